@@ -1,0 +1,73 @@
+"""Attention maps of a built model."""
+
+import keras
+
+from keras_transformer.attention.capture import capture
+from keras_transformer.attention.multi_head_attention import MultiHeadAttention
+
+
+def attention_maps(model, layers=None):
+    """A model that takes the inputs of `model` and returns the scores of its attention layers.
+
+    Shares the weights of `model`. Call it, or `predict` with it; nothing has to be rebuilt by hand.
+
+    Args:
+        model: a built `keras.Model` that holds `MultiHeadAttention` layers, at any depth.
+        layers: list of names or paths of attention layers, of blocks that hold them, or of indices among them. None for all.
+
+    Returns:
+        `keras.Model`: inputs of `model` to a dict from layer path to scores `(B, N, T, S)`.
+
+    Raises:
+        ValueError: the model has no such attention layer; the message lists the paths of those it has.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer import models
+    >>> vit = models.ViT(models.Size(2, 8, 2, 16), patch_size=4, image_size=8)
+    >>> maps = attention_maps(vit, layers=[-1])(np.zeros((1, 8, 8, 3)))
+    >>> {path: tuple(scores.shape) for path, scores in maps.items()}
+    {'encoder_block_1/self_attention': (1, 2, 5, 5)}
+    """
+    found = {_path(layer): layer for layer in _attention_layers(model)}
+    if not found:
+        raise ValueError(f"Model {model.name!r} holds no keras_transformer MultiHeadAttention layer.")
+    return _AttentionMaps(model, _choose(found, layers))
+
+
+@keras.saving.register_keras_serializable(package="keras_transformer")
+class _AttentionMaps(keras.Model):
+    def __init__(self, model, chosen):
+        super().__init__(name=f"{model.name}_attention_maps")
+        self.model = model
+        self.chosen = dict(chosen)
+
+    def call(self, inputs):
+        with capture(self.chosen.values()) as scores:
+            self.model(inputs, training=False)
+        return {path: scores[id(layer)] for path, layer in self.chosen.items()}
+
+
+def _attention_layers(model):
+    return [layer for layer in model._flatten_layers(include_self=False) if isinstance(layer, MultiHeadAttention)]
+
+
+def _path(layer):
+    """The path of the layer without that of its model, e.g. `encoder_block_0/self_attention`."""
+    return layer.path or layer.name
+
+
+def _choose(found, layers):
+    if layers is None:
+        return found
+    paths, chosen = list(found), {}
+    for wanted in layers:
+        if isinstance(wanted, int) and -len(paths) <= wanted < len(paths):
+            matches = [paths[wanted]]
+        else:
+            matches = [path for path in paths if str(wanted) in (path, *path.split("/"))]
+        if not matches:
+            raise ValueError(f"No attention layer {wanted!r}. Attention layers: {', '.join(paths)}")
+        chosen.update({path: found[path] for path in matches})
+    return chosen

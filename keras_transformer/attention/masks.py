@@ -1,0 +1,125 @@
+"""Every mask is built and combined here. Masks are boolean, True = may attend.
+
+Shapes: B batch, T query length, S key length, N heads. A dense mask has rank 4, `(B | 1, N | 1, T | 1, S)`,
+so that exported graphs never broadcast across ranks.
+"""
+
+import dataclasses
+from typing import Any
+
+from keras import ops
+
+
+def length_mask(valid_lens, length):
+    """Turns valid lengths into a mask: position `j` is valid where `j < valid_lens`.
+
+    Args:
+        valid_lens: int tensor of shape `(B,)`, one per example, or `(B, T)`, one per query.
+        length: int. The key length S.
+
+    Returns:
+        Boolean tensor of shape `(B, S)` (a padding mask) or `(B, T, S)` (an attention mask).
+
+    Example:
+
+    >>> length_mask([1, 3], 3).numpy().astype(int).tolist()
+    [[1, 0, 0], [1, 1, 1]]
+    """
+    valid_lens = ops.expand_dims(ops.cast(valid_lens, "int32"), -1)
+    return ops.less(ops.arange(length, dtype="int32"), valid_lens)
+
+
+def causal_mask(query_slots, key_slots):
+    """`(B | 1, 1, T, S)`: a query sees the keys at its own slot and before it."""
+    query_slots, key_slots = _as_grid(query_slots, key_slots)
+    return ops.greater_equal(query_slots, key_slots)
+
+
+def window_mask(query_slots, key_slots, window):
+    """`(B | 1, 1, T, S)`: a query sees the keys fewer than `window` slots away, on both sides."""
+    query_slots, key_slots = _as_grid(query_slots, key_slots)
+    return ops.less(ops.abs(query_slots - key_slots), window)
+
+
+def combine(*masks):
+    """The conjunction of those masks that are not `None`; `None` if there is none."""
+    combined = None
+    for mask in masks:
+        if mask is not None:
+            combined = mask if combined is None else ops.logical_and(combined, mask)
+    return combined
+
+
+def _as_grid(query_slots, key_slots):
+    """`(T,)` or `(B, T)` to `(B | 1, 1, T, 1)`, and `(S,)` or `(B, S)` to `(B | 1, 1, 1, S)`."""
+    query_slots = ops.expand_dims(_with_batch(query_slots), 1)
+    key_slots = ops.expand_dims(_with_batch(key_slots), 1)
+    return ops.expand_dims(query_slots, 3), ops.expand_dims(key_slots, 2)
+
+
+def _with_batch(slots):
+    return ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
+
+
+@dataclasses.dataclass(frozen=True)
+class Visibility:
+    """Which query may attend to which key, in parts: a mechanism below quadratic cost never builds the `(T, S)` whole.
+
+    Attributes:
+        query_mask: boolean `(B, T)`, or None. A False query attends to nothing.
+        key_mask: boolean `(B, S)`, or None. A False key is attended by nobody.
+        attention_mask: boolean `(T, S)`, `(B, T, S)` or `(B, N, T, S)`, or None.
+        causal: whether a query sees only keys at its own position and before.
+        window: a query sees keys fewer than this many positions away, or None.
+        query_slots: int `(T,)` or `(B, T)`: the order of the queries, which causality and windows go by.
+        key_slots: int `(S,)` or `(B, S)`: the order of the keys.
+        query_positions: int `(T,)` or `(B, T)`: where the queries stand, for position objects; often the slots.
+        key_positions: int `(S,)` or `(B, S)`.
+    """
+
+    query_mask: Any = None
+    key_mask: Any = None
+    attention_mask: Any = None
+    causal: bool = False
+    window: int | None = None
+    query_slots: Any = None
+    key_slots: Any = None
+    query_positions: Any = None
+    key_positions: Any = None
+
+    @property
+    def can_hide_all_keys(self):
+        """Whether a query may be left with no key: causality and windows leave each its own."""
+        return any(mask is not None for mask in (self.query_mask, self.key_mask, self.attention_mask))
+
+    def dense(self):
+        """The whole mask, `(B | 1, N | 1, T | 1, S | 1)`, or None if every query sees every key."""
+        masks = [_as_rank_4(self.attention_mask)]
+        if self.query_mask is not None:
+            masks.append(ops.expand_dims(ops.expand_dims(ops.cast(self.query_mask, "bool"), 1), 3))
+        if self.key_mask is not None:
+            masks.append(ops.expand_dims(ops.expand_dims(ops.cast(self.key_mask, "bool"), 1), 2))
+        if self.causal:
+            masks.append(causal_mask(self.query_slots, self.key_slots))
+        if self.window is not None:
+            masks.append(window_mask(self.query_slots, self.key_slots, self.window))
+        return combine(*masks)
+
+
+def _as_rank_4(mask):
+    """`(T, S)`, `(B, T, S)` or `(B, N, T, S)` to rank 4."""
+    if mask is None:
+        return None
+    mask = ops.cast(mask, "bool")
+    if len(mask.shape) == 2:
+        mask = ops.expand_dims(mask, 0)
+    if len(mask.shape) == 3:
+        mask = ops.expand_dims(mask, 1)
+    if len(mask.shape) != 4:
+        raise ValueError(f"attention_mask must be (T, S), (B, T, S) or (B, N, T, S). Received shape: {mask.shape}")
+    return mask
+
+
+def implicit_mask(x):
+    """The padding mask that Keras carries along with `x`, as `Embedding(mask_zero=True)` makes it; or None."""
+    return getattr(x, "_keras_mask", None)

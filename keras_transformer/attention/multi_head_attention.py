@@ -1,0 +1,401 @@
+"""The attention layer: projections, heads, positions, cache and output around any mechanism."""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention import capture
+from keras_transformer.attention.cache import init_dense_cache, token_slots, update_dense_cache
+from keras_transformer.attention.masks import Visibility, combine
+from keras_transformer.attention.mechanisms import MECHANISMS
+from keras_transformer.attention.softmax import SoftmaxAttention
+from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
+from keras_transformer.saving import choice, resolve, serializable
+
+
+@serializable
+class MultiHeadAttention(keras.layers.Layer):
+    """Multi-head, multi-query or grouped-query attention around any mechanism.
+
+    `concat_n(mechanism(x_q W_q^n, x_k W_k^{n'}, x_v W_v^{n'})) W_o`, where query head n is served by key/value head
+    `n' = floor(n K / N)`. A drop-in for `keras.layers.MultiHeadAttention`: the same constructor, call, order and shapes
+    of weights, and in addition grouped heads, mechanisms, positions and a cache.
+
+    Args:
+        num_heads: int >= 1. The number of query heads N.
+        key_dim: int >= 1. Width of each query and key head.
+        value_dim: int >= 1, or None for `key_dim`. Width of each value head.
+        dropout: float in [0, 1). Of the attention weights. With a `mechanism` instance, set it there.
+        use_bias: bool. Whether the projections have biases.
+        output_shape: int or tuple of ints: the shape of each output vector. None for the width of the query.
+        attention_axes: None or 1: attention runs over the one axis between batch and features.
+        sliding_window: int >= 1 or None. Masks keys `sliding_window` or more positions away, on both sides, as Keras does;
+            the full scores are still computed.
+        flash_attention: bool or None. See `SoftmaxAttention`.
+        kernel_initializer, bias_initializer: of the projections.
+        kernel_regularizer, bias_regularizer, activity_regularizer: of the projections.
+        kernel_constraint, bias_constraint: of the projections.
+        use_gate: bool. Whether `sigmoid(x_q W_g)` multiplies the context before the output projection.
+        seed: int or None. Of the dropout.
+        num_key_value_heads: int that divides `num_heads`, or None for `num_heads`. 1 is multi-query attention.
+        mechanism: a name in `MECHANISMS`, or an instance.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None.
+
+    Call arguments:
+        query: float `(B, T, D_query)`.
+        value: float `(B, S, D_value)`.
+        key: float `(B, S, D_key)`, or None for `value`.
+        query_mask: boolean `(B, T)`. Keras fills it in from the mask that an `Embedding` has made.
+        value_mask, key_mask: boolean `(B, S)`; with a cache, `(B, L)` over its slots.
+        attention_mask: boolean `(T, S)`, `(B, T, S)` or `(B, N, T, S)`; True = may attend.
+        positions: int `(T,)` or `(B, T)`: where the tokens stand, queries and keys alike; a pair of them where queries and
+            keys are different tokens; None for 0, 1, 2, ..., counted from `cache_index`. Only position objects read it:
+            causality goes by the order of the tokens.
+        cache: dict as `init_cache` returns; makes attention causal.
+        cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row.
+        use_causal_mask: bool. A query sees the keys up to its own index.
+        return_attention_scores: bool.
+
+    Returns:
+        The output `(B, T, D_query)`, or `(output, scores)`, `(output, cache)`, `(output, scores, cache)` as asked.
+        Scores are `(B, N, T, S)`.
+
+    Raises:
+        ValueError: invalid arguments; key and value of unequal length; a mask that does not cover the slots of the cache;
+            a cache without room.
+
+    Masks: boolean, combined by "and". A query that may attend to nothing gives the output of a zero context.
+    Export: all three formats, with and without a cache.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = MultiHeadAttention(num_heads=4, key_dim=8, num_key_value_heads=2, position="rotary")
+    >>> x = np.ones((1, 5, 32), "float32")
+    >>> tuple(layer(x, x, use_causal_mask=True).shape)
+    (1, 5, 32)
+    >>> cache = layer.init_cache(batch_size=1, max_length=8)
+    >>> output, cache = layer(x, x, cache=cache, cache_index=0)
+    >>> tuple(cache["key"].shape)
+    (1, 8, 2, 8)
+
+    Reference: Vaswani et al., arXiv 1706.03762, section 3.2.2; Shazeer, arXiv 1911.02150 (multi-query); Ainslie et al.,
+    arXiv 2305.13245 (grouped-query); Qiu et al., arXiv 2505.06708 (gate).
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        dropout=0.0,
+        use_bias=True,
+        output_shape=None,
+        attention_axes=None,
+        sliding_window=None,
+        flash_attention=None,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        use_gate=False,
+        seed=None,
+        *,
+        num_key_value_heads=None,
+        mechanism="softmax",
+        position=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self._num_heads = _positive("num_heads", num_heads)
+        self._key_dim = _positive("key_dim", key_dim)
+        self._value_dim = key_dim if value_dim is None else _positive("value_dim", value_dim)
+        self._num_key_value_heads = _key_value_heads(num_key_value_heads, num_heads)
+        self._sliding_window = None if sliding_window is None else _positive("sliding_window", sliding_window)
+        self._output_shape = _shape(output_shape)
+        if attention_axes not in (None, 1, (1,), [1]):
+            raise ValueError(f"Attention runs over axis 1 alone. Received: attention_axes={attention_axes}")
+        self._attention_axes = attention_axes
+        self._dropout = dropout
+        self._use_bias = use_bias
+        self._use_gate = use_gate
+        self._flash_attention = flash_attention
+        self._kernel_initializer = keras.initializers.get(kernel_initializer)
+        self._bias_initializer = keras.initializers.get(bias_initializer)
+        self._kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self._bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self._activity_regularizer = keras.regularizers.get(activity_regularizer)
+        self._kernel_constraint = keras.constraints.get(kernel_constraint)
+        self._bias_constraint = keras.constraints.get(bias_constraint)
+        self.seed = seed
+        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        self._mechanism_name = mechanism if isinstance(mechanism, str) else None
+        self.mechanism = self._make_mechanism(mechanism)
+
+    def _make_mechanism(self, mechanism):
+        if not isinstance(mechanism, str):
+            if self._dropout or self._flash_attention is not None:
+                raise ValueError("With a mechanism instance, set dropout and flash_attention on the mechanism.")
+            return resolve(mechanism, MECHANISMS)
+        options = {"dropout": self._dropout, "seed": self.seed, "dtype": self.dtype_policy}
+        mechanism = choice(mechanism, MECHANISMS)
+        if mechanism is SoftmaxAttention:
+            options["flash_attention"] = self._flash_attention
+        elif self._flash_attention:
+            raise ValueError(f"flash_attention is for mechanism='softmax'. Received: {mechanism.__name__}")
+        return mechanism(**options)
+
+    num_heads = property(lambda self: self._num_heads)
+    num_key_value_heads = property(lambda self: self._num_key_value_heads)
+    key_dim = property(lambda self: self._key_dim)
+    value_dim = property(lambda self: self._value_dim)
+    dropout = property(lambda self: self._dropout)
+    use_bias = property(lambda self: self._use_bias)
+    attention_axes = property(lambda self: self._attention_axes)
+    query_dense = property(lambda self: self._query_dense)
+    key_dense = property(lambda self: self._key_dense)
+    value_dense = property(lambda self: self._value_dense)
+    output_dense = property(lambda self: self._output_dense)
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        key_shape = value_shape if key_shape is None else key_shape
+        _check_shapes(query_shape, value_shape, key_shape)
+        heads, key_value_heads = self._num_heads, self._num_key_value_heads
+        self._query_dense = self._project_in("query", heads, self._key_dim)
+        self._query_dense.build(query_shape)
+        self._key_dense = self._project_in("key", key_value_heads, self._key_dim)
+        self._key_dense.build(key_shape)
+        if self._use_gate:
+            self._gate_dense = self._project_in("gate", heads, self._value_dim, activation="sigmoid")
+            self._gate_dense.build(query_shape)
+        self._value_dense = self._project_in("value", key_value_heads, self._value_dim)
+        self._value_dense.build(value_shape)
+        self.mechanism.build(
+            (*query_shape[:2], heads, self._key_dim),
+            (*key_shape[:2], key_value_heads, self._key_dim),
+            (*value_shape[:2], key_value_heads, self._value_dim),
+        )
+        self._output_dense = self._project_out(self._output_shape or (query_shape[-1],))
+        self._output_dense.build((*query_shape[:2], heads, self._value_dim))
+
+    def _project_in(self, name, heads, width, activation=None):
+        return _projection(
+            "btd,dnh->btnh",
+            output_shape=(None, heads, width),
+            bias_axes="nh" if self._use_bias else None,
+            activation=activation,
+            name=name,
+            **self._projection_options(),
+        )
+
+    def _project_out(self, output_shape):
+        axes = "defg"[: len(output_shape)]
+        return _projection(
+            f"btnh,nh{axes}->bt{axes}",
+            output_shape=(None, *output_shape),
+            bias_axes=axes if self._use_bias else None,
+            name="attention_output",
+            **self._projection_options(),
+        )
+
+    def _projection_options(self):
+        def fresh(initializer):  # An initializer that is shared would give equal weights.
+            return type(initializer).from_config(initializer.get_config())
+
+        return {
+            "kernel_initializer": fresh(self._kernel_initializer),
+            "bias_initializer": fresh(self._bias_initializer),
+            "kernel_regularizer": self._kernel_regularizer,
+            "bias_regularizer": self._bias_regularizer,
+            "activity_regularizer": self._activity_regularizer,
+            "kernel_constraint": self._kernel_constraint,
+            "bias_constraint": self._bias_constraint,
+            "dtype": self.dtype_policy,
+        }
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        *,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        positions=None,
+        cache=None,
+        cache_index=None,
+        use_causal_mask=False,
+        return_attention_scores=False,
+        training=None,
+    ):
+        key = value if key is None else key
+        gate = self._gate_dense(query) if self._use_gate else None
+        # (B, T, N, H), (B, S, K, H), (B, S, K, H_value)
+        query, key, value = self._query_dense(query), self._key_dense(key), self._value_dense(value)
+        query_slots, key_slots = _slots(query, key, cache, cache_index)
+        query_positions, key_positions = _positions(positions, query_slots, key_slots)
+        if self.position is not None:
+            query, key = self.position.rotate(query, key, query_positions, key_positions)
+        if cache is not None:
+            cache = update_dense_cache(cache, key, value, cache_index)
+            key, value = cache["key"], cache["value"]
+            key_slots = key_positions = ops.arange(key.shape[1], dtype="int32")
+        visibility = Visibility(
+            query_mask=query_mask,
+            key_mask=_key_mask(key_mask, value_mask, cache),
+            attention_mask=attention_mask,
+            causal=use_causal_mask or cache is not None,
+            window=self._sliding_window,
+            query_slots=query_slots,
+            key_slots=key_slots,
+            query_positions=query_positions,
+            key_positions=key_positions,
+        )
+        context, scores = self._attend(query, key, value, visibility, return_attention_scores, training)
+        output = self._output_dense(context if gate is None else context * gate)
+        returned = (output, scores if return_attention_scores else None, cache)
+        returned = tuple(part for part in returned if part is not None)
+        return returned[0] if len(returned) == 1 else returned
+
+    def _attend(self, query, key, value, visibility, return_attention_scores, training):
+        captured = capture.wants(self)
+        result = self.mechanism(
+            query,
+            key,
+            value,
+            visibility=visibility,
+            position=self.position,
+            return_attention_scores=return_attention_scores or captured,
+            training=training,
+        )
+        context, scores = result if return_attention_scores or captured else (result, None)
+        if captured:
+            capture.record(self, scores)
+        return context, scores
+
+    def init_cache(self, batch_size, max_length, dtype=None):
+        """An empty cache for `max_length` tokens: see `cache.init_dense_cache`."""
+        return init_dense_cache(
+            batch_size,
+            max_length,
+            self._num_key_value_heads,
+            self._key_dim,
+            self._value_dim,
+            dtype or self.compute_dtype,
+        )
+
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        _check_shapes(query_shape, value_shape, value_shape if key_shape is None else key_shape)
+        return (*query_shape[:-1], *(self._output_shape or (query_shape[-1],)))
+
+    def compute_output_spec(self, query, value, key=None, *, cache=None, return_attention_scores=False, **options):
+        shape = self.compute_output_shape(query.shape, value.shape, None if key is None else key.shape)
+        specs = [keras.KerasTensor(shape, dtype=self.compute_dtype)]
+        if return_attention_scores:
+            keys = value if cache is None else cache["key"]
+            shape = (query.shape[0], self._num_heads, query.shape[1], keys.shape[1])
+            specs.append(keras.KerasTensor(shape, dtype=self.compute_dtype))
+        if cache is not None:
+            specs.append({name: keras.KerasTensor(slab.shape, dtype=slab.dtype) for name, slab in cache.items()})
+        return specs[0] if len(specs) == 1 else tuple(specs)
+
+    def get_config(self):
+        serialize = keras.saving.serialize_keras_object
+        return {
+            **super().get_config(),
+            "num_heads": self._num_heads,
+            "key_dim": self._key_dim,
+            "value_dim": self._value_dim,
+            "dropout": self._dropout,
+            "use_bias": self._use_bias,
+            "output_shape": self._output_shape,
+            "attention_axes": self._attention_axes,
+            "sliding_window": self._sliding_window,
+            "flash_attention": self._flash_attention,
+            "kernel_initializer": keras.initializers.serialize(self._kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self._bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self._kernel_regularizer),
+            "bias_regularizer": keras.regularizers.serialize(self._bias_regularizer),
+            "activity_regularizer": keras.regularizers.serialize(self._activity_regularizer),
+            "kernel_constraint": keras.constraints.serialize(self._kernel_constraint),
+            "bias_constraint": keras.constraints.serialize(self._bias_constraint),
+            "use_gate": self._use_gate,
+            "seed": self.seed,
+            "num_key_value_heads": self._num_key_value_heads,
+            "mechanism": self._mechanism_name or serialize(self.mechanism),
+            "position": None if self.position is None else serialize(self.position),
+        }
+
+
+def _projection(equation, **options):
+    layer = keras.layers.EinsumDense(equation, **options)
+    layer.supports_masking = True  # It acts on each token by itself; Keras would warn that it drops the mask.
+    return layer
+
+
+def _slots(query, key, cache, cache_index):
+    """The order of the new queries and keys: counted from 0, or from `cache_index`."""
+    if cache is None:
+        return ops.arange(ops.shape(query)[1], dtype="int32"), ops.arange(ops.shape(key)[1], dtype="int32")
+    slots = token_slots(cache_index, ops.shape(query)[1])
+    return slots, slots
+
+
+def _positions(positions, query_slots, key_slots):
+    if positions is None:
+        return query_slots, key_slots
+    return positions if isinstance(positions, (tuple, list)) else (positions, positions)
+
+
+def _key_mask(key_mask, value_mask, cache):
+    mask = combine(key_mask, value_mask)
+    if cache is not None and mask is not None and mask.shape[1] != cache["key"].shape[1]:
+        raise ValueError(
+            f"With a cache of {cache['key'].shape[1]} slots, a key or value mask must cover the slots. Received a mask of "
+            f"shape {tuple(mask.shape)}. Pad rows on the right and count `cache_index` per row instead."
+        )
+    return mask
+
+
+def _positive(name, value):
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise ValueError(
+            f"Received an invalid value for argument `{name}`, expected a positive integer. Received: {name}={value}"
+        )
+    return value
+
+
+def _key_value_heads(num_key_value_heads, num_heads):
+    if num_key_value_heads is None:
+        return num_heads
+    if num_heads % _positive("num_key_value_heads", num_key_value_heads):
+        raise ValueError(
+            f"num_key_value_heads must divide num_heads={num_heads}. Received: num_key_value_heads={num_key_value_heads}"
+        )
+    return num_key_value_heads
+
+
+def _shape(output_shape):
+    if output_shape is None:
+        return None
+    shape = (output_shape,) if isinstance(output_shape, int) else output_shape
+    if not isinstance(shape, (tuple, list)) or not all(isinstance(size, int) for size in shape):
+        raise ValueError(f"Invalid `output_shape`: expected an int or a tuple of ints. Received: {output_shape}")
+    return tuple(shape)
+
+
+def _check_shapes(query_shape, value_shape, key_shape):
+    if value_shape[1:-1] != key_shape[1:-1]:
+        raise ValueError(
+            "All dimensions of `value` and `key`, except the last one, must be equal. "
+            f"Received: value_shape={value_shape} and key_shape={key_shape}"
+        )
+    if len(query_shape) != 3 or len(value_shape) != 3:
+        raise ValueError(
+            f"Inputs must be of rank 3, (batch, length, features). Received: query {query_shape}, value {value_shape}"
+        )

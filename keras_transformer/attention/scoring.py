@@ -1,0 +1,238 @@
+"""Scoring functions: how well a query and a key fit. Each is a small layer with one contract.
+
+`scoring(query, key)` takes `(B, T, N, H)` and `(B, S, K, H)` with N a multiple of K, and gives scores `(B, N, T, S)`.
+Key head j serves the consecutive query heads `j * N/K .. (j + 1) * N/K - 1`.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_transformer.saving import serializable
+
+
+def grouped_scores(query, key):
+    """`q · k` for every query and key of each head, without repeating the keys of grouped heads."""
+    key = ops.transpose(key, (0, 2, 3, 1))
+    heads, key_heads = query.shape[2], key.shape[1]
+    query = ops.transpose(query, (0, 2, 1, 3))
+    if heads == key_heads:
+        return ops.matmul(query, key)
+    length, key_length = ops.shape(query)[2], ops.shape(key)[3]
+    # Heads that share a key stand next to each other: fold them into the length.
+    query = ops.reshape(query, (-1, key_heads, heads // key_heads * length, query.shape[3]))
+    return ops.reshape(ops.matmul(query, key), (-1, heads, length, key_length))
+
+
+class _Scoring(keras.layers.Layer):
+    """A layer of `(query_shape, key_shape)` whose default is to hold no weights."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, query_shape, key_shape):
+        pass
+
+    def compute_output_shape(self, query_shape, key_shape):
+        return (query_shape[0], query_shape[2], query_shape[1], key_shape[1])
+
+
+@serializable
+class Dot(_Scoring):
+    """`q · k`.
+
+    Reference: Luong et al., arXiv 1508.04025, section 3.1, "dot".
+    """
+
+    def call(self, query, key):
+        return grouped_scores(query, key)
+
+
+@serializable
+class ScaledDot(_Scoring):
+    """`q · k · scale`, by default `q · k / √H`.
+
+    Args:
+        scale: float, or None for `1 / √H`.
+
+    Reference: Vaswani et al., arXiv 1706.03762, equation 1.
+    """
+
+    def __init__(self, scale=None, **kwargs):
+        super().__init__(**kwargs)
+        self.scale = scale
+
+    def call(self, query, key):
+        scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
+        # The query is smaller than the scores.
+        return grouped_scores(query * ops.cast(scale, query.dtype), key)
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
+
+
+@serializable
+class Cosine(_Scoring):
+    """`q · k / (|q| |k|) / τ`, with one learned temperature τ for each head.
+
+    Args:
+        temperature: float > 0. Where τ starts. Default 0.1.
+        epsilon: float. Keeps the norms away from zero.
+
+    Reference: Liu et al., Swin Transformer V2, arXiv 2111.09883, equation 2, which also keeps τ above 0.01. Here τ is
+    `exp` of the weight, which keeps it positive.
+    """
+
+    def __init__(self, temperature=0.1, epsilon=1e-6, **kwargs):
+        super().__init__(**kwargs)
+        if temperature <= 0:
+            raise ValueError(f"temperature must be positive. Received: {temperature}")
+        self.temperature = temperature
+        self.epsilon = epsilon
+
+    def build(self, query_shape, key_shape):
+        self.log_temperature = self.add_weight(
+            name="log_temperature",
+            shape=(query_shape[2], 1),
+            initializer=keras.initializers.Constant(math.log(self.temperature)),
+        )
+
+    def call(self, query, key):
+        query = self._unit(query) * ops.exp(-self.log_temperature)
+        return grouped_scores(query, self._unit(key))
+
+    def _unit(self, x):
+        squared = ops.sum(ops.square(x), axis=-1, keepdims=True)
+        return x * ops.rsqrt(ops.maximum(squared, self.epsilon**2))
+
+    def get_config(self):
+        return {**super().get_config(), "temperature": self.temperature, "epsilon": self.epsilon}
+
+
+@serializable
+class Bilinear(_Scoring):
+    """`qᵀ M k`, with one M for each head; query and key heads may differ in width.
+
+    Args:
+        kernel_initializer: of M, `(N, H_query, H_key)`.
+
+    Reference: Luong et al., arXiv 1508.04025, section 3.1, "general".
+    """
+
+    def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, query_shape, key_shape):
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(query_shape[2], query_shape[3], key_shape[3]),
+            initializer=self.kernel_initializer,
+        )
+
+    def call(self, query, key):
+        return grouped_scores(ops.einsum("btnq,nqk->btnk", query, self.kernel), key)
+
+    def get_config(self):
+        return {**super().get_config(), "kernel_initializer": keras.initializers.serialize(self.kernel_initializer)}
+
+
+@serializable
+class Additive(_Scoring):
+    """`vᵀ tanh(W q + U k)`, with W, U and v for each head. Query and key heads may differ in width.
+
+    Holds `(B · N, T, S, units)` at once: the tanh stands between query and key, so no matrix product computes it.
+
+    Args:
+        units: int, or None for the width of the query head. The width of the hidden layer.
+        kernel_initializer: of W, U and v.
+
+    Reference: Bahdanau et al., arXiv 1409.0473, appendix A.1.2. There, W and U are the projections of the decoder state
+    and of the annotations; inside `MultiHeadAttention` they come after its own projections.
+    """
+
+    def __init__(self, units=None, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, query_shape, key_shape):
+        heads, units = query_shape[2], self.units or query_shape[3]
+
+        def weight(name, *shape):
+            initializer = keras.initializers.get(self.kernel_initializer)
+            return self.add_weight(name=name, shape=(heads, *shape), initializer=initializer)
+
+        self.query_kernel = weight("query_kernel", query_shape[3], units)
+        self.key_kernel = weight("key_kernel", key_shape[3], units)
+        self.score_kernel = weight("score_kernel", units, 1)
+
+    def call(self, query, key):
+        heads, units = query.shape[2], self.score_kernel.shape[1]
+        length, key_length = ops.shape(query)[1], ops.shape(key)[1]
+        if key.shape[2] != heads:
+            key = ops.repeat(key, heads // key.shape[2], axis=2)
+        query = ops.reshape(ops.einsum("btnh,nhu->bntu", query, self.query_kernel), (-1, length, 1, units))
+        key = ops.reshape(ops.einsum("bsnh,nhu->bnsu", key, self.key_kernel), (-1, 1, key_length, units))
+        # (B * N, T, S, U): rank 4, for the delegates that refuse more.
+        hidden = ops.reshape(ops.tanh(query + key), (-1, heads, length * key_length, units))
+        return ops.reshape(ops.matmul(hidden, self.score_kernel), (-1, heads, length, key_length))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+
+@serializable
+class Location(_Scoring):
+    """`W q`: the score of slot s comes from the query alone, whatever key stands there.
+
+    Args:
+        max_sequence_length: int. The number of slots that W knows.
+        kernel_initializer: of W, `(N, H, max_sequence_length)`.
+
+    Raises:
+        ValueError: keys known to be more than `max_sequence_length`.
+
+    Reference: Luong et al., arXiv 1508.04025, equation 8.
+    """
+
+    def __init__(self, max_sequence_length=512, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.max_sequence_length = max_sequence_length
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, query_shape, key_shape):
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(query_shape[2], query_shape[3], self.max_sequence_length),
+            initializer=self.kernel_initializer,
+        )
+
+    def call(self, query, key):
+        if key.shape[1] is not None and key.shape[1] > self.max_sequence_length:
+            raise ValueError(f"{key.shape[1]} keys are more than max_sequence_length={self.max_sequence_length}.")
+        kernel = ops.convert_to_tensor(self.kernel)[:, :, : ops.shape(key)[1]]
+        return ops.matmul(ops.transpose(query, (0, 2, 1, 3)), kernel)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_sequence_length": self.max_sequence_length,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+
+SCORINGS = {
+    "dot": Dot,
+    "scaled_dot": ScaledDot,
+    "bilinear": Bilinear,
+    "additive": Additive,
+    "cosine": Cosine,
+    "location": Location,
+}

@@ -1,0 +1,149 @@
+"""Attention over all keys, weighed by softmax."""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.scoring import SCORINGS, ScaledDot
+from keras_transformer.saving import resolve, serializable
+
+# Far below every score, and far from overflow when a score or a bias is added to it.
+_HIDDEN = -1e9
+
+
+@serializable
+class SoftmaxAttention(keras.layers.Layer):
+    """`softmax(scores(Q, K) + bias) V`, the attention of the Transformer, with any scoring function.
+
+    Memory and time grow with T · S. The softmax is computed in float32 under every dtype policy. A query that may
+    attend to nothing gives zeros.
+
+    Args:
+        scoring: "scaled_dot", "dot", "bilinear", "additive", "cosine", "location", or an instance.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        flash_attention: bool or None. Whether to hand over to the backend's fused kernel; None takes it where Keras allows
+            it (`keras.config.is_flash_attention_enabled()`) and the backend has one (JAX, PyTorch). The kernel serves
+            scaled dot scores without dropout, and returns no weights.
+        seed: int or None. Of the dropout.
+
+    Call arguments:
+        query: float `(B, T, N, H)`.
+        key: float `(B, S, K, H)`; N is a multiple of K.
+        value: float `(B, S, K, H_value)`.
+        visibility: `masks.Visibility`, or None: every query sees every key.
+        position: an `AttentionPosition` whose bias is added to the scores, or None.
+        return_attention_scores: bool.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with `return_attention_scores`, also the weights `(B, N, T, S)` before dropout.
+
+    Raises:
+        ValueError: `flash_attention=True` where the kernel cannot serve.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.eye(2).reshape(1, 2, 1, 2)
+    >>> SoftmaxAttention(scoring="dot")(x, x, x).numpy().round(3)[0, 0, 0].tolist()
+    [0.7310000061988831, 0.26899999380111694]
+
+    Reference: Vaswani et al., arXiv 1706.03762, equation 1.
+    """
+
+    def __init__(self, scoring="scaled_dot", dropout=0.0, flash_attention=None, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.scoring = resolve(scoring, SCORINGS)
+        self.dropout = dropout
+        self.flash_attention = flash_attention
+        self.seed = seed
+        if flash_attention and dropout > 0:
+            raise ValueError("Dropout is not supported when flash attention is enabled. Set dropout=0.0.")
+        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build(self, query_shape, key_shape, value_shape):
+        if not self.scoring.built:
+            self.scoring.build(query_shape, key_shape)
+
+    def call(self, query, key, value, visibility=None, position=None, return_attention_scores=False, training=None):
+        visibility = visibility or Visibility()
+        mask = visibility.dense()
+        bias = None if position is None else position.bias(visibility.query_positions, visibility.key_positions)
+        seen = None
+        if visibility.can_hide_all_keys:
+            seen = ops.any(mask, axis=-1, keepdims=True)  # (B | 1, N | 1, T | 1, 1)
+        if self._takes_kernel(return_attention_scores, training):
+            return _where_seen(self._fused(query, key, value, mask, bias), seen)
+        weights = self._softmax(self.scoring(query, key), _join(mask, bias))
+        context = _weigh(self._dropout_layer(weights, training=training), value)
+        context = _where_seen(context, seen)
+        if not return_attention_scores:
+            return context
+        return context, weights if seen is None else weights * ops.cast(seen, weights.dtype)
+
+    def _softmax(self, scores, bias):
+        dtype = scores.dtype
+        scores = ops.cast(scores, "float32")
+        if bias is not None:
+            scores = scores + bias
+        return ops.cast(ops.softmax(scores, axis=-1), dtype)
+
+    def _takes_kernel(self, return_attention_scores, training):
+        fits = isinstance(self.scoring, ScaledDot) and not return_attention_scores
+        fits = fits and not (training and self.dropout > 0)
+        if self.flash_attention:
+            if not fits:
+                raise ValueError(
+                    "Returning attention scores is not supported when flash attention is enabled, nor are scorings other "
+                    "than 'scaled_dot'. Please disable flash attention to access attention scores."
+                )
+            return True
+        allowed = self.flash_attention is None and keras.config.is_flash_attention_enabled()
+        return fits and bool(allowed) and keras.backend.backend() in ("jax", "torch")
+
+    def _fused(self, query, key, value, mask, bias):
+        if key.shape[2] == 1 and query.shape[2] > 1:
+            # The kernel refuses a single key head, though its documentation takes it.
+            key, value = (ops.repeat(x, query.shape[2], axis=2) for x in (key, value))
+        if mask is not None:
+            lengths = (ops.shape(query)[1], ops.shape(key)[1])
+            mask = ops.broadcast_to(mask, (*ops.shape(mask)[:2], *lengths))
+        return ops.dot_product_attention(
+            query, key, value, bias=bias, mask=mask, scale=self.scoring.scale, flash_attention=self.flash_attention
+        )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "scoring": keras.saving.serialize_keras_object(self.scoring),
+            "dropout": self.dropout,
+            "flash_attention": self.flash_attention,
+            "seed": self.seed,
+        }
+
+
+def _join(mask, bias):
+    """Mask and position bias as one float32 term, `(B | 1, N | 1, T | 1, S)`, so that the scores are read once."""
+    if mask is None:
+        return bias
+    hidden = ops.cast(ops.logical_not(mask), "float32") * _HIDDEN
+    return hidden if bias is None else hidden + ops.cast(bias, "float32")
+
+
+def _weigh(weights, value):
+    """The weighted sum of values, `(B, T, N, H_value)`, without repeating the values of grouped heads."""
+    heads, value_heads = weights.shape[1], value.shape[2]
+    value = ops.transpose(value, (0, 2, 1, 3))
+    if heads == value_heads:
+        return ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
+    length, key_length = ops.shape(weights)[2], ops.shape(weights)[3]
+    weights = ops.reshape(weights, (-1, value_heads, heads // value_heads * length, key_length))
+    context = ops.reshape(ops.matmul(weights, value), (-1, heads, length, value.shape[3]))
+    return ops.transpose(context, (0, 2, 1, 3))
+
+
+def _where_seen(context, seen):
+    """Zeros in the context `(B, T, N, H)` of queries that see no key, so neither NaN nor the mean of the values."""
+    if seen is None:
+        return context
+    return context * ops.cast(ops.transpose(seen, (0, 2, 1, 3)), context.dtype)

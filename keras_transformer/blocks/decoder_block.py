@@ -1,0 +1,153 @@
+"""The decoder block."""
+
+import keras
+
+from keras_transformer.attention.masks import implicit_mask
+from keras_transformer.blocks.block import Block
+from keras_transformer.saving import resolve, serializable
+
+
+@serializable
+class DecoderBlock(Block):
+    """A causal mixer, cross-attention if asked, and a feed-forward, each inside a residual scheme.
+
+    Args:
+        mixer: `MultiHeadAttention`, or another causal layer of its contract, or its config.
+        feedforward: a layer `(B, T, D)` to `(B, T, D)`, or its config.
+        cross_attention: `MultiHeadAttention` or its config; None for a decoder-only block.
+        residual: "pre", "post", "sandwich", "sublayer", or an instance of `Residual`, of which the block makes copies.
+        norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
+        dropout: float in [0, 1). Of what each sublayer gives, before it is added.
+        seed: int or None. Of the dropout.
+
+    Call arguments:
+        inputs: float `(B, T, D)`.
+        encoder_output: float `(B, S, D_encoder)`; needed with cross-attention, refused without.
+        padding_mask: boolean `(B, T)`, True = a real token; None for the mask that Keras carries, if any.
+        encoder_padding_mask: boolean `(B, S)`, likewise.
+        attention_mask: boolean `(T, T)`, `(B, T, T)` or `(B, N, T, T)`, on top of causality.
+        positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
+        cache: dict as `init_cache` returns, or None.
+        cache_index: int32 `()` or `(B,)`: the slot of each row's first new token.
+
+    Returns:
+        `(B, T, D)`; with a cache, `(output, cache)`.
+
+    Raises:
+        ValueError: unknown names; `encoder_output` missing or not wanted; a `padding_mask` together with a cache.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer.attention import MultiHeadAttention
+    >>> from keras_transformer.feedforward import DenseFeedForward
+    >>> block = DecoderBlock(MultiHeadAttention(2, 4), DenseFeedForward(16))
+    >>> output, cache = block(np.ones((1, 3, 8)), cache=block.init_cache(1, max_length=5), cache_index=0)
+    >>> tuple(output.shape), sorted(cache)
+    ((1, 3, 8), ['key', 'value'])
+
+    Reference: Vaswani et al., arXiv 1706.03762, section 3.1.
+    """
+
+    def __init__(
+        self,
+        mixer,
+        feedforward,
+        cross_attention=None,
+        residual="pre",
+        norm="layer_norm",
+        dropout=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(residual, norm, dropout, seed, **kwargs)
+        self.mixer = resolve(mixer, {}, keras.layers.Layer)
+        self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
+        self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer)
+        self.mixer_residual = self._make_residual("mixer_residual")
+        self.cross_attention_residual = cross_attention and self._make_residual("cross_attention_residual")
+        self.feedforward_residual = self._make_residual("feedforward_residual")
+
+    def build(self, inputs_shape, encoder_output_shape=None):
+        self._check_encoder_output(encoder_output_shape)
+        self.mixer_residual.build(inputs_shape)
+        self.mixer.build(inputs_shape, inputs_shape)
+        if self.cross_attention is not None:
+            self.cross_attention_residual.build(inputs_shape)
+            self.cross_attention.build(inputs_shape, encoder_output_shape)
+        self.feedforward_residual.build(inputs_shape)
+        self.feedforward.build(inputs_shape)
+
+    def call(
+        self,
+        inputs,
+        encoder_output=None,
+        padding_mask=None,
+        encoder_padding_mask=None,
+        attention_mask=None,
+        positions=None,
+        cache=None,
+        cache_index=None,
+        training=None,
+    ):
+        self._check_encoder_output(encoder_output)
+        if cache is not None and padding_mask is not None:
+            raise ValueError(
+                "With a cache, pad rows on the right and count cache_index per row; padding_mask has no place."
+            )
+        padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
+        next_cache = None
+
+        def mix(x):
+            nonlocal next_cache
+            mixed = self.mixer(
+                x,
+                x,
+                value_mask=padding_mask,
+                attention_mask=attention_mask,
+                positions=positions,
+                cache=cache,
+                cache_index=cache_index,
+                use_causal_mask=True,
+                training=training,
+            )
+            mixed, next_cache = (mixed, None) if cache is None else mixed
+            return mixed
+
+        def attend_encoder(x):
+            mask = implicit_mask(encoder_output) if encoder_padding_mask is None else encoder_padding_mask
+            return self.cross_attention(x, encoder_output, value_mask=mask, training=training)
+
+        def feed_forward(x):
+            return self.feedforward(x, training=training)
+
+        x = self._around(self.mixer_residual, mix, inputs, padding_mask, training)
+        if self.cross_attention is not None:
+            x = self._around(self.cross_attention_residual, attend_encoder, x, padding_mask, training)
+        x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
+        return x if cache is None else (x, next_cache)
+
+    def init_cache(self, batch_size, max_length, dtype=None):
+        """An empty cache of the mixer, for `max_length` tokens."""
+        return self.mixer.init_cache(batch_size, max_length, dtype)
+
+    def compute_output_spec(self, inputs, encoder_output=None, *args, cache=None, **options):
+        output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        if cache is None:
+            return output
+        return output, {name: keras.KerasTensor(slab.shape, dtype=slab.dtype) for name, slab in cache.items()}
+
+    def _check_encoder_output(self, encoder_output):
+        if self.cross_attention is not None and encoder_output is None:
+            raise ValueError(f"{self.name} has cross-attention: call it with encoder_output.")
+        if self.cross_attention is None and encoder_output is not None:
+            raise ValueError(f"{self.name} has no cross-attention: it takes no encoder_output.")
+
+    def get_config(self):
+        serialize = keras.saving.serialize_keras_object
+        return {
+            **super().get_config(),
+            "mixer": serialize(self.mixer),
+            "feedforward": serialize(self.feedforward),
+            "cross_attention": None if self.cross_attention is None else serialize(self.cross_attention),
+        }

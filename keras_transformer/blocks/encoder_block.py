@@ -1,0 +1,80 @@
+"""The encoder block."""
+
+import keras
+
+from keras_transformer.attention.masks import implicit_mask
+from keras_transformer.blocks.block import Block
+from keras_transformer.saving import resolve, serializable
+
+
+@serializable
+class EncoderBlock(Block):
+    """A residual scheme around a mixer, and one around a feed-forward.
+
+    With `residual="pre"`: `x = x + mixer(norm(x))`, then `x = x + feedforward(norm(x))`.
+
+    Args:
+        mixer: `MultiHeadAttention`, or another layer of its contract, or its config.
+        feedforward: a layer `(B, T, D)` to `(B, T, D)`, or its config.
+        residual: "pre", "post", "sandwich", "sublayer", or an instance of `Residual`, of which the block makes copies.
+        norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
+        dropout: float in [0, 1). Of what mixer and feed-forward give, before it is added.
+        seed: int or None. Of the dropout.
+
+    Call arguments:
+        inputs: float `(B, T, D)`.
+        padding_mask: boolean `(B, T)`, True = a real token; None for the mask that Keras carries, if any.
+        attention_mask: boolean `(T, T)`, `(B, T, T)` or `(B, N, T, T)`.
+        positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
+
+    Returns:
+        `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a residual scheme or a norm.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer.attention import MultiHeadAttention
+    >>> from keras_transformer.feedforward import DenseFeedForward
+    >>> block = EncoderBlock(MultiHeadAttention(2, 4), DenseFeedForward(16), residual="pre")
+    >>> tuple(block(np.ones((1, 3, 8))).shape)
+    (1, 3, 8)
+
+    Reference: Vaswani et al., arXiv 1706.03762, section 3.1.
+    """
+
+    def __init__(self, mixer, feedforward, residual="pre", norm="layer_norm", dropout=0.0, seed=None, **kwargs):
+        super().__init__(residual, norm, dropout, seed, **kwargs)
+        self.mixer = resolve(mixer, {}, keras.layers.Layer)
+        self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
+        self.mixer_residual = self._make_residual("mixer_residual")
+        self.feedforward_residual = self._make_residual("feedforward_residual")
+
+    def build(self, inputs_shape):
+        self.mixer_residual.build(inputs_shape)
+        self.mixer.build(inputs_shape, inputs_shape)
+        self.feedforward_residual.build(inputs_shape)
+        self.feedforward.build(inputs_shape)
+
+    def call(self, inputs, padding_mask=None, attention_mask=None, positions=None, training=None):
+        padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
+
+        def mix(x):
+            return self.mixer(
+                x, x, value_mask=padding_mask, attention_mask=attention_mask, positions=positions, training=training
+            )
+
+        def feed_forward(x):
+            return self.feedforward(x, training=training)
+
+        x = self._around(self.mixer_residual, mix, inputs, padding_mask, training)
+        return self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "mixer": keras.saving.serialize_keras_object(self.mixer),
+            "feedforward": keras.saving.serialize_keras_object(self.feedforward),
+        }

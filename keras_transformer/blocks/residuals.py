@@ -1,0 +1,135 @@
+"""Residual schemes: where a block normalises, and how it adds what a sublayer gives.
+
+A scheme has two halves around a sublayer f: `y = f(scheme.enter(x))`, then `x = scheme.leave(x, y)`.
+"""
+
+import keras
+
+from keras_transformer.blocks.norms import NORMS
+from keras_transformer.saving import clone, resolve, serializable
+
+
+class Residual(keras.layers.Layer):
+    """Base of the schemes: `x + f(x)`.
+
+    Args:
+        norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer, of which the scheme makes copies.
+
+    A new scheme overrides `enter` and `leave`, names in `_norm_names` the norms it needs, and says by `needs_final_norm`
+    whether a stack of such blocks, whose sum is never normalised, should end with a norm.
+    """
+
+    _norm_names = ()
+    needs_final_norm = True
+
+    def __init__(self, norm="layer_norm", **kwargs):
+        super().__init__(**kwargs)
+        self.norm = norm if isinstance(norm, str) else resolve(norm, NORMS, keras.layers.Layer)
+        template = resolve(norm, NORMS, keras.layers.Layer)
+        self.norms = {name: self._copy(template, name) for name in self._norm_names}
+
+    def _copy(self, template, name):
+        config = {**template.get_config(), "name": name, "dtype": self.dtype_policy}
+        return type(template).from_config(config)
+
+    def build(self, input_shape):
+        for norm in self.norms.values():
+            norm.build(input_shape)
+
+    def enter(self, x, mask=None, training=None):
+        """What the sublayer sees, `(B, T, D)`."""
+        return x
+
+    def leave(self, x, y, mask=None, training=None):
+        """The input x and the sublayer's output y, joined, `(B, T, D)`."""
+        return x + y
+
+    def _normalise(self, name, x, mask, training):
+        norm = self.norms[name]
+        if isinstance(norm, keras.layers.BatchNormalization):
+            # Statistics over the batch: padding must not enter them.
+            return norm(x, mask=mask, training=training)
+        return norm(x)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        norm = self.norm if isinstance(self.norm, str) else keras.saving.serialize_keras_object(self.norm)
+        return {**super().get_config(), "norm": norm}
+
+
+@serializable
+class PostNormResidual(Residual):
+    """`norm(x + f(x))`.
+
+    Reference: Vaswani et al., arXiv 1706.03762, section 3.1.
+    """
+
+    _norm_names = ("norm",)
+    needs_final_norm = False
+
+    def leave(self, x, y, mask=None, training=None):
+        return self._normalise("norm", x + y, mask, training)
+
+
+@serializable
+class PreNormResidual(Residual):
+    """`x + f(norm(x))`; a stack of these ends with a norm of its own.
+
+    Reference: Xiong et al., On Layer Normalization in the Transformer Architecture, arXiv 2002.04745, table 1.
+    """
+
+    _norm_names = ("norm",)
+
+    def enter(self, x, mask=None, training=None):
+        return self._normalise("norm", x, mask, training)
+
+
+@serializable
+class SandwichNormResidual(Residual):
+    """`x + norm_2(f(norm_1(x)))`.
+
+    Reference: Ding et al., CogView, arXiv 2105.13290, section 2.4.
+    """
+
+    _norm_names = ("input_norm", "output_norm")
+
+    def enter(self, x, mask=None, training=None):
+        return self._normalise("input_norm", x, mask, training)
+
+    def leave(self, x, y, mask=None, training=None):
+        return x + self._normalise("output_norm", y, mask, training)
+
+
+@serializable
+class SublayerNormResidual(Residual):
+    """`x + norm(f(x))`.
+
+    Reference: Liu et al., Swin Transformer V2, arXiv 2111.09883, section 3.2 ("res-post-norm").
+    """
+
+    _norm_names = ("norm",)
+
+    def leave(self, x, y, mask=None, training=None):
+        return x + self._normalise("norm", y, mask, training)
+
+
+RESIDUALS = {
+    "post": PostNormResidual,
+    "pre": PreNormResidual,
+    "sandwich": SandwichNormResidual,
+    "sublayer": SublayerNormResidual,
+}
+
+
+def make_residual(identifier, norm, name, dtype):
+    """A scheme of its own for one place of a block: by name with `norm`, or a copy of an instance.
+
+    Raises:
+        ValueError: unknown name, or not a residual scheme.
+    """
+    if isinstance(identifier, str):
+        identifier = resolve(identifier, {key: lambda cls=cls: cls(norm=norm) for key, cls in RESIDUALS.items()})
+    residual = clone(resolve(identifier, RESIDUALS, Residual))
+    return type(residual).from_config({**residual.get_config(), "name": name, "dtype": dtype})

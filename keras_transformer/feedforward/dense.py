@@ -1,0 +1,97 @@
+"""The dense feed-forward of the Transformer."""
+
+import keras
+
+from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.saving import serializable
+
+
+@serializable
+class DenseFeedForward(keras.layers.Layer):
+    """`activation(x W_1 + b_1) W_2 + b_2`.
+
+    Args:
+        intermediate_dim: int >= 1. Width of the hidden layer.
+        activation: "relu", "gelu" (exact), "gelu_tanh", "silu", or anything Keras knows.
+        dropout: float in [0, 1). Of the hidden layer.
+        use_bias: bool.
+        kernel_initializer: of both kernels.
+        seed: int or None. Of the dropout.
+
+    Call arguments:
+        inputs: float `(B, T, D)`.
+
+    Returns:
+        `(B, T, D)`.
+
+    Raises:
+        ValueError: `intermediate_dim` below 1.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = DenseFeedForward(3, activation="relu", kernel_initializer="ones")
+    >>> layer(np.array([[[1.0, 2.0]]])).numpy().tolist()
+    [[[9.0, 9.0]]]
+
+    Reference: Vaswani et al., arXiv 1706.03762, equation 2.
+    """
+
+    def __init__(
+        self,
+        intermediate_dim,
+        activation="relu",
+        dropout=0.0,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if not isinstance(intermediate_dim, int) or intermediate_dim < 1:
+            raise ValueError(f"intermediate_dim must be a positive integer. Received: {intermediate_dim!r}")
+        self.intermediate_dim = intermediate_dim
+        self.activation = get_activation(activation)
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+        self.supports_masking = True
+        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build(self, input_shape):
+        self._hidden_dense = self._dense("hidden", self.intermediate_dim, self.activation)
+        self._hidden_dense.build(input_shape)
+        self._output_dense = self._dense("output", input_shape[-1])
+        self._output_dense.build((*input_shape[:-1], self.intermediate_dim))
+
+    def _dense(self, name, units, activation=None):
+        initializer = type(self.kernel_initializer).from_config(self.kernel_initializer.get_config())
+        return keras.layers.Dense(
+            units,
+            activation=activation,
+            use_bias=self.use_bias,
+            kernel_initializer=initializer,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def call(self, inputs, training=None):
+        return self._output_dense(self._dropout_layer(self._hidden(inputs), training=training))
+
+    def _hidden(self, inputs):
+        return self._hidden_dense(inputs)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "activation": keras.activations.serialize(self.activation),
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "seed": self.seed,
+        }

@@ -1,0 +1,50 @@
+"""Gated feed-forwards: GLU, ReGLU, GEGLU, SwiGLU, by the activation."""
+
+from keras_transformer.feedforward.dense import DenseFeedForward
+from keras_transformer.saving import serializable
+
+
+@serializable
+class GatedFeedForward(DenseFeedForward):
+    """`(activation(x W_gate) * x W_hidden) W_output`; with SiLU, SwiGLU.
+
+    Args:
+        intermediate_dim: int >= 1. Width of gate and hidden layer.
+        activation: of the gate: "silu" (SwiGLU), "gelu" (GEGLU), "relu" (ReGLU), "sigmoid" (GLU), or any Keras knows.
+        dropout: float in [0, 1). Of the gated hidden layer.
+        use_bias: bool. Default False, as in the paper.
+        kernel_initializer: of the three kernels.
+        seed: int or None. Of the dropout.
+
+    Call arguments:
+        inputs: float `(B, T, D)`.
+
+    Returns:
+        `(B, T, D)`.
+
+    Raises:
+        ValueError: `intermediate_dim` below 1.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = GatedFeedForward(3, activation="relu", kernel_initializer="ones")
+    >>> layer(np.array([[[1.0, 2.0]]])).numpy().tolist()
+    [[[27.0, 27.0]]]
+
+    Reference: Shazeer, GLU Variants Improve Transformer, arXiv 2002.05202, equation 6.
+    """
+
+    def __init__(self, intermediate_dim, activation="silu", dropout=0.0, use_bias=False, **kwargs):
+        super().__init__(intermediate_dim, activation=activation, dropout=dropout, use_bias=use_bias, **kwargs)
+
+    def build(self, input_shape):
+        self._gate_dense = self._dense("gate", self.intermediate_dim, self.activation)
+        self._gate_dense.build(input_shape)
+        self._hidden_dense = self._dense("hidden", self.intermediate_dim)
+        self._hidden_dense.build(input_shape)
+        self._output_dense = self._dense("output", input_shape[-1])
+        self._output_dense.build((*input_shape[:-1], self.intermediate_dim))
+
+    def _hidden(self, inputs):
+        return self._gate_dense(inputs) * self._hidden_dense(inputs)

@@ -1,0 +1,93 @@
+"""A decoder-only stack."""
+
+import keras
+
+from keras_transformer.blocks import DecoderBlock
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.stack import (
+    final_norm,
+    make_attention,
+    make_feed_forward,
+    padding_input,
+    split_position,
+    token_input,
+)
+
+# Radford et al., Language Models are Unsupervised Multitask Learners (GPT-2), table 2.
+SIZES = {
+    "small": Size(12, 768, 12, 3072),
+    "medium": Size(24, 1024, 16, 4096),
+    "large": Size(36, 1280, 20, 5120),
+    "xl": Size(48, 1600, 25, 6400),
+}
+
+
+def Decoder(
+    size,
+    vocabulary_size,
+    *,
+    max_sequence_length=1024,
+    position="learned",
+    residual="pre",
+    norm="layer_norm",
+    attention=None,
+    feedforward="dense",
+    activation="gelu_tanh",
+    dropout=0.0,
+    name="decoder",
+):
+    """A stack of causal decoder blocks over token ids. `tasks.LanguageModel` puts a head on it.
+
+    Args:
+        size: "small", "medium", "large", "xl" (the measures of GPT-2), or a `Size`.
+        vocabulary_size: int. V.
+        max_sequence_length: int. The table of learned positions.
+        position: "learned", "sinusoidal", "rotary", an instance, or None.
+        residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
+        norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
+        attention: a `MultiHeadAttention` to copy for each block, in place of the default; it brings its own position.
+        feedforward: "dense", "gated", or an instance to copy.
+        activation: of a feed-forward given by name.
+        dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size or a part.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> Decoder(Size(2, 16, 2, 32), vocabulary_size=100, position="rotary", norm="rms_norm").output_shape
+    (None, None, 16)
+
+    Reference: Radford et al., GPT-2, section 2.3 (pre-norm, a norm at the end), with the options above.
+    """
+    size = get_size(size, SIZES)
+    embedding_position, attention_position = split_position(position, max_sequence_length)
+    # Layers
+    embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
+    embedding_dropout = keras.layers.Dropout(dropout, name="embedding_dropout")
+    blocks = [
+        DecoderBlock(
+            make_attention(size, attention, attention_position, dropout),
+            make_feed_forward(size, feedforward, activation),
+            residual=residual,
+            norm=norm,
+            dropout=dropout,
+            name=f"decoder_block_{index}",
+        )
+        for index in range(size.num_layers)
+    ]
+    last_norm = final_norm(residual, norm)
+    # Graph
+    token_ids, padding_mask = token_input(), padding_input()
+    x = embedding(token_ids)
+    x = x if embedding_position is None else embedding_position(x)
+    x = embedding_dropout(x)
+    for block in blocks:
+        x = block(x, padding_mask=padding_mask)
+    x = x if last_norm is None else last_norm(x)
+    return keras.Model({"token_ids": token_ids, "padding_mask": padding_mask}, x, name=name)

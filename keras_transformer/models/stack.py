@@ -1,0 +1,66 @@
+"""What the architectures share: embeddings, blocks from templates, the norm at the end."""
+
+import keras
+
+from keras_transformer.attention import MultiHeadAttention
+from keras_transformer.blocks import NORMS, RESIDUALS, Residual
+from keras_transformer.feedforward import FEEDFORWARDS
+from keras_transformer.positions import ATTENTION_POSITIONS, EMBEDDING_POSITIONS, AttentionPosition, Learned
+from keras_transformer.saving import clone, resolve
+
+
+def token_input(name="token_ids"):
+    """A symbolic input of token ids, int32 `(B, T)`."""
+    return keras.Input((None,), dtype="int32", name=name)
+
+
+def padding_input(name="padding_mask"):
+    """A symbolic padding mask, boolean `(B, T)`, True = a real token."""
+    return keras.Input((None,), dtype="bool", name=name)
+
+
+def split_position(position, max_sequence_length):
+    """Sorts a position into those added to the embedding and those inside attention.
+
+    Args:
+        position: a name in either dict of `positions`, an instance of either kind, or None.
+        max_sequence_length: int: the table of "learned".
+
+    Returns:
+        `(embedding_position, attention_position)`, one of them None.
+    """
+    if position == "learned":
+        return Learned(max_sequence_length, name="position_embedding"), None
+    position = resolve(position, {**EMBEDDING_POSITIONS, **ATTENTION_POSITIONS}, keras.layers.Layer)
+    return (None, position) if isinstance(position, AttentionPosition) else (position, None)
+
+
+def make_attention(size, template=None, position=None, dropout=0.0, name="self_attention"):
+    """Attention for one block: a copy of the template, or as wide as the tokens."""
+    if template is None:
+        template = MultiHeadAttention(
+            size.num_heads, size.hidden_dim // size.num_heads, dropout=dropout, position=clone(position)
+        )
+    return named_copy(template, name)
+
+
+def make_feed_forward(size, feedforward, activation):
+    """Feed-forward for one block: by name with an activation, or a copy of an instance."""
+    if isinstance(feedforward, str):
+        choices = {
+            key: lambda cls=cls: cls(size.intermediate_dim, activation=activation) for key, cls in FEEDFORWARDS.items()
+        }
+        feedforward = resolve(feedforward, choices)
+    return named_copy(feedforward, "feedforward")
+
+
+def named_copy(layer, name):
+    """A new, unbuilt layer of the same configuration under another name."""
+    return type(layer).from_config({**layer.get_config(), "name": name})
+
+
+def final_norm(residual, norm, name="final_norm"):
+    """The norm at the end of a stack, or None where the residual scheme has normalised already."""
+    if not resolve(residual, RESIDUALS, Residual).needs_final_norm:
+        return None
+    return named_copy(resolve(norm, NORMS, keras.layers.Layer), name)

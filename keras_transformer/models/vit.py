@@ -1,0 +1,94 @@
+"""The Vision Transformer."""
+
+import keras
+
+from keras_transformer.blocks import EncoderBlock
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.stack import make_attention, make_feed_forward
+from keras_transformer.vision import PatchEmbedding
+
+# Ti and S: Touvron et al., DeiT, arXiv 2012.12877, table 1. B, L, H: Dosovitskiy et al., table 1.
+SIZES = {
+    "Ti": Size(num_layers=12, hidden_dim=192, num_heads=3, intermediate_dim=768),
+    "S": Size(num_layers=12, hidden_dim=384, num_heads=6, intermediate_dim=1536),
+    "B": Size(num_layers=12, hidden_dim=768, num_heads=12, intermediate_dim=3072),
+    "L": Size(num_layers=24, hidden_dim=1024, num_heads=16, intermediate_dim=4096),
+    "H": Size(num_layers=32, hidden_dim=1280, num_heads=16, intermediate_dim=5120),
+}
+
+
+def ViT(
+    size="B",
+    patch_size=16,
+    image_size=224,
+    *,
+    num_channels=3,
+    grid_size=None,
+    class_token=True,
+    dropout=0.0,
+    attention_dropout=0.0,
+    attention=None,
+    layer_norm_epsilon=1e-6,
+    name="vit",
+):
+    """The Vision Transformer up to its last norm: pixels to tokens. `tasks.ImageClassifier` puts a head on it.
+
+    Args:
+        size: "Ti", "S", "B", "L", "H", or a `Size`.
+        patch_size: int or pair of ints. Pixels.
+        image_size: int or pair of ints, a multiple of the patch size. Pixels.
+        num_channels: int.
+        grid_size: int or pair of ints: the patches that the position table is for, when the weights come from images of
+            another size; None for those of `image_size`.
+        class_token: bool. Whether a learned token comes first.
+        dropout: float in [0, 1). Of the embedded patches, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        attention: a `MultiHeadAttention` to copy for each block, in place of the default.
+        layer_norm_epsilon: float.
+        name: str.
+
+    Returns:
+        `keras.Model`: "images", float `(B, height, width, channels)`, to tokens `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown size; an image that does not divide into patches.
+
+    Example:
+
+    >>> model = ViT("Ti", patch_size=16, image_size=32)
+    >>> model.output_shape
+    (None, 5, 192)
+
+    Reference: Dosovitskiy et al., An Image is Worth 16x16 Words, arXiv 2010.11929. Weights of one grid serve another: the
+    table is resized by `PatchEmbedding`, bilinearly, where the paper says "2D interpolation".
+    """
+    size = get_size(size, SIZES)
+    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    # Layers
+    embedding = PatchEmbedding(
+        size.hidden_dim,
+        patch_size,
+        grid_size=grid_size,
+        class_token=class_token,
+        dropout=dropout,
+        name="patch_embedding",
+    )
+    blocks = [
+        EncoderBlock(
+            make_attention(size, attention, dropout=attention_dropout),
+            make_feed_forward(size, "dense", "gelu"),
+            residual="pre",
+            norm=norm,
+            dropout=dropout,
+            name=f"encoder_block_{index}",
+        )
+        for index in range(size.num_layers)
+    ]
+    # Graph
+    images = keras.Input((height, width, num_channels), name="images")
+    x = embedding(images)
+    for block in blocks:
+        x = block(x)
+    x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm")(x)
+    return keras.Model(images, x, name=name)

@@ -1,0 +1,107 @@
+"""Rotary position embedding (RoPE)."""
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.positions.attention_position import AttentionPosition
+from keras_transformer.saving import serializable
+
+_LAYOUTS = ("pairs", "halves")
+
+
+@serializable
+class Rotary(AttentionPosition):
+    """Turns query and key by angles that grow with position, so that their product depends on the distance alone.
+
+    Each pair of features `(a, b)` at position p becomes `(a cos θ - b sin θ, a sin θ + b cos θ)` with
+    `θ = p · max_wavelength^(-2i / H)` for pair i. `pairs` couples features 2i and 2i + 1 (the paper); `halves` couples
+    i and i + H/2 (Llama). Angles are computed in float32 under every dtype policy.
+
+    Args:
+        max_wavelength: float > 0. Default 10000.
+        layout: "pairs" or "halves".
+        rotary_dim: even int, or None for the whole head. Only the first `rotary_dim` features are turned.
+
+    Call arguments:
+        inputs: float `(B, T, N, H)`.
+        positions: int `(T,)` or `(B, T)`, or None for 0 .. T - 1.
+
+    Returns:
+        `(B, T, N, H)`.
+
+    Raises:
+        ValueError: unknown layout; odd `rotary_dim` or odd head width; `rotary_dim` above the head width.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.array([1.0, 0.0]).reshape(1, 1, 1, 2)
+    >>> Rotary()(x, positions=[1]).numpy().round(3).ravel().tolist()
+    [0.5400000214576721, 0.8410000205039978]
+
+    Reference: Su et al., RoFormer, arXiv 2104.09864, equation 34. `halves` and `rotary_dim` are not in the paper.
+    """
+
+    def __init__(self, max_wavelength=10000.0, layout="pairs", rotary_dim=None, **kwargs):
+        super().__init__(**kwargs)
+        if layout not in _LAYOUTS:
+            raise ValueError(f"layout must be one of {_LAYOUTS}. Received: {layout!r}")
+        if rotary_dim is not None and (rotary_dim < 2 or rotary_dim % 2):
+            raise ValueError(f"rotary_dim must be a positive even integer. Received: {rotary_dim}")
+        self.max_wavelength = float(max_wavelength)
+        self.layout = layout
+        self.rotary_dim = rotary_dim
+
+    def build(self, input_shape):
+        pass
+
+    def call(self, inputs, positions=None):
+        if positions is None:
+            positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
+        return self._turn(inputs, positions)
+
+    def rotate(self, query, key, query_positions, key_positions):
+        return self._turn(query, query_positions), self._turn(key, key_positions)
+
+    def _turn(self, x, positions):
+        width = self.rotary_dim or x.shape[-1]
+        if width % 2 or width > x.shape[-1]:
+            raise ValueError(f"Cannot turn {width} features of heads that are {x.shape[-1]} wide.")
+        if width == x.shape[-1]:
+            return self._turn_all(x, positions)
+        turned = self._turn_all(x[..., :width], positions)
+        return ops.concatenate([turned, x[..., width:]], axis=-1)
+
+    def _turn_all(self, x, positions):
+        cos, sin = self._cos_and_sin(positions, x.shape[-1])
+        return x * ops.cast(cos, x.dtype) + self._quarter_turn(x) * ops.cast(sin, x.dtype)
+
+    def _cos_and_sin(self, positions, width):
+        """`(1 | B, T, 1, width)` each."""
+        rates = self.max_wavelength ** -(np.arange(0, width, 2) / width)
+        rates = np.repeat(rates, 2) if self.layout == "pairs" else np.tile(rates, 2)
+        angles = ops.expand_dims(ops.cast(positions, "float32"), -1) * rates.astype("float32")
+        angles = ops.expand_dims(angles, 0) if len(angles.shape) == 2 else angles
+        angles = ops.expand_dims(angles, 2)
+        return ops.cos(angles), ops.sin(angles)
+
+    def _quarter_turn(self, x):
+        """Each pair `(a, b)` becomes `(-b, a)`."""
+        width = x.shape[-1]
+        if self.layout == "halves":
+            first, second = x[..., : width // 2], x[..., width // 2 :]
+            return ops.concatenate([-second, first], axis=-1)
+        # A product with a constant keeps rank 4 (delegates on phones refuse rank 5) and needs no gather.
+        turn = np.kron(np.eye(width // 2), np.array([[0.0, 1.0], [-1.0, 0.0]]))
+        return ops.matmul(x, ops.convert_to_tensor(turn, x.dtype))
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_wavelength": self.max_wavelength,
+            "layout": self.layout,
+            "rotary_dim": self.rotary_dim,
+        }

@@ -1,0 +1,82 @@
+"""Giving Keras the classes of this package, and turning names, instances and configs into objects."""
+
+import importlib
+
+import keras
+
+# Every room that holds classes a saved model may name.
+_SERIALIZABLE_ROOMS = ("attention", "positions", "feedforward", "blocks", "vision", "models", "tasks", "training")
+
+
+def serializable(cls):
+    """Registers a class or function with Keras, so that saved models find it again."""
+    return keras.saving.register_keras_serializable(package="keras_transformer")(cls)
+
+
+def load_model(path, **kwargs):
+    """Loads a `.keras` file that may hold any layer of this package.
+
+    Keras finds a custom class only when its module has been imported; this imports them all first.
+
+    Args:
+        path: str or path. The `.keras` file.
+        **kwargs: passed on to `keras.models.load_model`.
+
+    Returns:
+        The `keras.Model`.
+
+    Example:
+
+    >>> from keras_transformer import load_model, models
+    >>> models.ViT(models.Size(1, 8, 2, 16), patch_size=4, image_size=8).save("/tmp/vit.keras")
+    >>> load_model("/tmp/vit.keras").count_params()
+    880
+    """
+    register_all()
+    return keras.models.load_model(path, **kwargs)
+
+
+def register_all():
+    """Imports every room, so that Keras knows all serializable classes of this package."""
+    for room in _SERIALIZABLE_ROOMS:
+        importlib.import_module(f"keras_transformer.{room}")
+
+
+def resolve(identifier, choices, base=None):
+    """Turns a name, an instance or a config into an instance.
+
+    Args:
+        identifier: str (a key of `choices`), an instance, or a serialised config. `None` gives `None`.
+        choices: dict of name to class or factory; a name is called without arguments.
+        base: class that an instance must be of. Defaults to any Keras object.
+
+    Returns:
+        The instance.
+
+    Raises:
+        ValueError: the name is unknown (the message lists the valid ones), or the object is of the wrong kind.
+    """
+    if isinstance(identifier, str):
+        return choice(identifier, choices)()
+    if isinstance(identifier, dict):
+        identifier = keras.saving.deserialize_keras_object(identifier)
+    if identifier is None or base is None or isinstance(identifier, base):
+        return identifier
+    raise ValueError(f"Expected a {base.__name__}, its config, or one of {sorted(choices)}. Received: {identifier!r}")
+
+
+def choice(name, choices):
+    """Looks `name` up in `choices`; an unknown name raises `ValueError` that lists the valid ones."""
+    if name not in choices:
+        raise ValueError(f"Unknown name {name!r}. Valid names: {', '.join(sorted(choices))}")
+    return choices[name]
+
+
+def clone(layer):
+    """A new, unbuilt layer with the configuration of `layer`; `None` stays `None`."""
+    if layer is None:
+        return None
+    config = layer.get_config()
+    # The copy is named anew: one template serves many places.
+    config.pop("name", None)
+    return type(layer).from_config(config)

@@ -1,0 +1,54 @@
+"""Metadata, dependencies and the entry point; tools are configured in pyproject.toml."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+
+
+def version():
+    """The version, read as text so that building needs no dependency."""
+    for line in (ROOT / "keras_transformer" / "version.py").read_text().splitlines():
+        if line.startswith("__version__"):
+            return line.split('"')[1]
+    raise RuntimeError("keras_transformer/version.py holds no __version__")
+
+
+PLOTS = ["matplotlib>=3.8"]
+DEMO = [*PLOTS, "scikit-learn>=1.4", "pillow>=10"]
+
+setup(
+    name="keras-transformer",
+    version=version(),
+    description="Train any transformer with model.fit, and export it proven equal to SavedModel, TFLite and ONNX.",
+    long_description=(ROOT / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    python_requires=">=3.11,<3.14",
+    packages=[
+        *find_packages(include=["keras_transformer", "keras_transformer.*"]),
+        "keras_transformer.export",
+    ],
+    package_dir={"keras_transformer.export": "export"},
+    install_requires=[
+        "tensorflow>=2.20,<2.22",
+        "keras>=3.13,<4",
+        "tensorflow-text>=2.20,<2.22",
+        "tf2onnx>=1.17,<2",
+        "onnx>=1.18",
+        "onnxruntime>=1.22",
+        "ai-edge-litert>=2.0",
+        "numpy>=1.26",
+    ],
+    extras_require={
+        "plots": PLOTS,
+        "demo": DEMO,
+        "cuda": ["tensorflow[and-cuda]>=2.20,<2.22"],
+        "jax": ["jax>=0.5"],
+        "test": [*DEMO, "pytest>=8", "ruff>=0.8", "jax>=0.5", "keras-hub>=0.25"],
+        "benchmark": ["keras-hub>=0.25", "torch>=2.6"],
+    },
+    entry_points={"console_scripts": ["keras-transformer=keras_transformer.export.cli:main"]},
+)
