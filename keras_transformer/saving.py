@@ -80,3 +80,9 @@ def clone(layer):
     # The copy is named anew: one template serves many places.
     config.pop("name", None)
     return type(layer).from_config(config)
+
+
+def build_once(layer, *shapes):
+    """Builds `layer` unless it is: a layer inside another's config comes back from a file built."""
+    if not layer.built:
+        layer.build(*shapes)

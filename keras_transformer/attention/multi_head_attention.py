@@ -9,7 +9,7 @@ from keras_transformer.attention.masks import Visibility, combine
 from keras_transformer.attention.mechanisms import MECHANISMS
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
-from keras_transformer.saving import choice, resolve, serializable
+from keras_transformer.saving import build_once, choice, resolve, serializable
 
 
 @serializable
@@ -173,7 +173,8 @@ class MultiHeadAttention(keras.layers.Layer):
             self._gate_dense.build(query_shape)
         self._value_dense = self._project_in("value", key_value_heads, self._value_dim)
         self._value_dense.build(value_shape)
-        self.mechanism.build(
+        build_once(
+            self.mechanism,
             (*query_shape[:2], heads, self._key_dim),
             (*key_shape[:2], key_value_heads, self._key_dim),
             (*value_shape[:2], key_value_heads, self._value_dim),

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.scoring import SCORINGS, ScaledDot
-from keras_transformer.saving import resolve, serializable
+from keras_transformer.saving import build_once, resolve, serializable
 
 # Far below every score, and far from overflow when a score or a bias is added to it.
 _HIDDEN = -1e9
@@ -62,8 +62,7 @@ class SoftmaxAttention(keras.layers.Layer):
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, query_shape, key_shape, value_shape):
-        if not self.scoring.built:
-            self.scoring.build(query_shape, key_shape)
+        build_once(self.scoring, query_shape, key_shape)
 
     def call(self, query, key, value, visibility=None, position=None, return_attention_scores=False, training=None):
         visibility = visibility or Visibility()

@@ -4,7 +4,7 @@ import keras
 
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block
-from keras_transformer.saving import resolve, serializable
+from keras_transformer.saving import build_once, resolve, serializable
 
 
 @serializable
@@ -70,13 +70,13 @@ class DecoderBlock(Block):
 
     def build(self, inputs_shape, encoder_output_shape=None):
         self._check_encoder_output(encoder_output_shape)
-        self.mixer_residual.build(inputs_shape)
-        self.mixer.build(inputs_shape, inputs_shape)
+        build_once(self.mixer_residual, inputs_shape)
+        build_once(self.mixer, inputs_shape, inputs_shape)
         if self.cross_attention is not None:
-            self.cross_attention_residual.build(inputs_shape)
-            self.cross_attention.build(inputs_shape, encoder_output_shape)
-        self.feedforward_residual.build(inputs_shape)
-        self.feedforward.build(inputs_shape)
+            build_once(self.cross_attention_residual, inputs_shape)
+            build_once(self.cross_attention, inputs_shape, encoder_output_shape)
+        build_once(self.feedforward_residual, inputs_shape)
+        build_once(self.feedforward, inputs_shape)
 
     def call(
         self,

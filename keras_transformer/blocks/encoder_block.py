@@ -4,7 +4,7 @@ import keras
 
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block
-from keras_transformer.saving import resolve, serializable
+from keras_transformer.saving import build_once, resolve, serializable
 
 
 @serializable
@@ -53,10 +53,10 @@ class EncoderBlock(Block):
         self.feedforward_residual = self._make_residual("feedforward_residual")
 
     def build(self, inputs_shape):
-        self.mixer_residual.build(inputs_shape)
-        self.mixer.build(inputs_shape, inputs_shape)
-        self.feedforward_residual.build(inputs_shape)
-        self.feedforward.build(inputs_shape)
+        build_once(self.mixer_residual, inputs_shape)
+        build_once(self.mixer, inputs_shape, inputs_shape)
+        build_once(self.feedforward_residual, inputs_shape)
+        build_once(self.feedforward, inputs_shape)
 
     def call(self, inputs, padding_mask=None, attention_mask=None, positions=None, training=None):
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask

@@ -1,0 +1,35 @@
+"""No variant escapes: whatever stands in a dict of the library has a case."""
+
+import inspect
+
+import pytest
+
+import cases
+from keras_transformer import attention, blocks, feedforward, positions
+
+DICTS = {
+    "MECHANISMS": (attention.MECHANISMS, cases.MECHANISMS),
+    "SCORINGS": (attention.SCORINGS, cases.SCORINGS),
+    "ATTENTION_POSITIONS": (positions.ATTENTION_POSITIONS, cases.ATTENTION_POSITIONS),
+    "EMBEDDING_POSITIONS": (positions.EMBEDDING_POSITIONS, cases.EMBEDDING_POSITIONS),
+    "FEEDFORWARDS": (feedforward.FEEDFORWARDS, cases.FEEDFORWARDS),
+    "RESIDUALS": (blocks.RESIDUALS, cases.RESIDUALS),
+}
+
+
+@pytest.mark.parametrize("name", DICTS)
+def test_every_variant_has_a_case_of_its_own_class(name):
+    variants, named_cases = DICTS[name]
+    assert {key: case.cls for key, case in named_cases.items()} == variants
+
+
+def test_every_constructor_argument_has_a_value_that_is_not_its_default(case):
+    parameters = inspect.signature(case.cls).parameters.values()
+    optional = {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD and p.default is not p.empty}
+    named = {name for name in optional if name not in case.required()}
+    if case.cls.__name__ in ("GatedFeedForward",):  # Passes the rest on to its base.
+        named |= {"kernel_initializer", "seed"}
+    missing = named - set(case.arguments) - {"cross_attention"}
+    assert not missing, f"{case.cls.__name__}: no value in cases.py for {sorted(missing)}"
+    same = [name for name, value in case.arguments.items() if name in optional and value is optional[name]]
+    assert not same, f"{case.cls.__name__}: default values in cases.py for {same}"

@@ -1,0 +1,159 @@
+"""What every layer must pass."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import cases
+from keras_transformer.saving import load_model
+from laws import built, randomise
+
+
+def inner(layer, cls):
+    """The object under test inside the layer that wraps it."""
+    return next(part for part in (layer, *layer._flatten_layers()) if type(part) is cls)
+
+
+def through_config(layer):
+    """A layer from the configuration, as a saved model holds it: text."""
+    config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
+    return keras.saving.deserialize_keras_object(config)
+
+
+def fingerprint(layer, inputs):
+    """All that an argument can change: how weights start, outputs in inference and training, losses, constraints."""
+    layer(*inputs)
+    starts = [(tuple(weight.shape), _constant(np.asarray(weight))) for weight in layer.weights]
+    constraints = [type(getattr(weight, "constraint", None)).__name__ for weight in layer.weights]
+    randomise(layer)
+    inference = np.asarray(layer(*inputs)).tolist()
+    losses = [float(loss) for loss in layer.losses]
+    keras.utils.set_random_seed(4)
+    training = np.asarray(layer(*inputs, training=True)).tolist() if layer._call_has_training_arg else None
+    return starts, constraints, inference, losses, training
+
+
+def _constant(values):
+    """The value that all entries share; None for random ones."""
+    return float(values.flat[0]) if np.all(values == values.flat[0]) else None
+
+
+def argument_ids():
+    return [(name, argument) for name, case in sorted(cases.ALL.items()) for argument in case.arguments]
+
+
+@pytest.mark.parametrize("name, argument", argument_ids())
+def test_argument_survives_config_and_acts(name, argument):
+    case = cases.ALL[name]
+    others = case.with_arguments.get(argument, {})
+    value = case.arguments[argument]
+    if argument == "attention_axes":  # The one value that Keras takes and we compute: nothing may change.
+        layer = case.make(attention_axes=value)
+        assert through_config(layer).attention_axes == list(value)
+        return
+    changed = case.make(**{**others, argument: value})
+    restored = through_config(changed)
+    config, restored_config = inner(changed, case.cls).get_config(), inner(restored, case.cls).get_config()
+    assert restored_config[argument] == config[argument] or argument == "mechanism"
+    if argument == "flash_attention":
+        _assert_flash_attention_acts(changed, case)
+        return
+    effect = fingerprint(restored, case.inputs())
+    assert effect == fingerprint(changed, case.inputs())
+    assert effect != fingerprint(case.make(**others), case.inputs()), f"{argument} changes nothing"
+
+
+def _assert_flash_attention_acts(layer, case):
+    """TensorFlow has no fused kernel, and JAX's refuses the CPU: asking for one must not be ignored."""
+    with pytest.raises((ValueError, RuntimeError), match=r"(?i)flash|cudnn"):
+        layer(*case.inputs())
+
+
+def test_unknown_argument_is_refused(case):
+    with pytest.raises((TypeError, ValueError)):
+        case.cls(**case.required(), no_such_argument=1)
+
+
+def test_save_and_load_in_a_model(case, tmp_path):
+    inputs = case.inputs()
+    symbolic = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in inputs]
+    model = keras.Model(symbolic, case.make()(*symbolic))
+    randomise(model)
+    model.save(tmp_path / "model.keras")
+    loaded = load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(inputs, verbose=0), model.predict(inputs, verbose=0))
+
+
+def test_build_alone_makes_all_weights(case):
+    """`build` with shapes makes the very weights that a call makes: loading depends on it."""
+    inputs = case.inputs()
+    by_call = built(case)
+    by_shape = case.make()
+    by_shape.build(*(x.shape for x in inputs))
+    assert [tuple(w.shape) for w in by_shape.weights] == [tuple(w.shape) for w in by_call.weights]
+
+
+def test_symbolic_output_is_what_the_call_gives(case):
+    inputs = case.inputs()
+    layer = case.make()
+    symbolic = layer(*(keras.Input(batch_shape=x.shape, dtype=str(x.dtype)) for x in inputs))
+    output = layer(*inputs)
+    assert tuple(symbolic.shape) == tuple(output.shape)
+    assert symbolic.dtype == keras.backend.standardize_dtype(output.dtype)
+
+
+def test_gradients_reach_every_weight_and_are_finite(case):
+    layer, inputs = randomise(built(case)), case.inputs()
+    target = np.random.default_rng(9).normal(size=layer(*inputs).shape)
+    before = [np.asarray(weight) for weight in layer.trainable_weights]
+    model_inputs = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in inputs]
+    model = keras.Model(model_inputs, layer(*model_inputs))
+    model.compile(keras.optimizers.SGD(1.0), loss="mse", jit_compile=False)
+    model.train_on_batch(list(inputs), target)
+    for weight, old in zip(layer.trainable_weights, before, strict=True):
+        new = np.asarray(weight)
+        assert np.all(np.isfinite(new)), weight.path
+        if "key" in weight.path and weight.name == "bias":
+            continue  # A key bias adds the same to every score of a query; softmax does not see it.
+        if "location" in weight.path or _is_unseen_by_location(layer, weight):
+            continue
+        assert np.any(new != old), f"no gradient at {weight.path}"
+
+
+def _is_unseen_by_location(layer, weight):
+    """Location scores come from the query alone: what makes the key is never used."""
+    scoring = getattr(getattr(layer, "mechanism", None), "scoring", None)
+    return type(scoring).__name__ == "Location" and "key" in weight.path
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision(case, policy):
+    inputs = case.inputs()
+    full = randomise(built(case))
+    keras.config.set_dtype_policy(policy)
+    try:
+        mixed = built(case)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    mixed.set_weights(full.get_weights())
+    output = mixed(*inputs)
+    assert keras.backend.standardize_dtype(output.dtype) == policy.removeprefix("mixed_")
+    assert all(weight.dtype == "float32" for weight in mixed.trainable_weights)
+    expected = np.asarray(full(*inputs))
+    # One unit in the last place of the narrow type is 2^-8 or 2^-11; a few layers of it.
+    tolerance = (2**-8 if policy == "mixed_bfloat16" else 2**-11) * 12 * np.abs(expected).max()
+    np.testing.assert_allclose(np.asarray(ops.cast(output, "float32")), expected, atol=tolerance)
+
+
+def test_jit_compiled_is_eager(case):
+    layer, inputs = randomise(built(case)), case.inputs()
+    symbolic = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in inputs]
+    model = keras.Model(symbolic, layer(*symbolic))
+    model.compile(jit_compile=True)
+    expected = np.asarray(layer(*inputs))
+    np.testing.assert_allclose(
+        model.predict_on_batch(list(inputs)), expected, rtol=0, atol=2e-6 * max(1, np.abs(expected).max())
+    )

@@ -1,0 +1,134 @@
+"""The laws of masks and caches, for every mechanism, scoring and position."""
+
+import keras
+import numpy as np
+import pytest
+
+import cases
+from keras_transformer.attention import length_mask
+from laws import built, randomise
+
+MAX_LENGTH = 9
+
+
+@pytest.fixture
+def layer(mixer_case):
+    return randomise(built(mixer_case))
+
+
+def test_what_is_masked_has_no_influence(layer):
+    x, changed = cases.tokens(), cases.tokens()
+    changed[:, 5:] += 3.0
+    mask = np.asarray(length_mask([5, 5], cases.LENGTH))
+    np.testing.assert_array_equal(layer(x, x, value_mask=mask)[:, :5], layer(x, changed, value_mask=mask)[:, :5])
+    assert np.abs(np.asarray(layer(x, x)) - np.asarray(layer(x, changed))).max() > 1e-3
+
+
+def test_attention_mask_blocks_one_pair(layer):
+    """Query 2 may not see key 4: changing token 4 moves every other query, and not query 2."""
+    x, changed = cases.tokens(), cases.tokens()
+    changed[:, 4] += 3.0
+    mask = np.ones((cases.LENGTH, cases.LENGTH), bool)
+    mask[2, 4] = False
+    for shaped in (mask, np.stack([mask, mask]), np.broadcast_to(mask, (2, 4, *mask.shape))):
+        before, after = layer(x, x, attention_mask=shaped), layer(x, changed, attention_mask=shaped)
+        moved = np.abs(np.asarray(before) - np.asarray(after)).max(axis=(0, 2))
+        assert moved[2] == 0
+        assert np.all(np.delete(moved, 2) > 1e-4)
+
+
+def test_padding_changes_nothing(layer):
+    x = cases.tokens()
+    padded = np.concatenate([x, np.full((2, 3, cases.WIDTH), 7.0, "float32")], axis=1)
+    mask = length_mask([cases.LENGTH] * 2, cases.LENGTH + 3)
+    output = layer(padded, padded, value_mask=mask)[:, : cases.LENGTH]
+    np.testing.assert_allclose(output, layer(x, x), atol=1e-6)
+
+
+def test_causality(layer):
+    x, changed = cases.tokens(), cases.tokens()
+    changed[:, 4:] += 3.0
+    before, after = layer(x, x, use_causal_mask=True), layer(changed, changed, use_causal_mask=True)
+    np.testing.assert_allclose(before[:, :4], after[:, :4], atol=1e-6)
+    assert np.abs(np.asarray(before)[:, 4:] - np.asarray(after)[:, 4:]).max() > 1e-3
+
+
+def test_a_query_that_sees_nothing_gives_zeros(layer):
+    x = cases.tokens()
+    mask = np.ones((2, cases.LENGTH, cases.LENGTH), bool)
+    mask[:, 3] = False
+    mask[1] = False
+    output, scores = layer(x, x, attention_mask=mask, return_attention_scores=True)
+    nothing = np.asarray(layer.output_dense.bias)  # The output of a zero context.
+    np.testing.assert_allclose(np.asarray(output)[0, 3], nothing, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(output)[1], np.tile(nothing, (cases.LENGTH, 1)), atol=1e-6)
+    np.testing.assert_array_equal(np.asarray(scores)[:, :, 3], 0)
+    np.testing.assert_array_equal(np.asarray(scores)[1], 0)
+    assert np.abs(np.asarray(output)[0, 2] - nothing).max() > 1e-3
+
+
+def test_scores_sum_to_one(layer):
+    x = cases.tokens()
+    _, scores = layer(x, x, use_causal_mask=True, return_attention_scores=True)
+    assert scores.shape == (2, 4, cases.LENGTH, cases.LENGTH)
+    np.testing.assert_allclose(np.sum(scores, axis=-1), 1, atol=1e-5)
+    np.testing.assert_array_equal(np.triu(np.asarray(scores)[0, 0], 1), 0)
+
+
+@pytest.mark.parametrize("chunks", [[1] * 7, [4, 1, 2], [7], [2, 5]])
+def test_whole_is_chunked_is_stepwise(layer, chunks):
+    x = cases.tokens()
+    whole = layer(x, x, use_causal_mask=True)
+    cache, outputs, index = layer.init_cache(2, MAX_LENGTH), [], 0
+    for size in chunks:
+        part = x[:, index : index + size]
+        output, cache = layer(part, part, cache=cache, cache_index=np.int32(index))
+        outputs.append(output)
+        index += size
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=1e-5)
+
+
+def test_a_ragged_batch_is_each_row_alone(layer):
+    """Prompts of 3 and 5 tokens in one padded batch, then two more tokens each, at each row's own place."""
+    lengths = [3, 5]
+    x = cases.tokens(length=8)
+    prompt = x[:, :5].copy()
+    prompt[0, 3:] = 99.0  # Padding, on the right.
+    first, cache = layer(prompt, prompt, cache=layer.init_cache(2, MAX_LENGTH), cache_index=0)
+    new = np.stack([x[row, n : n + 2] for row, n in enumerate(lengths)])
+    second, cache = layer(new, new, cache=cache, cache_index=np.array(lengths, "int32"))
+    for row, n in enumerate(lengths):
+        alone = layer(x[row : row + 1, : n + 2], x[row : row + 1, : n + 2], use_causal_mask=True)[0]
+        np.testing.assert_allclose(first[row, :n], alone[:n], atol=1e-5)
+        np.testing.assert_allclose(second[row], alone[n:], atol=1e-5)
+
+
+def test_cache_is_not_mutated_and_keeps_its_shape(layer):
+    x = cases.tokens()
+    cache = layer.init_cache(2, MAX_LENGTH)
+    _, following = layer(x, x, cache=cache, cache_index=0)
+    assert all(np.all(np.asarray(slab) == 0) for slab in cache.values())
+    assert {name: slab.shape for name, slab in following.items()} == {name: slab.shape for name, slab in cache.items()}
+
+
+def test_cache_without_room_is_refused(layer):
+    x = cases.tokens()
+    with pytest.raises(ValueError, match="4 slots"):
+        layer(x, x, cache=layer.init_cache(2, 4), cache_index=0)
+    with pytest.raises(ValueError, match="do not fit"):
+        layer(x, x, cache=layer.init_cache(2, MAX_LENGTH), cache_index=3)
+
+
+def test_mask_that_does_not_cover_the_cache_is_refused(layer):
+    x = cases.tokens()
+    with pytest.raises(ValueError, match="slots"):
+        layer(x, x, value_mask=np.ones((2, 7), bool), cache=layer.init_cache(2, MAX_LENGTH), cache_index=0)
+
+
+def test_dynamic_batch_and_length(layer):
+    """One graph, two shapes of batch and length: what each gives eagerly."""
+    symbolic = keras.Input((None, cases.WIDTH))
+    model = keras.Model(symbolic, layer(symbolic, symbolic, use_causal_mask=True))
+    for batch_size, length in ((1, 4), (3, 7)):
+        x = cases.tokens(batch_size, length)
+        np.testing.assert_allclose(model.predict(x, verbose=0), layer(x, x, use_causal_mask=True), atol=1e-5)
