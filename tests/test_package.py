@@ -1,0 +1,51 @@
+"""The package as a whole: light to import, and no room reaches up."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import keras_transformer
+
+ROOT = Path(keras_transformer.__file__).parent
+
+
+def test_import_loads_neither_tensorflow_nor_keras():
+    code = "import sys, keras_transformer; print(sorted({'tensorflow', 'keras', 'numpy', 'jax'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_every_room_loads_and_an_unknown_one_does_not():
+    for name in keras_transformer.__all__:
+        assert getattr(keras_transformer, name) is not None
+    with pytest.raises(AttributeError, match="no_such"):
+        _ = keras_transformer.no_such
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+
+
+# From the ground up: a room may use those before it, and itself.
+ORDER = ["positions", "attention", "feedforward", "blocks", "vision", "models", "tasks"]
+
+
+@pytest.mark.parametrize("room", ORDER)
+def test_arrows_point_down_only(room):
+    allowed = {*ORDER[: ORDER.index(room) + 1], "saving", "version"}
+    for path in (ROOT / room).glob("*.py"):
+        for module in imports(path):
+            if module.startswith("keras_transformer."):
+                assert module.split(".")[1] in allowed, f"{path.name} imports {module}"
+            assert module.split(".")[0] not in ("tensorflow", "torch", "jax"), f"{path.name} imports {module}"
+
+
+def test_library_does_not_import_export():
+    for path in ROOT.rglob("*.py"):
+        assert not [module for module in imports(path) if module.startswith("keras_transformer.export")], path.name
