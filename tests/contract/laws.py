@@ -9,10 +9,11 @@ def built(case, **arguments):
     return layer
 
 
-def randomise(layer, seed=0):
+def randomise(layer, seed=0, scale=0.3):
     """Weights that are all different and none zero: biases too."""
     rng = np.random.default_rng(seed)
     for weight in layer.weights:
         if weight.dtype.startswith("float"):
-            weight.assign(rng.normal(0.1, 0.3, weight.shape) + 0.01)
+            values = rng.normal(0.1, scale, weight.shape)
+            weight.assign(np.abs(values) if weight.name == "moving_variance" else values)
     return layer

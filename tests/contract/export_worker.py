@@ -1,0 +1,123 @@
+"""Exports every variant in a process of its own: converters leak, and may crash. `python export_worker.py DIRECTORY`.
+
+Variants share a graph where they can, one output for each: the converters' start costs more than the layers.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import cases
+import keras
+import numpy as np
+from laws import randomise
+
+from keras_transformer import models, tasks
+from keras_transformer.export import export
+
+SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=4, intermediate_dim=32)
+MAX_LENGTH = 16
+
+
+def mixers():
+    """Every mechanism, scoring and position: padded self-attention, and causal."""
+    x, mask = keras.Input((None, cases.WIDTH), name="x"), keras.Input((None,), dtype="bool", name="padding_mask")
+    outputs = {}
+    for name, case in cases.MIXERS.items():
+        layer = case.make()
+        outputs[f"{name}-padded"] = layer(x, x, value_mask=mask)
+        outputs[f"{name}-causal"] = layer(x, x, use_causal_mask=True, query_mask=mask)
+    return keras.Model({"x": x, "padding_mask": mask}, _plain_names(outputs))
+
+
+def cached_mixers():
+    """Every mixer's step: the cache in, some tokens, the cache out; a place of its own for each row."""
+    x, index = keras.Input((None, cases.WIDTH), name="x"), keras.Input((), dtype="int32", name="cache_index")
+    inputs, outputs = {"x": x, "cache_index": index}, {}
+    for name, case in cases.MIXERS.items():
+        layer = case.make()
+        empty = layer.init_cache(1, MAX_LENGTH)
+        cache = {}
+        for slab, tensor in empty.items():
+            label = f"{name}-{slab}".replace("-", "_")
+            cache[slab] = inputs[label] = keras.Input(tensor.shape[1:], name=label)
+        output, following = layer(x, x, cache=cache, cache_index=index)
+        outputs[name] = output
+        outputs |= {f"next-{name}-{slab}": tensor for slab, tensor in following.items()}
+    return keras.Model(inputs, _plain_names(outputs))
+
+
+def sequence_layers():
+    """Everything else that maps tokens to tokens."""
+    x = keras.Input((None, cases.WIDTH), name="x")
+    kinds = ("embedding-position-", "feedforward-", "residual-", "layer-decoder_block")
+    outputs = {}
+    for name, case in cases.ALL.items():
+        if name.startswith(kinds):
+            arguments = {"max_sequence_length": 64} if "learned" in name else {}
+            outputs[name] = case.make(**arguments)(*[x] * len(case.inputs()))
+    return keras.Model(x, _plain_names(outputs))
+
+
+def resized_vit():
+    backbone = models.ViT(SIZE, patch_size=4, image_size=(16, 8), grid_size=(2, 3))
+    return tasks.ImageClassifier(backbone, num_classes=5)
+
+
+def mixed_precision_vit():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        return tasks.ImageClassifier(models.ViT(SIZE, 4, 8, class_token=False), num_classes=5, pooling="mean")
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+MODELS = {
+    "mixers": mixers,
+    "cached_mixers": cached_mixers,
+    "sequence_layers": sequence_layers,
+    "vit": lambda: tasks.ImageClassifier(models.ViT(SIZE, patch_size=4, image_size=8), num_classes=5),
+    "vit_resized": resized_vit,
+    "vit_mixed_precision": mixed_precision_vit,
+    "encoder": lambda: models.Encoder(SIZE, vocabulary_size=50, max_sequence_length=64),
+    "encoder_batch_norm": lambda: models.Encoder(SIZE, 50, position="sinusoidal", residual="post", norm="batch_norm"),
+    "decoder": lambda: tasks.LanguageModel(models.Decoder(SIZE, 50, max_sequence_length=64)),
+    "decoder_rotary": lambda: tasks.LanguageModel(
+        models.Decoder(SIZE, 50, position="rotary", norm="rms_norm", feedforward="gated", activation="silu")
+    ),
+    "transformer": lambda: tasks.LanguageModel(models.Transformer(SIZE, 50)),
+}
+
+
+def probes_of_cache(model):
+    """Prompts of several lengths at several places of the cache, in batches of 1, 2 and 5."""
+    rng, probes = np.random.default_rng(0), []
+    for batch_size, length, index in ((1, 1, [3]), (2, 4, [0, 9]), (5, 3, [0, 1, 2, 5, 13])):
+        probe = {"x": rng.normal(size=(batch_size, length, cases.WIDTH)), "cache_index": np.array(index, "int32")}
+        for name, tensor in model.input.items():
+            if name not in probe:
+                probe[name] = rng.normal(size=(batch_size, *tensor.shape[1:]))
+        probes.append({name: np.asarray(value, model.input[name].dtype) for name, value in probe.items()})
+    return probes
+
+
+def _plain_names(outputs):
+    return {name.replace("-", "_"): tensor for name, tensor in outputs.items()}
+
+
+def main(directory):
+    results = {}
+    for name, make in MODELS.items():
+        keras.utils.set_random_seed(0)
+        model = randomise(make(), scale=0.1)
+        probes = probes_of_cache(model) if name == "cached_mixers" else None
+        try:
+            results[name] = export(model, directory / name, probes=probes).to_dict()
+        except Exception as error:
+            results[name] = {"error": f"{type(error).__name__}: {error}"}
+        (directory / "results.json").write_text(json.dumps(results))
+        keras.backend.clear_session()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,58 @@
+"""Every variant in three runtimes: what each file computes is what Keras computes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cases
+import pytest
+
+WORKER = Path(__file__).with_name("export_worker.py")
+FORMATS = ("saved_model", "tflite", "onnx")
+NAMES = [
+    "mixers",
+    "cached_mixers",
+    "sequence_layers",
+    "vit",
+    "vit_resized",
+    "vit_mixed_precision",
+    "encoder",
+    "encoder_batch_norm",
+    "decoder",
+    "decoder_rotary",
+    "transformer",
+]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("exports")
+    environment = os.environ | {"KERAS_BACKEND": "tensorflow"}
+    with open(directory / "log", "w") as log:
+        subprocess.run([sys.executable, WORKER, directory], stdout=log, stderr=log, env=environment, check=False)
+    if not (directory / "results.json").exists():
+        pytest.fail((directory / "log").read_text()[-3000:])
+    return json.loads((directory / "results.json").read_text())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_three_runtimes_agree_with_keras(results, name):
+    result = results[name]
+    assert "error" not in result, result["error"]
+    assert set(result["artifacts"]) == set(FORMATS)
+    for artifact in result["artifacts"].values():
+        assert artifact["parity"], "nothing was compared"
+        for figures in artifact["parity"]:
+            assert figures["ratio"] <= 1e-5
+            assert figures["scale"] > 1e-3, f"{figures['output']} is zero whatever goes in"
+
+
+def test_every_mixer_was_compared_with_and_without_a_cache(results):
+    compared = {figures["output"] for figures in results["mixers"]["artifacts"]["onnx"]["parity"]}
+    cached = {figures["output"] for figures in results["cached_mixers"]["artifacts"]["onnx"]["parity"]}
+    for name in cases.MIXERS:
+        label = name.replace("-", "_")
+        assert {f"{label}_padded", f"{label}_causal"} <= compared
+        assert label in cached
