@@ -1,0 +1,39 @@
+"""From a Keras model to a bundle of files that are proven to compute the same, and back from the bundle to results.
+
+Names load on first use: importing this package imports neither TensorFlow nor Keras.
+"""
+
+import importlib
+
+_HOMES = {
+    "export": "api",
+    "export_spec": "api",
+    "load": "runtime",
+    "verify_bundle": "verify",
+    "Report": "report",
+    "ArraySpec": "spec",
+    "ExportSpec": "spec",
+    "Probe": "spec",
+    "Signature": "spec",
+    "ExportError": "errors",
+    "ParityError": "errors",
+    "UnsupportedOpError": "errors",
+    "ConversionError": "errors",
+    "InvalidModelError": "errors",
+    "InvalidBundleError": "errors",
+    "InputError": "errors",
+    "UnknownFormatError": "errors",
+    "OutOfSpaceError": "errors",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name):
+    if name not in _HOMES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,150 @@
+"""`export`: one call from a Keras model to files that are proven to compute what it computes."""
+
+import time
+
+from keras_transformer.export import bundle, verify
+from keras_transformer.export import formats as all_formats
+from keras_transformer.export.errors import ExportError
+from keras_transformer.export.manifest import file_records
+from keras_transformer.export.report import Artifact, Report
+from keras_transformer.export.spec import DEFAULT_TOLERANCE
+
+
+def export(
+    model,
+    directory,
+    formats=tuple(all_formats.FORMATS),
+    *,
+    tolerance=DEFAULT_TOLERANCE,
+    probes=None,
+    dynamic_axes=None,
+    metadata=None,
+    progress=None,
+):
+    """Writes a model as SavedModel, TFLite and ONNX, and proves each file in its own runtime.
+
+    Every artifact is run on several probes (batch 1 and 5, short and long, padded and not) and compared with the Keras
+    model. The directory appears only when everything in it is proven; until then, and after any error, whatever was
+    there before stays. A model trained in mixed precision is exported as float32, and so is one on another Keras
+    backend, through a process that runs Keras on TensorFlow.
+
+    Args:
+        model: a built Functional or Sequential Keras model.
+        directory: path of the bundle to write. An existing bundle is replaced; anything else there is left alone.
+        formats: names out of `"saved_model"`, `"tflite"`, `"onnx"`. All by default.
+        tolerance: largest difference allowed, as a share of each output's largest absolute value. Default 1e-5.
+        probes: list of dicts: arrays by input name, or sizes by axis name. Made up by default.
+        dynamic_axes: dict of input name to a dict of axis index to axis name; inputs that share a name share a size.
+            By default `batch`, then `length` (or `height` and `width`).
+        metadata: dict to keep in the manifest, such as class names; JSON values only.
+        progress: called with a line of text as each step begins and ends.
+
+    Returns:
+        A `Report`: print it for a table.
+
+    Raises:
+        UnknownFormatError: a format does not exist.
+        InvalidModelError: the model is not functional or not built, or an argument does not fit it.
+        InvalidBundleError: the directory holds something that is not a bundle.
+        UnsupportedOpError: a format lacks an op; names the op and its layer.
+        ParityError: an artifact differs from the Keras model by more than the tolerance.
+        ConversionError: a converter failed for another reason.
+        OutOfSpaceError: the disk is full.
+
+    Example:
+
+    >>> import keras
+    >>> from keras_transformer.export import export
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    >>> report = export(model, "/tmp/keras_transformer_doctest", formats=["onnx"])
+    >>> report["onnx"].ratio <= 1e-5
+    True
+    """
+    import keras
+
+    names = all_formats.check_formats(formats)
+    target = bundle.check_target(directory)
+    bundle.check_metadata(metadata)
+    if not 0 < tolerance < float("inf"):
+        raise ExportError(f"tolerance must be a positive number, not {tolerance}")
+    options = {"tolerance": tolerance, "probes": probes, "dynamic_axes": dynamic_axes}
+    if keras.backend.backend() != "tensorflow":
+        from keras_transformer.export.other_backend import export_elsewhere
+
+        return export_elsewhere(model, target, names, progress, metadata=metadata, **options)
+    from keras_transformer.export.float32 import float32_twin
+    from keras_transformer.export.functional import check_model, functional_spec
+
+    check_model(model)
+    return export_spec(functional_spec(float32_twin(model), **options), target, names, metadata, progress)
+
+
+def export_spec(spec, directory, formats, metadata=None, progress=None):
+    """Writes and proves a bundle of any signatures; `export` is this for the one signature of a Functional model.
+
+    Args:
+        spec: an `ExportSpec` whose probes hold the reference outputs.
+        directory: path of the bundle.
+        formats: names of the formats.
+        metadata: dict to keep in the manifest.
+        progress: called with lines of text, or None.
+
+    Returns:
+        A `Report`.
+
+    Raises:
+        ExportError: any of those that `export` names.
+    """
+    from keras_transformer.export.traced import TracedModule
+
+    formats = all_formats.check_formats(formats)
+    target = bundle.check_target(directory)
+    say = progress or (lambda line: None)
+    with bundle.replacing(target) as work:
+        traced = TracedModule(spec)
+        manifest = bundle.new_manifest(spec, metadata)
+        artifacts = {name: _write(name, traced, spec, work, manifest, say) for name in _with_sources(formats)}
+        artifacts = {name: artifacts[name] for name in formats}
+        _finish(work, manifest, spec, formats)
+        for artifact in artifacts.values():
+            artifact.path = str(target / artifact.path)
+    return Report(str(target), artifacts, spec.tolerance)
+
+
+def _write(name, traced, spec, work, manifest, say):
+    """Writes and verifies one format; returns its `Artifact`."""
+    start = time.perf_counter()
+    say(f"writing {name}")
+    files = all_formats.writer(name).write(traced, spec, work)
+    size = sum(path.stat().st_size for top in set(files.values()) for path in _files(work / top))
+    manifest["artifacts"][name] = {"signatures": files, "bytes": size}
+    probes = {key: signature.probes for key, signature in spec.signatures.items()}
+    say(f"verifying {name}")
+    parity = verify.verify_format(work, name, probes, spec.tolerance, manifest)
+    manifest["artifacts"][name]["parity"] = [vars(each) for each in parity]
+    count = sum(len(each) for each in probes.values())
+    path = next(iter(files.values()))
+    artifact = Artifact(name, path, size, time.perf_counter() - start, parity, count)
+    say(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
+    return artifact
+
+
+def _with_sources(formats):
+    return formats if "tflite" not in formats or "saved_model" in formats else ["saved_model", *formats]
+
+
+def _files(path):
+    return [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+
+
+def _finish(work, manifest, spec, formats):
+    """Removes what was only a step on the way, keeps the probes, writes the manifest."""
+    import shutil
+
+    for name in set(manifest["artifacts"]) - set(formats):
+        for path in set(manifest["artifacts"].pop(name)["signatures"].values()):
+            shutil.rmtree(work / path)
+    probes = {key: signature.probes for key, signature in spec.signatures.items()}
+    verify.write_probes(work, probes, bundle.PROBE_BYTES)
+    manifest["files"] = file_records(work)
+    bundle.write_manifest(work, manifest)

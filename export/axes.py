@@ -1,0 +1,83 @@
+"""Names for the dynamic axes: inputs that share a name share a size."""
+
+from keras_transformer.export.errors import InvalidModelError
+
+_SIDES = ("source", "target", "encoder", "decoder")
+
+
+def axis_names(name, shape, overrides=None):
+    """Names the dynamic axes of one input.
+
+    Axis 0 is `batch`. Both middle axes of a rank 4 input are `height` and `width`. Axis 1, and every axis of an input
+    whose name ends in `mask`, is `length`; any other is `axis_k`. An input named `source_...`, `target_...`,
+    `encoder_...` or `decoder_...` has a length of its own, `source_length`.
+
+    Args:
+        name: name of the input.
+        shape: its shape, None where dynamic.
+        overrides: dict of axis index to name, which wins.
+
+    Returns:
+        A tuple with a name for each dynamic axis and None for each fixed one.
+
+    Raises:
+        InvalidModelError: an override names an axis that is not dynamic.
+    """
+    overrides = {index % max(len(shape), 1): axis for index, axis in (overrides or {}).items()}
+    for index in overrides:
+        if index >= len(shape) or shape[index] is not None:
+            raise InvalidModelError(f"dynamic_axes names axis {index} of input '{name}', which is fixed: shape {shape}")
+    return tuple(
+        overrides.get(index) or _default(name, shape, index) if size is None else None
+        for index, size in enumerate(shape)
+    )
+
+
+def _default(name, shape, index):
+    if index == 0:
+        return "batch"
+    if len(shape) == 4 and shape[1] is None and shape[2] is None and not name.endswith("mask"):
+        return ("height", "width", "axis_3")[index - 1]
+    if index == 1 or name.endswith("mask"):
+        side = name.split("_", 1)[0]
+        return f"{side}_length" if side in _SIDES and side != name else "length"
+    return f"axis_{index}"
+
+
+def output_axes(name, shape, probes):
+    """Names the dynamic axes of one output by matching its sizes to those of the inputs over all probes.
+
+    Args:
+        name: name of the output.
+        shape: its traced shape, None where dynamic.
+        probes: list of `(sizes, output shape)`, `sizes` being a dict of input axis to size.
+
+    Returns:
+        A tuple with a name for each dynamic axis and None for each fixed one.
+    """
+    names = []
+    for index, size in enumerate(shape):
+        if size is not None:
+            names.append(None)
+            continue
+        matches = [axis for axis in probes[0][0] if all(sizes[axis] == got[index] for sizes, got in probes)]
+        if index > 0 and len(matches) > 1:
+            matches = [axis for axis in matches if axis != "batch"]
+        names.append(matches[0] if matches else f"{name}_axis_{index}")
+    return tuple(names)
+
+
+def sizes_of(inputs, arrays):
+    """Size of every dynamic axis in a dict of input arrays.
+
+    Raises:
+        InvalidModelError: two inputs disagree on the size of an axis they share.
+    """
+    sizes = {}
+    for spec in inputs:
+        for axis, size in zip(spec.axes, arrays[spec.name].shape, strict=True):
+            if axis is not None and sizes.setdefault(axis, size) != size:
+                raise InvalidModelError(
+                    f"input '{spec.name}' has {size} along axis '{axis}', another input has {sizes[axis]}"
+                )
+    return sizes

@@ -1,0 +1,35 @@
+"""Which layer an op of a traced graph came from."""
+
+import re
+
+
+def layer_of(op, node, layers, operations=()):
+    """Name of the layer that made a graph node.
+
+    Keras opens a name scope for every layer, so a node is named `functional_1/encoder_1/attention_1/Softmax`: a scope
+    is a layer's name, perhaps with a number that TensorFlow added. The innermost one that names a layer wins. Ops of
+    `keras.ops` called in the functional graph itself open no scope and are matched by their type.
+
+    Args:
+        op: TensorFlow type of the op, such as `"Erf"`.
+        node: full name of the node.
+        layers: dict of layer name to layer.
+        operations: the functional graph's operations that are not layers.
+
+    Returns:
+        The name of the layer or operation; the node's own scope when none matches.
+    """
+    scopes = node.split("/")[:-1]
+    for scope in reversed(scopes):
+        for name in (scope, re.sub(r"_\d+$", "", scope)):
+            if name in layers and _holds_ops(layers[name]):
+                return name
+    for operation in operations:
+        if type(operation).__name__.lower() == op.lower():
+            return operation.name
+    return "/".join(scopes) or node
+
+
+def _holds_ops(layer):
+    """Nested models are scopes too, but name no culprit of their own."""
+    return not hasattr(layer, "operations")

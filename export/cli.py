@@ -1,0 +1,185 @@
+"""The command line `keras-transformer`. Each command imports what it needs when it runs."""
+
+import argparse
+import os
+import sys
+
+from keras_transformer.export import interrupts
+
+_EXAMPLES = """examples:
+  keras-transformer demo
+  keras-transformer export model.keras --out bundle
+  keras-transformer export model.keras --out bundle --formats tflite onnx
+  keras-transformer verify bundle
+  keras-transformer run bundle --input images.npy --backend tflite
+  keras-transformer inspect bundle
+"""
+
+
+def main(arguments=None):
+    """Runs one command.
+
+    Args:
+        arguments: list of command line words; those of the process when None.
+
+    Returns:
+        The exit status: 0, 1 after an error (one line of it on stderr), 2 for wrong usage, 130 when interrupted.
+    """
+    # Quiet by default; whoever set these keeps what they set.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    try:
+        parsed = _parser(sys.argv[1:] if arguments is None else arguments).parse_args(arguments)
+    except SystemExit as stop:
+        return stop.code or 0
+    try:
+        with interrupts.ends_cleanly():
+            return parsed.run(parsed) or 0
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        if parsed.debug:
+            raise
+        return _fail(_explain(error), 1)
+
+
+def _fail(message, status):
+    print(f"keras-transformer: error: {message}", file=sys.stderr)
+    return status
+
+
+def _explain(error):
+    """One line for any error; those that are not ours are named by their class too."""
+    from keras_transformer.export.errors import ExportError, one_line
+
+    if isinstance(error, ExportError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: '{error.filename}'" if error.filename else error.strerror
+    return f"{type(error).__name__}: {one_line(error)} (--debug shows where)"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports wrong usage in one line."""
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+class _Version(argparse.Action):
+    """Prints the version without importing more than that."""
+
+    def __call__(self, parser, namespace, values, option=None):
+        from keras_transformer import __version__
+
+        print(f"keras-transformer {__version__}")
+        parser.exit()
+
+
+def _parser(words):
+    parser = _Parser(
+        prog="keras-transformer",
+        description="Export Keras models as SavedModel, TFLite and ONNX, proven to compute what Keras computes.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for add in (_add_demo, _add_export, _add_verify, _add_run, _add_inspect):
+        add(commands, words)
+    return parser
+
+
+def _command(commands, name, help, examples):
+    """A subcommand whose `--help` ends in examples."""
+    return commands.add_parser(
+        name,
+        help=help,
+        description=help[0].upper() + help[1:] + ".",
+        epilog="examples:\n" + "".join(f"  keras-transformer {name} {each}\n" for each in examples),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _add_demo(commands, words):
+    help = "train a Vision Transformer on real images, export it, and compare all three runtimes"
+    parser = _command(commands, "demo", help, ["", "--dataset cifar10"])
+    parser.set_defaults(run=_run_demo)
+    if "demo" in words:
+        from keras_transformer.export import demo
+
+        demo.add_arguments(parser)
+
+
+def _run_demo(arguments):
+    from keras_transformer.export import demo
+
+    return demo.run(arguments)
+
+
+def _add_export(commands, words):
+    examples = ["model.keras --out bundle", "model.keras --out bundle --formats tflite onnx --tolerance 1e-6"]
+    parser = _command(commands, "export", "write a .keras file as a bundle and prove every file in it", examples)
+    parser.add_argument("model", metavar="MODEL.keras", help="a model saved with model.save")
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help="directory of the bundle; an old bundle is replaced"
+    )
+    parser.add_argument("--formats", nargs="+", metavar="FORMAT", help="saved_model, tflite, onnx (default: all)")
+    parser.add_argument("--tolerance", type=float, help="largest difference, as a share of the scale (default: 1e-5)")
+    parser.set_defaults(run=_run_export)
+
+
+def _run_export(arguments):
+    from keras_transformer.export import commands
+
+    return commands.export_file(arguments)
+
+
+def _add_verify(commands, words):
+    help = "prove a bundle again, from the probes kept in it, without Keras or the model"
+    parser = _command(commands, "verify", help, ["bundle", "bundle --backend onnx"])
+    parser.add_argument("bundle", metavar="DIR", help="the bundle")
+    parser.add_argument("--backend", action="append", help="only this runtime; may be given more than once")
+    parser.set_defaults(run=_run_verify)
+
+
+def _run_verify(arguments):
+    from keras_transformer.export import commands
+
+    return commands.verify(arguments)
+
+
+def _add_run(commands, words):
+    examples = ["bundle --input images.npy", "bundle --input batch.npz --backend tflite --output results.npz"]
+    parser = _command(commands, "run", "run a bundle on arrays from a file", examples)
+    parser.add_argument("bundle", metavar="DIR", help="the bundle")
+    help = ".npz or .json with an array for each input, or .npy for a model with one input"
+    parser.add_argument("--input", required=True, metavar="FILE", help=help)
+    parser.add_argument("--backend", default="onnx", help="onnx (default), tflite or saved_model")
+    parser.add_argument("--signature", default="serve", help="name of the signature (default: serve)")
+    parser.add_argument("--output", metavar="FILE", help="write the outputs as .npz or .json instead of printing them")
+    parser.set_defaults(run=_run_run)
+
+
+def _run_run(arguments):
+    from keras_transformer.export import commands
+
+    return commands.run(arguments)
+
+
+def _add_inspect(commands, words):
+    parser = _command(commands, "inspect", "show what a bundle holds", ["bundle"])
+    parser.add_argument("bundle", metavar="DIR", help="the bundle")
+    parser.set_defaults(run=_run_inspect)
+
+
+def _run_inspect(arguments):
+    from keras_transformer.export import commands
+
+    return commands.inspect(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

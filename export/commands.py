@@ -1,0 +1,143 @@
+"""What the commands of the command line do. Each takes the parsed arguments and returns the exit status."""
+
+import json
+import os
+import pathlib
+import sys
+import zipfile
+
+from keras_transformer.export.errors import ExportError, InputError, InvalidModelError, one_line
+
+
+def export_file(arguments):
+    """`keras-transformer export`: checks everything that can be checked before TensorFlow starts."""
+    from keras_transformer.export.bundle import check_target
+    from keras_transformer.export.formats import FORMATS, check_formats
+    from keras_transformer.export.quiet import quiet
+    from keras_transformer.export.spec import DEFAULT_TOLERANCE
+
+    words = arguments.formats if arguments.formats is not None else list(FORMATS)
+    formats = check_formats([name for word in words for name in word.split(",") if name])
+    path = _check_keras_file(arguments.model)
+    check_target(arguments.out)
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # a .keras file is the same for every backend
+    _progress(f"loading {path}")
+    with quiet():
+        model = _load(path)
+    from keras_transformer.export.api import export
+
+    tolerance = DEFAULT_TOLERANCE if arguments.tolerance is None else arguments.tolerance
+    print(export(model, arguments.out, formats, tolerance=tolerance, progress=_progress))
+    return 0
+
+
+def verify(arguments):
+    """`keras-transformer verify`."""
+    from keras_transformer.export.verify import verify_bundle
+
+    print(verify_bundle(arguments.bundle, arguments.backend))
+    return 0
+
+
+def run(arguments):
+    """`keras-transformer run`."""
+    from keras_transformer.export import runtime
+
+    if arguments.output and pathlib.Path(arguments.output).suffix not in (".npz", ".json"):
+        raise ExportError(f"cannot write '{arguments.output}': the name must end in .npz or .json")
+    model = runtime.load(arguments.bundle, arguments.backend, arguments.signature)
+    outputs = model(read_arrays(arguments.input, model.inputs))
+    if arguments.output:
+        _write_arrays(arguments.output, outputs)
+    else:
+        for name, array in outputs.items():
+            print(f"{name} {array.dtype} {array.shape}\n{array}")
+    return 0
+
+
+def inspect(arguments):
+    """`keras-transformer inspect`."""
+    from keras_transformer.export.inspection import inspect_bundle
+
+    print(inspect_bundle(arguments.bundle))
+    return 0
+
+
+def read_arrays(path, inputs):
+    """Arrays by input name from a .npz, .npy or .json file.
+
+    Args:
+        path: the file.
+        inputs: tuple of `ArraySpec`; with one input, a file with a single unnamed array is taken for it.
+
+    Returns:
+        Dict of name to array (nested lists from .json).
+
+    Raises:
+        ExportError: the file cannot be read.
+        InputError: an unnamed array, but several inputs.
+    """
+    import numpy as np
+
+    suffix = pathlib.Path(path).suffix
+    if suffix not in (".npz", ".npy", ".json"):
+        raise ExportError(f"cannot read '{path}': the name must end in .npz, .npy or .json")
+    try:
+        if suffix == ".json":
+            loaded = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        else:
+            loaded = np.load(path, allow_pickle=False)
+            loaded = dict(loaded) if suffix == ".npz" else loaded
+    except FileNotFoundError:
+        raise ExportError(f"no such file: '{path}'") from None
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ExportError(f"'{path}' is not a readable {suffix} file: {one_line(error)}") from error
+    if isinstance(loaded, dict):
+        return loaded
+    if len(inputs) != 1:
+        raise InputError("(unnamed)", f"a file that names {', '.join(spec.name for spec in inputs)}", "one array")
+    return {inputs[0].name: loaded}
+
+
+def _check_keras_file(path):
+    """Refuses a path that is not a `.keras` (or old `.h5`) file, from its first bytes."""
+    path = pathlib.Path(path)
+    if not path.exists():
+        raise InvalidModelError(f"no such file: '{path}'")
+    if path.is_dir():
+        raise InvalidModelError(f"'{path}' is a directory, not a .keras file")
+    with open(path, "rb") as file:
+        start = file.read(8)
+    if start == b"\x89HDF\r\n\x1a\n" and path.suffix in (".h5", ".hdf5"):
+        return path
+    if not zipfile.is_zipfile(path) or "config.json" not in zipfile.ZipFile(path).namelist():
+        raise InvalidModelError(f"'{path}' is not a Keras file: save one with model.save('model.keras')")
+    if path.suffix != ".keras":
+        raise InvalidModelError(f"'{path}' must be named .keras to be loaded")
+    return path
+
+
+def _load(path):
+    import keras
+
+    from keras_transformer.saving import register_all
+
+    register_all()
+    try:
+        return keras.models.load_model(path, compile=False)
+    except Exception as error:
+        raise InvalidModelError(f"'{path}' cannot be loaded: {one_line(error)}") from error
+
+
+def _write_arrays(path, outputs):
+    import numpy as np
+
+    path = pathlib.Path(path)
+    if path.suffix == ".npz":
+        np.savez(path, **outputs)
+    else:
+        path.write_text(json.dumps({name: array.tolist() for name, array in outputs.items()}) + "\n")
+
+
+def _progress(line):
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,104 @@
+"""What a bundle holds, for a human: signatures, sizes, versions, and the ops of each format."""
+
+import collections
+import pathlib
+
+from keras_transformer.export.manifest import read_manifest
+from keras_transformer.export.quiet import quiet
+from keras_transformer.export.report import fixed_width, readable_size
+from keras_transformer.export.spec import ArraySpec
+
+
+def inspect_bundle(directory):
+    """Describes a bundle.
+
+    Args:
+        directory: path of the bundle.
+
+    Returns:
+        Several lines of text.
+
+    Raises:
+        InvalidBundleError: it is not a complete bundle.
+    """
+    directory = pathlib.Path(directory)
+    manifest = read_manifest(directory)
+    lines = []
+    for name, signature in manifest["signatures"].items():
+        lines.append(f"signature {name}")
+        for side in ("inputs", "outputs"):
+            lines += [
+                f"  {side[:-1]:7}{each['name']}: {ArraySpec.from_dict(each).describe()}" for each in signature[side]
+            ]
+    lines += ["", _artifact_table(directory, manifest), ""]
+    lines.append("written with " + ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()))
+    lines += [f"metadata {key}: {_short(value)}" for key, value in manifest.get("metadata", {}).items()]
+    return "\n".join(lines)
+
+
+def op_counts(directory, manifest, format):
+    """How often each op occurs in one artifact, over all its signatures.
+
+    Args:
+        directory: path of the bundle.
+        manifest: its manifest.
+        format: name of a format that the bundle has.
+
+    Returns:
+        A `collections.Counter` of op name to count.
+    """
+    counter = collections.Counter()
+    for path in sorted(set(manifest["artifacts"][format]["signatures"].values())):
+        counter.update(_COUNTERS[format](pathlib.Path(directory, path)))
+    return counter
+
+
+def _artifact_table(directory, manifest):
+    rows = [("format", "size", "of scale", "ops", "most frequent ops")]
+    for name, artifact in manifest["artifacts"].items():
+        counter = op_counts(directory, manifest, name)
+        ratio = max((each["ratio"] for each in artifact["parity"]), default=0.0)
+        frequent = ", ".join(f"{op} {count}" for op, count in counter.most_common(4))
+        rows.append((name, readable_size(artifact["bytes"]), f"{ratio:.1e}", str(counter.total()), frequent))
+    return fixed_width(rows)
+
+
+def _short(value, limit=80):
+    text = str(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _onnx_ops(path):
+    import onnx
+
+    pending = [onnx.load(str(path), load_external_data=False).graph]
+    while pending:
+        for node in pending.pop().node:
+            yield node.op_type
+            pending += [each.g for each in node.attribute if each.type == onnx.AttributeProto.GRAPH]
+
+
+def _tflite_ops(path):
+    from ai_edge_litert import schema_py_generated as schema
+
+    names = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
+    model = schema.Model.GetRootAs(path.read_bytes(), 0)
+    codes = [model.OperatorCodes(index) for index in range(model.OperatorCodesLength())]
+    for position in range(model.SubgraphsLength()):
+        graph = model.Subgraphs(position)
+        for index in range(graph.OperatorsLength()):
+            code = codes[graph.Operators(index).OpcodeIndex()]
+            yield names[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())]
+
+
+def _saved_model_ops(path):
+    with quiet():
+        from tensorflow.core.protobuf import saved_model_pb2
+
+        message = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    for function in message.meta_graphs[0].graph_def.library.function:
+        if "signature_wrapper" not in function.signature.name and "traced_" not in function.signature.name:
+            yield from (node.op for node in function.node_def)
+
+
+_COUNTERS = {"saved_model": _saved_model_ops, "tflite": _tflite_ops, "onnx": _onnx_ops}

@@ -1,0 +1,115 @@
+"""The ONNX format, by tf2onnx with handlers of our own for what it lacks."""
+
+import onnx
+import tensorflow as tf
+
+from keras_transformer.export.errors import ConversionError, UnsupportedOpError
+from keras_transformer.export.onnx_handlers import HANDLERS
+from keras_transformer.export.quiet import quiet
+
+NAME = "onnx"
+OPSET = 18
+_MAX_BYTES = 2**31 - 2**20
+
+
+def write(traced, spec, directory):
+    """Writes `model.onnx` for the first signature and `model.NAME.onnx` for each further one.
+
+    Args:
+        traced: the `TracedModule`.
+        spec: the `ExportSpec` it was traced from.
+        directory: `pathlib.Path` to write into.
+
+    Returns:
+        Dict of signature name to the path, relative to `directory`, that holds it.
+
+    Raises:
+        UnsupportedOpError: a TensorFlow op has no counterpart in ONNX.
+        ConversionError: the converter fails, the file is not valid, or the weights exceed 2 GB.
+    """
+    if traced.weight_bytes > _MAX_BYTES:
+        size = traced.weight_bytes / 1e9
+        raise ConversionError(NAME, f"the weights are {size:.1f} GB; files over 2 GB are not written yet")
+    files = {}
+    for name, function in traced.functions.items():
+        files[name] = f"model.{name}.onnx" if files else "model.onnx"
+        model = _convert(function, spec.signatures[name], spec.locate)
+        onnx.save(model, str(directory / files[name]))
+    return files
+
+
+def _convert(function, signature, locate):
+    with quiet() as log:
+        try:
+            model = _to_onnx(function, signature)
+        except Exception as error:
+            raise ConversionError(NAME, error, log()) from error
+        _refuse_leftovers(model, locate)
+        _name_axes(model.graph, signature)
+        try:
+            onnx.checker.check_model(model, full_check=True)
+        except Exception as error:
+            raise ConversionError(NAME, error, log()) from error
+    return model
+
+
+def _to_onnx(function, signature):
+    """The frozen graph through tf2onnx, with inputs and outputs under their own names."""
+    import tf2onnx.optimizer
+    from tf2onnx import tf_loader, tfonnx
+
+    arguments = {tensor.op.name: tensor.name for tensor in function.inputs}
+    renamed = {arguments[spec.name]: spec.name for spec in signature.inputs}
+    inputs = list(renamed)
+    outputs = {function.structured_outputs[name].name: label for name, label in output_labels(signature).items()}
+    with tf.device("/cpu:0"):
+        frozen = tf_loader.from_function(function, inputs, list(outputs))
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(frozen, name="")
+        converted = tfonnx.process_tf_graph(
+            graph,
+            continue_on_error=True,
+            opset=OPSET,
+            custom_op_handlers=dict(HANDLERS),
+            input_names=inputs,
+            output_names=list(outputs),
+            tensors_to_rename=renamed | outputs,
+        )
+        return tf2onnx.optimizer.optimize_graph(converted).make_model("keras_transformer")
+
+
+def output_labels(signature):
+    """Names of the outputs in the file: inputs and outputs share one namespace there, so a cache that goes in and
+    comes out under one name leaves as `cache_output`. The runtime reads outputs by position."""
+    taken = {spec.name for spec in signature.inputs}
+    return {spec.name: f"{spec.name}_output" if spec.name in taken else spec.name for spec in signature.outputs}
+
+
+def _refuse_leftovers(model, locate):
+    """Whatever tf2onnx did not know it leaves in the graph under its TensorFlow name."""
+    found = {}
+    for node in all_nodes(model.graph):
+        if node.domain not in ("", "ai.onnx", "ai.onnx.ml") or not onnx.defs.has(node.op_type, OPSET, ""):
+            found[node.op_type, locate(node.op_type, node.name)] = None
+    if found:
+        (op, layer), *others = found
+        raise UnsupportedOpError(NAME, op, layer, others)
+
+
+def all_nodes(graph):
+    """Every node of an ONNX graph and of the bodies of its loops and branches."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from all_nodes(attribute.g)
+
+
+def _name_axes(graph, signature):
+    """Writes the names of the dynamic axes where tf2onnx left `unk__12`."""
+    labels = output_labels(signature)
+    specs = {spec.name: spec for spec in signature.inputs} | {labels[spec.name]: spec for spec in signature.outputs}
+    for value in (*graph.input, *graph.output):
+        for axis, dimension in zip(specs[value.name].axes, value.type.tensor_type.shape.dim, strict=True):
+            if axis is not None:
+                dimension.dim_param = axis

@@ -1,0 +1,231 @@
+"""Running a bundle. ONNX and TFLite need numpy and their runtime alone: neither TensorFlow nor Keras is imported."""
+
+import contextlib
+import os
+import pathlib
+import sys
+import threading
+
+import numpy as np
+
+from keras_transformer.export.errors import InputError, InvalidBundleError, UnknownFormatError, one_line
+from keras_transformer.export.manifest import artifact_path, read_manifest, signature_specs
+from keras_transformer.export.quiet import captured_stderr
+
+
+def load(bundle, backend="onnx", signature="serve", num_threads=None):
+    """Loads one artifact of a bundle in its own runtime.
+
+    Args:
+        bundle: path of the bundle directory.
+        backend: `"onnx"`, `"tflite"` or `"saved_model"`. Default `"onnx"`.
+        signature: name of the signature. Default `"serve"`.
+        num_threads: threads for one call; every core when None. TensorFlow has one setting for the whole process and
+            takes it before its first use only, so the `"saved_model"` backend ignores it after that.
+
+    Returns:
+        A `RuntimeModel`: call it with arrays by name, get a dict of numpy arrays.
+
+    Raises:
+        InvalidBundleError: no bundle there, a file of it missing or unreadable, or no such artifact or signature.
+        UnknownFormatError: no such backend.
+
+    Example:
+
+    >>> import keras
+    >>> import numpy as np
+    >>> from keras_transformer.export import export, load
+    >>> network = keras.Sequential([keras.Input((4,), name="x"), keras.layers.Dense(2)])
+    >>> report = export(network, "/tmp/keras_transformer_doctest", formats=["onnx"])
+    >>> model = load("/tmp/keras_transformer_doctest", backend="onnx")
+    >>> model(x=np.ones((3, 4)))["output"].shape
+    (3, 2)
+    """
+    if backend not in ENGINES:
+        raise UnknownFormatError(backend, ENGINES)
+    directory = pathlib.Path(bundle)
+    try:
+        return open_artifact(directory, read_manifest(directory), backend, signature, num_threads)
+    except (InvalidBundleError, ImportError):
+        raise
+    except Exception as error:
+        raise InvalidBundleError(f"{backend} artifact of '{bundle}' cannot be loaded: {one_line(error)}") from error
+
+
+def open_artifact(directory, manifest, backend, signature, num_threads=None):
+    """`load` for a manifest at hand; errors of the engine come through as they are."""
+    inputs, outputs = signature_specs(manifest, signature)
+    path = artifact_path(directory, manifest, backend, signature)
+    engine = ENGINES[backend](str(path), signature, [spec.name for spec in outputs], num_threads or _cores())
+    return RuntimeModel(engine, inputs, outputs)
+
+
+def _cores():
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class RuntimeModel:
+    """One signature of a bundle, ready to be called.
+
+    Args:
+        engine: maps a dict of checked arrays to a dict of arrays.
+        inputs: tuple of `ArraySpec`.
+        outputs: tuple of `ArraySpec`.
+
+    Call arguments:
+        arrays: a dict of input name to array, or the array itself where the model has one input.
+        named: the same by keyword.
+
+    Returns:
+        Dict of output name to numpy array.
+
+    Raises:
+        InputError: an input is missing or unknown, or its dtype, rank or a fixed size is wrong, or two inputs disagree
+            on the size of an axis they share.
+    """
+
+    def __init__(self, engine, inputs, outputs):
+        self._engine = engine
+        self.inputs = inputs
+        self.outputs = outputs
+
+    def __call__(self, arrays=None, **named):
+        if arrays is not None and not isinstance(arrays, dict):
+            if len(self.inputs) != 1:
+                names = ", ".join(spec.name for spec in self.inputs)
+                raise InputError("(unnamed)", f"a dict with {names}", type(arrays).__name__)
+            arrays = {self.inputs[0].name: arrays}
+        return self._engine(check_inputs(self.inputs, {**(arrays or {}), **named}))
+
+
+def check_inputs(specs, arrays):
+    """Arrays as the signature wants them.
+
+    A cast is made when it loses nothing but the precision of a float: `float64` to `float32`, `int64` to `int32` when
+    every value fits, `uint8` to `float32`, 0 and 1 to `bool`. Anything else is an error.
+
+    Args:
+        specs: tuple of `ArraySpec`.
+        arrays: dict of name to array-like.
+
+    Returns:
+        Dict of name to contiguous numpy array.
+
+    Raises:
+        InputError: names the input, what was expected and what came.
+    """
+    for name in arrays:
+        if name not in {spec.name for spec in specs}:
+            raise InputError(name, f"one of {', '.join(spec.name for spec in specs)}", "an unknown name")
+    checked, sizes = {}, {}
+    for spec in specs:
+        if spec.name not in arrays:
+            raise InputError(spec.name, spec.describe(), "nothing")
+        array = _as_array(spec, arrays[spec.name])
+        _check_shape(spec, array, sizes)
+        checked[spec.name] = _cast(spec, array)
+    return checked
+
+
+def _as_array(spec, value):
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise InputError(spec.name, spec.describe(), "a ragged list") from None
+    if array.dtype.kind not in "biuf":
+        raise InputError(spec.name, spec.describe(), f"dtype {array.dtype}")
+    return array
+
+
+def _check_shape(spec, array, sizes):
+    fits = array.ndim == len(spec.shape)
+    for size, axis, got in zip(spec.shape, spec.axes, array.shape, strict=False):
+        fits = fits and (got == size if axis is None else got == sizes.setdefault(axis, got))
+    if not fits:
+        known = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
+        expected = spec.describe() + (f" with {known}" if array.ndim == len(spec.shape) and known else "")
+        raise InputError(spec.name, expected, f"{array.dtype} {array.shape}")
+
+
+def _cast(spec, array):
+    target = np.dtype(spec.dtype)
+    if array.dtype != target:
+        if array.dtype.kind == "f" and target.kind != "f":
+            raise InputError(spec.name, spec.describe(), f"dtype {array.dtype}")
+        with np.errstate(all="ignore"):
+            cast = array.astype(target)
+        if array.dtype.kind != "f" and not np.array_equal(cast.astype(array.dtype), array):
+            raise InputError(spec.name, spec.describe(), f"{array.dtype} values that {target} cannot hold")
+        array = cast
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+@contextlib.contextmanager
+def full_precision():
+    """Keeps TensorFlow, where it is loaded, from rounding float32 products to TF32 on a GPU."""
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is None:
+        yield
+        return
+    switch = tensorflow.config.experimental
+    before = switch.tensor_float_32_execution_enabled()
+    try:
+        switch.enable_tensor_float_32_execution(False)
+        yield
+    finally:
+        switch.enable_tensor_float_32_execution(before)
+
+
+class OnnxEngine:
+    """ONNX Runtime on the CPU."""
+
+    def __init__(self, path, signature, outputs, num_threads):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = num_threads
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self._outputs = outputs
+
+    def __call__(self, arrays):
+        return dict(zip(self._outputs, self._session.run(None, arrays), strict=True))  # by position, see onnx.py
+
+
+class TFLiteEngine:
+    """LiteRT's interpreter without delegates for foreign ops. Calls from several threads wait for each other."""
+
+    def __init__(self, path, signature, outputs, num_threads):
+        from ai_edge_litert.interpreter import Interpreter
+
+        self._interpreter = Interpreter(model_path=path, num_threads=num_threads)
+        self._runner = self._interpreter.get_signature_runner(signature)
+        self._lock = threading.Lock()
+        self._announcements = captured_stderr  # XNNPACK announces itself in the first call
+
+    def __call__(self, arrays):
+        with self._lock, self._announcements():
+            self._announcements = contextlib.nullcontext
+            return self._runner(**arrays)
+
+
+class SavedModelEngine:
+    """TensorFlow itself."""
+
+    def __init__(self, path, signature, outputs, num_threads):
+        with captured_stderr():
+            import tensorflow as tf
+
+            with contextlib.suppress(RuntimeError):  # TensorFlow runs already and keeps the threads it has
+                tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+            self._loaded = tf.saved_model.load(path)
+        self._function = self._loaded.signatures[signature]
+        self._convert = tf.convert_to_tensor
+
+    def __call__(self, arrays):
+        outputs = self._function(**{name: self._convert(array) for name, array in arrays.items()})
+        return {name: tensor.numpy() for name, tensor in outputs.items()}
+
+
+ENGINES = {"saved_model": SavedModelEngine, "tflite": TFLiteEngine, "onnx": OnnxEngine}

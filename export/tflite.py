@@ -1,0 +1,69 @@
+"""The TFLite (LiteRT) format, with built-in ops only: the file runs wherever a bare interpreter does."""
+
+import re
+
+import tensorflow as tf
+
+from keras_transformer.export import saved_model
+from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
+from keras_transformer.export.quiet import quiet
+from keras_transformer.export.tflite_rewrites import rewritten
+
+NAME = "tflite"
+FILE = "model.tflite"
+_MAX_BYTES = 2**31 - 2**20
+
+# The converter names an op it cannot lower with the graph node it came from:
+#   error: loc(callsite(fused["Erf:", "functional_1/mylayer_1/Erf@__inference_serve_118"] at ...)): 'tf.Erf' op is ...
+_UNSUPPORTED = re.compile(r"error: loc\((?P<where>.*)\): (?:failed to legalize operation )?'tf\.(?P<op>\w+)'")
+_NODE = re.compile(r"fused\[\"\w+:\", \"(?P<node>[^\"@]+)")
+_FLEX_LIST = re.compile(r"(?:TF Select|Custom) ops: (?P<ops>.+)")
+
+
+def write(traced, spec, directory):
+    """Writes `model.tflite` from the SavedModel that lies in `directory`, all signatures in one file.
+
+    Args:
+        traced: the `TracedModule`.
+        spec: the `ExportSpec` it was traced from.
+        directory: `pathlib.Path` that holds `saved_model/` and is written into.
+
+    Returns:
+        Dict of signature name to the path, relative to `directory`, that holds it.
+
+    Raises:
+        UnsupportedOpError: an op would need the Flex delegate or a custom kernel.
+        ConversionError: the converter fails for another reason, or the weights exceed the format's 2 GB.
+    """
+    if traced.weight_bytes > _MAX_BYTES:
+        size = traced.weight_bytes / 1e9
+        raise ConversionError(NAME, f"the weights are {size:.1f} GB, a TFLite file holds at most 2 GB")
+    with rewritten(directory / saved_model.NAME) as source:
+        content = _convert(spec, str(source))
+    (directory / FILE).write_bytes(content)
+    return dict.fromkeys(spec.signatures, FILE)
+
+
+def _convert(spec, source):
+    with quiet() as log:
+        try:
+            converter = tf.lite.TFLiteConverter.from_saved_model(source, signature_keys=list(spec.signatures))
+            converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+            return converter.convert()
+        except Exception as error:
+            raise _typed(str(error), spec.locate, log()) from error
+
+
+def _typed(message, locate, log):
+    """The converter's message as a typed error."""
+    found = {}
+    for match in _UNSUPPORTED.finditer(message):
+        node = _NODE.search(match["where"])
+        found[match["op"], locate(match["op"], node["node"] if node else "unknown")] = None
+    if not found:
+        for match in _FLEX_LIST.finditer(message):
+            found.update({(op.strip(), "unknown"): None for op in match["ops"].split(",")})
+    if not found:
+        return ConversionError(NAME, one_line(message), log)
+    (op, layer), *others = found
+    return UnsupportedOpError(NAME, op, layer, others)

@@ -1,0 +1,167 @@
+"""Graph rewrites for ops that TFLite lacks in one spelling and has in another; the values do not change.
+
+`x[:, None]` is one StridedSlice with a new-axis mask, which the converter lowers only for static shapes. It becomes a
+StridedSlice without the mask and ExpandDims. `Abs` and `Sign` of whole numbers become minima and maxima.
+"""
+
+import contextlib
+import shutil
+
+import numpy as np
+
+# tensorflow.DataType.DT_INT32 and DT_INT64.
+_INT32 = 3
+_WHOLE = {_INT32: np.int32, 9: np.int64}
+
+
+@contextlib.contextmanager
+def rewritten(source):
+    """A SavedModel whose graphs have been rewritten, for the length of the block.
+
+    Args:
+        source: `pathlib.Path` of a SavedModel. It is not changed.
+
+    Yields:
+        Path of the SavedModel to convert: a copy that shares the variables, or `source` when nothing had to change.
+    """
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    saved = saved_model_pb2.SavedModel.FromString((source / "saved_model.pb").read_bytes())
+    functions = saved.meta_graphs[0].graph_def.library.function
+    if not sum(_without_new_axes(function) + _without_whole_signs(function) for function in functions):
+        yield source
+        return
+    copy = source.with_name(f"{source.name}.rewritten")
+    copy.mkdir()
+    try:
+        for part in source.iterdir():
+            if part.name != "saved_model.pb":
+                (copy / part.name).symlink_to(part.resolve())
+        (copy / "saved_model.pb").write_bytes(saved.SerializeToString())
+        yield copy
+    finally:
+        shutil.rmtree(copy)
+
+
+def _without_new_axes(function):
+    """Rewrites every slice with a new axis in one function; returns how many."""
+    nodes = {node.name: node for node in function.node_def}
+    slices = [node for node in nodes.values() if node.op == "StridedSlice" and _mask(node, "new_axis_mask")]
+    count = 0
+    for node in slices:
+        bounds = [_constant_value(nodes, name) for name in node.input[1:4]]
+        if all(bound is not None for bound in bounds):
+            _rewrite(function, node, bounds)
+            count += 1
+    return count
+
+
+def _without_whole_signs(function):
+    """Rewrites `Abs` as `max(x, -x)` and `Sign` as `min(max(x, -1), 1)` on whole numbers; returns how many."""
+    found = [node for node in function.node_def if node.op in ("Abs", "Sign") and node.attr["T"].type in _WHOLE]
+    for node in found:
+        source, kind = node.input[0], node.attr["T"].type
+        if node.op == "Abs":
+            node.op, other = "Maximum", function.node_def.add(name=f"{node.name}/negative", op="Neg", input=[source])
+            operands = [source, f"{other.name}:y:0"]
+        else:
+            least, most = (_add_constant(function, f"{node.name}/{end}", np.array(end), kind) for end in (-1, 1))
+            node.op, other = "Minimum", function.node_def.add(name=f"{node.name}/raised", op="Maximum")
+            other.input.extend([source, least])
+            operands = [f"{other.name}:z:0", most]
+        other.attr["T"].type = kind
+        del node.input[:]
+        node.input.extend(operands)
+        _rename_output(function, f"{node.name}:y:0", f"{node.name}:z:0")
+    return len(found)
+
+
+def _rename_output(function, old, new):
+    for node in function.node_def:
+        node.input[:] = [new if name == old else name for name in node.input]
+    for key, name in function.ret.items():
+        if name == old:
+            function.ret[key] = new
+
+
+def _rewrite(function, node, bounds):
+    entries = _entries(node, len(bounds[0]))
+    kept = [index for index, kind in enumerate(entries) if kind != "new"]
+    axes = new_axes(entries)
+    inner = function.node_def.add()
+    inner.CopyFrom(node)
+    inner.name = f"{node.name}/slice"
+    inner.attr["Index"].type = _INT32
+    inner.attr.pop("_output_shapes", None)
+    for position, (label, bound) in enumerate(zip(("begin", "end", "strides"), bounds, strict=True), 1):
+        inner.input[position] = _add_constant(function, f"{node.name}/{label}", bound[kept])
+    for mask in ("begin_mask", "end_mask", "ellipsis_mask", "shrink_axis_mask"):
+        bits = _mask(inner, mask)
+        inner.attr[mask].i = sum(1 << place for place, index in enumerate(kept) if bits >> index & 1)
+    inner.attr["new_axis_mask"].i = 0
+    # The node keeps its name as the last ExpandDims, so that its consumers find it.
+    source = f"{inner.name}:output:0"
+    for step, axis in enumerate(axes[:-1]):
+        expand = function.node_def.add(name=f"{node.name}/expand_{step}")
+        source = _expand(function, expand, source, axis, node.attr["T"].type)
+    kind = node.attr["T"].type
+    node.attr.clear()
+    _expand(function, node, source, axes[-1], kind)
+
+
+def _expand(function, node, source, axis, kind):
+    node.op = "ExpandDims"
+    del node.input[:]
+    node.input.extend([source, _add_constant(function, f"{node.name}/axis", np.array(axis, np.int32))])
+    node.attr["T"].type = kind
+    node.attr["Tdim"].type = _INT32
+    return f"{node.name}:output:0"
+
+
+def _entries(node, count):
+    """Kind of each entry of the slice: `ellipsis`, `new`, `shrink` or `range`; TensorFlow's own precedence."""
+    masks = (("ellipsis", "ellipsis_mask"), ("new", "new_axis_mask"), ("shrink", "shrink_axis_mask"))
+    kinds = []
+    for index in range(count):
+        kinds.append(next((kind for kind, mask in masks if _mask(node, mask) >> index & 1), "range"))
+    return kinds
+
+
+def _mask(node, name):
+    """A mask of a slice; merely reading a missing attribute of a node would add an empty one, which is invalid."""
+    return node.attr[name].i if name in node.attr else 0
+
+
+def new_axes(entries):
+    """Axes to expand one after the other: those before an ellipsis from the left, then those after it from the right.
+
+    Args:
+        entries: list of `"ellipsis"`, `"new"`, `"shrink"` and `"range"`.
+
+    Returns:
+        List of axes.
+    """
+    split = entries.index("ellipsis") if "ellipsis" in entries else len(entries)
+    left, right = entries[:split], entries[split + 1 :][::-1]
+    axes = [_kept_before(left, index) for index, kind in enumerate(left) if kind == "new"]
+    return axes + [-1 - _kept_before(right, index) for index, kind in enumerate(right) if kind == "new"]
+
+
+def _kept_before(entries, index):
+    return sum(kind != "shrink" for kind in entries[:index])
+
+
+def _constant_value(nodes, name):
+    from tensorflow import make_ndarray
+
+    node = nodes.get(name.split(":")[0])
+    return make_ndarray(node.attr["value"].tensor) if node is not None and node.op == "Const" else None
+
+
+def _add_constant(function, name, array, kind=_INT32):
+    from tensorflow import make_tensor_proto
+
+    node = function.node_def.add(name=name, op="Const")
+    node.attr["value"].tensor.CopyFrom(make_tensor_proto(array.astype(_WHOLE[kind])))
+    node.attr["dtype"].type = kind
+    return f"{name}:output:0"

@@ -1,0 +1,54 @@
+"""The signatures traced once as TensorFlow graphs; every format is written from these."""
+
+import tensorflow as tf
+
+from keras_transformer.export.axes import output_axes, sizes_of
+from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.export.spec import ArraySpec
+
+
+class TracedModule(tf.Module):
+    """A plain module with one concrete function per signature and the variables they read.
+
+    A Keras model is not made an attribute: `tf.saved_model.save` would then trace its own default signature too.
+
+    Args:
+        spec: an `ExportSpec`; the `outputs` of its signatures are filled in.
+
+    Raises:
+        InvalidModelError: a signature cannot be traced.
+    """
+
+    def __init__(self, spec):
+        super().__init__(name="exported")
+        self.functions = {name: _trace(name, signature) for name, signature in spec.signatures.items()}
+        variables = {id(v): v for function in self.functions.values() for v in function.graph.variables}
+        self.exported_variables = list(variables.values())
+
+    @property
+    def weight_bytes(self):
+        """Bytes of all variables together."""
+        return sum(variable.shape.num_elements() * variable.dtype.size for variable in self.exported_variables)
+
+
+def _trace(name, signature):
+    def traced(**tensors):
+        # The identity keeps an output that is an input, or that is returned twice, a tensor of its own.
+        return {key: tf.identity(value, name=key) for key, value in signature.function(tensors).items()}
+
+    traced.__name__ = name
+    arguments = {spec.name: tf.TensorSpec(spec.shape, spec.dtype, spec.name) for spec in signature.inputs}
+    try:
+        function = tf.function(traced, autograph=False, jit_compile=False).get_concrete_function(**arguments)
+    except Exception as error:
+        raise InvalidModelError(
+            f"signature '{name}' cannot be traced with dynamic shapes: {one_line(error)}"
+        ) from error
+    signature.outputs = tuple(_output_spec(signature, key, value) for key, value in function.structured_outputs.items())
+    return function
+
+
+def _output_spec(signature, name, tensor):
+    probes = [(sizes_of(signature.inputs, probe.inputs), probe.outputs[name].shape) for probe in signature.probes]
+    shape = (None,) * len(probes[0][1]) if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+    return ArraySpec(name, tensor.dtype.name, shape, output_axes(name, shape, probes))

@@ -1,0 +1,74 @@
+"""Which whole numbers a model's integer inputs may hold, and how long its sequences may be."""
+
+import keras
+
+_SIZES = ("vocabulary_size", "input_dim")
+_LENGTHS = ("max_sequence_length", "sequence_length", "max_length")
+
+
+def integer_limits(tensors):
+    """Exclusive upper limit of every integer input that ends up in an embedding.
+
+    The functional graph is followed from each input through the operations that keep it an integer, into nested
+    models, to the layers that look it up.
+
+    Args:
+        tensors: the symbolic inputs of a Functional model.
+
+    Returns:
+        A list with a limit for each input, None where no embedding consumes it.
+    """
+    return [_limit(tensor, set()) if _is_integer(tensor) else None for tensor in tensors]
+
+
+def longest_sequence(model):
+    """Smallest `max_sequence_length` (or KerasHub's `sequence_length`) of any layer; None where none is set."""
+    found = []
+    for layer in [model, *model._flatten_layers()]:
+        for attribute in _LENGTHS:
+            value = getattr(layer, attribute, None)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                found.append(value)
+    return min(found, default=None)
+
+
+def _is_integer(tensor):
+    return "int" in str(tensor.dtype)
+
+
+def _limit(tensor, seen):
+    """Smallest limit among the consumers of `tensor`, followed forward."""
+    limits = []
+    for node in tensor._keras_history.operation._outbound_nodes:
+        flat = keras.tree.flatten(node.input_tensors)
+        if id(node) in seen or not any(tensor is each for each in flat):
+            continue
+        seen.add(id(node))
+        limits.append(_consumer_limit(node, tensor, flat, seen))
+    return min((limit for limit in limits if limit), default=None)
+
+
+def _consumer_limit(node, tensor, flat, seen):
+    operation = node.operation
+    inner = getattr(operation, "_functional", operation)
+    if isinstance(inner, keras.Model) and hasattr(inner, "inputs"):
+        position = [tensor is each for each in flat].index(True)
+        own = keras.tree.flatten(inner.inputs)
+        if position < len(own):
+            return _limit(own[position], seen)
+    limit = _layer_limit(operation)
+    if limit is not None:
+        return limit
+    results = [each for each in keras.tree.flatten(node.output_tensors) if _is_integer(each)]
+    return min((found for found in (_limit(each, seen) for each in results) if found), default=None)
+
+
+def _layer_limit(operation):
+    for attribute in _SIZES:
+        value = getattr(operation, attribute, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    if not isinstance(operation, keras.layers.Layer):
+        return None
+    inner = (_layer_limit(layer) for layer in operation._flatten_layers(include_self=False))
+    return min((limit for limit in inner if limit), default=None)

@@ -1,0 +1,56 @@
+"""One worker process exports every small model once; the tests look at what it left."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+WORKER = pathlib.Path(__file__).with_name("worker.py")
+
+
+class Exported:
+    """Results and bundles of the worker.
+
+    Args:
+        directory: where the worker wrote.
+    """
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.results = json.loads((directory / "results.json").read_text())
+
+    def __getitem__(self, name):
+        assert name in self.results, f"the worker ended before {name}:\n{(self.directory / 'log').read_text()[-3000:]}"
+        assert "crash" not in self.results[name], self.results[name]["crash"]
+        return self.results[name]
+
+    def bundle(self, name):
+        """Path of the bundle of a case that went well."""
+        self[name]
+        return self.directory / name
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory):
+    """The worker's results, made once even when pytest-xdist runs several sessions."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    directory, done = base / "exported", base / "exported.done"
+    try:
+        directory.mkdir()
+    except FileExistsError:
+        while not done.exists():
+            time.sleep(0.5)
+        return Exported(directory)
+    (directory / "results.json").write_text("{}")
+    try:
+        with open(directory / "log", "w") as log:
+            environment = os.environ | {"KERAS_BACKEND": "tensorflow"}
+            subprocess.run([sys.executable, str(WORKER), str(directory)], stderr=log, stdout=log, env=environment)
+    finally:
+        done.touch()
+    return Exported(directory)

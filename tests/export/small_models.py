@@ -1,0 +1,172 @@
+"""Small models, each a function; imported by the worker script and by tests that need a module for their classes."""
+
+import keras
+from keras import layers, ops
+
+
+@keras.saving.register_keras_serializable(package="export_tests")
+class Erf(layers.Layer):
+    def call(self, inputs):
+        return ops.erf(inputs)
+
+
+@keras.saving.register_keras_serializable(package="export_tests")
+class Counts(layers.Layer):
+    def call(self, inputs):
+        return ops.bincount(inputs, minlength=4)
+
+
+class Spectrum(layers.Layer):
+    def call(self, inputs):
+        return ops.rfft(inputs)[0]
+
+
+class Noise(layers.Layer):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.seed_generator = keras.random.SeedGenerator(1)
+
+    def call(self, inputs):
+        return inputs + keras.random.normal((4,), seed=self.seed_generator)
+
+
+class CacheUpdate(layers.Layer):
+    """Writes `new` (B, T, H) into `cache` (B, S, H) at each row's own index."""
+
+    def call(self, cache, new, index):
+        shape = ops.shape(new)
+        rows = ops.broadcast_to(ops.expand_dims(ops.arange(shape[0], dtype="int32"), 1), shape[:2])
+        columns = ops.expand_dims(index, 1) + ops.expand_dims(ops.arange(shape[1], dtype="int32"), 0)
+        places = ops.reshape(ops.stack([rows, columns], -1), (-1, 2))
+        return ops.scatter_update(cache, places, ops.reshape(new, (-1, new.shape[-1])))
+
+
+class SliceUpdate(layers.Layer):
+    def call(self, cache, new, start):
+        return ops.slice_update(cache, (0, start[0], 0), new)
+
+
+def mlp():
+    return keras.Sequential(
+        [keras.Input((8,)), layers.Dense(16, "relu"), layers.Dense(3, "softmax", name="probabilities")]
+    )
+
+
+def encoder(vocabulary_size=50, width=32, heads=4):
+    """Two pre-norm encoder layers with exact GELU, a padding mask, and two outputs in a dict."""
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
+    x = layers.Embedding(vocabulary_size, width)(token_ids)
+    mask = ops.expand_dims(padding_mask, 1)
+    for index in range(2):
+        h = layers.LayerNormalization()(x)
+        x = x + layers.MultiHeadAttention(heads, width // heads, name=f"attention_{index}")(h, h, attention_mask=mask)
+        h = layers.LayerNormalization()(x)
+        x = x + layers.Dense(width)(layers.Dense(4 * width, activation="gelu")(h))
+    pooled = layers.Dense(7, name="head")(x[:, 0])
+    return keras.Model({"token_ids": token_ids, "padding_mask": padding_mask}, {"sequence": x, "pooled": pooled})
+
+
+def two_lengths():
+    source = keras.Input((None, 16), name="source_values")
+    target = keras.Input((None, 16), name="target_values")
+    mask = keras.Input((None,), dtype="bool", name="source_mask")
+    x = layers.MultiHeadAttention(2, 8)(target, source, attention_mask=ops.expand_dims(mask, 1))
+    return keras.Model([source, target, mask], layers.Dense(3)(x))
+
+
+def cache_scatter():
+    cache = keras.Input((32, 8), name="cache")
+    new = keras.Input((None, 8), name="new")
+    index = keras.Input((), dtype="int32", name="cache_index")
+    updated = CacheUpdate()(cache, new, index)
+    return keras.Model([cache, new, index], {"cache": updated, "total": ops.sum(updated, axis=(1, 2))})
+
+
+def cache_slice():
+    cache = keras.Input((32, 8), name="cache")
+    new = keras.Input((None, 8), name="new")
+    start = keras.Input((), batch_size=1, dtype="int32", name="start")
+    return keras.Model([cache, new, start], SliceUpdate(name="write")(cache, new, start))
+
+
+def any_image():
+    images = keras.Input((None, None, 3), name="images")
+    x = layers.MaxPool2D()(layers.Conv2D(8, 3, padding="same", activation="gelu")(images))
+    x = layers.Conv2D(4, 3, strides=2, padding="same")(x)
+    return keras.Model(images, [x, layers.GlobalAveragePooling2D()(x)])
+
+
+def same_tensor():
+    x = keras.Input((4,), name="x")
+    return keras.Model(x, {"same": x, "again": x, "twice": x * 2})
+
+
+def whole_numbers():
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    scores = layers.Dense(11)(layers.Embedding(1000, 16)(token_ids))
+    values, indices = ops.top_k(scores, 3)
+    return keras.Model(token_ids, {"values": values, "indices": indices, "positive": ops.greater(scores, 0)})
+
+
+def masked_embedding():
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    x = layers.Embedding(30, 16, mask_zero=True)(token_ids)
+    return keras.Model(token_ids, layers.GlobalAveragePooling1D()(layers.MultiHeadAttention(2, 8)(x, x)))
+
+
+def image_transformer():
+    import keras_hub
+
+    return keras_hub.models.ViTBackbone(
+        image_shape=(32, 32, 3), patch_size=8, num_layers=2, num_heads=2, hidden_dim=32, mlp_dim=64
+    )
+
+
+class NewAxes(layers.Layer):
+    """Indexing with None in every place, on a mask of dynamic shape, and signs of whole numbers."""
+
+    def call(self, mask, values):
+        weights = ops.cast(mask[:, None, :], "float32") * ops.cast(mask[..., None], "float32")
+        steps = ops.arange(ops.shape(values)[1])
+        distances = steps[None, :] - steps[:, None]
+        long = ops.cast(distances, "int64")
+        bias = ops.cast(ops.abs(distances) * 3 + ops.sign(distances), "float32")
+        bias = bias + ops.cast(ops.abs(long) * 5 + ops.sign(long), "float32")
+        return weights * bias[None], values[:, 0, None, ..., None], values[None, :, -1]
+
+
+def indexing():
+    mask = keras.Input((None,), dtype="bool", name="mask")
+    values = keras.Input((None, 4), name="values")
+    return keras.Model([mask, values], NewAxes()(mask, values))
+
+
+def with_erf():
+    x = keras.Input((None, 8), name="x")
+    return keras.Model(x, Erf(name="my_erf")(layers.Dense(8)(x)))
+
+
+def with_functional_erf():
+    x = keras.Input((None, 8), name="x")
+    return keras.Model(x, ops.erf(layers.Dense(8)(x)))
+
+
+def with_bincount():
+    x = keras.Input((6,), dtype="int32", name="x")
+    return keras.Model(x, Counts(name="counts")(x))
+
+
+def with_rfft():
+    x = keras.Input((8,), name="x")
+    return keras.Model(x, Spectrum(name="spectrum")(x))
+
+
+def with_lstm():
+    x = keras.Input((None, 8), name="x")
+    return keras.Model(x, layers.LSTM(4, name="memory")(x))
+
+
+def with_noise():
+    x = keras.Input((4,), name="x")
+    return keras.Model(x, Noise()(x))

@@ -1,0 +1,195 @@
+"""The command line: what it prints, its exit status, and one clear line whatever goes wrong."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+
+import numpy as np
+import pytest
+
+from keras_transformer.export import cli
+
+HERE = pathlib.Path(__file__).parent
+
+
+def command(*words, **environment):
+    """Runs the command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "keras_transformer.export.cli", *map(str, words)],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+    )
+
+
+def fails(capsys, *words, status=1):
+    """Runs a command that must fail in this process; returns its one line."""
+    assert cli.main([str(word) for word in words]) == status
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1, captured.err
+    assert captured.err.startswith("keras-transformer")
+    return captured.err
+
+
+@pytest.fixture(scope="module")
+def keras_file(tmp_path_factory):
+    """The encoder, saved as a user would."""
+    path = tmp_path_factory.mktemp("model") / "encoder.keras"
+    script = f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
+    script += f"import small_models; small_models.encoder().save({str(path)!r})"
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    return path
+
+
+def test_export_verify_inspect_and_run(keras_file, tmp_path, capsys):
+    bundle = tmp_path / "bundle"
+    done = command("export", keras_file, "--out", bundle, "--formats", "tflite,onnx", KERAS_BACKEND="jax")
+    assert done.returncode == 0, done.stderr
+    progress = done.stderr.splitlines()
+    assert progress[0] == f"loading {keras_file}"
+    assert [line for line in progress if line.startswith("verified onnx: ")]
+    assert not [line for line in progress if not line.startswith(("loading", "writing", "verif"))], "noise on stderr"
+    assert [line.split()[0] for line in done.stdout.splitlines()[2:4]] == ["tflite", "onnx"]
+
+    assert cli.main(["verify", str(bundle)]) == 0
+    assert "onnx" in capsys.readouterr().out
+
+    assert cli.main(["inspect", str(bundle)]) == 0
+    shown = capsys.readouterr().out
+    assert "token_ids: int32 (batch, length)" in shown
+    assert "sequence: float32 (batch, length, 32)" in shown
+    assert "FULLY_CONNECTED" in shown
+    assert "tensorflow 2." in shown
+
+    np.savez(tmp_path / "in.npz", token_ids=np.ones((2, 3), int), padding_mask=np.ones((2, 3), bool))
+    out = tmp_path / "out.json"
+    assert cli.main(["run", str(bundle), "--input", str(tmp_path / "in.npz"), "--output", str(out)]) == 0
+    written = json.loads(out.read_text())
+    assert np.shape(written["sequence"]) == (2, 3, 32)
+    (tmp_path / "in.json").write_text(json.dumps({"token_ids": [[1, 1, 1]], "padding_mask": [[True, True, True]]}))
+    tail = ["--backend", "tflite", "--output", str(tmp_path / "out.npz")]
+    assert cli.main(["run", str(bundle), "--input", str(tmp_path / "in.json"), *tail]) == 0
+    with np.load(tmp_path / "out.npz") as arrays:
+        np.testing.assert_allclose(arrays["pooled"][0], written["pooled"][0], atol=1e-5)
+
+
+def test_run_prints_and_reads_a_single_array(exported, tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.zeros((1, 8)))
+    assert cli.main(["run", str(exported.bundle("mlp")), "--input", str(tmp_path / "x.npy")]) == 0
+    assert capsys.readouterr().out.startswith("probabilities float32 (1, 3)\n[[")
+
+
+def test_wrong_input_files(exported, tmp_path, capsys):
+    bundle = exported.bundle("encoder")
+    np.save(tmp_path / "x.npy", np.zeros((1, 8)))
+    assert "(unnamed)" in fails(capsys, "run", bundle, "--input", tmp_path / "x.npy")
+    np.savez(tmp_path / "shape.npz", token_ids=np.ones(3, int), padding_mask=np.ones((1, 3), bool))
+    line = fails(capsys, "run", bundle, "--input", tmp_path / "shape.npz")
+    assert "input 'token_ids': expected int32 (batch, length), got int64 (3,)" in line
+    np.savez(tmp_path / "dtype.npz", token_ids=np.ones((1, 3)), padding_mask=np.ones((1, 3), bool))
+    assert "got dtype float64" in fails(capsys, "run", bundle, "--input", tmp_path / "dtype.npz")
+    (tmp_path / "bad.npz").write_text("no zip")
+    assert "not a readable .npz file" in fails(capsys, "run", bundle, "--input", tmp_path / "bad.npz")
+    (tmp_path / "bad.json").write_text("{")
+    assert "not a readable .json file" in fails(capsys, "run", bundle, "--input", tmp_path / "bad.json")
+    assert "no such file" in fails(capsys, "run", bundle, "--input", tmp_path / "none.npy")
+    assert "must end in .npz, .npy or .json" in fails(capsys, "run", bundle, "--input", tmp_path / "x.txt")
+    words = ("run", bundle, "--input", tmp_path / "x.npy", "--output", "x.csv")
+    assert "must end in .npz or .json" in fails(capsys, *words)
+    words = ("run", bundle, "--input", tmp_path / "x.npy", "--backend", "coreml")
+    assert "unknown format 'coreml'; valid: saved_model, tflite, onnx" in fails(capsys, *words)
+
+
+def test_wrong_models(tmp_path, capsys):
+    out = ("--out", tmp_path / "bundle")
+    assert "no such file" in fails(capsys, "export", tmp_path / "none.keras", *out)
+    (tmp_path / "text.keras").write_text("hello")
+    assert "is not a Keras file" in fails(capsys, "export", tmp_path / "text.keras", *out)
+    with zipfile.ZipFile(tmp_path / "zip.keras", "w") as file:
+        file.writestr("a.txt", "hello")
+    assert "is not a Keras file" in fails(capsys, "export", tmp_path / "zip.keras", *out)
+    assert "is a directory" in fails(capsys, "export", tmp_path, *out)
+    line = fails(capsys, "export", tmp_path / "text.keras", *out, "--formats", "onnx", "coreml")
+    assert "unknown format 'coreml'" in line
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_a_directory_that_is_no_bundle(keras_file, tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("mine")
+    line = fails(capsys, "export", keras_file, "--out", tmp_path)
+    assert "'mine.txt', which is no part of a bundle" in line
+    assert "holds no manifest.json" in fails(capsys, "verify", tmp_path)
+    assert "no such bundle" in fails(capsys, "inspect", tmp_path / "nowhere")
+
+
+def test_a_broken_keras_file_is_one_line(tmp_path):
+    with zipfile.ZipFile(tmp_path / "broken.keras", "w") as file:
+        file.writestr("config.json", '{"module": "nowhere", "class_name": "Strange", "config": {}}')
+        file.writestr("metadata.json", "{}")
+        file.writestr("model.weights.h5", "")
+    done = command("export", tmp_path / "broken.keras", "--out", tmp_path / "bundle")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("keras-transformer: error: ")
+    assert "cannot be loaded" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.parametrize("number, delay", [(signal.SIGINT, 0.0), (signal.SIGTERM, 0.3), (signal.SIGINT, 1.0)])
+def test_interrupted_export_leaves_the_old_bundle(exported, keras_file, tmp_path, number, delay):
+    import shutil
+
+    shutil.copytree(exported.bundle("mlp"), tmp_path / "bundle")
+    before = (tmp_path / "bundle" / "manifest.json").read_text()
+    words = ["export", str(keras_file), "--out", str(tmp_path / "bundle")]
+    with subprocess.Popen(
+        [sys.executable, "-m", "keras_transformer.export.cli", *words], stderr=subprocess.PIPE, text=True
+    ) as process:
+        awaited = "loading" if delay else "writing"
+        while not process.stderr.readline().startswith(awaited):
+            assert process.poll() is None
+        time.sleep(delay)
+        process.send_signal(number)
+        rest = process.stderr.read()
+    assert process.returncode == 128 + number
+    assert rest.splitlines()[-1] == "keras-transformer: error: interrupted; nothing half-written was kept"
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+    assert (tmp_path / "bundle" / "manifest.json").read_text() == before
+
+
+def test_wrong_usage_is_one_line(capsys):
+    assert "the following arguments are required: COMMAND" in fails(capsys, status=2)
+    assert "--out" in fails(capsys, "export", "model.keras", status=2)
+    assert "invalid choice: 'exprt'" in fails(capsys, "exprt", status=2)
+
+
+def test_help_has_examples_and_version_is_short(capsys):
+    for words in (["--help"], ["export", "--help"], ["run", "--help"], ["verify", "--help"], ["inspect", "--help"]):
+        assert cli.main(words) == 0
+        assert "examples:\n  keras-transformer " in capsys.readouterr().out
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("keras-transformer ")
+
+
+def test_help_imports_nothing_heavy():
+    script = (
+        "import sys\nfrom keras_transformer.export import cli\ncli.main(['--help'])\n"
+        "print(sorted({'tensorflow', 'keras', 'numpy', 'onnx'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_public_name_loads():
+    import keras_transformer.export as room
+
+    for name in room.__all__:
+        assert getattr(room, name).__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        room.nothing  # noqa: B018

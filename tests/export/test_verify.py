@@ -1,0 +1,144 @@
+"""The judge itself: figures worked out by hand, and every way in which an artifact can be wrong."""
+
+import math
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+from keras_transformer.export import InvalidBundleError, ParityError, Probe, verify_bundle
+from keras_transformer.export.report import Artifact, Parity, Report, readable_size
+from keras_transformer.export.verify import _compare, difference_and_scale, read_probes, write_probes
+
+
+def compare(got, expected, tolerance=1e-5):
+    """What the judge says of a model that returns `got` where Keras returns `expected`."""
+    probe = Probe({"x": np.zeros(1)}, "batch=1", {name: np.asarray(value) for name, value in expected.items()})
+    return _compare(lambda inputs: got, "onnx", "serve", probe, tolerance)
+
+
+def floats(*values):
+    return np.array(values, "float32")
+
+
+def test_difference_is_judged_by_the_scale_of_the_output():
+    assert difference_and_scale(floats(1, -200), floats(1.5, -200)) == (0.5, 200)
+    assert difference_and_scale(floats(0, 0), floats(0, 0)) == (0, 1e-6)
+    assert difference_and_scale(floats(), floats()) == (0, 1)
+    (parity,) = compare({"y": floats(1, -200)}, {"y": floats(1.001, -200)})
+    assert parity.ratio == pytest.approx(0.001 / 200, rel=1e-3)
+    with pytest.raises(ParityError, match="output 'y'") as caught:
+        compare({"y": floats(1, -2)}, {"y": floats(1.001, -2)})
+    assert caught.value.difference == pytest.approx(0.001, rel=1e-3)
+    assert caught.value.scale == 2
+
+
+def test_infinities_must_stand_where_keras_has_them():
+    inf = math.inf
+    assert difference_and_scale(floats(1, -inf), floats(1, -inf)) == (0, 1)
+    for got in (floats(1, inf), floats(-inf, 1), floats(1, math.nan), floats(math.nan, -inf)):
+        assert math.isnan(difference_and_scale(got, floats(1, -inf))[0])
+
+
+@pytest.mark.parametrize(
+    "got, words",
+    [
+        ({"y": floats(1, math.nan)}, "output 'y'"),
+        ({"y": floats(1, math.inf)}, "output 'y'"),
+        ({"y": floats(1)}, r"\(1,\), Keras gives float32 \(2,\)"),
+        ({"y": np.array([1.0, 2.0])}, "float64"),
+        ({}, "is not the Keras model's"),
+        ({"y": floats(1, 2), "z": floats(1)}, "is not the Keras model's"),
+    ],
+)
+def test_wrong_outputs_are_refused(got, words):
+    with pytest.raises(ParityError, match=words):
+        compare(got, {"y": floats(1, 2)})
+
+
+def test_whole_numbers_must_be_equal():
+    assert compare({"y": np.array([10**6])}, {"y": np.array([10**6])})[0].difference == 0
+    with pytest.raises(ParityError):
+        compare({"y": np.array([10**6 + 1])}, {"y": np.array([10**6])})
+    with pytest.raises(ParityError):
+        compare({"y": np.array([True, False])}, {"y": np.array([True, True])})
+
+
+def test_an_artifact_that_fails_to_run_is_refused():
+    def broken(inputs):
+        raise RuntimeError("kernel\nmissing")
+
+    probe = Probe({}, "batch=1", {"y": floats(1)})
+    with pytest.raises(ParityError, match="cannot be computed: kernel missing"):
+        _compare(broken, "tflite", "serve", probe, 1e-5)
+
+
+def test_probes_are_kept_smallest_first_within_the_limit(tmp_path):
+    def probe(size):
+        return Probe({"x": np.full((size, 100), size, "float32")}, f"batch={size}", {"y": np.ones(size, bool)})
+
+    write_probes(tmp_path, {"serve": [probe(5), probe(1), probe(3)], "step": [probe(9)]}, limit=1700)
+    kept = read_probes(tmp_path)
+    assert [each.label for each in kept["serve"]] == ["batch=1", "batch=3"]
+    assert [each.label for each in kept["step"]] == ["batch=9"], "every signature keeps at least one"
+    np.testing.assert_array_equal(kept["serve"][1].inputs["x"], np.full((3, 100), 3, "float32"))
+    assert kept["serve"][1].outputs["y"].dtype == bool
+
+
+@pytest.fixture
+def copy(exported, tmp_path):
+    return pathlib.Path(shutil.copytree(exported.bundle("mlp"), tmp_path / "copy"))
+
+
+def test_a_sound_bundle_is_proven_again(copy):
+    report = verify_bundle(copy)
+    assert list(report.artifacts) == ["saved_model", "tflite", "onnx"]
+    assert all(artifact.ratio <= 1e-5 for artifact in report.artifacts.values())
+    assert list(verify_bundle(copy, ["onnx"]).artifacts) == ["onnx"]
+
+
+def test_an_altered_file_is_found_by_its_hash(copy):
+    content = bytearray((copy / "model.onnx").read_bytes())
+    content[-40] ^= 1
+    (copy / "model.onnx").write_bytes(content)
+    with pytest.raises(InvalidBundleError, match=r"'model\.onnx' was altered"):
+        verify_bundle(copy, ["onnx"])
+
+
+def test_a_model_that_computes_something_else_is_found_by_its_probes(exported, copy):
+    from keras_transformer.export.bundle import write_manifest
+    from keras_transformer.export.manifest import file_records, read_manifest
+
+    probes = read_probes(copy)
+    probes["serve"][0].outputs["probabilities"] += 1e-3
+    write_probes(copy, probes, limit=10**6)
+    manifest = read_manifest_without_files(copy)
+    manifest["files"] = file_records(copy)
+    manifest["files"].pop("manifest.json")
+    write_manifest(copy, manifest)
+    assert read_manifest(copy)
+    with pytest.raises(ParityError, match="tflite: output 'probabilities' differs"):
+        verify_bundle(copy, ["tflite"])
+
+
+def read_manifest_without_files(directory):
+    import json
+
+    return json.loads((directory / "manifest.json").read_text())
+
+
+def test_the_report_is_a_table_and_survives_a_round_trip():
+    parity = [Parity("serve", "a", 1e-7, 0.5, 2e-7), Parity("serve", "b", 3e-7, 10.0, 3e-8)]
+    report = Report("/bundle", {"onnx": Artifact("onnx", "/bundle/model.onnx", 1234567, 1.26, parity, 5)}, 1e-5)
+    lines = str(report).splitlines()
+    assert lines[1].split() == ["format", "size", "difference", "of", "scale", "probes", "seconds"]
+    assert lines[2].split() == ["onnx", "1.2", "MB", "3.0e-07", "2.0e-07", "5", "1.3"]
+    assert len(lines[1]) == len(lines[2])
+    assert Report.from_dict(report.to_dict()) == report
+    assert [readable_size(size) for size in (12, 12_345, 12_345_678, 3.2e9)] == [
+        "12 B",
+        "12.3 kB",
+        "12.3 MB",
+        "3.2 GB",
+    ]
