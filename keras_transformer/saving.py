@@ -28,9 +28,9 @@ def load_model(path, **kwargs):
     Example:
 
     >>> from keras_transformer import load_model, models
-    >>> models.ViT(models.Size(1, 8, 2, 16), patch_size=4, image_size=8).save("/tmp/vit.keras")
-    >>> load_model("/tmp/vit.keras").count_params()
-    880
+    >>> models.ViT(models.Size(1, 8, 2, 16), patch_size=4, image_size=8).save("vit.keras")
+    >>> load_model("vit.keras").count_params()
+    1056
     """
     register_all()
     return keras.models.load_model(path, **kwargs)

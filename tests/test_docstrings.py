@@ -1,0 +1,53 @@
+"""Every example in a docstring runs, and every public class and function has what the house asks of its docstring."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import keras_transformer
+from keras_transformer import attention, blocks, feedforward, models, positions, tasks, vision
+
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(keras_transformer.__path__, "keras_transformer.")
+    if not module.ispkg and ".export." not in module.name
+)
+PUBLIC = [
+    attention.MultiHeadAttention,
+    attention.attention_maps,
+    *attention.MECHANISMS.values(),
+    *positions.ATTENTION_POSITIONS.values(),
+    *positions.EMBEDDING_POSITIONS.values(),
+    *feedforward.FEEDFORWARDS.values(),
+    blocks.EncoderBlock,
+    blocks.DecoderBlock,
+    vision.PatchEmbedding,
+    *models.MODELS.values(),
+    *tasks.TASKS.values(),
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    module = importlib.import_module(name)
+    failures, _ = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    assert failures == 0
+
+
+@pytest.mark.parametrize("thing", PUBLIC, ids=lambda thing: thing.__name__)
+def test_docstring_is_whole(thing):
+    text = inspect.getdoc(thing)
+    for section in ("Args:", "Returns:", "Raises:", "Example:", ">>>"):
+        assert section in text, f"{thing.__name__} lacks {section}"
+    for parameter in inspect.signature(thing).parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            assert parameter.name in text, f"{thing.__name__} does not explain {parameter.name}"
+
+
+@pytest.mark.parametrize("scoring", attention.SCORINGS.values(), ids=lambda thing: thing.__name__)
+def test_scoring_names_its_source(scoring):
+    assert "Reference: " in inspect.getdoc(scoring)
