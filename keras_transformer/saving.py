@@ -42,13 +42,14 @@ def register_all():
         importlib.import_module(f"keras_transformer.{room}")
 
 
-def resolve(identifier, choices, base=None):
+def resolve(identifier, choices, base=None, **options):
     """Turns a name, an instance or a config into an instance.
 
     Args:
         identifier: str (a key of `choices`), an instance, or a serialised config. `None` gives `None`.
-        choices: dict of name to class or factory; a name is called without arguments.
+        choices: dict of name to class or factory.
         base: class that an instance must be of. Defaults to any Keras object.
+        **options: what the class is called with where it is named.
 
     Returns:
         The instance.
@@ -57,7 +58,7 @@ def resolve(identifier, choices, base=None):
         ValueError: the name is unknown (the message lists the valid ones), or the object is of the wrong kind.
     """
     if isinstance(identifier, str):
-        return choice(identifier, choices)()
+        return choice(identifier, choices)(**options)
     if isinstance(identifier, dict):
         identifier = keras.saving.deserialize_keras_object(identifier)
     if identifier is None or base is None or isinstance(identifier, base):

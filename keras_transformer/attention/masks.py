@@ -75,6 +75,7 @@ class Visibility:
         key_slots: int `(S,)` or `(B, S)`: the order of the keys.
         query_positions: int `(T,)` or `(B, T)`: where the queries stand, for position objects; often the slots.
         key_positions: int `(S,)` or `(B, S)`.
+        from_start: whether the slots of queries and keys both count 0, 1, 2, ...: no cache.
     """
 
     query_mask: Any = None
@@ -86,6 +87,12 @@ class Visibility:
     key_slots: Any = None
     query_positions: Any = None
     key_positions: Any = None
+    from_start: bool = False
+
+    @property
+    def is_plainly_causal(self):
+        """Whether causality is all there is, as a fused kernel builds it by itself."""
+        return self.causal and self.from_start and self.window is None and not self.can_hide_all_keys
 
     @property
     def can_hide_all_keys(self):

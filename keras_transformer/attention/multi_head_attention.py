@@ -256,6 +256,7 @@ class MultiHeadAttention(keras.layers.Layer):
             key_slots=key_slots,
             query_positions=query_positions,
             key_positions=key_positions,
+            from_start=cache is None,
         )
         context, scores = self._attend(query, key, value, visibility, return_attention_scores, training)
         output = self._output_dense(context if gate is None else context * gate)

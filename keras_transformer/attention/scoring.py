@@ -35,6 +35,9 @@ class _Scoring(keras.layers.Layer):
     def build(self, query_shape, key_shape):
         pass
 
+    def get_config(self):  # Keras can write down a dtype policy only where this is overridden.
+        return super().get_config()
+
     def compute_output_shape(self, query_shape, key_shape):
         return (query_shape[0], query_shape[2], query_shape[1], key_shape[1])
 

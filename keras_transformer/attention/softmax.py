@@ -53,7 +53,7 @@ class SoftmaxAttention(keras.layers.Layer):
     def __init__(self, scoring="scaled_dot", dropout=0.0, flash_attention=None, seed=None, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.scoring = resolve(scoring, SCORINGS)
+        self.scoring = resolve(scoring, SCORINGS, dtype=self.dtype_policy)
         self.dropout = dropout
         self.flash_attention = flash_attention
         self.seed = seed
@@ -66,12 +66,14 @@ class SoftmaxAttention(keras.layers.Layer):
 
     def call(self, query, key, value, visibility=None, position=None, return_attention_scores=False, training=None):
         visibility = visibility or Visibility()
-        mask = visibility.dense()
         bias = None if position is None else position.bias(visibility.query_positions, visibility.key_positions)
-        seen = None
+        takes_kernel = self._takes_kernel(key, value, return_attention_scores, training)
+        if takes_kernel and visibility.is_plainly_causal:
+            return self._fused(query, key, value, None, bias, is_causal=True)
+        mask, seen = visibility.dense(), None
         if visibility.can_hide_all_keys:
             seen = ops.any(mask, axis=-1, keepdims=True)  # (B | 1, N | 1, T | 1, 1)
-        if self._takes_kernel(return_attention_scores, training):
+        if takes_kernel:
             return _where_seen(self._fused(query, key, value, mask, bias), seen)
         weights = self._softmax(self.scoring(query, key), _join(mask, bias))
         context = _weigh(self._dropout_layer(weights, training=training), value)
@@ -87,20 +89,20 @@ class SoftmaxAttention(keras.layers.Layer):
             scores = scores + bias
         return ops.cast(ops.softmax(scores, axis=-1), dtype)
 
-    def _takes_kernel(self, return_attention_scores, training):
+    def _takes_kernel(self, key, value, return_attention_scores, training):
         fits = isinstance(self.scoring, ScaledDot) and not return_attention_scores
-        fits = fits and not (training and self.dropout > 0)
-        if self.flash_attention:
-            if not fits:
-                raise ValueError(
-                    "Returning attention scores is not supported when flash attention is enabled, nor are scorings other "
-                    "than 'scaled_dot'. Please disable flash attention to access attention scores."
-                )
-            return True
-        allowed = self.flash_attention is None and keras.config.is_flash_attention_enabled()
-        return fits and bool(allowed) and keras.backend.backend() in ("jax", "torch")
+        # Heads of one width: JAX's kernel takes no other, and Keras's way around it fails.
+        fits = fits and key.shape[-1] == value.shape[-1] and not (training and self.dropout > 0)
+        if self.flash_attention and not fits:
+            raise ValueError(
+                "Returning attention scores is not supported when flash attention is enabled, nor are scorings other than "
+                "'scaled_dot' and values of another width. Please disable flash attention to access attention scores."
+            )
+        # Keras answers None, "where it can be", unless the user has said otherwise.
+        allowed = self.flash_attention is None and keras.config.is_flash_attention_enabled() is not False
+        return self.flash_attention or (fits and allowed and keras.backend.backend() in ("jax", "torch"))
 
-    def _fused(self, query, key, value, mask, bias):
+    def _fused(self, query, key, value, mask, bias, is_causal=False):
         if key.shape[2] == 1 and query.shape[2] > 1:
             # The kernel refuses a single key head, though its documentation takes it.
             key, value = (ops.repeat(x, query.shape[2], axis=2) for x in (key, value))
@@ -108,7 +110,14 @@ class SoftmaxAttention(keras.layers.Layer):
             lengths = (ops.shape(query)[1], ops.shape(key)[1])
             mask = ops.broadcast_to(mask, (*ops.shape(mask)[:2], *lengths))
         return ops.dot_product_attention(
-            query, key, value, bias=bias, mask=mask, scale=self.scoring.scale, flash_attention=self.flash_attention
+            query,
+            key,
+            value,
+            bias=bias,
+            mask=mask,
+            scale=self.scoring.scale,
+            is_causal=is_causal,
+            flash_attention=self.flash_attention,
         )
 
     def get_config(self):

@@ -23,9 +23,19 @@ def test_causality_goes_by_slots_of_each_row():
 def test_window_is_two_sided_and_one_sided_when_causal():
     slots = np.arange(4)
     band = Visibility(window=2, query_slots=slots, key_slots=slots)
-    assert np.asarray(band.dense())[0, 0].astype(int).tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
+    assert np.asarray(band.dense())[0, 0].astype(int).tolist() == [
+        [1, 1, 0, 0],
+        [1, 1, 1, 0],
+        [0, 1, 1, 1],
+        [0, 0, 1, 1],
+    ]
     causal = Visibility(window=2, causal=True, query_slots=slots, key_slots=slots)
-    assert np.asarray(causal.dense())[0, 0].astype(int).tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
+    assert np.asarray(causal.dense())[0, 0].astype(int).tolist() == [
+        [1, 0, 0, 0],
+        [1, 1, 0, 0],
+        [0, 1, 1, 0],
+        [0, 0, 1, 1],
+    ]
 
 
 def test_parts_are_joined_by_and():

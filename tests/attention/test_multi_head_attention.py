@@ -33,6 +33,8 @@ def test_formula_in_float64():
 @pytest.mark.parametrize("options", [{}, {"use_gate": True, "value_dim": 5}, {"output_shape": (2, 3)}])
 def test_equal_to_keras_with_its_weights(options):
     """The order and shapes of weights are Keras's: its checkpoints load."""
+    if "value_dim" in options and keras.backend.backend() == "jax":
+        pytest.skip("on JAX, Keras's own layer fails where value_dim differs from key_dim")
     x, y = tokens(), tokens(length=4, seed=1)
     theirs, ours = keras.layers.MultiHeadAttention(2, 4, **options), MultiHeadAttention(2, 4, **options)
     expected = theirs(x, y, use_causal_mask=True)

@@ -1,0 +1,27 @@
+"""The Python in the README runs as it stands, on random images in place of the download."""
+
+import re
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports in this process")
+def test_python_blocks_run_one_after_the_other(monkeypatch, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (64, 28, 28)).astype("uint8"), rng.integers(0, 10, 64)
+    monkeypatch.setattr(keras.datasets.fashion_mnist, "load_data", lambda: ((images, labels), (images[:8], labels[:8])))
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    names = {}
+    for block in blocks:
+        exec(compile(block, str(README), "exec"), names)
+    assert {path.name for path in (tmp_path / "fashion").iterdir()} >= {"saved_model", "model.tflite", "model.onnx"}
+    probabilities = names["classify"](images=names["x_test"][:1])["probabilities"]
+    np.testing.assert_allclose(probabilities, names["model"].predict(names["x_test"][:1], verbose=0), atol=1e-5)
+    assert names["maps"]["encoder_block_0/self_attention"].shape == (2, 4, 50, 50)
