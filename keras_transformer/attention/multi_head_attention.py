@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention import capture
+from keras_transformer.attention.arguments import check_shapes, key_value_heads, positive, vector_shape
 from keras_transformer.attention.cache import init_dense_cache, token_slots, update_dense_cache
 from keras_transformer.attention.masks import Visibility, combine
 from keras_transformer.attention.mechanisms import MECHANISMS
@@ -110,12 +111,12 @@ class MultiHeadAttention(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self._num_heads = _positive("num_heads", num_heads)
-        self._key_dim = _positive("key_dim", key_dim)
-        self._value_dim = key_dim if value_dim is None else _positive("value_dim", value_dim)
-        self._num_key_value_heads = _key_value_heads(num_key_value_heads, num_heads)
-        self._sliding_window = None if sliding_window is None else _positive("sliding_window", sliding_window)
-        self._output_shape = _shape(output_shape)
+        self._num_heads = positive("num_heads", num_heads)
+        self._key_dim = positive("key_dim", key_dim)
+        self._value_dim = key_dim if value_dim is None else positive("value_dim", value_dim)
+        self._num_key_value_heads = key_value_heads(num_key_value_heads, num_heads)
+        self._sliding_window = None if sliding_window is None else positive("sliding_window", sliding_window)
+        self._output_shape = vector_shape(output_shape)
         if attention_axes not in (None, 1, (1,), [1]):
             raise ValueError(f"Attention runs over axis 1 alone. Received: attention_axes={attention_axes}")
         self._attention_axes = attention_axes
@@ -162,7 +163,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
-        _check_shapes(query_shape, value_shape, key_shape)
+        check_shapes(query_shape, value_shape, key_shape)
         heads, key_value_heads = self._num_heads, self._num_key_value_heads
         self._query_dense = self._project_in("query", heads, self._key_dim)
         self._query_dense.build(query_shape)
@@ -292,7 +293,7 @@ class MultiHeadAttention(keras.layers.Layer):
         )
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
-        _check_shapes(query_shape, value_shape, value_shape if key_shape is None else key_shape)
+        check_shapes(query_shape, value_shape, value_shape if key_shape is None else key_shape)
         return (*query_shape[:-1], *(self._output_shape or (query_shape[-1],)))
 
     def compute_output_spec(self, query, value, key=None, *, cache=None, return_attention_scores=False, **options):
@@ -362,42 +363,3 @@ def _key_mask(key_mask, value_mask, cache):
             f"shape {tuple(mask.shape)}. Pad rows on the right and count `cache_index` per row instead."
         )
     return mask
-
-
-def _positive(name, value):
-    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-        raise ValueError(
-            f"Received an invalid value for argument `{name}`, expected a positive integer. Received: {name}={value}"
-        )
-    return value
-
-
-def _key_value_heads(num_key_value_heads, num_heads):
-    if num_key_value_heads is None:
-        return num_heads
-    if num_heads % _positive("num_key_value_heads", num_key_value_heads):
-        raise ValueError(
-            f"num_key_value_heads must divide num_heads={num_heads}. Received: num_key_value_heads={num_key_value_heads}"
-        )
-    return num_key_value_heads
-
-
-def _shape(output_shape):
-    if output_shape is None:
-        return None
-    shape = (output_shape,) if isinstance(output_shape, int) else output_shape
-    if not isinstance(shape, (tuple, list)) or not all(isinstance(size, int) for size in shape):
-        raise ValueError(f"Invalid `output_shape`: expected an int or a tuple of ints. Received: {output_shape}")
-    return tuple(shape)
-
-
-def _check_shapes(query_shape, value_shape, key_shape):
-    if value_shape[1:-1] != key_shape[1:-1]:
-        raise ValueError(
-            "All dimensions of `value` and `key`, except the last one, must be equal. "
-            f"Received: value_shape={value_shape} and key_shape={key_shape}"
-        )
-    if len(query_shape) != 3 or len(value_shape) != 3:
-        raise ValueError(
-            f"Inputs must be of rank 3, (batch, length, features). Received: query {query_shape}, value {value_shape}"
-        )

@@ -8,9 +8,8 @@ from keras_transformer.models.stack import (
     final_norm,
     make_attention,
     make_feed_forward,
-    padding_input,
     split_position,
-    token_input,
+    token_model,
 )
 
 # Devlin et al., BERT, arXiv 1810.04805, section 3.
@@ -65,9 +64,7 @@ def Encoder(
     """
     size = get_size(size, SIZES)
     embedding_position, attention_position = split_position(position, max_sequence_length)
-    # Layers
     embedding = keras.layers.Embedding(vocabulary_size, size.hidden_dim, name="token_embedding")
-    embedding_dropout = keras.layers.Dropout(dropout, name="embedding_dropout")
     blocks = [
         EncoderBlock(
             make_attention(size, attention, attention_position, dropout),
@@ -80,12 +77,4 @@ def Encoder(
         for index in range(size.num_layers)
     ]
     last_norm = final_norm(residual, norm)
-    # Graph
-    token_ids, padding_mask = token_input(), padding_input()
-    x = embedding(token_ids)
-    x = x if embedding_position is None else embedding_position(x)
-    x = embedding_dropout(x)
-    for block in blocks:
-        x = block(x, padding_mask=padding_mask)
-    x = x if last_norm is None else last_norm(x)
-    return keras.Model({"token_ids": token_ids, "padding_mask": padding_mask}, x, name=name)
+    return token_model(embedding, embedding_position, blocks, last_norm, dropout=dropout, name=name)

@@ -64,3 +64,27 @@ def final_norm(residual, norm, name="final_norm"):
     if not resolve(residual, RESIDUALS, Residual).needs_final_norm:
         return None
     return named_copy(resolve(norm, NORMS, keras.layers.Layer), name)
+
+
+def token_model(embedding, position, blocks, last_norm, *, dropout, name):
+    """The graph that encoder and decoder stacks share: ids, embedding, position, blocks, last norm.
+
+    Args:
+        embedding: layer from token ids to vectors.
+        position: layer that adds positions to them, or None.
+        blocks: list of blocks, called with a padding mask.
+        last_norm: layer at the end, or None.
+        dropout: float. Of the embedding.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+    """
+    token_ids, padding_mask = token_input(), padding_input()
+    x = embedding(token_ids)
+    x = x if position is None else position(x)
+    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    for block in blocks:
+        x = block(x, padding_mask=padding_mask)
+    x = x if last_norm is None else last_norm(x)
+    return keras.Model({"token_ids": token_ids, "padding_mask": padding_mask}, x, name=name)

@@ -7,13 +7,13 @@ import json
 import sys
 from pathlib import Path
 
-import cases
 import keras
 import numpy as np
-from laws import randomise
 
+import cases
 from keras_transformer import models, tasks
 from keras_transformer.export import export
+from laws import randomise
 
 SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=4, intermediate_dim=32)
 MAX_LENGTH = 16

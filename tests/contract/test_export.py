@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import cases
 import pytest
+
+import cases
 
 WORKER = Path(__file__).with_name("export_worker.py")
 FORMATS = ("saved_model", "tflite", "onnx")

@@ -21,7 +21,7 @@ def translator():
     return tasks.LanguageModel(models.Transformer(SMALL, vocabulary_size=11))
 
 
-# Parameters with a head of 1,000 classes at 224 x 224, as published with DeiT (Ti, S) and ViT weights (B, L; H with patch 14).
+# With a head of 1,000 classes at 224 x 224, as published with the weights of DeiT (Ti, S) and ViT (B, L; H has patch 14).
 VIT_PARAMETERS = {"Ti": 5_717_416, "S": 22_050_664, "B": 86_567_656, "L": 304_326_632, "H": 632_045_800}
 
 
@@ -40,7 +40,8 @@ def test_vit_parameters_of_large_sizes_by_one_block(size, patch):
     """Counted from a model of one block: the large ones do not fit a test."""
     full = vit.SIZES[size]
     none, one = (
-        tasks.ImageClassifier(models.ViT(full._replace(num_layers=n), patch_size=patch), 1000).count_params() for n in (0, 1)
+        tasks.ImageClassifier(models.ViT(full._replace(num_layers=n), patch_size=patch), 1000).count_params()
+        for n in (0, 1)
     )
     assert none + (one - none) * full.num_layers == VIT_PARAMETERS[size]
 
@@ -53,7 +54,7 @@ def stack_parameters(size, attentions, norms):
 
 @pytest.mark.parametrize("name, size", transformer.SIZES.items())
 def test_transformer_parameters(name, size):
-    """Counted from table 3 of the paper: base about 63 M with one table of 37,000 (the paper says 65), big about 214 (213)."""
+    """From the measures of table 3: base about 63 M with one table of 37,000 (the paper says 65), big about 214 (213)."""
     blocks = size.num_layers * (stack_parameters(size, 1, 2) + stack_parameters(size, 2, 3))
     model = models.Transformer(name)
     assert model.count_params() == 37000 * size.hidden_dim + blocks
@@ -174,7 +175,9 @@ def test_vit_of_another_image_size_takes_the_weights():
     assert large.output_shape == (None, 17, 16)
 
 
-@pytest.mark.parametrize("build", [models.ViT, lambda size: models.Encoder(size, 11), lambda size: models.Transformer(size)])
+@pytest.mark.parametrize(
+    "build", [models.ViT, lambda size: models.Encoder(size, 11), lambda size: models.Transformer(size)]
+)
 def test_unknown_size_lists_the_valid_ones(build):
     with pytest.raises(ValueError, match="base|Ti"):
         build("no_such")

@@ -30,7 +30,12 @@ def data(name, examples=16, length=6):
     ids, mask = rng.integers(0, 11, (examples, length)), np.ones((examples, length), bool)
     mask[::2, 4:] = False
     if name == "transformer":
-        inputs = {"source_token_ids": ids, "source_padding_mask": mask, "target_token_ids": ids, "target_padding_mask": mask}
+        inputs = {
+            "source_token_ids": ids,
+            "source_padding_mask": mask,
+            "target_token_ids": ids,
+            "target_padding_mask": mask,
+        }
         return inputs, ids
     inputs = {"token_ids": ids, "padding_mask": mask}
     return inputs, rng.integers(0, 3, examples) if name == "encoder" else ids
