@@ -1,0 +1,155 @@
+"""What the benchmarks share: fair timing, ratios, one table that is also JSON.
+
+Machines are noisy and shared, so no figure here stands by itself: rivals are timed in turns within one run, and what is
+reported is the median of the ratios of neighbouring turns, with the quartiles between which half of them lie.
+"""
+
+import argparse
+import json
+import pathlib
+import platform
+import statistics
+import sys
+import time
+from importlib import metadata
+from typing import NamedTuple
+
+
+class Turn(NamedTuple):
+    """What one call took: seconds on the clock, and seconds of processor time summed over all threads."""
+
+    wall: float
+    cpu: float
+
+
+def arguments(description):
+    """The options that every benchmark has."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--json", metavar="FILE", help="also write the table as JSON")
+    parser.add_argument("--rounds", type=int, default=15, help="turns that each rival gets")
+    parser.add_argument(
+        "--tiny", action="store_true", help="networks of toy size: shows that it runs, measures nothing"
+    )
+    return parser
+
+
+def take_turns(rivals, rounds):
+    """Calls rivals in turns, each round beginning with another one.
+
+    Args:
+        rivals: dict of name to a function that does its work and returns its `Turn`, as `timed` makes it.
+        rounds: int. Turns that each rival gets.
+
+    Returns:
+        Dict of name to a list of `Turn`, one for each round.
+    """
+    turns = {name: [] for name in rivals}
+    order = list(rivals)
+    for _ in range(rounds):
+        for name in order:
+            turns[name].append(rivals[name]())
+        order.append(order.pop(0))
+    return turns
+
+
+def timed(run, repeat=1, warm_up=2):
+    """Warms a function up, and makes it one that times `repeat` calls and returns the `Turn` of one of them."""
+    for _ in range(warm_up):
+        run()
+
+    def turn():
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(repeat):
+            run()
+        return Turn((time.perf_counter() - wall) / repeat, (time.process_time() - cpu) / repeat)
+
+    return turn
+
+
+def ratio(ours, peer):
+    """How much longer ours takes: the median over rounds, and the quartiles.
+
+    Args:
+        ours: list of `Turn`, one for each round.
+        peer: list of `Turn` of the same rounds.
+
+    Returns:
+        Dict of "ratio", "low" and "high", by the clock, and "cpu_ratio", by processor time, which suffers less from
+        whatever else the machine does. Below 1 ours is faster.
+    """
+    low, median, high = _quartiles([a.wall / b.wall for a, b in zip(ours, peer, strict=True)])
+    cpu = _quartiles([a.cpu / b.cpu for a, b in zip(ours, peer, strict=True)])[1]
+    return {"ratio": round(median, 3), "low": round(low, 3), "high": round(high, 3), "cpu_ratio": round(cpu, 3)}
+
+
+def _quartiles(values):
+    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+
+
+def milliseconds(turns):
+    """The median by the clock, in milliseconds."""
+    return round(statistics.median(turn.wall for turn in turns) * 1e3, 2)
+
+
+def versions(*packages):
+    """Versions of what was measured, for the head of a table."""
+    found = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "absent"
+    return found
+
+
+class Table:
+    """Rows of figures with a title, the versions measured and notes; printed, and written as JSON.
+
+    Args:
+        title: str.
+        versions: dict of package to version.
+    """
+
+    def __init__(self, title, versions):
+        self.title = title
+        self.versions = versions
+        self.rows = []
+        self.notes = []
+
+    def add(self, **row):
+        """Adds a row and says on stderr that it is there, since the whole takes minutes."""
+        self.rows.append(row)
+        print("  ".join(f"{name}={_cell(value)}" for name, value in row.items()), file=sys.stderr, flush=True)
+
+    def note(self, line):
+        """Adds a line below the table, once."""
+        if line not in self.notes:
+            self.notes.append(line)
+
+    def __str__(self):
+        columns = list(dict.fromkeys(name for row in self.rows for name in row))
+        lines = [columns, *([_cell(row.get(name)) for name in columns] for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        body = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        ]
+        body.insert(1, "  ".join("-" * width for width in widths))
+        head = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        return "\n".join([self.title, head, "", *body, *(["", *self.notes] if self.notes else [])])
+
+    def finish(self, path=None):
+        """Prints the table, and writes it to `path` if given."""
+        print(self)
+        if path is not None:
+            pathlib.Path(path).write_text(json.dumps(vars(self), indent=1) + "\n")
+
+
+def ratio_note(rounds):
+    return (
+        f"ratio: ours / peer by the clock, median of {rounds} rounds, quartiles low and high; cpu_ratio: the same by "
+        "processor time. Below 1 ours is faster."
+    )
+
+
+def _cell(value):
+    return "-" if value is None else str(value)

@@ -1,0 +1,117 @@
+"""The peers in PyTorch: a Vision Transformer and a GPT, pre-norm, with `scaled_dot_product_attention`.
+
+Written as a PyTorch user would for speed: one product for query, key and value, the fused kernel, nothing kept twice.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Block(nn.Module):
+    """`x + attention(norm(x))`, then `x + feedforward(norm(x))`.
+
+    Args:
+        measures: `networks.Measures`.
+        causal: bool. Whether a token sees only those before it.
+        approximate: "tanh" or "none": the GELU.
+        epsilon: float. Of the norms.
+    """
+
+    def __init__(self, measures, causal, approximate, epsilon):
+        super().__init__()
+        width = measures.hidden_dim
+        self.num_heads, self.causal = measures.num_heads, causal
+        self.attention_norm = nn.LayerNorm(width, eps=epsilon)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
+        self.feedforward_norm = nn.LayerNorm(width, eps=epsilon)
+        self.feedforward = nn.Sequential(
+            nn.Linear(width, measures.intermediate_dim),
+            nn.GELU(approximate=approximate),
+            nn.Linear(measures.intermediate_dim, width),
+        )
+
+    def forward(self, x):
+        x = x + self._attend(self.attention_norm(x))
+        return x + self.feedforward(self.feedforward_norm(x))
+
+    def _attend(self, x):
+        batch_size, length, width = x.shape
+        qkv = self.qkv(x).view(batch_size, length, 3, self.num_heads, -1)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (B, N, T, H)
+        context = F.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
+        return self.output(context.transpose(1, 2).reshape(batch_size, length, width))
+
+
+class ViT(nn.Module):
+    """Images `(B, 3, height, width)` to logits, from the class token."""
+
+    def __init__(self, measures, num_classes):
+        super().__init__()
+        width, patch = measures.hidden_dim, measures.patch_size
+        self.patches = nn.Conv2d(3, width, patch, stride=patch)
+        self.class_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.positions = nn.Parameter(torch.randn((measures.image_size // patch) ** 2 + 1, width) * 0.02)
+        self.blocks = nn.Sequential(*(Block(measures, False, "none", 1e-6) for _ in range(measures.num_layers)))
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.head = nn.Linear(width, num_classes)
+
+    def forward(self, images):
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.class_token.expand(len(x), -1, -1), x], dim=1) + self.positions
+        return self.head(self.norm(self.blocks(x))[:, 0])
+
+
+class GPT(nn.Module):
+    """Token ids `(B, T)` to logits `(B, T, V)`, whose matrix is that of the embedding."""
+
+    def __init__(self, measures):
+        super().__init__()
+        self.embedding = nn.Embedding(measures.vocabulary_size, measures.hidden_dim)
+        self.positions = nn.Parameter(torch.randn(measures.length, measures.hidden_dim) * 0.02)
+        self.blocks = nn.Sequential(*(Block(measures, True, "tanh", 1e-3) for _ in range(measures.num_layers)))
+        self.norm = nn.LayerNorm(measures.hidden_dim, eps=1e-3)
+
+    def forward(self, token_ids):
+        x = self.embedding(token_ids) + self.positions[: token_ids.shape[1]]
+        return F.linear(self.norm(self.blocks(x)), self.embedding.weight)
+
+
+def count_parameters(network):
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def training_step(network, batch, device, compiled):
+    """A function that makes one optimiser step in bfloat16 autocast, without waiting for the device.
+
+    Args:
+        network: `nn.Module`.
+        batch: pair of numpy arrays, inputs and int labels; moved to the device once.
+        device: "cuda" or "cpu".
+        compiled: bool. Whether `torch.compile` compiles forward and backward.
+    """
+    network = network.to(device).train()
+    optimizer = torch.optim.AdamW(network.parameters(), 1e-4, fused=True)
+    inputs, labels = (torch.as_tensor(array, device=device) for array in batch)
+    labels = labels.long()
+
+    def loss():
+        with torch.autocast(device, torch.bfloat16):
+            logits = network(inputs)
+        return F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten())
+
+    loss = torch.compile(loss) if compiled else loss
+
+    def step():
+        loss().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def wait(device):
+    """Returns when the device has done what it was given."""
+    if device == "cuda":
+        torch.cuda.synchronize()

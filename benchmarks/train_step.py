@@ -1,0 +1,101 @@
+"""One training step, the one that `fit` runs, against the same network from `keras.layers` and from KerasHub.
+
+python benchmarks/train_step.py                     # both networks, with and without XLA; about ten minutes on two cores
+python benchmarks/train_step.py --networks vit --modes xla --rounds 30
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+from measure import Table, arguments, milliseconds, ratio, ratio_note, take_turns, timed, versions
+from networks import ENCODER, ENCODERS, TINY, VIT, VITS, same_weights
+
+MODES = {"plain": False, "xla": True}
+NUM_CLASSES = 10
+
+
+def image_batch(measures, batch_size):
+    random = np.random.default_rng(0)
+    images = random.random((batch_size, measures.image_size, measures.image_size, 3), dtype="float32")
+    return images, random.integers(0, NUM_CLASSES, batch_size)
+
+
+def text_batch(measures, batch_size):
+    """Token ids of rows between half full and full."""
+    random = np.random.default_rng(0)
+    token_ids = random.integers(0, measures.vocabulary_size, (batch_size, measures.length), dtype="int32")
+    lengths = random.integers(measures.length // 2, measures.length + 1, (batch_size, 1))
+    padding_mask = np.arange(measures.length) < lengths
+    return {"token_ids": token_ids, "padding_mask": padding_mask}, random.integers(0, NUM_CLASSES, batch_size)
+
+
+NETWORKS = {"vit": (VITS, VIT, image_batch), "encoder": (ENCODERS, ENCODER, text_batch)}
+
+
+def classifier(backbone):
+    """A linear head over the first token, the same on every backbone."""
+    logits = keras.layers.Dense(NUM_CLASSES, dtype="float32")(backbone.output[:, 0])
+    return keras.Model(backbone.input, logits, name=backbone.name)
+
+
+def compiled(model, jit_compile):
+    model.compile(
+        keras.optimizers.AdamW(1e-4),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=jit_compile,
+    )
+    return model
+
+
+def measure(table, network, mode, options):
+    builders, measures, make_batch = NETWORKS[network]
+    measures = measures._replace(**TINY) if options.tiny else measures
+    batch = make_batch(measures, options.batch_size)
+    names = ["ours", *options.peers]
+    rivals = {name: classifier(builders[name](measures)) for name in names}
+    parameters = same_weights(*rivals.values())
+    steps = {name: _step(compiled(model, MODES[mode]), batch) for name, model in rivals.items()}
+    turns = take_turns(steps, options.rounds)
+    for peer in options.peers:
+        table.add(
+            network=network,
+            mode=mode,
+            peer=peer,
+            parameters=parameters,
+            ours_ms=milliseconds(turns["ours"]),
+            peer_ms=milliseconds(turns[peer]),
+            **ratio(turns["ours"], turns[peer]),
+        )
+
+
+def _step(model, batch):
+    return timed(lambda: model.train_on_batch(*batch))
+
+
+def parse():
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="with and without XLA")
+    parser.add_argument("--peers", nargs="+", choices=list(VITS)[1:], default=list(VITS)[1:])
+    parser.add_argument("--batch-size", type=int, default=16)
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    packages = versions("keras-transformer", "keras", keras.backend.backend(), "keras-hub")
+    table = Table(f"Training step, {keras.backend.backend()} backend, batch of {options.batch_size}", packages)
+    for network in options.networks:
+        for mode in options.modes:
+            keras.utils.clear_session()
+            keras.utils.set_random_seed(0)
+            measure(table, network, mode, options)
+    table.note(ratio_note(options.rounds))
+    table.finish(options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""The demo: trains a small Vision Transformer on real images, exports it, and puts the three runtimes side by side."""
+
+import argparse
+import math
+import os
+import pathlib
+import sys
+import time
+
+from keras_transformer.export.errors import ExportError
+
+DATASETS = ("digits", "cifar10", "fashion_mnist", "mnist")
+BATCH = 64
+
+
+def add_arguments(parser):
+    """Adds the options of `keras-transformer demo`.
+
+    Args:
+        parser: an `argparse.ArgumentParser`.
+    """
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--dataset",
+        choices=DATASETS,
+        help="digits (the default) come with scikit-learn, the others are downloaded once",
+    )
+    source.add_argument(
+        "--data-dir",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="your own images: DIR/train/CLASS/FILE and DIR/test/CLASS/FILE, train.zip and test.zip, or DIR/CLASS/FILE",
+    )
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        default=pathlib.Path("keras_transformer_demo"),
+        metavar="DIR",
+        help="where the results go (default: %(default)s)",
+    )
+    parser.add_argument("--epochs", type=_positive, metavar="N", help="default: by the number of images")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the training (default: %(default)s)")
+
+
+def run(arguments):
+    """Runs `keras-transformer demo`.
+
+    Args:
+        arguments: what a parser with `add_arguments` has parsed.
+
+    Returns:
+        0, the exit status.
+
+    Raises:
+        ExportError: the images are unfit or missing, the output cannot be written, or an artifact is not what it should be.
+    """
+    # What can be wrong is looked at before the training.
+    out = _check_out(arguments.out)
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # The data come as `tf.data`, and only it writes the formats.
+    data = _load(arguments.dataset, arguments.data_dir)
+    patch_size = _patch_size(*data.train.images.shape[1:3])
+    model, history = _train(data, patch_size, arguments.epochs or _default_epochs(data), arguments.seed)
+    _write_model(model, history, data, out)
+    table = _compare(model, data.test, out)
+    _draw(model, history, data, out)
+    print(f"\n{table}")
+    print(_farewell(out), flush=True)
+    return 0
+
+
+def _positive(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)
+
+
+def _say(line):
+    print(line, file=sys.stderr, flush=True)
+
+
+def _check_out(out):
+    from keras_transformer.export.bundle import check_target
+
+    if out.exists() and not out.is_dir():
+        raise ExportError(f"--out '{out}' is a file")
+    check_target(out / "bundle")
+    return out
+
+
+def _load(dataset, data_dir):
+    from keras_transformer.export.quiet import quiet
+
+    if data_dir and not data_dir.exists():
+        raise ExportError(f"no such folder or zip: '{data_dir}'")
+    with quiet():  # TensorFlow starts here.
+        from keras_transformer.training import ImageDataError, load_images
+    _say(f"reading {data_dir or dataset or 'digits'}")
+    try:
+        data = load_images(None if data_dir else dataset or "digits", data_dir)
+    except (ImageDataError, ImportError) as error:
+        raise ExportError(str(error)) from error
+    height, width, channels = data.train.images.shape[1:]
+    count = f"{len(data.train.labels):,} training and {len(data.test.labels):,} test images"
+    _say(f"{count}, {width}x{height}x{channels}, {len(data.class_names)} classes")
+    if len(data.train.labels) < BATCH:
+        raise ExportError(f"too few images to train with: {len(data.train.labels)}, at least {BATCH} are needed")
+    return data
+
+
+def _patch_size(height, width):
+    """The smallest patch, of 2 pixels or more, that cuts the image into 64 at most; else the largest for 256 at most."""
+    common = math.gcd(height, width)
+    sizes = [size for size in range(2, common + 1) if common % size == 0]
+    few = [size for size in sizes if height * width <= 64 * size**2]
+    some = [size for size in sizes if height * width <= 256 * size**2]
+    if not some:
+        raise ExportError(
+            f"images of {width}x{height} pixels do not divide into square patches; resize them, say to 64x64"
+        )
+    return few[0] if few else some[-1]
+
+
+def _default_epochs(data):
+    """About 80,000 looks at an image, 3 epochs at least."""
+    return max(3, round(80_000 / len(data.train.labels)))
+
+
+def _train(data, patch_size, epochs, seed):
+    """A compact ViT, trained; returns it and its history."""
+    from keras_transformer.export.quiet import quiet
+
+    with quiet():
+        import keras
+
+        from keras_transformer.training import Augmentation, WarmupCosine, batches
+
+        keras.utils.set_random_seed(seed)
+        model = _build(data, patch_size)
+        classes = len(data.class_names)
+        # Warped, but not mirrored: that would turn digits into other signs.
+        options = {"augmentation": Augmentation(warp=0.2), "label_smoothing": 0.05, "shuffle": True, "seed": seed}
+        training, testing = batches(data.train, BATCH, classes, **options), batches(data.test, 256, classes)
+        steps = epochs * len(training)
+        optimizer = keras.optimizers.AdamW(WarmupCosine(3e-3, steps // 10, steps), weight_decay=0.05)
+        model.compile(optimizer, "categorical_crossentropy", metrics=["accuracy"])
+    _say(f"training a ViT of {model.count_params():,} parameters for {epochs} epochs with model.fit")
+    with quiet():
+        report = _progress(epochs)
+        history = model.fit(
+            training, validation_data=testing, epochs=epochs, shuffle=False, verbose=0, callbacks=[report]
+        )
+    return model, history.history
+
+
+def _build(data, patch_size):
+    from keras_transformer import models, tasks
+    from keras_transformer.training import on_pixels
+
+    height, width, channels = data.train.images.shape[1:]
+    size = models.Size(num_layers=4, hidden_dim=64, num_heads=4, intermediate_dim=128)
+    backbone = models.ViT(size, patch_size, (height, width), num_channels=channels)
+    return on_pixels(tasks.ImageClassifier(backbone, len(data.class_names)), data.train.images, name="demo")
+
+
+def _progress(epochs):
+    """A callback that says on about 12 epochs how far it is."""
+    import keras
+
+    start = time.perf_counter()
+
+    def report(epoch, logs):
+        if (epoch + 1) % math.ceil(epochs / 12) and epoch + 1 < epochs:
+            return
+        seconds = time.perf_counter() - start
+        accuracy = f"accuracy {logs['accuracy']:6.2%}, on the test images {logs['val_accuracy']:6.2%}"
+        _to_user(
+            f"epoch {epoch + 1:>{len(str(epochs))}}/{epochs}  loss {logs['loss']:.3f}, {accuracy}  {seconds:.0f} s"
+        )
+
+    return keras.callbacks.LambdaCallback(on_epoch_end=report)
+
+
+def _to_user(line):
+    """Says a line to the user while everything else on stderr is being caught."""
+    from keras_transformer.export.quiet import real_stderr
+
+    os.write(real_stderr(), (line + "\n").encode())
+
+
+def _write_model(model, history, data, out):
+    """Writes the bundle, proven on test images, then the Keras file and some images to try."""
+    import numpy as np
+
+    from keras_transformer.export.api import export
+
+    out.mkdir(parents=True, exist_ok=True)
+    images = data.test.images.astype("float32")
+    probes = [{"images": images[:count]} for count in (1, 5, 32)]
+    metadata = {"class_names": list(data.class_names), "epochs": len(history["loss"]), "input": "pixels from 0 to 255"}
+    export(model, out / "bundle", metadata=metadata, probes=probes, progress=_say)
+    model.save(out / "model.keras")
+    np.save(out / "images.npy", images[:8])
+
+
+def _compare(model, test, out):
+    from keras_transformer.export.comparison import compare
+    from keras_transformer.export.quiet import quiet
+
+    images = test.images.astype("float32")
+    _say(f"running the {len(images):,} test images through Keras and each runtime")
+    with quiet():
+        return compare(model, out / "model.keras", out / "bundle", images, test.labels)
+
+
+def _draw(model, history, data, out):
+    """Pictures, where matplotlib is there."""
+    from keras_transformer import plots
+    from keras_transformer.attention import attention_maps
+
+    images, labels = data.test.images[:16], data.test.labels[:16]
+    probabilities = model.predict_on_batch(images.astype("float32"))
+    clearest = int(probabilities.max(axis=-1).argmax())
+    try:
+        plots.training_curve(history).savefig(out / "curve.png", dpi=150)
+    except ImportError as error:
+        _say(f"no pictures: {error}")
+        return
+    maps = attention_maps(model)(images.astype("float32"))
+    plots.attention(maps, image=images[clearest], example=clearest).savefig(out / "attention.png", dpi=150)
+    plots.predictions(images, labels, probabilities, data.class_names).savefig(out / "predictions.png", dpi=150)
+
+
+def _farewell(out):
+    pictures = "curve.png, attention.png, predictions.png, " if (out / "predictions.png").exists() else ""
+    return (
+        f"\nIn {out}: bundle/ (the three formats), model.keras, {pictures}images.npy. What to type next:\n"
+        f"  keras-transformer inspect {out / 'bundle'}\n"
+        f"  keras-transformer verify {out / 'bundle'}\n"
+        f"  keras-transformer run {out / 'bundle'} --input {out / 'images.npy'} --backend tflite"
+    )

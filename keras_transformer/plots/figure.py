@@ -1,0 +1,42 @@
+"""What every picture has in common."""
+
+# Perceptually uniform: equal steps of a value look like equal steps of brightness.
+COLOUR_MAP = "magma"
+FIRST, SECOND, ALARM, FAINT = "#31688e", "#d8573c", "#c0392b", "#8a8a8a"
+
+
+def new_figure(width, height):
+    """An empty `matplotlib.figure.Figure` of so many inches, laid out so that nothing overlaps.
+
+    It belongs to no window, so that a server without a display can draw it, and nothing has to be closed.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("Pictures need matplotlib: pip install keras-transformer[plots]") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def bare(axes):
+    """Takes ticks and frame off."""
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+
+
+def as_picture(image):
+    """An image `(H, W, 1)` or `(H, W, 3)`, of 0 .. 255 or of 0 .. 1, as `imshow` takes it: 0 .. 1, grey without channels.
+
+    Raises:
+        ValueError: the image has another shape.
+    """
+    import numpy as np
+
+    image = np.asarray(image)
+    if image.ndim != 3 or image.shape[-1] not in (1, 3):
+        raise ValueError(f"Expected an image (H, W, 1) or (H, W, 3). Received: {image.shape}")
+    whole = np.issubdtype(image.dtype, np.integer) or image.max(initial=0) > 1
+    picture = np.clip(image.astype("float32") / (255 if whole else 1), 0, 1)
+    return picture[..., 0] if picture.shape[-1] == 1 else picture

@@ -1,0 +1,65 @@
+"""The course of a training."""
+
+from keras_transformer.plots.figure import FAINT, FIRST, SECOND, new_figure
+
+
+def training_curve(history):
+    """Draws loss and metrics over the epochs, each with its validation where there is one.
+
+    Args:
+        history: what `model.fit` returns, or its dict of lists; entries that are no lists are passed over.
+
+    Returns:
+        A `matplotlib.figure.Figure` with one axes for the loss and one for each metric.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: the history holds no epochs.
+
+    Example:
+
+    ```python
+    history = model.fit(...)
+    plots.training_curve(history).savefig("curve.png")
+    ```
+    """
+    curves = getattr(history, "history", history)
+    curves = {name: values for name, values in curves.items() if isinstance(values, (list, tuple)) and values}
+    names = [name for name in curves if not name.startswith("val_") and name != "learning_rate"]
+    if not names:
+        raise ValueError("The history holds no epochs to draw.")
+    figure = new_figure(4.6 * len(names), 3.4)
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        _draw(axes, name, curves[name], curves.get(f"val_{name}"))
+    return figure
+
+
+def _draw(axes, name, training, validation):
+    for values, label, colour in ((training, "training", FIRST), (validation, "validation", SECOND)):
+        if values is None:
+            continue
+        epochs = range(1, len(values) + 1)
+        axes.plot(epochs, values, color=colour, linewidth=1.8, marker="o" if len(values) == 1 else None, label=label)
+    if validation is not None:
+        _mark_last(axes, validation)
+        axes.legend(frameon=False)
+    axes.set_title(name.replace("_", " "))
+    axes.set_xlabel("epoch")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.margins(x=0.02)
+    axes.grid(color=FAINT, alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _mark_last(axes, values):
+    """Writes the last value at the end of the curve."""
+    axes.annotate(
+        f"{values[-1]:.3g}",
+        (len(values), values[-1]),
+        xytext=(5, 0),
+        textcoords="offset points",
+        color=SECOND,
+        va="center",
+        fontsize=9,
+        annotation_clip=False,
+    )

@@ -1,0 +1,76 @@
+"""Learning-rate schedules."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_transformer.saving import serializable
+
+
+@serializable
+class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
+    """Rises linearly to a peak, then falls along half a cosine.
+
+    With peak p, W warm-up steps, T steps in all and final fraction f, at step s:
+
+        s < W:   p s / W
+        s >= W:  p (f + (1 - f) (1 + cos(pi min(1, (s - W) / (T - W)))) / 2)
+
+    so the rate is 0 at step 0 (p when W = 0), p at step W, and f p from step T on.
+
+    Args:
+        peak_learning_rate: float > 0.
+        warmup_steps: int >= 0 and < `total_steps`.
+        total_steps: int >= 1. The steps of the whole training, warm-up included.
+        final_fraction: float in [0, 1]. The last rate as a fraction of the peak. Defaults to 0.
+
+    Call arguments:
+        step: int or an integer scalar tensor.
+
+    Returns:
+        The learning rate, a float32 scalar.
+
+    Raises:
+        ValueError: an argument is out of its range.
+
+    Example:
+
+    >>> schedule = WarmupCosine(0.5, warmup_steps=10, total_steps=110)
+    >>> [round(float(schedule(step)), 3) for step in (0, 5, 10, 60, 110)]
+    [0.0, 0.25, 0.5, 0.25, 0.0]
+
+    Reference: Loshchilov and Hutter, arXiv 1608.03983, equation 5 with one cycle; warm-up as in Goyal et al.,
+    arXiv 1706.02677, section 2.2.
+    """
+
+    def __init__(self, peak_learning_rate, warmup_steps, total_steps, final_fraction=0.0):
+        super().__init__()
+        if not peak_learning_rate > 0:
+            raise ValueError(f"peak_learning_rate must be above 0. Received: {peak_learning_rate}")
+        if not 0 <= warmup_steps < total_steps:
+            raise ValueError(
+                f"warmup_steps must be at least 0 and below total_steps={total_steps}. Received: {warmup_steps}"
+            )
+        if not 0 <= final_fraction <= 1:
+            raise ValueError(f"final_fraction must lie in [0, 1]. Received: {final_fraction}")
+        self.peak_learning_rate = peak_learning_rate
+        self.warmup_steps = warmup_steps
+        self.total_steps = total_steps
+        self.final_fraction = final_fraction
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        rising = step / max(self.warmup_steps, 1)
+        done = ops.clip((step - self.warmup_steps) / (self.total_steps - self.warmup_steps), 0.0, 1.0)
+        cosine = 0.5 * (1.0 + ops.cos(math.pi * done))
+        falling = self.final_fraction + (1.0 - self.final_fraction) * cosine
+        return self.peak_learning_rate * ops.where(step < self.warmup_steps, rising, falling)
+
+    def get_config(self):
+        return {
+            "peak_learning_rate": self.peak_learning_rate,
+            "warmup_steps": self.warmup_steps,
+            "total_steps": self.total_steps,
+            "final_fraction": self.final_fraction,
+        }
