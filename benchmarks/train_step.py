@@ -81,13 +81,26 @@ def parse():
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="with and without XLA")
     parser.add_argument("--peers", nargs="+", choices=list(VITS)[1:], default=list(VITS)[1:])
     parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--threads", type=int, help="of TensorFlow; 1 gives the quietest ratios where others work too")
     return parser.parse_args()
+
+
+def limit_threads(threads):
+    if keras.backend.backend() != "tensorflow":
+        raise SystemExit("--threads is for the TensorFlow backend.")
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
 def main():
     options = parse()
+    if options.threads:
+        limit_threads(options.threads)
     packages = versions("keras-transformer", "keras", keras.backend.backend(), "keras-hub")
-    table = Table(f"Training step, {keras.backend.backend()} backend, batch of {options.batch_size}", packages)
+    title = f"Training step, {keras.backend.backend()} backend, batch of {options.batch_size}"
+    table = Table(title + (f", {options.threads} threads" if options.threads else ""), packages)
     for network in options.networks:
         for mode in options.modes:
             keras.utils.clear_session()

@@ -9,10 +9,10 @@ compute what the Keras model computes. All of them take raw pixels, 0 to 255.
 
 Two networks to choose from, with the same encoder of 6 blocks, 128 wide, over 64 tokens:
 
-    --stem conv    three 3x3 convolutions make the tokens (Xiao et al., arXiv 2106.14881); learns faster from few images
+    --stem conv    three 3x3 convolutions make the tokens (Xiao et al., arXiv 2106.14881)
     --stem patch   patches of 4x4 pixels make the tokens, as in the paper (Dosovitskiy et al., arXiv 2010.11929)
 
-For an hour on 2 cores. On a GPU, `--epochs 300` is a matter of minutes; bfloat16 and XLA are switched on there.
+The defaults are for an hour on 2 cores. Where there is a GPU, bfloat16 and XLA are switched on.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(arguments.seed)
     on_gpu = bool(tf.config.list_physical_devices("GPU"))
-    # Measured: on a CPU bfloat16 is slower than float32, and XLA is slower where there are convolutions.
+    # Measured on 2 cores: bfloat16 is slower than float32, and XLA is slower where there are strided convolutions.
     keras.config.set_dtype_policy("mixed_bfloat16" if on_gpu else "float32")
     use_xla = on_gpu or arguments.stem == "patch"
 
