@@ -83,7 +83,20 @@ def clone(layer):
     return type(layer).from_config(config)
 
 
+def serialize(layer):
+    """The config of a layer that stands inside another's; None stays None.
+
+    Without the shapes that it was built with: Keras would build it from them by itself, outside its parent, and its weights
+    would come back under other paths.
+    """
+    if layer is None:
+        return None
+    config = keras.saving.serialize_keras_object(layer)
+    config.pop("build_config", None)
+    return config
+
+
 def build_once(layer, *shapes):
-    """Builds `layer` unless it is: a layer inside another's config comes back from a file built."""
+    """Builds `layer` unless it is built already, as an instance that the user has called may be."""
     if not layer.built:
         layer.build(*shapes)

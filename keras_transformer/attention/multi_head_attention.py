@@ -10,7 +10,7 @@ from keras_transformer.attention.masks import Visibility, combine
 from keras_transformer.attention.mechanisms import MECHANISMS
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
-from keras_transformer.saving import build_once, choice, resolve, serializable
+from keras_transformer.saving import build_once, choice, resolve, serializable, serialize
 
 
 @serializable
@@ -308,7 +308,6 @@ class MultiHeadAttention(keras.layers.Layer):
         return specs[0] if len(specs) == 1 else tuple(specs)
 
     def get_config(self):
-        serialize = keras.saving.serialize_keras_object
         return {
             **super().get_config(),
             "num_heads": self._num_heads,
@@ -331,7 +330,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "seed": self.seed,
             "num_key_value_heads": self._num_key_value_heads,
             "mechanism": self._mechanism_name or serialize(self.mechanism),
-            "position": None if self.position is None else serialize(self.position),
+            "position": serialize(self.position),
         }
 
 

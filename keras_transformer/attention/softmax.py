@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.scoring import SCORINGS, ScaledDot
-from keras_transformer.saving import build_once, resolve, serializable
+from keras_transformer.saving import build_once, resolve, serializable, serialize
 
 # Far below every score, and far from overflow when a score or a bias is added to it.
 _HIDDEN = -1e9
@@ -123,7 +123,7 @@ class SoftmaxAttention(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "scoring": keras.saving.serialize_keras_object(self.scoring),
+            "scoring": serialize(self.scoring),
             "dropout": self.dropout,
             "flash_attention": self.flash_attention,
             "seed": self.seed,

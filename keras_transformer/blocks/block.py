@@ -4,7 +4,7 @@ import keras
 
 from keras_transformer.blocks.norms import NORMS
 from keras_transformer.blocks.residuals import RESIDUALS, Residual, make_residual
-from keras_transformer.saving import choice, resolve
+from keras_transformer.saving import choice, resolve, serialize
 
 
 class Block(keras.layers.Layer):
@@ -49,4 +49,4 @@ def _template(identifier, choices, base):
 
 
 def _serialize(identifier):
-    return identifier if isinstance(identifier, str) else keras.saving.serialize_keras_object(identifier)
+    return identifier if isinstance(identifier, str) else serialize(identifier)

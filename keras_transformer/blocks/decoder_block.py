@@ -4,7 +4,7 @@ import keras
 
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block
-from keras_transformer.saving import build_once, resolve, serializable
+from keras_transformer.saving import build_once, resolve, serializable, serialize
 
 
 @serializable
@@ -144,10 +144,9 @@ class DecoderBlock(Block):
             raise ValueError(f"{self.name} has no cross-attention: it takes no encoder_output.")
 
     def get_config(self):
-        serialize = keras.saving.serialize_keras_object
         return {
             **super().get_config(),
             "mixer": serialize(self.mixer),
             "feedforward": serialize(self.feedforward),
-            "cross_attention": None if self.cross_attention is None else serialize(self.cross_attention),
+            "cross_attention": serialize(self.cross_attention),
         }

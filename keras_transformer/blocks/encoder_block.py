@@ -4,7 +4,7 @@ import keras
 
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block
-from keras_transformer.saving import build_once, resolve, serializable
+from keras_transformer.saving import build_once, resolve, serializable, serialize
 
 
 @serializable
@@ -75,6 +75,6 @@ class EncoderBlock(Block):
     def get_config(self):
         return {
             **super().get_config(),
-            "mixer": keras.saving.serialize_keras_object(self.mixer),
-            "feedforward": keras.saving.serialize_keras_object(self.feedforward),
+            "mixer": serialize(self.mixer),
+            "feedforward": serialize(self.feedforward),
         }

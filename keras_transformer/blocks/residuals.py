@@ -6,7 +6,7 @@ A scheme has two halves around a sublayer f: `y = f(scheme.enter(x))`, then `x =
 import keras
 
 from keras_transformer.blocks.norms import NORMS
-from keras_transformer.saving import clone, resolve, serializable
+from keras_transformer.saving import clone, resolve, serializable, serialize
 
 
 class Residual(keras.layers.Layer):
@@ -55,7 +55,7 @@ class Residual(keras.layers.Layer):
         return input_shape
 
     def get_config(self):
-        norm = self.norm if isinstance(self.norm, str) else keras.saving.serialize_keras_object(self.norm)
+        norm = self.norm if isinstance(self.norm, str) else serialize(self.norm)
         return {**super().get_config(), "norm": norm}
 
 

@@ -50,7 +50,7 @@ def ImageClassifier(
         dtype="float32",
         name="probabilities" if activation == "softmax" else "logits",
     )
-    return keras.Model(backbone.inputs, head(x), name=name)
+    return keras.Model(backbone.input, head(x), name=name)
 
 
 def _has_class_token(backbone):

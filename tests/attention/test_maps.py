@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import models
+from keras_transformer import load_model, models
 from keras_transformer.attention import attention_maps
 
 
@@ -56,3 +56,12 @@ def test_model_without_attention_is_refused():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)], name="plain")
     with pytest.raises(ValueError, match="'plain'"):
         attention_maps(model)
+
+
+def test_a_loaded_model_has_the_same_maps(encoder, inputs, tmp_path):
+    encoder.save(tmp_path / "model.keras")
+    loaded = attention_maps(load_model(tmp_path / "model.keras"))(inputs)
+    expected = attention_maps(encoder)(inputs)
+    assert list(loaded) == list(expected)
+    for path, scores in expected.items():
+        np.testing.assert_array_equal(loaded[path], scores)

@@ -85,6 +85,7 @@ def test_save_and_load_in_a_model(case, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(loaded.predict(inputs, verbose=0), model.predict(inputs, verbose=0))
+    assert [weight.path for weight in loaded.weights] == [weight.path for weight in model.weights]
 
 
 def test_build_alone_makes_all_weights(case):
