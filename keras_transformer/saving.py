@@ -4,8 +4,18 @@ import importlib
 
 import keras
 
-# Every room that holds classes a saved model may name.
-_SERIALIZABLE_ROOMS = ("attention", "positions", "feedforward", "blocks", "vision", "models", "tasks", "training")
+# Every room, and every file beside them, that holds classes a saved model may name.
+_SERIALIZABLE = (
+    "attention",
+    "positions",
+    "feedforward",
+    "blocks",
+    "vision",
+    "models",
+    "tasks",
+    "training",
+    "projection",
+)
 
 
 def serializable(cls):
@@ -38,7 +48,7 @@ def load_model(path, **kwargs):
 
 def register_all():
     """Imports every room, so that Keras knows all serializable classes of this package."""
-    for room in _SERIALIZABLE_ROOMS:
+    for room in _SERIALIZABLE:
         importlib.import_module(f"keras_transformer.{room}")
 
 

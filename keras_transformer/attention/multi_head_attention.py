@@ -10,6 +10,7 @@ from keras_transformer.attention.masks import Visibility, combine
 from keras_transformer.attention.mechanisms import MECHANISMS
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
+from keras_transformer.projection import Projection
 from keras_transformer.saving import build_once, choice, resolve, serializable, serialize
 
 
@@ -184,7 +185,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self._output_dense.build((*query_shape[:2], heads, self._value_dim))
 
     def _project_in(self, name, heads, width, activation=None):
-        return _projection(
+        return Projection(
             "btd,dnh->btnh",
             output_shape=(None, heads, width),
             bias_axes="nh" if self._use_bias else None,
@@ -195,7 +196,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _project_out(self, output_shape):
         axes = "defg"[: len(output_shape)]
-        return _projection(
+        return Projection(
             f"btnh,nh{axes}->bt{axes}",
             output_shape=(None, *output_shape),
             bias_axes=axes if self._use_bias else None,
@@ -332,12 +333,6 @@ class MultiHeadAttention(keras.layers.Layer):
             "mechanism": self._mechanism_name or serialize(self.mechanism),
             "position": serialize(self.position),
         }
-
-
-def _projection(equation, **options):
-    layer = keras.layers.EinsumDense(equation, **options)
-    layer.supports_masking = True  # It acts on each token by itself; Keras would warn that it drops the mask.
-    return layer
 
 
 def _slots(query, key, cache, cache_index):

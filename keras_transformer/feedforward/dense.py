@@ -3,6 +3,7 @@
 import keras
 
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.projection import Projection
 from keras_transformer.saving import serializable
 
 
@@ -67,10 +68,11 @@ class DenseFeedForward(keras.layers.Layer):
 
     def _dense(self, name, units, activation=None):
         initializer = type(self.kernel_initializer).from_config(self.kernel_initializer.get_config())
-        return keras.layers.Dense(
-            units,
+        return Projection(
+            "btd,df->btf",
+            output_shape=(None, units),
             activation=activation,
-            use_bias=self.use_bias,
+            bias_axes="f" if self.use_bias else None,
             kernel_initializer=initializer,
             dtype=self.dtype_policy,
             name=name,

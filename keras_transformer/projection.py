@@ -1,0 +1,55 @@
+"""The linear map of attention and feed-forward."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_transformer.saving import serializable
+
+
+@serializable
+class Projection(keras.layers.EinsumDense):
+    """`EinsumDense` over tokens, computed as one matrix product of rank 2.
+
+    Weights, configuration, LoRA and quantisation are those of `EinsumDense`; only the way to the result differs: tokens of
+    all examples form the rows of one matrix, which is what kernels are fastest at and what every export format has an op
+    for.
+
+    Args:
+        equation: str, such as "btd,dnh->btnh": `(B, T, ...)` in, kernel, `(B, T, ...)` out.
+        **options: those of `keras.layers.EinsumDense`.
+
+    Call arguments:
+        inputs: float `(B, T, ...)`.
+
+    Returns:
+        `(B, T, ...)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = Projection("btd,dnh->btnh", output_shape=(None, 2, 3), bias_axes="nh")
+    >>> tuple(layer(np.ones((1, 5, 4))).shape)
+    (1, 5, 2, 3)
+    """
+
+    def __init__(self, equation, **options):
+        super().__init__(equation, **options)
+        self.supports_masking = True  # It acts on each token by itself.
+
+    def call(self, inputs, training=None):
+        sizes = tuple(self.kernel.shape)
+        contracted = len(inputs.shape) - 2
+        rows, columns = math.prod(sizes[:contracted]), sizes[contracted:]
+        length = ops.shape(inputs)[1]
+        x = ops.matmul(ops.reshape(inputs, (-1, rows)), ops.reshape(self.kernel, (rows, -1)))
+        if self.bias is not None:
+            x = ops.add(x, ops.reshape(self.bias, (-1,)))
+        if self.activation is not None:
+            x = self.activation(x)
+        return ops.reshape(x, (-1, length, *columns))
+
+    def quantize(self, mode=None, type_check=False, config=None):
+        """As `EinsumDense` does it; Keras keeps it from subclasses, but the weights here are the very same."""
+        return super().quantize(mode, type_check=False, config=config)
