@@ -4,8 +4,14 @@ Importing this package is light: each room (`attention`, `models`, `export`, ...
 """
 
 import importlib
+import os
 
 from keras_transformer.version import __version__
+
+# Installed, `export` lies inside this package; in a checkout it stands beside it, and Python started there finds it too.
+_HERE = os.path.dirname(os.path.abspath(__file__))
+if not os.path.isdir(os.path.join(_HERE, "export")):
+    __path__.append(os.path.dirname(_HERE))
 
 _ROOMS = (
     "attention",

@@ -3,17 +3,18 @@
 import doctest
 import importlib
 import inspect
-import pkgutil
+from pathlib import Path
 
 import pytest
 
 import keras_transformer
 from keras_transformer import attention, blocks, feedforward, models, positions, tasks, vision
 
+ROOT = Path(keras_transformer.__file__).parent
 MODULES = sorted(
-    module.name
-    for module in pkgutil.walk_packages(keras_transformer.__path__, "keras_transformer.")
-    if not module.ispkg and ".export." not in module.name
+    ".".join(("keras_transformer", *path.relative_to(ROOT).with_suffix("").parts))
+    for path in ROOT.rglob("*.py")
+    if path.name != "__init__.py" and not path.is_relative_to(ROOT / "export")
 )
 PUBLIC = [
     attention.MultiHeadAttention,

@@ -51,3 +51,11 @@ def test_library_does_not_import_export():
         if path.is_relative_to(ROOT / "export"):  # Where it is installed.
             continue
         assert not [module for module in imports(path) if module.startswith("keras_transformer.export")], path.name
+
+
+def test_export_is_found_from_a_checkout():
+    """Python started in the repository finds the package there before the installed one; `export` stands beside it."""
+    code = "import keras_transformer.export as room; print(sorted(room.__all__)[:2])"
+    checkout = Path(__file__).parents[1]
+    result = subprocess.run([sys.executable, "-c", code], cwd=checkout, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "['ArraySpec', 'ConversionError']"
