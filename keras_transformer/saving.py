@@ -83,14 +83,14 @@ def choice(name, choices):
     return choices[name]
 
 
-def clone(layer):
-    """A new, unbuilt layer with the configuration of `layer`; `None` stays `None`."""
+def clone(layer, **changes):
+    """A new, unbuilt layer with the configuration of `layer`, but for `changes`; `None` stays `None`.
+
+    It is named anew unless `changes` name it: one template serves many places.
+    """
     if layer is None:
         return None
-    config = layer.get_config()
-    # The copy is named anew: one template serves many places.
-    config.pop("name", None)
-    return type(layer).from_config(config)
+    return type(layer).from_config({**layer.get_config(), "name": None, **changes})
 
 
 def serialize(layer):

@@ -26,11 +26,7 @@ class Residual(keras.layers.Layer):
         super().__init__(**kwargs)
         self.norm = norm if isinstance(norm, str) else resolve(norm, NORMS, keras.layers.Layer)
         template = resolve(norm, NORMS, keras.layers.Layer)
-        self.norms = {name: self._copy(template, name) for name in self._norm_names}
-
-    def _copy(self, template, name):
-        config = {**template.get_config(), "name": name, "dtype": self.dtype_policy}
-        return type(template).from_config(config)
+        self.norms = {name: clone(template, name=name, dtype=self.dtype_policy) for name in self._norm_names}
 
     def build(self, input_shape):
         for norm in self.norms.values():
@@ -129,7 +125,4 @@ def make_residual(identifier, norm, name, dtype):
     Raises:
         ValueError: unknown name, or not a residual scheme.
     """
-    if isinstance(identifier, str):
-        identifier = resolve(identifier, {key: lambda cls=cls: cls(norm=norm) for key, cls in RESIDUALS.items()})
-    residual = clone(resolve(identifier, RESIDUALS, Residual))
-    return type(residual).from_config({**residual.get_config(), "name": name, "dtype": dtype})
+    return clone(resolve(identifier, RESIDUALS, Residual, norm=norm), name=name, dtype=dtype)

@@ -41,29 +41,20 @@ def make_attention(size, template=None, position=None, dropout=0.0, name="self_a
         template = MultiHeadAttention(
             size.num_heads, size.hidden_dim // size.num_heads, dropout=dropout, position=clone(position)
         )
-    return named_copy(template, name)
+    return clone(template, name=name)
 
 
 def make_feed_forward(size, feedforward, activation):
     """Feed-forward for one block: by name with an activation, or a copy of an instance."""
-    if isinstance(feedforward, str):
-        choices = {
-            key: lambda cls=cls: cls(size.intermediate_dim, activation=activation) for key, cls in FEEDFORWARDS.items()
-        }
-        feedforward = resolve(feedforward, choices)
-    return named_copy(feedforward, "feedforward")
-
-
-def named_copy(layer, name):
-    """A new, unbuilt layer of the same configuration under another name."""
-    return type(layer).from_config({**layer.get_config(), "name": name})
+    options = {"intermediate_dim": size.intermediate_dim, "activation": activation}
+    return clone(resolve(feedforward, FEEDFORWARDS, **options), name="feedforward")
 
 
 def final_norm(residual, norm, name="final_norm"):
     """The norm at the end of a stack, or None where the residual scheme has normalised already."""
     if not resolve(residual, RESIDUALS, Residual).needs_final_norm:
         return None
-    return named_copy(resolve(norm, NORMS, keras.layers.Layer), name)
+    return clone(resolve(norm, NORMS, keras.layers.Layer), name=name)
 
 
 def token_model(embedding, position, blocks, last_norm, *, dropout, name):
