@@ -13,6 +13,7 @@ _HOMES = {
     "Report": "report",
     "ArraySpec": "spec",
     "ExportSpec": "spec",
+    "GenerationOptions": "language",
     "Probe": "spec",
     "Signature": "spec",
     "ExportError": "errors",

@@ -2,7 +2,7 @@
 
 import time
 
-from keras_transformer.export import bundle, verify
+from keras_transformer.export import bundle, tokenizers, verify
 from keras_transformer.export import formats as all_formats
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.manifest import file_records
@@ -19,6 +19,9 @@ def export(
     probes=None,
     dynamic_axes=None,
     metadata=None,
+    tokenizer=None,
+    tokenizer_options=None,
+    generation=None,
     progress=None,
 ):
     """Writes a model as SavedModel, TFLite and ONNX, and proves each file in its own runtime.
@@ -37,6 +40,10 @@ def export(
         dynamic_axes: dict of input name to a dict of axis index to axis name; inputs that share a name share a size.
             By default `batch`, then `length` (or `height` and `width`).
         metadata: dict to keep in the manifest, such as class names; JSON values only.
+        tokenizer: a tokenizer of `keras_transformer.text`, to go into the bundle, which then takes text; that of a
+            `LanguageModel` by default.
+        tokenizer_options: dict of how texts are encoded: "start", "end", "max_length"; see `Tokenizer.encode`.
+        generation: `GenerationOptions` of a `LanguageModel`; False to write its one forward pass, `serve`, instead.
         progress: called with a line of text as each step begins and ends.
 
     Returns:
@@ -67,19 +74,34 @@ def export(
     bundle.check_metadata(metadata)
     if not 0 < tolerance < float("inf"):
         raise ExportError(f"tolerance must be a positive number, not {tolerance}")
+    tokenizers.check_options(tokenizer_options)
     options = {"tolerance": tolerance, "probes": probes, "dynamic_axes": dynamic_axes}
+    text = {"tokenizer": tokenizer or getattr(model, "tokenizer", None), "tokenizer_options": tokenizer_options}
     if keras.backend.backend() != "tensorflow":
         from keras_transformer.export.other_backend import export_elsewhere
 
-        return export_elsewhere(model, target, names, progress, metadata=metadata, **options)
+        options |= {"metadata": metadata, "generation": generation, **text}
+        return export_elsewhere(model, target, names, progress, **options)
+    spec = _spec(model, generation, **options)
+    return export_spec(spec, target, names, metadata, progress, **text)
+
+
+def _spec(model, generation, tolerance, probes, dynamic_axes):
     from keras_transformer.export.float32 import float32_twin
     from keras_transformer.export.functional import check_model, functional_spec
+    from keras_transformer.tasks import LanguageModel
 
     check_model(model)
-    return export_spec(functional_spec(float32_twin(model), **options), target, names, metadata, progress)
+    if not isinstance(model, LanguageModel) or generation is False:
+        return functional_spec(float32_twin(model), tolerance, probes, dynamic_axes)
+    from keras_transformer.export.language import language_spec
+
+    if probes is not None or dynamic_axes is not None:
+        raise ExportError("probes and dynamic_axes are for a model's forward pass: give generation=False too")
+    return language_spec(float32_twin(model), tolerance, generation)
 
 
-def export_spec(spec, directory, formats, metadata=None, progress=None):
+def export_spec(spec, directory, formats, metadata=None, progress=None, *, tokenizer=None, tokenizer_options=None):
     """Writes and proves a bundle of any signatures; `export` is this for the one signature of a Functional model.
 
     Args:
@@ -88,6 +110,7 @@ def export_spec(spec, directory, formats, metadata=None, progress=None):
         formats: names of the formats.
         metadata: dict to keep in the manifest.
         progress: called with lines of text, or None.
+        tokenizer, tokenizer_options: see `export`.
 
     Returns:
         A `Report`.
@@ -103,6 +126,8 @@ def export_spec(spec, directory, formats, metadata=None, progress=None):
     with bundle.replacing(target) as work:
         traced = TracedModule(spec)
         manifest = bundle.new_manifest(spec, metadata)
+        if tokenizer is not None:
+            tokenizers.write_tokenizer(work, manifest, tokenizer, tokenizer_options)
         artifacts = {name: _write(name, traced, spec, work, manifest, say) for name in _with_sources(formats)}
         artifacts = {name: artifacts[name] for name in formats}
         _finish(work, manifest, spec, formats)
@@ -115,10 +140,11 @@ def _write(name, traced, spec, work, manifest, say):
     """Writes and verifies one format; returns its `Artifact`."""
     start = time.perf_counter()
     say(f"writing {name}")
+    before = _bytes(work)
     files = all_formats.writer(name).write(traced, spec, work)
-    size = sum(path.stat().st_size for top in set(files.values()) for path in _files(work / top))
+    size = _bytes(work) - before
     manifest["artifacts"][name] = {"signatures": files, "bytes": size}
-    probes = {key: signature.probes for key, signature in spec.signatures.items()}
+    probes = {key: spec.signatures[key].probes for key in spec.names(name)}
     say(f"verifying {name}")
     parity = verify.verify_format(work, name, probes, spec.tolerance, manifest)
     manifest["artifacts"][name]["parity"] = [vars(each) for each in parity]
@@ -133,8 +159,8 @@ def _with_sources(formats):
     return formats if "tflite" not in formats or "saved_model" in formats else ["saved_model", *formats]
 
 
-def _files(path):
-    return [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+def _bytes(directory):
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
 def _finish(work, manifest, spec, formats):

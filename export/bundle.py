@@ -159,6 +159,7 @@ def new_manifest(spec, metadata):
         "producer": PRODUCER,
         "signatures": signatures,
         "artifacts": {},
+        **({"generation": spec.generation} if spec.generation else {}),
         "tolerance": float(spec.tolerance),
         "versions": _versions(),
         "metadata": metadata or {},

@@ -81,7 +81,10 @@ def artifact_path(directory, manifest, format, signature):
     """
     if format not in manifest["artifacts"]:
         raise InvalidBundleError(f"the bundle has no {format} artifact; it has {', '.join(manifest['artifacts'])}")
-    return pathlib.Path(directory, manifest["artifacts"][format]["signatures"][signature])
+    files = manifest["artifacts"][format]["signatures"]
+    if signature not in files:
+        raise InvalidBundleError(f"the {format} artifact has no signature '{signature}'; it has {', '.join(files)}")
+    return pathlib.Path(directory, files[signature])
 
 
 def _record(path):
@@ -106,9 +109,9 @@ def _check_fields(path, manifest):
         for name in manifest["signatures"]:
             signature_specs(manifest, name)
         for artifact in manifest["artifacts"].values():
-            listed = [artifact["signatures"][name] for name in manifest["signatures"]]
-            if not all(isinstance(each, str) for each in listed):
-                raise TypeError("a path is not text")
+            for name, listed in artifact["signatures"].items():
+                if not isinstance(listed, str) or name not in manifest["signatures"]:
+                    raise TypeError(f"signature '{name}'")
     except (KeyError, TypeError, AttributeError) as error:
         raise InvalidBundleError(f"'{path}' is incomplete: {type(error).__name__} {error}") from error
 

@@ -5,7 +5,10 @@ import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError
 from keras_transformer.export.onnx_handlers import HANDLERS
+from keras_transformer.export.onnx_weights import FILE as WEIGHTS
+from keras_transformer.export.onnx_weights import WeightsFile, attach
 from keras_transformer.export.quiet import quiet
+from keras_transformer.export.traced import arguments_of_weights, weight_arrays, weightless
 
 NAME = "onnx"
 OPSET = 18
@@ -13,7 +16,7 @@ _MAX_BYTES = 2**31 - 2**20
 
 
 def write(traced, spec, directory):
-    """Writes `model.onnx` for the first signature and `model.NAME.onnx` for each further one.
+    """Writes `model.onnx`, or `model.NAME.onnx` for each of several signatures.
 
     Args:
         traced: the `TracedModule`.
@@ -30,11 +33,20 @@ def write(traced, spec, directory):
     if traced.weight_bytes > _MAX_BYTES:
         size = traced.weight_bytes / 1e9
         raise ConversionError(NAME, f"the weights are {size:.1f} GB; files over 2 GB are not written yet")
-    files = {}
-    for name, function in traced.functions.items():
-        files[name] = f"model.{name}.onnx" if files else "model.onnx"
-        model = _convert(function, spec.signatures[name], spec.locate)
-        onnx.save(model, str(directory / files[name]))
+    names, files = spec.names(NAME), {}
+    weights = weight_arrays(spec.variables)
+    weights_file = WeightsFile(directory / WEIGHTS)
+    for name in names:
+        files[name] = "model.onnx" if len(names) == 1 else f"model.{name}.onnx"
+        path = directory / files[name]
+        if spec.variables:
+            function = weightless(name, spec.signatures[name], spec.variables)
+            model = _convert(function, spec.signatures[name], spec.locate)
+            attach(model, weights, weights_file)
+        else:
+            model = _convert(traced.functions[name], spec.signatures[name], spec.locate)
+        onnx.save(model, str(path))
+        _check(path)
     return files
 
 
@@ -44,22 +56,26 @@ def _convert(function, signature, locate):
             model = _to_onnx(function, signature)
         except Exception as error:
             raise ConversionError(NAME, error, log()) from error
-        _refuse_leftovers(model, locate)
-        _name_axes(model.graph, signature)
-        try:
-            onnx.checker.check_model(model, full_check=True)
-        except Exception as error:
-            raise ConversionError(NAME, error, log()) from error
+    _refuse_leftovers(model, locate)
+    _name_axes(model.graph, signature)
     return model
 
 
+def _check(path):
+    try:
+        onnx.checker.check_model(str(path), full_check=True)
+    except Exception as error:
+        raise ConversionError(NAME, error) from error
+
+
 def _to_onnx(function, signature):
-    """The frozen graph through tf2onnx, with inputs and outputs under their own names."""
+    """The frozen graph through tf2onnx, with inputs and outputs under their own names; further inputs are weights."""
     import tf2onnx.optimizer
     from tf2onnx import tf_loader, tfonnx
 
     arguments = {tensor.op.name: tensor.name for tensor in function.inputs}
     renamed = {arguments[spec.name]: spec.name for spec in signature.inputs}
+    renamed |= {name: label for name, label in arguments_of_weights(function).items()}
     inputs = list(renamed)
     outputs = {function.structured_outputs[name].name: label for name, label in output_labels(signature).items()}
     with tf.device("/cpu:0"):
@@ -110,6 +126,8 @@ def _name_axes(graph, signature):
     labels = output_labels(signature)
     specs = {spec.name: spec for spec in signature.inputs} | {labels[spec.name]: spec for spec in signature.outputs}
     for value in (*graph.input, *graph.output):
+        if value.name not in specs:  # A weight.
+            continue
         for axis, dimension in zip(specs[value.name].axes, value.type.tensor_type.shape.dim, strict=True):
             if axis is not None:
                 dimension.dim_param = axis

@@ -13,7 +13,7 @@ from keras_transformer.export import errors, interrupts
 from keras_transformer.export.errors import ConversionError, InvalidModelError, one_line
 from keras_transformer.export.report import Report
 
-_MODEL, _JOB, _RESULT = "model.keras", "job.pickle", "result.json"
+_MODEL, _JOB, _RESULT, _TOKENIZER = "model.keras", "job.pickle", "result.json", "tokenizer"
 
 
 def export_elsewhere(model, directory, formats, progress=None, **options):
@@ -61,6 +61,9 @@ def _write_job(folder, model, arguments):
         model.save(folder / _MODEL)
     except Exception as error:
         raise InvalidModelError(f"model cannot be saved for export from TensorFlow: {one_line(error)}") from error
+    if arguments.get("tokenizer") is not None:
+        arguments["tokenizer"].save(folder / _TOKENIZER)
+        arguments = {**arguments, "tokenizer": None}
     job = {"arguments": arguments, "classes": classes, "path": sys.path}
     (folder / _JOB).write_bytes(pickle.dumps(job))
 
@@ -111,6 +114,7 @@ def _export_job(folder, job):
 
     from keras_transformer.export.api import export
     from keras_transformer.saving import register_all
+    from keras_transformer.text import load_tokenizer
 
     register_all()
     try:
@@ -118,7 +122,10 @@ def _export_job(folder, job):
         model = keras.models.load_model(folder / _MODEL, custom_objects=objects, compile=False, safe_mode=False)
     except Exception as error:
         raise InvalidModelError(f"model cannot be loaded with Keras on TensorFlow: {one_line(error)}") from error
-    return export(model, progress=lambda line: print(line, flush=True), **job["arguments"])
+    arguments = job["arguments"]
+    if (folder / _TOKENIZER).exists():
+        arguments["tokenizer"] = load_tokenizer(folder / _TOKENIZER)
+    return export(model, progress=lambda line: print(line, flush=True), **arguments)
 
 
 def _imported(module, path):

@@ -11,20 +11,24 @@ import numpy as np
 from keras_transformer.export.errors import InputError, InvalidBundleError, UnknownFormatError, one_line
 from keras_transformer.export.manifest import artifact_path, read_manifest, signature_specs
 from keras_transformer.export.quiet import captured_stderr
+from keras_transformer.export.tokenizers import encode_texts
+
+SERVE = "serve"
 
 
-def load(bundle, backend="onnx", signature="serve", num_threads=None):
+def load(bundle, backend="onnx", signature=None, num_threads=None):
     """Loads one artifact of a bundle in its own runtime.
 
     Args:
         bundle: path of the bundle directory.
         backend: `"onnx"`, `"tflite"` or `"saved_model"`. Default `"onnx"`.
-        signature: name of the signature. Default `"serve"`.
+        signature: name of the signature. None for the whole model: a language model that generates, or `"serve"`.
         num_threads: threads for one call; every core when None. TensorFlow has one setting for the whole process and
             takes it before its first use only, so the `"saved_model"` backend ignores it after that.
 
     Returns:
-        A `RuntimeModel`: call it with arrays by name, get a dict of numpy arrays.
+        A `RuntimeModel`: call it with arrays by name, or with texts where the bundle has a tokenizer, and get a dict of
+        numpy arrays. For a language model a `RuntimeLanguageModel`, which has `generate` and `stream`.
 
     Raises:
         InvalidBundleError: no bundle there, a file of it missing or unreadable, or no such artifact or signature.
@@ -45,11 +49,26 @@ def load(bundle, backend="onnx", signature="serve", num_threads=None):
         raise UnknownFormatError(backend, ENGINES)
     directory = pathlib.Path(bundle)
     try:
-        return open_artifact(directory, read_manifest(directory), backend, signature, num_threads)
+        manifest = read_manifest(directory)
+        return _open(directory, manifest, backend, signature, num_threads)
     except (InvalidBundleError, ImportError):
         raise
     except Exception as error:
         raise InvalidBundleError(f"{backend} artifact of '{bundle}' cannot be loaded: {one_line(error)}") from error
+
+
+def _open(directory, manifest, backend, signature, num_threads):
+    from keras_transformer.export.tokenizers import read_tokenizer
+
+    if signature is None and manifest.get("generation") is not None:
+        from keras_transformer.export.language_runtime import is_language_bundle, open_language_model
+
+        if is_language_bundle(manifest):
+            return open_language_model(directory, manifest, backend, num_threads or _cores())
+    model = open_artifact(directory, manifest, backend, signature or SERVE, num_threads)
+    model.tokenizer = read_tokenizer(directory, manifest)
+    model.tokenizer_options = manifest.get("tokenizer", {}).get("options", {})
+    return model
 
 
 def open_artifact(directory, manifest, backend, signature, num_threads=None):
@@ -74,7 +93,8 @@ class RuntimeModel:
         outputs: tuple of `ArraySpec`.
 
     Call arguments:
-        arrays: a dict of input name to array, or the array itself where the model has one input.
+        arrays: a dict of input name to array, or the array itself where the model has one input; or a text or a list of
+            texts, where the bundle has a tokenizer.
         named: the same by keyword.
 
     Returns:
@@ -89,8 +109,12 @@ class RuntimeModel:
         self._engine = engine
         self.inputs = inputs
         self.outputs = outputs
+        self.tokenizer = None
+        self.tokenizer_options = {}
 
     def __call__(self, arrays=None, **named):
+        if isinstance(arrays, str) or (isinstance(arrays, (list, tuple)) and arrays and isinstance(arrays[0], str)):
+            arrays = encode_texts(arrays, self.tokenizer, self.tokenizer_options, self.inputs)
         if arrays is not None and not isinstance(arrays, dict):
             if len(self.inputs) != 1:
                 names = ", ".join(spec.name for spec in self.inputs)
@@ -177,16 +201,21 @@ def full_precision():
         switch.enable_tensor_float_32_execution(before)
 
 
+def onnx_session(path, num_threads):
+    """A session of ONNX Runtime on the CPU."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = num_threads
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
 class OnnxEngine:
     """ONNX Runtime on the CPU."""
 
     def __init__(self, path, signature, outputs, num_threads):
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = num_threads
-        options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self._session = onnx_session(path, num_threads)
         self._outputs = outputs
 
     def __call__(self, arrays):
@@ -200,26 +229,44 @@ class TFLiteEngine:
         from ai_edge_litert.interpreter import Interpreter
 
         self._interpreter = Interpreter(model_path=path, num_threads=num_threads)
-        self._runner = self._interpreter.get_signature_runner(signature)
+        self._runners = {}
+        self._signature = signature
         self._lock = threading.Lock()
         self._announcements = captured_stderr  # XNNPACK announces itself in the first call
 
+    def signatures(self):
+        """Names of all signatures in the file."""
+        return list(self._interpreter.get_signature_list())
+
     def __call__(self, arrays):
+        return self.call(self._signature, arrays)
+
+    def call(self, signature, arrays):
+        """Runs any signature of the file."""
         with self._lock, self._announcements():
             self._announcements = contextlib.nullcontext
-            return self._runner(**arrays)
+            if signature not in self._runners:
+                self._runners[signature] = self._interpreter.get_signature_runner(signature)
+            return self._runners[signature](**arrays)
+
+
+def load_saved_model(path, num_threads):
+    """A SavedModel, loaded without TensorFlow's announcements."""
+    with captured_stderr():
+        import tensorflow as tf
+
+        with contextlib.suppress(RuntimeError):  # TensorFlow runs already and keeps the threads it has
+            tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+        return tf.saved_model.load(path)
 
 
 class SavedModelEngine:
     """TensorFlow itself."""
 
     def __init__(self, path, signature, outputs, num_threads):
-        with captured_stderr():
-            import tensorflow as tf
+        import tensorflow as tf
 
-            with contextlib.suppress(RuntimeError):  # TensorFlow runs already and keeps the threads it has
-                tf.config.threading.set_intra_op_parallelism_threads(num_threads)
-            self._loaded = tf.saved_model.load(path)
+        self._loaded = load_saved_model(path, num_threads)
         self._function = self._loaded.signatures[signature]
         self._convert = tf.convert_to_tensor
 

@@ -24,11 +24,17 @@ def write(traced, spec, directory):
     Raises:
         ConversionError: TensorFlow cannot save the graphs.
     """
-    signatures = dict(traced.functions)
-    signatures.setdefault("serving_default", next(iter(traced.functions.values())))
+    names = spec.names(NAME)
+    save(traced, names, directory / NAME)
+    return dict.fromkeys(names, NAME)
+
+
+def save(traced, names, path):
+    """Writes a SavedModel with the signatures named, and the first as `serving_default` too."""
+    signatures = {name: traced.functions[name] for name in names}
+    signatures.setdefault("serving_default", traced.functions[names[0]])
     with quiet() as log:
         try:
-            tf.saved_model.save(traced, str(directory / NAME), signatures=signatures)
+            tf.saved_model.save(traced, str(path), signatures=signatures)
         except (ValueError, AssertionError, tf.errors.InvalidArgumentError) as error:
             raise ConversionError(NAME, error, log()) from error
-    return dict.fromkeys(spec.signatures, NAME)

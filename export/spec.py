@@ -61,12 +61,14 @@ class Signature:
         inputs: tuple of `ArraySpec`.
         probes: list of `Probe`.
         outputs: tuple of `ArraySpec`; filled when the signature is traced.
+        formats: names of the formats that have it; all of them when None.
     """
 
     function: Callable
     inputs: tuple
     probes: list
     outputs: tuple = ()
+    formats: tuple | None = None
 
 
 @dataclasses.dataclass
@@ -76,9 +78,17 @@ class ExportSpec:
     Args:
         signatures: dict of signature name to `Signature`. The first is the default one.
         tolerance: largest difference allowed, as a share of each output's largest absolute value.
+        variables: the Keras variables that the functions read. With them, ONNX files share one file of weights.
+        generation: what a runtime needs to know to generate, or None.
         locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
     """
 
     signatures: dict
     tolerance: float = DEFAULT_TOLERANCE
     locate: Callable = lambda op, node: node
+    variables: tuple = ()
+    generation: dict | None = None
+
+    def names(self, format):
+        """Names of the signatures that a format has."""
+        return [name for name, each in self.signatures.items() if each.formats is None or format in each.formats]

@@ -1,6 +1,9 @@
 """The TFLite (LiteRT) format, with built-in ops only: the file runs wherever a bare interpreter does."""
 
+import contextlib
+import pathlib
 import re
+import tempfile
 
 import tensorflow as tf
 
@@ -38,16 +41,29 @@ def write(traced, spec, directory):
     if traced.weight_bytes > _MAX_BYTES:
         size = traced.weight_bytes / 1e9
         raise ConversionError(NAME, f"the weights are {size:.1f} GB, a TFLite file holds at most 2 GB")
-    with rewritten(directory / saved_model.NAME) as source:
-        content = _convert(spec, str(source))
+    names = spec.names(NAME)
+    with _source(traced, spec, directory) as saved, rewritten(saved) as source:
+        content = _convert(spec, names, str(source))
     (directory / FILE).write_bytes(content)
-    return dict.fromkeys(spec.signatures, FILE)
+    return dict.fromkeys(names, FILE)
 
 
-def _convert(spec, source):
+@contextlib.contextmanager
+def _source(traced, spec, directory):
+    """The SavedModel of the bundle, or one of its own where TFLite has signatures that it lacks."""
+    if spec.names(NAME) == spec.names(saved_model.NAME):
+        yield directory / saved_model.NAME
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, saved_model.NAME)
+        saved_model.save(traced, spec.names(NAME), path)
+        yield path
+
+
+def _convert(spec, names, source):
     with quiet() as log:
         try:
-            converter = tf.lite.TFLiteConverter.from_saved_model(source, signature_keys=list(spec.signatures))
+            converter = tf.lite.TFLiteConverter.from_saved_model(source, signature_keys=names)
             converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
             return converter.convert()
         except Exception as error:

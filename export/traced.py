@@ -1,10 +1,14 @@
 """The signatures traced once as TensorFlow graphs; every format is written from these."""
 
+import keras
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.axes import output_axes, sizes_of
 from keras_transformer.export.errors import InvalidModelError, one_line
 from keras_transformer.export.spec import ArraySpec
+
+_PREFIX = "weight_"
 
 
 class TracedModule(tf.Module):
@@ -52,3 +56,44 @@ def _output_spec(signature, name, tensor):
     probes = [(sizes_of(signature.inputs, probe.inputs), probe.outputs[name].shape) for probe in signature.probes]
     shape = (None,) * len(probes[0][1]) if tensor.shape.rank is None else tuple(tensor.shape.as_list())
     return ArraySpec(name, tensor.dtype.name, shape, output_axes(name, shape, probes))
+
+
+def weightless(name, signature, variables):
+    """The signature as a concrete function whose weights are inputs too, so that it holds none.
+
+    Args:
+        name: of the signature.
+        signature: `Signature`.
+        variables: the Keras variables that its function reads.
+
+    Returns:
+        A concrete function; `weight_arrays` has what its further inputs are.
+    """
+
+    def traced(**tensors):
+        weights = [tensors.pop(label) for label in _labels(variables)]
+        with keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True))):
+            outputs = signature.function(tensors)
+        return {key: tf.identity(value, name=key) for key, value in outputs.items()}
+
+    traced.__name__ = name
+    arguments = {spec.name: tf.TensorSpec(spec.shape, spec.dtype, spec.name) for spec in signature.inputs}
+    for label, variable in zip(_labels(variables), variables, strict=True):
+        arguments[label] = tf.TensorSpec(variable.shape, variable.dtype, label)
+    return tf.function(traced, autograph=False).get_concrete_function(**arguments)
+
+
+def weight_arrays(variables):
+    """What the inputs of `weightless` functions are: dict of name to numpy array."""
+    return {label: np.asarray(variable) for label, variable in zip(_labels(variables), variables, strict=True)}
+
+
+def arguments_of_weights(function):
+    """For each tensor that feeds a weight to a `weightless` function: its name there, and the weight's."""
+    arguments = function.structured_input_signature[1]
+    tensors = {tensor.op.name: tensor.name for tensor in function.inputs}
+    return {tensors[name]: name for name in arguments if name.startswith(_PREFIX)}
+
+
+def _labels(variables):
+    return [f"{_PREFIX}{number}" for number in range(len(variables))]

@@ -44,9 +44,10 @@ def verify_bundle(directory, backends=None):
     artifacts = {}
     for name in backends or manifest["artifacts"]:
         start = time.perf_counter()
-        parity = verify_format(directory, name, kept, manifest["tolerance"], manifest)
+        own = {key: probes for key, probes in kept.items() if key in manifest["artifacts"][name]["signatures"]}
+        parity = verify_format(directory, name, own, manifest["tolerance"], manifest)
         path = directory / _top(manifest, name)
-        count = sum(len(probes) for probes in kept.values())
+        count = sum(len(probes) for probes in own.values())
         size = manifest["artifacts"][name]["bytes"]
         artifacts[name] = Artifact(name, str(path.resolve()), size, time.perf_counter() - start, parity, count)
     return Report(str(directory.resolve()), artifacts, manifest["tolerance"])

@@ -18,10 +18,12 @@ _ROOMS = (
     "blocks",
     "export",
     "feedforward",
+    "generation",
     "models",
     "plots",
     "positions",
     "tasks",
+    "text",
     "training",
     "vision",
 )

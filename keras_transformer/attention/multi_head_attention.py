@@ -44,7 +44,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Call arguments:
         query: float `(B, T, D_query)`.
-        value: float `(B, S, D_value)`.
+        value: float `(B, S, D_value)`; None with a cache that `memory_cache` made.
         key: float `(B, S, D_key)`, or None for `value`.
         query_mask: boolean `(B, T)`. Keras fills it in from the mask that an `Embedding` has made.
         value_mask, key_mask: boolean `(B, S)`; with a cache, `(B, L)` over its slots.
@@ -52,8 +52,8 @@ class MultiHeadAttention(keras.layers.Layer):
         positions: int `(T,)` or `(B, T)`: where the tokens stand, queries and keys alike; a pair of them where queries and
             keys are different tokens; None for 0, 1, 2, ..., counted from `cache_index`. Only position objects read it:
             causality goes by the order of the tokens.
-        cache: dict as `init_cache` returns; makes attention causal.
-        cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row.
+        cache: dict as `init_cache` returns; makes attention causal. Or as `memory_cache` returns: it is read as it is.
+        cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row; None with a `memory_cache`.
         use_causal_mask: bool. A query sees the keys up to its own index.
         return_attention_scores: bool.
 
@@ -238,21 +238,26 @@ class MultiHeadAttention(keras.layers.Layer):
     ):
         key = value if key is None else key
         gate = self._gate_dense(query) if self._use_gate else None
-        # (B, T, N, H), (B, S, K, H), (B, S, K, H_value)
-        query, key, value = self._query_dense(query), self._key_dense(key), self._value_dense(value)
-        query_slots, key_slots = _slots(query, key, cache, cache_index)
+        grows = cache is not None and cache_index is not None
+        query = self._query_dense(query)  # (B, T, N, H)
+        if cache is None or grows:
+            key, value = self._key_dense(key), self._value_dense(value)  # (B, S, K, H), (B, S, K, H_value)
+        else:
+            key, value = cache["key"], cache["value"]
+        query_slots, key_slots = _slots(query, key, cache_index)
         query_positions, key_positions = _positions(positions, query_slots, key_slots)
         if self.position is not None:
-            query, key = self.position.rotate(query, key, query_positions, key_positions)
-        if cache is not None:
+            query, rotated = self.position.rotate(query, key, query_positions, key_positions)
+            key = rotated if cache is None or grows else key
+        if grows:
             cache = update_dense_cache(cache, key, value, cache_index)
             key, value = cache["key"], cache["value"]
-            key_slots = key_positions = ops.arange(key.shape[1], dtype="int32")
+            key_slots = key_positions = ops.arange(ops.shape(key)[1], dtype="int32")
         visibility = Visibility(
             query_mask=query_mask,
             key_mask=_key_mask(key_mask, value_mask, cache),
             attention_mask=attention_mask,
-            causal=use_causal_mask or cache is not None,
+            causal=use_causal_mask or grows,
             window=self._sliding_window,
             query_slots=query_slots,
             key_slots=key_slots,
@@ -293,12 +298,31 @@ class MultiHeadAttention(keras.layers.Layer):
             dtype or self.compute_dtype,
         )
 
+    def memory_cache(self, value, key=None, positions=None):
+        """The projections of a whole value, to attend to step after step: what a decoder reads of its encoder.
+
+        Args:
+            value: float `(B, S, D_value)`.
+            key: float `(B, S, D_key)`, or None for `value`.
+            positions: int `(S,)` or `(B, S)`, or None for 0 .. S - 1.
+
+        Returns:
+            dict with "key" `(B, S, K, key_dim)` and "value" `(B, S, K, value_dim)`.
+        """
+        key, value = self._key_dense(value if key is None else key), self._value_dense(value)
+        if self.position is not None:
+            positions = ops.arange(ops.shape(key)[1], dtype="int32") if positions is None else positions
+            _, key = self.position.rotate(key, key, positions, positions)
+        return {"key": key, "value": value}
+
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         check_shapes(query_shape, value_shape, value_shape if key_shape is None else key_shape)
         return (*query_shape[:-1], *(self._output_shape or (query_shape[-1],)))
 
     def compute_output_spec(self, query, value, key=None, *, cache=None, return_attention_scores=False, **options):
-        shape = self.compute_output_shape(query.shape, value.shape, None if key is None else key.shape)
+        shape = (*query.shape[:-1], *(self._output_shape or (query.shape[-1],)))
+        if value is not None:
+            shape = self.compute_output_shape(query.shape, value.shape, None if key is None else key.shape)
         specs = [keras.KerasTensor(shape, dtype=self.compute_dtype)]
         if return_attention_scores:
             keys = value if cache is None else cache["key"]
@@ -335,9 +359,9 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
 
-def _slots(query, key, cache, cache_index):
+def _slots(query, key, cache_index):
     """The order of the new queries and keys: counted from 0, or from `cache_index`."""
-    if cache is None:
+    if cache_index is None:
         return ops.arange(ops.shape(query)[1], dtype="int32"), ops.arange(ops.shape(key)[1], dtype="int32")
     slots = token_slots(cache_index, ops.shape(query)[1])
     return slots, slots
@@ -346,7 +370,8 @@ def _slots(query, key, cache, cache_index):
 def _positions(positions, query_slots, key_slots):
     if positions is None:
         return query_slots, key_slots
-    return positions if isinstance(positions, (tuple, list)) else (positions, positions)
+    pair = positions if isinstance(positions, (tuple, list)) else (positions, positions)
+    return tuple(slots if given is None else given for given, slots in zip(pair, (query_slots, key_slots), strict=True))
 
 
 def _key_mask(key_mask, value_mask, cache):

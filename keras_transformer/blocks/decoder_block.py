@@ -1,7 +1,9 @@
 """The decoder block."""
 
 import keras
+from keras import ops
 
+from keras_transformer.attention.cache import token_slots
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block
 from keras_transformer.saving import build_once, resolve, serializable, serialize
@@ -22,12 +24,12 @@ class DecoderBlock(Block):
 
     Call arguments:
         inputs: float `(B, T, D)`.
-        encoder_output: float `(B, S, D_encoder)`; needed with cross-attention, refused without.
+        encoder_output: float `(B, S, D_encoder)`; needed with cross-attention, unless a cache holds it; refused without.
         padding_mask: boolean `(B, T)`, True = a real token; None for the mask that Keras carries, if any.
         encoder_padding_mask: boolean `(B, S)`, likewise.
         attention_mask: boolean `(T, T)`, `(B, T, T)` or `(B, N, T, T)`, on top of causality.
         positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
-        cache: dict as `init_cache` returns, or None.
+        cache: dict as `init_cache` returns, with what `memory_cache` returns if asked; or None.
         cache_index: int32 `()` or `(B,)`: the slot of each row's first new token.
 
     Returns:
@@ -90,7 +92,8 @@ class DecoderBlock(Block):
         cache_index=None,
         training=None,
     ):
-        self._check_encoder_output(encoder_output)
+        if not _reads_memory(cache):
+            self._check_encoder_output(encoder_output)
         if cache is not None and padding_mask is not None:
             raise ValueError(
                 "With a cache, pad rows on the right and count cache_index per row; padding_mask has no place."
@@ -106,17 +109,21 @@ class DecoderBlock(Block):
                 value_mask=padding_mask,
                 attention_mask=attention_mask,
                 positions=positions,
-                cache=cache,
+                cache=_own(cache),
                 cache_index=cache_index,
                 use_causal_mask=True,
                 training=training,
             )
-            mixed, next_cache = (mixed, None) if cache is None else mixed
+            mixed, next_cache = (mixed, None) if cache is None else (mixed[0], {**cache, **mixed[1]})
             return mixed
 
         def attend_encoder(x):
             mask = implicit_mask(encoder_output) if encoder_padding_mask is None else encoder_padding_mask
-            return self.cross_attention(x, encoder_output, value_mask=mask, training=training)
+            if not _reads_memory(cache):
+                return self.cross_attention(x, encoder_output, value_mask=mask, training=training)
+            memory = {"key": cache["cross_key"], "value": cache["cross_value"]}
+            slots = token_slots(cache_index, ops.shape(x)[1])
+            return self.cross_attention(x, None, value_mask=mask, positions=(slots, None), cache=memory)[0]
 
         def feed_forward(x):
             return self.feedforward(x, training=training)
@@ -130,6 +137,11 @@ class DecoderBlock(Block):
     def init_cache(self, batch_size, max_length, dtype=None):
         """An empty cache of the mixer, for `max_length` tokens."""
         return self.mixer.init_cache(batch_size, max_length, dtype)
+
+    def memory_cache(self, encoder_output):
+        """What the cross-attention reads of the encoder, "cross_key" and "cross_value", to be put into the cache once."""
+        memory = self.cross_attention.memory_cache(encoder_output)
+        return {f"cross_{name}": tensor for name, tensor in memory.items()}
 
     def compute_output_spec(self, inputs, encoder_output=None, *args, cache=None, **options):
         output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
@@ -150,3 +162,12 @@ class DecoderBlock(Block):
             "feedforward": serialize(self.feedforward),
             "cross_attention": serialize(self.cross_attention),
         }
+
+
+def _reads_memory(cache):
+    return cache is not None and "cross_key" in cache
+
+
+def _own(cache):
+    """The part of the cache that the mixer reads and writes."""
+    return cache and {name: tensor for name, tensor in cache.items() if not name.startswith("cross_")}

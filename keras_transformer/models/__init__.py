@@ -3,6 +3,7 @@
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.models.encoder import Encoder
 from keras_transformer.models.size import Size
+from keras_transformer.models.stepwise import Stepwise
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.vit import ViT
 
@@ -13,4 +14,4 @@ MODELS = {
     "decoder": Decoder,
 }
 
-__all__ = ["MODELS", "Decoder", "Encoder", "Size", "Transformer", "ViT"]
+__all__ = ["MODELS", "Decoder", "Encoder", "Size", "Stepwise", "Transformer", "ViT"]

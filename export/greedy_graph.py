@@ -1,0 +1,75 @@
+"""Greedy generation as one graph, its loop inside."""
+
+from keras import ops
+
+from keras_transformer.generation.samplers import Greedy
+
+
+def greedy_graph(model, sampler=None):
+    """The whole decoding loop of a `LanguageModel` as one function of tensors.
+
+    The same as `model.generate(..., sampler="greedy")`: rows of unequal length, each as if alone; it ends when every row
+    has met its end.
+
+    Args:
+        model: `LanguageModel`.
+        sampler: a sampler that needs no randomness; `Greedy()` by default.
+
+    Returns:
+        Function of a dict with "token_ids" int32 `(B, T)` and "lengths" int32 `(B,)`, or, for an encoder-decoder,
+        "source_token_ids" and "source_padding_mask"; and "max_new_tokens", int32 `()`. It returns a dict with
+        "new_token_ids" int32 `(B, max_new_tokens)`, zero past the end of a row, and "new_lengths" int32 `(B,)`, the end
+        token included.
+    """
+    sampler = sampler or Greedy()
+    end_id = -1 if model.end_id is None else model.end_id
+
+    def generate(tensors):
+        most = tensors["max_new_tokens"]
+        token_ids, lengths, memory = _prompt(model, tensors)
+        batch = ops.shape(token_ids)[0]
+        cache = {**model.init_cache(batch, ops.shape(token_ids)[1] + most), **memory}
+        logits, _, cache = model.prefill(token_ids, lengths, cache)
+        rows = ops.expand_dims(ops.arange(batch, dtype="int32"), 1)
+        grows = [name for name in cache if name not in memory]
+
+        def unfinished(step, token, finished, *_):
+            return ops.logical_and(step < most, ops.logical_not(ops.all(finished)))
+
+        def advance(step, logits, finished, index, texts, counts, *slabs):
+            token = sampler(ops, logits[:, -1])
+            texts = _write(texts, rows, step, ops.where(finished, 0, token))
+            counts = counts + ops.cast(ops.logical_not(finished), "int32")
+            finished = ops.logical_or(finished, token == end_id)
+            state = {**memory, **dict(zip(grows, slabs, strict=True))}
+            logits, _, state = model.decode_step(ops.expand_dims(token, 1), state, index)
+            return (step + 1, logits, finished, index + 1, texts, counts, *(state[name] for name in grows))
+
+        state = (
+            ops.zeros((), "int32"),
+            logits,
+            ops.zeros((batch,), "bool"),
+            lengths,
+            ops.zeros((batch, most), "int32"),
+            ops.zeros((batch,), "int32"),
+            *(cache[name] for name in grows),
+        )
+        _, _, _, _, texts, counts, *_ = ops.while_loop(unfinished, advance, state)
+        return {"new_token_ids": texts, "new_lengths": counts}
+
+    return generate
+
+
+def _prompt(model, tensors):
+    """What the decoder begins with, its lengths, and what it reads of the source."""
+    if not model.is_encoder_decoder:
+        return tensors["token_ids"], tensors["lengths"], {}
+    memory = model.encode(tensors["source_token_ids"], tensors["source_padding_mask"])
+    batch = ops.shape(tensors["source_token_ids"])[0]
+    return ops.full((batch, 1), model.start_id, dtype="int32"), ops.ones((batch,), "int32"), memory
+
+
+def _write(texts, rows, step, token):
+    # A scatter into a buffer of fixed size: all three formats have it.
+    indices = ops.concatenate([rows, ops.zeros_like(rows) + step], axis=1)
+    return ops.scatter_update(texts, indices, token)

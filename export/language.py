@@ -1,0 +1,270 @@
+"""From a `LanguageModel` to an export spec: `prefill` and `decode` with the cache as named inputs and outputs, and more."""
+
+import dataclasses
+import zlib
+
+import numpy as np
+
+from keras_transformer.export.blame import layer_of
+from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.functional import fill_references
+from keras_transformer.export.greedy_graph import greedy_graph
+from keras_transformer.export.spec import DEFAULT_TOLERANCE, ArraySpec, ExportSpec, Probe, Signature
+
+SOURCE = ("source_token_ids", "source_padding_mask")
+_UNBOUNDED = 512
+_BUCKETS = (32, 128)
+
+
+@dataclasses.dataclass(frozen=True)
+class GenerationOptions:
+    """How a language model is exported.
+
+    Args:
+        whole_graph: bool. Whether to write `generate` too: greedy decoding with its loop inside the graph.
+        static_length: int: the slots of the cache in the signatures of fixed shapes (TFLite); None for all that the
+            model can hold, or 512 where it has no end.
+        prefill_buckets: the prompt lengths of the prefills of fixed shape (TFLite).
+    """
+
+    whole_graph: bool = True
+    static_length: int | None = None
+    prefill_buckets: tuple = _BUCKETS
+
+
+def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
+    """Export spec of a `LanguageModel`.
+
+    Signatures: `encode` (encoder-decoder), `prefill`, `decode` and `generate`, with dynamic batch and lengths; for TFLite
+    also `prefill_32`, `prefill_128`, ... and `decode_1`, of fixed shapes for one row.
+
+    Args:
+        model: the model, float32, on the TensorFlow backend.
+        tolerance: largest difference allowed, as a share of each output's scale.
+        options: `GenerationOptions`, or None for its defaults.
+
+    Returns:
+        An `ExportSpec` whose probes hold what the Keras model computes.
+
+    Raises:
+        InvalidModelError: the model read token by token is not the model read whole.
+    """
+    options = options or GenerationOptions()
+    check_stepwise(model, tolerance)
+    builder = _Builder(model)
+    signatures = {"encode": builder.encode()} if model.is_encoder_decoder else {}
+    signatures |= {"prefill": builder.prefill(), "decode": builder.decode()}
+    if options.whole_graph:
+        signatures["generate"] = builder.generate()
+    length = static_length(model, options)
+    for bucket in _fitting(options.prefill_buckets, length, model.is_encoder_decoder):
+        signatures[f"prefill_{bucket}"] = builder.static_prefill(bucket, length)
+    if not model.is_encoder_decoder:
+        signatures["decode_1"] = builder.static_decode(length)
+    for signature in signatures.values():
+        fill_references(signature)
+    layers = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
+    locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
+    names = ("vocabulary_size", "max_length", "is_encoder_decoder", "start_id", "end_id")
+    record = {name: getattr(model, name) for name in names}
+    return ExportSpec(signatures, tolerance, locate, tuple(model.variables), record)
+
+
+def static_length(model, options):
+    """The slots of the cache in signatures of fixed shapes."""
+    return options.static_length or model.max_length or _UNBOUNDED
+
+
+def _fitting(buckets, length, is_encoder_decoder):
+    # The decoder of an encoder-decoder begins with one token: it needs no prefill of its own length.
+    return () if is_encoder_decoder else sorted({min(bucket, length) for bucket in buckets})
+
+
+def check_stepwise(model, tolerance):
+    """Refuses a model that, read in steps with its cache, is not what it is when read whole.
+
+    Raises:
+        InvalidModelError: gives the difference.
+    """
+    builder = _Builder(model)
+    batch, length, source_length = 2, min(6, model.max_length or 6), 5
+    token_ids = builder.tokens("whole", (batch, length))
+    mask = np.ones((batch, length), bool)
+    if model.is_encoder_decoder:
+        source = builder.source(batch, source_length)
+        inputs = {**source, "target_token_ids": token_ids, "target_padding_mask": mask}
+        cache = {**builder.cache(batch, length), **model.encode(*source.values())}
+    else:
+        inputs, cache = {"token_ids": token_ids, "padding_mask": mask}, builder.cache(batch, length)
+    whole = np.asarray(model(inputs, training=False))
+    half = length // 2
+    first, _, cache = model.prefill(token_ids[:, :half], np.full(batch, half, "int32"), cache)
+    rest, _, _ = model.decode_step(token_ids[:, half:], cache, np.full(batch, half, "int32"))
+    stepwise = np.concatenate([first, rest], axis=1)
+    difference = np.abs(stepwise - whole[:, half - 1 :]).max() / max(np.abs(whole).max(), 1e-6)
+    if not difference <= tolerance:
+        raise InvalidModelError(
+            f"model '{model.name}' read token by token differs from itself read whole by {difference:.1e} of the scale"
+        )
+
+
+class _Builder:
+    """Makes the signatures of one model."""
+
+    def __init__(self, model):
+        self.model = model
+        self.is_encoder_decoder = model.is_encoder_decoder
+        self.cache_specs = _cache_specs(model)
+        self.memory_specs = _memory_specs(self) if self.is_encoder_decoder else ()
+
+    # Arrays for probes: they depend on the names and shapes alone.
+
+    def tokens(self, label, shape):
+        random = np.random.default_rng(zlib.crc32(f"{label} {shape}".encode()))
+        return random.integers(0, self.model.vocabulary_size, shape).astype("int32")
+
+    def source(self, batch, length):
+        lengths = np.array([length - row % max(length // 2, 1) for row in range(batch)])
+        mask = np.arange(length) < lengths[:, None]
+        return {SOURCE[0]: self.tokens("source", (batch, length)), SOURCE[1]: mask}
+
+    def cache(self, batch, length):
+        return {name: np.asarray(tensor) for name, tensor in self.model.init_cache(batch, length).items()}
+
+    def memory(self, batch, length=5):
+        if not self.is_encoder_decoder:
+            return {}
+        return _arrays(self.model.encode(*self.source(batch, length).values()))
+
+    def read(self, batch, prompt, length):
+        """A prompt of unequal lengths that has been read: its lengths and the cache."""
+        prompt = min(prompt, length - 1)
+        lengths = np.array([max(prompt - row, 1) for row in range(batch)], "int32")
+        cache = {**self.cache(batch, length), **self.memory(batch)}
+        _, _, cache = self.model.prefill(self.tokens("prompt", (batch, prompt)), lengths, cache)
+        return lengths, _arrays(cache)
+
+    # Signatures.
+
+    def encode(self):
+        def encode(tensors):
+            return dict(self.model.encode(*(tensors[name] for name in SOURCE)))
+
+        probes = [Probe(self.source(batch, length), _label(batch, length)) for batch, length in ((1, 5), (3, 9))]
+        return Signature(encode, self._source_specs(), probes)
+
+    def prefill(self):
+        inputs = (*_ids("length"), _lengths("lengths"), *self.cache_specs, *self.memory_specs)
+        probes = [self._prefill_probe(*sizes) for sizes in self._sizes(((1, 4, 9), (3, 7, 16)))]
+        return Signature(self._run(self.model.prefill, "lengths"), inputs, probes)
+
+    def decode(self):
+        inputs = (*_ids("length"), _lengths("cache_index"), *self.cache_specs, *self.memory_specs)
+        sizes = self._sizes(((1, 1, 9), (3, 1, 16), (2, 3, 12)))
+        return Signature(
+            self._run(self.model.decode_step, "cache_index"), inputs, [self._decode_probe(*each) for each in sizes]
+        )
+
+    def static_prefill(self, bucket, length):
+        shapes = {"token_ids": (1, bucket), "lengths": (1,)}
+        inputs = self._static(shapes, "lengths", length)
+        probe = self._prefill_probe(1, bucket, length)
+        return Signature(self._run(self.model.prefill, "lengths"), inputs, [probe], formats=("tflite",))
+
+    def static_decode(self, length):
+        inputs = self._static({"token_ids": (1, 1), "cache_index": (1,)}, "cache_index", length)
+        probe = self._decode_probe(1, 1, length)
+        return Signature(self._run(self.model.decode_step, "cache_index"), inputs, [probe], formats=("tflite",))
+
+    def generate(self):
+        first = self._source_specs() if self.is_encoder_decoder else (*_ids("length"), _lengths("lengths"))
+        inputs = (*first, ArraySpec("max_new_tokens", "int32", (), ()))
+        probes = []
+        for batch, length, new in ((1, 3, 5), (3, 6, 4)):
+            length = min(length, (self.model.max_length or length + new) - new)
+            if self.is_encoder_decoder:
+                arrays = self.source(batch, length)
+            else:
+                lengths = np.array([max(length - row, 1) for row in range(batch)], "int32")
+                arrays = {"token_ids": self.tokens("generate", (batch, length)), "lengths": lengths}
+            probes.append(Probe({**arrays, "max_new_tokens": np.array(new, "int32")}, _label(batch, length)))
+        return Signature(greedy_graph(self.model), inputs, probes, formats=("saved_model", "onnx"))
+
+    def _run(self, function, index):
+        given = {spec.name for spec in self.memory_specs}
+
+        def run(tensors):
+            cache = {name: tensors[name] for name in (spec.name for spec in (*self.cache_specs, *self.memory_specs))}
+            logits, hidden_states, cache = function(tensors["token_ids"], *_ordered(function, tensors[index], cache))
+            cache = {name: tensor for name, tensor in cache.items() if name not in given}
+            return {"logits": logits, "hidden_states": hidden_states, **cache}
+
+        return run
+
+    def _prefill_probe(self, batch, prompt, length):
+        lengths = np.array([max(prompt - 2 * row, 1) for row in range(batch)], "int32")
+        arrays = {"token_ids": self.tokens("prefill", (batch, prompt)), "lengths": lengths}
+        return Probe({**arrays, **self.cache(batch, length), **self.memory(batch)}, _label(batch, prompt, length))
+
+    def _decode_probe(self, batch, new, length):
+        index, cache = self.read(batch, min(5, length - new), length)
+        arrays = {"token_ids": self.tokens("decode", (batch, new)), "cache_index": index}
+        return Probe({**arrays, **cache}, _label(batch, new, length))
+
+    def _sizes(self, sizes):
+        """(batch, tokens, slots) within what the model can hold."""
+        most = self.model.max_length
+        return [(b, t if most is None else min(t, most), n if most is None else min(n, most)) for b, t, n in sizes]
+
+    def _source_specs(self):
+        axes = ("batch", "source_length")
+        return (ArraySpec(SOURCE[0], "int32", (None, None), axes), ArraySpec(SOURCE[1], "bool", (None, None), axes))
+
+    def _static(self, shapes, index, length):
+        caches = [(spec.name, self.cache(1, length)[spec.name]) for spec in self.cache_specs]
+        shapes = {**shapes, **{name: array.shape for name, array in caches}}
+        dtypes = {"token_ids": "int32", index: "int32", **{name: str(array.dtype) for name, array in caches}}
+        return tuple(ArraySpec(name, dtypes[name], shape, (None,) * len(shape)) for name, shape in shapes.items())
+
+
+def _ordered(function, index, cache):
+    """`prefill` takes the lengths before the cache, `decode_step` the index after it."""
+    return (index, cache) if function.__name__ == "prefill" else (cache, index)
+
+
+def _ids(axis):
+    return (ArraySpec("token_ids", "int32", (None, None), ("batch", axis)),)
+
+
+def _lengths(name):
+    return ArraySpec(name, "int32", (None,), ("batch",))
+
+
+def _label(batch, length, slots=None):
+    return f"batch={batch}, length={length}" + ("" if slots is None else f", cache_length={slots}")
+
+
+def _arrays(tensors):
+    return {name: np.asarray(tensor) for name, tensor in tensors.items()}
+
+
+def _cache_specs(model):
+    """What the cache is made of: the axes that change with batch and length are dynamic."""
+    small, wide, long = (model.init_cache(*sizes) for sizes in ((1, 2), (2, 2), (1, 3)))
+    specs = []
+    for name, tensor in small.items():
+        axes = [
+            "batch" if size != wide[name].shape[axis] else "cache_length" if size != long[name].shape[axis] else None
+            for axis, size in enumerate(tensor.shape)
+        ]
+        shape = tuple(None if axis else size for axis, size in zip(axes, tensor.shape, strict=True))
+        specs.append(ArraySpec(name, str(np.asarray(tensor).dtype), shape, tuple(axes)))
+    return tuple(specs)
+
+
+def _memory_specs(builder):
+    specs = []
+    for name, array in _arrays(builder.model.encode(*builder.source(1, 5).values())).items():
+        axes = ("batch", "source_length", *(None,) * (array.ndim - 2))
+        specs.append(ArraySpec(name, str(array.dtype), (None, None, *array.shape[2:]), axes))
+    return tuple(specs)

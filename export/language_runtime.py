@@ -1,0 +1,213 @@
+"""Generating from a bundle, with numpy around the runtime: the same loop and samplers as in Keras."""
+
+import functools
+
+import numpy as np
+
+from keras_transformer.export.errors import InvalidBundleError
+from keras_transformer.export.manifest import artifact_path, signature_specs
+from keras_transformer.export.tokenizers import read_tokenizer
+from keras_transformer.generation import Generator
+from keras_transformer.generation.plan import Output
+
+_SOURCE = ("source_token_ids", "source_padding_mask")
+_INDEX = {"prefill": "lengths", "decode": "cache_index"}
+
+
+class RuntimeLanguageModel(Generator):
+    """A language model of a bundle. `load` returns it; `generate` and `stream` are those of `Generator`.
+
+    Args:
+        steps: the model in its runtime.
+        tokenizer: the tokenizer of the bundle, or None.
+        record: what the manifest says of generation.
+    """
+
+    def __init__(self, steps, tokenizer, record):
+        super().__init__(steps, tokenizer, record["start_id"], record["end_id"])
+
+
+def open_language_model(directory, manifest, backend, num_threads):
+    """The language model of a bundle in one runtime.
+
+    Raises:
+        InvalidBundleError: the bundle lacks a file, or its tokenizer is not the one it was exported with.
+    """
+    tokenizer = read_tokenizer(directory, manifest)
+    steps = STEPS[backend](directory, manifest, backend, num_threads)
+    return RuntimeLanguageModel(steps, tokenizer, manifest["generation"])
+
+
+class _Steps:
+    """What the runtimes share: the loop's view of a model, see `generation.loop.decode`. A cache is a dict by name.
+
+    A runtime implements `_call`, which runs one signature, and what makes, reads and chooses rows of its own arrays.
+    """
+
+    def __init__(self, directory, manifest, backend, num_threads):
+        record = manifest["generation"]
+        self.vocabulary_size = record["vocabulary_size"]
+        self.max_length = record["max_length"]
+        self.is_encoder_decoder = record["is_encoder_decoder"]
+        self._path = functools.partial(artifact_path, directory, manifest, backend)
+        self._specs = functools.partial(signature_specs, manifest)
+        self._num_threads = num_threads
+        # What comes out of a step again; the rest of the cache is the source, which stays.
+        self._grows = [spec.name for spec in self._specs("decode")[1] if spec.name not in ("logits", "hidden_states")]
+
+    def init_cache(self, batch_size, length, source=None):
+        sizes = {"batch": batch_size, "cache_length": length}
+        cache = {}
+        for spec in self._specs("decode")[0]:
+            if spec.name in self._grows:
+                shape = [sizes[axis] if axis else size for axis, size in zip(spec.axes, spec.shape, strict=True)]
+                cache[spec.name] = self._array(np.zeros(shape, spec.dtype))
+        if source is not None:
+            memory = self._call("encode", dict(zip(_SOURCE, source, strict=True)), {})
+            cache |= {name: self._array(np.asarray(array)) for name, array in memory.items()}
+        return cache
+
+    def prefill(self, token_ids, lengths, cache):
+        return self._step("prefill", token_ids, lengths, cache)
+
+    def decode_step(self, token_ids, cache, cache_index):
+        return self._step("decode", token_ids, cache_index, cache)
+
+    def _step(self, signature, token_ids, index, cache):
+        arrays = {"token_ids": np.ascontiguousarray(token_ids, "int32"), _INDEX[signature]: np.asarray(index, "int32")}
+        results = self._call(signature, arrays, cache)
+        output = Output(np.asarray(results["logits"]), np.asarray(results["hidden_states"]))
+        return output, {**cache, **{name: results[name] for name in self._grows if name in results}}
+
+    def take_rows(self, cache, rows):
+        return {name: self._array(np.take(self._numpy(array), rows, axis=0)) for name, array in cache.items()}
+
+    def _array(self, array):
+        return array
+
+    def _numpy(self, array):
+        return np.asarray(array)
+
+
+class OnnxSteps(_Steps):
+    """ONNX Runtime. What a step adds to the cache is written in place: no step copies the cache."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self._sessions = {}
+
+    def _session(self, signature):
+        if signature not in self._sessions:
+            from keras_transformer.export.runtime import onnx_session
+
+            self._sessions[signature] = onnx_session(str(self._path(signature)), self._num_threads)
+        return self._sessions[signature]
+
+    def _call(self, signature, arrays, cache):
+        session = self._session(signature)
+        binding = session.io_binding()
+        for name, array in arrays.items():
+            binding.bind_cpu_input(name, array)
+        for name, value in cache.items():
+            binding.bind_ortvalue_input(name, value)
+        # By position, as an output of an input's name has another in the file.
+        names = [spec.name for spec in self._specs(signature)[1]]
+        labels = [output.name for output in session.get_outputs()]
+        for name, label in zip(names, labels, strict=True):
+            if name in self._grows:
+                binding.bind_ortvalue_output(label, cache[name])
+            else:
+                binding.bind_output(label)
+        session.run_with_iobinding(binding)
+        outputs = dict(zip(names, binding.get_outputs(), strict=True))
+        return {name: value.numpy() for name, value in outputs.items() if name not in self._grows}
+
+    def _array(self, array):
+        import onnxruntime
+
+        return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+
+    def _numpy(self, array):
+        return array.numpy()
+
+
+class TFLiteSteps(_Steps):
+    """LiteRT. One row runs in the signatures of fixed shapes as far as they reach, several in the dynamic ones."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        from keras_transformer.export.runtime import TFLiteEngine
+
+        path = str(self._path("prefill"))
+        self._engine = TFLiteEngine(path, "prefill", (), self._num_threads)
+        names = self._engine.signatures()
+        self._buckets = sorted(int(name.removeprefix("prefill_")) for name in names if name.startswith("prefill_"))
+        self._fixed = "decode_1" in names
+        self._fixed_length = self._length_of("decode_1") if self._fixed else 0
+
+    def _length_of(self, signature):
+        """The slots of the cache in a signature of fixed shapes."""
+        return self._slots({spec.name: np.empty(spec.shape) for spec in self._specs(signature)[0]})
+
+    def init_cache(self, batch_size, length, source=None):
+        fits = batch_size == 1 and self._fixed and length <= self._fixed_length
+        return super().init_cache(batch_size, self._fixed_length if fits and self._fixed_length else length, source)
+
+    def _call(self, signature, arrays, cache):
+        return self._engine.call(self._chosen(signature, arrays, cache), {**arrays, **cache})
+
+    def _chosen(self, signature, arrays, cache):
+        """The signature to call; a prompt is widened to the length of its bucket."""
+        batch, length = arrays.get("token_ids", np.zeros((0, 0))).shape
+        if batch != 1 or not self._fixed or self._slots(cache) != self._fixed_length:
+            return signature
+        if signature == "decode" and length == 1:
+            return "decode_1"
+        bucket = next((bucket for bucket in self._buckets if bucket >= length), None)
+        if signature != "prefill" or bucket is None:
+            return signature
+        arrays["token_ids"] = np.pad(arrays["token_ids"], ((0, 0), (0, bucket - length)))
+        return f"prefill_{bucket}"
+
+    def _slots(self, cache):
+        for spec in self._specs("decode")[0]:
+            if "cache_length" in spec.axes:
+                return cache[spec.name].shape[spec.axes.index("cache_length")]
+        return 0  # A state of fixed size has none.
+
+
+class SavedModelSteps(_Steps):
+    """TensorFlow itself; the cache stays in its tensors."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        from keras_transformer.export.runtime import load_saved_model
+
+        self._loaded = load_saved_model(str(self._path("prefill")), self._num_threads)
+
+    def _call(self, signature, arrays, cache):
+        import tensorflow as tf
+
+        tensors = {name: tf.convert_to_tensor(array) for name, array in {**arrays, **cache}.items()}
+        return self._loaded.signatures[signature](**tensors)
+
+
+STEPS = {"saved_model": SavedModelSteps, "tflite": TFLiteSteps, "onnx": OnnxSteps}
+
+
+def is_language_bundle(manifest):
+    """Whether a bundle generates.
+
+    Raises:
+        InvalidBundleError: it says so, but lacks what generation needs.
+    """
+    record = manifest.get("generation")
+    if record is None:
+        return False
+    needed = ("vocabulary_size", "max_length", "is_encoder_decoder", "start_id", "end_id")
+    missing = [name for name in needed if not isinstance(record, dict) or name not in record]
+    if missing or not {"prefill", "decode"} <= set(manifest["signatures"]):
+        raise InvalidBundleError(
+            f"the manifest's record of generation is incomplete: {missing or 'no prefill or decode'}"
+        )
+    return True

@@ -1,0 +1,125 @@
+"""Weights of several ONNX graphs in one file, each once.
+
+The graphs are traced with their weights as inputs, so that the converter never touches the numbers; afterwards each such
+input becomes an initializer that points into the common file. ONNX Runtime maps it into memory.
+"""
+
+import hashlib
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+FILE = "model.weights"
+_INLINE = 1024
+# What only moves numbers about can be done once, here.
+_FOLDS = {
+    "Identity": lambda x: x,
+    "Reshape": lambda x, shape: x.reshape(_sizes(x, shape)),
+    "Squeeze": lambda x, axes: np.squeeze(x, tuple(axes)),
+    "Unsqueeze": lambda x, axes: np.expand_dims(x, tuple(axes)),
+}
+
+
+class WeightsFile:
+    """The common file, written piece by piece.
+
+    Args:
+        path: `pathlib.Path` of the file.
+    """
+
+    def __init__(self, path):
+        self._path = path
+        self._places = {}
+        self._end = 0
+
+    def initializer(self, name, array):
+        """A tensor for a graph: inside it when small, else a reference to the file, where equal content lies once."""
+        array = np.ascontiguousarray(array).reshape(array.shape)
+        if array.nbytes < _INLINE:
+            return numpy_helper.from_array(array, name)
+        tensor = onnx.TensorProto(
+            name=name,
+            data_type=onnx.helper.np_dtype_to_tensor_dtype(array.dtype),
+            dims=array.shape,
+            data_location=onnx.TensorProto.EXTERNAL,
+        )
+        entries = {"location": self._path.name, "offset": self._place(array), "length": array.nbytes}
+        for key, value in entries.items():
+            tensor.external_data.add(key=key, value=str(value))
+        return tensor
+
+    def _place(self, array):
+        content = memoryview(array).cast("B")
+        digest = hashlib.sha256(content).digest()
+        if digest not in self._places:
+            self._end = -(-self._end // 4096) * 4096  # Pages, so that the file can be mapped.
+            with open(self._path, "r+b" if self._path.exists() else "wb") as file:
+                file.seek(self._end)
+                file.write(content)
+            self._places[digest] = self._end
+            self._end += array.nbytes
+        return self._places[digest]
+
+
+def attach(model, weights, file):
+    """Turns inputs of a graph into initializers.
+
+    Args:
+        model: `onnx.ModelProto`, changed in place.
+        weights: dict of input name to numpy array; inputs that the graph has lost are left out.
+        file: `WeightsFile`.
+    """
+    graph = model.graph
+    weights = {value.name: weights[value.name] for value in graph.input if value.name in weights}
+    kept = [value for value in graph.input if value.name not in weights]
+    del graph.input[:]
+    graph.input.extend(kept)
+    _fold(graph, weights)
+    used = {name for each in _graphs(graph) for node in each.node for name in node.input}
+    graph.initializer.extend(file.initializer(name, array) for name, array in weights.items() if name in used)
+
+
+def _fold(graph, weights):
+    """Applies to weights what merely reshapes them; the results join `weights`."""
+    constants = {
+        tensor.name: numpy_helper.to_array(tensor)
+        for each in _graphs(graph)
+        for tensor in each.initializer
+        if tensor.dims == [] or np.prod(tensor.dims) < _INLINE
+    }
+    counts = {}
+    for each in _graphs(graph):
+        for name in (name for node in each.node for name in node.input):
+            counts[name] = counts.get(name, 0) + 1
+    for each in _graphs(graph):
+        outputs = {value.name for value in each.output}
+        for node in list(each.node):
+            first = node.input[0] if node.input else None
+            if first in weights and set(node.input[1:]) <= constants.keys() and node.output[0] not in outputs:
+                folded = _folded(node, weights[first], [constants[name] for name in node.input[1:]], counts[first] == 1)
+                if folded is not None:
+                    weights[node.output[0]] = folded
+                    each.node.remove(node)
+
+
+def _folded(node, array, arguments, is_alone):
+    if node.op_type in _FOLDS and not node.attribute:
+        return _FOLDS[node.op_type](array, *arguments)
+    # A transposed copy beside the original would double the file: then the runtime transposes, once, when it loads.
+    if node.op_type == "Transpose" and is_alone:
+        return array.transpose(list(node.attribute[0].ints) if node.attribute else None)
+    return None
+
+
+def _sizes(array, shape):
+    return [array.shape[axis] if size == 0 else int(size) for axis, size in enumerate(shape)]
+
+
+def _graphs(graph):
+    """The graph and the bodies of its loops and branches."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _graphs(attribute.g)

@@ -1,0 +1,77 @@
+"""The tokenizer of a bundle: kept in it, checked when it is read, applied to text."""
+
+import pathlib
+
+from keras_transformer.export.errors import InputError, InvalidBundleError, InvalidModelError
+
+FOLDER = "tokenizer"
+_OPTIONS = {"start": bool, "end": bool, "max_length": int}
+
+
+def check_options(options):
+    """Refuses options of encoding that a tokenizer does not take.
+
+    Raises:
+        InvalidModelError: names the option.
+    """
+    for name, value in (options or {}).items():
+        if name not in _OPTIONS or not isinstance(value, _OPTIONS[name]):
+            raise InvalidModelError(f"tokenizer_options takes {', '.join(_OPTIONS)}. Received: {name}={value!r}")
+
+
+def write_tokenizer(directory, manifest, tokenizer, options=None):
+    """Puts a tokenizer into a bundle that is being written.
+
+    Args:
+        directory: `pathlib.Path` of the bundle.
+        manifest: its manifest, which is told of it.
+        tokenizer: a tokenizer of `keras_transformer.text`.
+        options: dict of how texts are encoded: "start", "end", "max_length".
+    """
+    tokenizer.save(directory / FOLDER)
+    manifest["tokenizer"] = {"path": FOLDER, "fingerprint": tokenizer.fingerprint, "options": options or {}}
+
+
+def read_tokenizer(directory, manifest):
+    """The tokenizer of a bundle, or None.
+
+    Raises:
+        InvalidBundleError: it cannot be read, or is not the one that the bundle was exported with.
+    """
+    record = manifest.get("tokenizer")
+    if record is None:
+        return None
+    from keras_transformer.text import TextError, load_tokenizer
+
+    try:
+        tokenizer = load_tokenizer(pathlib.Path(directory, record["path"]))
+    except TextError as error:
+        raise InvalidBundleError(f"the bundle's tokenizer cannot be read: {error}") from error
+    if tokenizer.fingerprint != record["fingerprint"]:
+        raise InvalidBundleError(f"'{record['path']}' is not the tokenizer that the bundle was exported with")
+    return tokenizer
+
+
+def encode_texts(texts, tokenizer, options, inputs):
+    """Texts as the arrays that a signature takes.
+
+    Args:
+        texts: str or list of str.
+        tokenizer: the tokenizer, or None.
+        options: dict of how texts are encoded.
+        inputs: tuple of `ArraySpec`.
+
+    Returns:
+        Dict of input name to array.
+
+    Raises:
+        InputError: there is no tokenizer, what is given is not text, or a text is empty.
+    """
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if tokenizer is None:
+        raise InputError("(text)", ", ".join(spec.name for spec in inputs), "text; the bundle has no tokenizer")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str) or not text.strip():
+            raise InputError("(text)", "text that is not empty", f"{text!r} as number {number}")
+    arrays = tokenizer(texts, **options)
+    return {spec.name: arrays[spec.name] for spec in inputs if spec.name in arrays}

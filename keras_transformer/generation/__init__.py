@@ -1,0 +1,36 @@
+"""The decoding loop, samplers and searches. Works on numpy arrays alone: it imports neither Keras nor a runtime."""
+
+from keras_transformer.generation.beam import BeamSearch
+from keras_transformer.generation.contrastive import Contrastive
+from keras_transformer.generation.errors import (
+    EmptyPromptError,
+    ForeignTokenizerError,
+    GenerationError,
+    MissingTokenizerError,
+    PromptTooLongError,
+)
+from keras_transformer.generation.generator import Generator
+from keras_transformer.generation.samplers import Greedy, Random
+from keras_transformer.generation.speculative import Speculative
+
+SAMPLERS = {
+    "greedy": Greedy,
+    "random": Random,
+    "beam": BeamSearch,
+    "contrastive": Contrastive,
+}
+
+__all__ = [
+    "SAMPLERS",
+    "BeamSearch",
+    "Contrastive",
+    "EmptyPromptError",
+    "ForeignTokenizerError",
+    "GenerationError",
+    "Generator",
+    "Greedy",
+    "MissingTokenizerError",
+    "PromptTooLongError",
+    "Random",
+    "Speculative",
+]

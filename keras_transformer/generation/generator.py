@@ -1,0 +1,174 @@
+"""Text in, text out: what `model.generate` does, in Keras and in every runtime."""
+
+import itertools
+
+import numpy as np
+
+from keras_transformer.generation.errors import GenerationError
+from keras_transformer.generation.loop import decode, pad
+from keras_transformer.generation.plan import Plan
+from keras_transformer.generation.prompts import Prompts
+from keras_transformer.generation.stop import StopSequences, check_stop
+
+DEFAULT_NEW_TOKENS = 128
+
+
+class Generator:
+    """Generates with one model, in any runtime. `LanguageModel.generate` and the `generate` of a bundle are this.
+
+    Args:
+        steps: the model, as `loop.decode` wants it. In addition `max_length`: the most tokens that it can hold, or None;
+            `vocabulary_size`; and `is_encoder_decoder`.
+        tokenizer: a tokenizer of `keras_transformer.text`, or None: then prompts and results are token ids.
+        start_id: the token that every decoder text begins with, or None; an encoder-decoder needs one.
+        end_id: the token that ends a text, or None.
+    """
+
+    def __init__(self, steps, tokenizer=None, start_id=None, end_id=None):
+        self.steps = steps
+        self.tokenizer = tokenizer
+        self.start_id = start_id
+        self.end_id = end_id
+
+    def generate(
+        self,
+        prompts,
+        *,
+        max_new_tokens=None,
+        sampler="greedy",
+        stop=None,
+        seed=None,
+        repetition_penalty=1.0,
+        batch_size=None,
+        return_scores=False,
+    ):
+        """Continues prompts, or, with an encoder-decoder, answers sources.
+
+        Prompts of different lengths may come together: each gives what it gives alone.
+
+        Args:
+            prompts: str, list of str, list of ints, or list of lists (or arrays) of ints.
+            max_new_tokens: int >= 1; None for 128, or as many as the model can hold.
+            sampler: "greedy", "random", "beam", "contrastive", or an instance.
+            stop: str, list of ints, or a list of either: a text ends before the first of these.
+            seed: int: the same texts again; None for others every time.
+            repetition_penalty: float > 0. See `filters.penalise_repetition`.
+            batch_size: int >= 1: so many prompts at a time; None for all at once.
+            return_scores: bool. Whether to return the scores of the sampler too, such as those of beam search.
+
+        Returns:
+            For each prompt what follows it, without the end: str for text, list of ints for ids; for a single prompt
+            that alone. With a sampler of several results a list of them, best first. With `return_scores` a pair of
+            results and scores, both of this structure.
+
+        Raises:
+            GenerationError: what is asked for cannot be had; nothing has run.
+        """
+        sampler = resolve_sampler(sampler)
+        prompts = self._read(prompts)
+        plans = self._plans(prompts, max_new_tokens, stop, seed, repetition_penalty, batch_size)
+        if return_scores and not getattr(sampler, "has_scores", False):
+            raise GenerationError(f"{type(sampler).__name__} gives no scores.")
+        self._check(sampler, plans)
+        results, scores = {}, {}
+        for rows, plan in plans:
+            search = sampler.search(plan)
+            for _ in decode(self.steps, plan, search, plan.source):
+                pass
+            results.update(zip(rows, search.results(), strict=True))
+            if return_scores:
+                scores.update(zip(rows, search.scores(), strict=True))
+        texts = [self._finish(results[row], prompts, stop, sampler) for row in range(len(results))]
+        texts = texts[0] if prompts.is_single else texts
+        if not return_scores:
+            return texts
+        scores = [scores[row] if _is_many(sampler) else scores[row][0] for row in range(len(scores))]
+        return texts, scores[0] if prompts.is_single else scores
+
+    def stream(self, prompt, *, max_new_tokens=None, sampler="greedy", stop=None, seed=None, repetition_penalty=1.0):
+        """Like `generate` for one prompt, piece by piece: together the pieces are what `generate` returns.
+
+        Yields:
+            str for a text, never half a character; int for token ids.
+
+        Raises:
+            GenerationError: as in `generate`; a sampler that knows its text only in the end.
+        """
+        sampler = resolve_sampler(sampler)
+        prompts = self._read(prompt)
+        if not prompts.is_single:
+            raise GenerationError("One prompt at a time can be streamed.")
+        if not getattr(sampler, "streams", True):
+            raise GenerationError(f"{type(sampler).__name__} knows its text only in the end: use generate.")
+        plans = self._plans(prompts, max_new_tokens, stop, seed, repetition_penalty, None)
+        self._check(sampler, plans)
+        ((_, plan),) = plans
+        search = sampler.search(plan)
+        steps = decode(self.steps, plan, search, plan.source)
+        tokens = itertools.chain.from_iterable(emitted[0] for emitted in steps)
+        return StopSequences(stop, self.tokenizer, self.end_id).stream(tokens, prompts.is_text)
+
+    def _read(self, prompts):
+        return Prompts.read(prompts, self.tokenizer, self.steps, self.start_id)
+
+    def _plans(self, prompts, max_new_tokens, stop, seed, repetition_penalty, batch_size):
+        """Pairs of the rows that run together and their `Plan`. All is checked here."""
+        if max_new_tokens is None:
+            max_new_tokens = prompts.room(self.steps, DEFAULT_NEW_TOKENS)
+        for name, value in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
+            if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
+                raise GenerationError(f"{name} must be a positive integer. Received: {value!r}")
+        if not repetition_penalty > 0:
+            raise GenerationError(f"repetition_penalty must be above 0. Received: {repetition_penalty!r}")
+        check_stop(stop, self.tokenizer)
+        prompts.check_room(self.steps, max_new_tokens)
+        ends = StopSequences(stop, self.tokenizer, self.end_id).ends
+        seeds = np.random.SeedSequence(seed).spawn(len(prompts.decoder))
+        # Prompts of like length together: less is computed for padding.
+        order = sorted(range(len(seeds)), key=lambda row: len((prompts.source or prompts.decoder)[row]))
+        plans = []
+        for start in range(0, len(order), batch_size or len(order)):
+            rows = order[start : start + (batch_size or len(order))]
+            chosen, chosen_seeds = [prompts.decoder[row] for row in rows], [seeds[row] for row in rows]
+            new_tokens, source = int(max_new_tokens), self._source(prompts, rows)
+            plans.append((rows, Plan(chosen, new_tokens, chosen_seeds, self.end_id, ends, repetition_penalty, source)))
+        return plans
+
+    def _check(self, sampler, plans):
+        """Lets a sampler refuse what it cannot do with this model."""
+        if hasattr(sampler, "check"):
+            sampler.check(self.steps, [plan for _, plan in plans])
+
+    def _source(self, prompts, rows):
+        if prompts.source is None:
+            return None
+        chosen = [prompts.source[row] for row in rows]
+        token_ids = pad(chosen)
+        lengths = np.array([len(row) for row in chosen])
+        return token_ids, np.arange(token_ids.shape[1]) < lengths[:, None]
+
+    def _finish(self, results, prompts, stop, sampler):
+        cut = StopSequences(stop, self.tokenizer, self.end_id).cut
+        texts = [cut(tokens, prompts.is_text) for tokens in results]
+        return texts if _is_many(sampler) else texts[0]
+
+
+def _is_many(sampler):
+    return getattr(sampler, "num_results", 1) > 1
+
+
+def resolve_sampler(sampler):
+    """A sampler from its name or an instance.
+
+    Raises:
+        ValueError: unknown name (the message lists the valid ones), or not a sampler.
+    """
+    from keras_transformer.generation import SAMPLERS
+
+    if isinstance(sampler, str):
+        if sampler not in SAMPLERS:
+            raise GenerationError(f"Unknown sampler {sampler!r}. Valid names: {', '.join(SAMPLERS)}")
+        return SAMPLERS[sampler]()
+    if not hasattr(sampler, "search"):
+        raise GenerationError(f"Expected a sampler or one of {', '.join(SAMPLERS)}. Received: {sampler!r}")
+    return sampler

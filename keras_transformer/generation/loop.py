@@ -1,0 +1,44 @@
+"""The one decoding loop: it serves every model, every search and every runtime."""
+
+import numpy as np
+
+
+def decode(steps, plan, search, source=None):
+    """Runs a search over a model.
+
+    Args:
+        steps: the model. It has `init_cache(batch_size, length, source)`, `prefill(token_ids, lengths, cache)` and
+            `decode_step(token_ids, cache, cache_index)`, which return `(Output, cache)`, and `take_rows(cache, rows)`.
+        plan: `Plan`.
+        search: as `sampler.search(plan)` returns.
+        source: `(token_ids, padding_mask)` of an encoder-decoder, or None.
+
+    Yields:
+        `search.emitted` after every step; in the end `search.results()` has the texts.
+    """
+    token_ids, lengths = pad(plan.prompts), plan.lengths
+    length = cache_length(plan, getattr(search, "lookahead", 0))
+    cache = steps.init_cache(len(plan.prompts), length, source)
+    output, cache = steps.prefill(token_ids, lengths, cache)
+    while True:
+        feed = search.advance(output)
+        yield search.emitted
+        if feed is None:
+            return
+        if feed.rows is not None:
+            cache = steps.take_rows(cache, feed.rows)
+        output, cache = steps.decode_step(feed.token_ids, cache, feed.cache_index)
+
+
+def cache_length(plan, lookahead=0):
+    """How many tokens a model has to hold; a search may read `lookahead` further."""
+    # What is chosen last is never read.
+    return int(plan.lengths.max()) + plan.max_new_tokens - 1 + lookahead
+
+
+def pad(rows, value=0):
+    """Lists of unequal length as one array, int32 `(B, T)`, padded on the right."""
+    padded = np.full((len(rows), max(map(len, rows))), value, "int32")
+    for row, tokens in zip(padded, rows, strict=True):
+        row[: len(tokens)] = tokens
+    return padded

@@ -1,0 +1,65 @@
+"""What is asked for, and what the loop and a search say to each other."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Feed(NamedTuple):
+    """What a search wants the model to read next. R rows: the prompts, or several for each.
+
+    Attributes:
+        token_ids: int32 `(R, T)`.
+        cache_index: int32 `(R,)`: how many tokens each row has read before.
+        rows: int `(R,)`: which row of the cache each continues; None for its own.
+    """
+
+    token_ids: Any
+    cache_index: Any
+    rows: Any = None
+
+
+class Output(NamedTuple):
+    """What the model says of the tokens it was fed.
+
+    Attributes:
+        logits: float32 `(R, T, V)`; after the prompt `(R, 1, V)`, of its last token.
+        hidden_states: float `(R, T, D)`: what the head sees, of every token read.
+    """
+
+    logits: Any
+    hidden_states: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """One request, checked: what every search goes by.
+
+    Attributes:
+        prompts: list of int32 arrays, the tokens that the decoder begins with; never empty.
+        max_new_tokens: int >= 1.
+        end_id: the token that ends a text, or None.
+        ends: function of the new tokens (a list) that tells whether a stop sequence has come.
+        seeds: a `numpy.random.SeedSequence` for each prompt, so that what one draws does not depend on the others.
+        repetition_penalty: float > 0.
+        source: `(token_ids, padding_mask)` of an encoder-decoder, or None.
+    """
+
+    prompts: list
+    max_new_tokens: int
+    seeds: list
+    end_id: int | None = None
+    ends: Callable = lambda tokens: False
+    repetition_penalty: float = 1.0
+    source: Any = None
+
+    @property
+    def lengths(self):
+        """int32 `(B,)`: the tokens of each prompt."""
+        return np.array([len(prompt) for prompt in self.prompts], "int32")
+
+    def is_over(self, tokens):
+        """Whether a text, given by its new tokens, is complete."""
+        return tokens[-1] == self.end_id or len(tokens) == self.max_new_tokens or self.ends(tokens)

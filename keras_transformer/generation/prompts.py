@@ -1,0 +1,118 @@
+"""Reading what the user gives as prompts, and refusing what cannot be continued."""
+
+import dataclasses
+
+import numpy as np
+
+from keras_transformer.generation.errors import (
+    EmptyPromptError,
+    GenerationError,
+    MissingTokenizerError,
+    PromptTooLongError,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompts:
+    """Prompts as token ids.
+
+    Attributes:
+        decoder: list of int32 arrays: what the decoder begins with.
+        source: list of int32 arrays: what the encoder of an encoder-decoder reads; None without one.
+        is_text: whether text came, so that text is returned.
+        is_single: whether one prompt came, not a list of them.
+    """
+
+    decoder: list
+    source: list | None
+    is_text: bool
+    is_single: bool
+
+    @classmethod
+    def read(cls, prompts, tokenizer, steps, start_id):
+        """Any of the forms that `Generator.generate` takes.
+
+        Raises:
+            GenerationError: names the prompt, by its number.
+        """
+        if isinstance(prompts, (str, bytes)) or _is_row(prompts):
+            is_single, prompts = True, [prompts]
+        else:
+            is_single, prompts = False, list(prompts)
+        if not prompts:
+            raise EmptyPromptError("No prompts were given.")
+        is_text = isinstance(prompts[0], (str, bytes))
+        begin = () if start_id is None else (start_id,)
+        if is_text:
+            rows = _encode(prompts, tokenizer, steps.is_encoder_decoder)
+        else:
+            rows = [_ids(number, prompt, steps.vocabulary_size) for number, prompt in enumerate(prompts)]
+        if steps.is_encoder_decoder:
+            if start_id is None:
+                raise GenerationError("An encoder-decoder needs a start_id: the token that its decoder begins with.")
+            source, decoder = rows, [np.array(begin, "int32")] * len(rows)
+        else:
+            source, decoder = None, [np.array([*begin, *row], "int32") if is_text else row for row in rows]
+        for number, row in enumerate(source or decoder):
+            if not len(row):
+                raise EmptyPromptError(f"Prompt {number} is empty.")
+        return cls(decoder, source, is_text, is_single)
+
+    def room(self, steps, wanted):
+        """How many new tokens the model can hold after the longest prompt, at most `wanted`."""
+        longest = max(map(len, self.decoder))
+        return wanted if steps.max_length is None else max(1, min(wanted, steps.max_length - longest))
+
+    def check_room(self, steps, max_new_tokens):
+        """Refuses prompts for which the model has not positions enough."""
+        if steps.max_length is None:
+            return
+        for number, source in enumerate(self.source or []):
+            if len(source) > steps.max_length:
+                raise PromptTooLongError(
+                    f"Prompt {number} has {len(source)} tokens; the model takes at most {steps.max_length}."
+                )
+        for number, prompt in enumerate(self.decoder):
+            if len(prompt) + max_new_tokens > steps.max_length:
+                raise PromptTooLongError(
+                    f"Prompt {number} has {len(prompt)} tokens; with max_new_tokens={max_new_tokens} that exceeds the "
+                    f"{steps.max_length} that the model can hold."
+                )
+
+
+def _is_row(prompts):
+    """Whether this is one prompt of token ids."""
+    if isinstance(prompts, np.ndarray):
+        return prompts.ndim == 1
+    return isinstance(prompts, (list, tuple)) and len(prompts) > 0 and isinstance(prompts[0], (int, np.integer))
+
+
+def _encode(prompts, tokenizer, is_source):
+    if tokenizer is None:
+        raise MissingTokenizerError("The model has no tokenizer: give token ids, or build it with tokenizer=...")
+    texts = [_text(number, prompt) for number, prompt in enumerate(prompts)]
+    ends = is_source and tokenizer.end_id is not None
+    return [np.array(tokenizer.encode(text, end=ends), "int32") for text in texts]
+
+
+def _text(number, prompt):
+    """The prompt as str that UTF-8 can hold."""
+    if not isinstance(prompt, (str, bytes)):
+        raise GenerationError(f"Prompt {number} is {type(prompt).__name__}, others are text.")
+    try:
+        text = prompt.decode("utf-8") if isinstance(prompt, bytes) else prompt
+        text.encode("utf-8")
+    except UnicodeError as error:
+        raise GenerationError(f"Prompt {number} is not UTF-8 text: {error.reason} at {error.start}.") from None
+    if not text:
+        raise EmptyPromptError(f"Prompt {number} is empty.")
+    return text
+
+
+def _ids(number, prompt, vocabulary_size):
+    row = np.asarray(prompt)
+    if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
+        raise GenerationError(f"Prompt {number} must be text or a list of token ids. Received: {prompt!r:.80}")
+    if row.size and not 0 <= row.min() <= row.max() < vocabulary_size:
+        raise GenerationError(f"Prompt {number} has token ids outside 0 to {vocabulary_size - 1}.")
+    return row.astype("int32")

@@ -1,0 +1,73 @@
+"""A Keras language model as the decoding loop wants it."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.compiling import compiled
+from keras_transformer.generation.plan import Output
+
+# Lengths are rounded up, so that few shapes are compiled.
+_CACHE_BLOCK = 64
+_PROMPT_BLOCK = 16
+
+
+class KerasSteps:
+    """`prefill` and `decode_step` of a `LanguageModel`, compiled. See `generation.loop.decode`.
+
+    Args:
+        model: `LanguageModel`.
+    """
+
+    def __init__(self, model):
+        self.model = model
+        self.vocabulary_size = model.vocabulary_size
+        self.max_length = model.max_length
+        self.is_encoder_decoder = model.is_encoder_decoder
+        self.jit_compile = model.jit_compile
+        self._encode = self._compiled(model.encode)
+        self._prefill = self._compiled(model.prefill)
+        self._decode_step = self._compiled(model.decode_step)
+
+    def _compiled(self, function):
+        return compiled(function, self.model.variables, self.jit_compile)
+
+    def init_cache(self, batch_size, length, source=None):
+        """An empty cache for at least `length` tokens, joined with what the encoder makes of the source."""
+        cache = self.model.init_cache(batch_size, _round_up(length, _CACHE_BLOCK))
+        if source is None:
+            return cache
+        width = _round_up(source[0].shape[1], _PROMPT_BLOCK, self.max_length)
+        return {**cache, **self._encode(*(_widen(array, width) for array in source))}
+
+    def prefill(self, token_ids, lengths, cache):
+        """Reads prompts, padded on the right."""
+        width = min(_round_up(token_ids.shape[1], _PROMPT_BLOCK, self.max_length), _length(cache))
+        return _output(*self._prefill(_widen(token_ids, width), lengths, cache))
+
+    def decode_step(self, token_ids, cache, cache_index):
+        """Reads new tokens."""
+        return _output(*self._decode_step(token_ids, cache, cache_index))
+
+    def take_rows(self, cache, rows):
+        """The cache with its rows chosen anew."""
+        rows = ops.convert_to_tensor(rows, "int32")
+        return {name: ops.take(tensor, rows, axis=0) for name, tensor in cache.items()}
+
+
+def _output(logits, hidden_states, cache):
+    return Output(ops.convert_to_numpy(logits), ops.convert_to_numpy(hidden_states)), cache
+
+
+def _round_up(length, block, most=None):
+    rounded = -(-length // block) * block
+    return rounded if most is None else max(length, min(rounded, most))
+
+
+def _widen(array, width):
+    return np.pad(array, ((0, 0), (0, width - array.shape[1])))
+
+
+def _length(cache):
+    """The slots of a cache; a cache without slots takes any number of tokens."""
+    return next((tensor.shape[1] for name, tensor in cache.items() if name.endswith("_key")), 1 << 30)

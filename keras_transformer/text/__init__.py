@@ -1,0 +1,41 @@
+"""Text to token ids and back: five tokenizers with one interface.
+
+Nothing here imports TensorFlow or Keras before a tokenizer's `graph` or `map_dataset` is called.
+"""
+
+from keras_transformer.text.byte_pair import BytePair
+from keras_transformer.text.bytes import Bytes
+from keras_transformer.text.characters import Characters
+from keras_transformer.text.errors import (
+    EmptyTextError,
+    EncodingError,
+    GraphError,
+    InvalidTokenizerError,
+    MissingTextError,
+    SpecialTokenError,
+    TextError,
+)
+from keras_transformer.text.loading import TOKENIZERS, load_tokenizer
+from keras_transformer.text.sentencepiece import SentencePiece
+from keras_transformer.text.stream import TextStream
+from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text.wordpiece import WordPiece
+
+__all__ = [
+    "TOKENIZERS",
+    "BytePair",
+    "Bytes",
+    "Characters",
+    "EmptyTextError",
+    "EncodingError",
+    "GraphError",
+    "InvalidTokenizerError",
+    "MissingTextError",
+    "SentencePiece",
+    "SpecialTokenError",
+    "TextError",
+    "TextStream",
+    "Tokenizer",
+    "WordPiece",
+    "load_tokenizer",
+]

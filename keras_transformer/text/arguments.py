@@ -1,0 +1,33 @@
+"""Texts, ids and words as they are given, as lists."""
+
+from keras_transformer.text.errors import TextError
+
+
+def as_list(text):
+    """A list of str, and whether a lone str was given."""
+    if isinstance(text, str):
+        return [text], True
+    if isinstance(text, (bytes, dict)) or not hasattr(text, "__iter__"):
+        raise TextError(f"Expected a str or a list of str. Received: {type(text).__name__}")
+    texts = list(text)
+    for index, each in enumerate(texts):
+        if not isinstance(each, str):
+            raise TextError(f"Expected a list of str. Item {index} is {type(each).__name__}")
+    return texts, False
+
+
+def as_rows(ids):
+    """Token ids as a list: of int, or of whatever stands for each text."""
+    for method in ("numpy", "tolist"):
+        # A ragged tensor's `numpy` is an array of arrays.
+        if hasattr(ids, method):
+            ids = getattr(ids, method)()
+    if isinstance(ids, (str, bytes, dict)) or not hasattr(ids, "__iter__"):
+        raise TextError(f"Expected token ids: a list of int, or a list of such lists. Received: {ids!r}")
+    return list(ids)
+
+
+def word_indices(words, offsets):
+    """The word that each token of the words joined by spaces came from; -1 for a token of the space alone."""
+    place = [index for number, word in enumerate(words) for index in [*[number] * len(word), -1]]
+    return [place[stop - 1] if stop > begin else -1 for begin, stop in offsets]

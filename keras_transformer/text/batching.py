@@ -1,0 +1,47 @@
+"""Rows of token ids to padded arrays."""
+
+import numpy as np
+
+from keras_transformer.text.errors import TextError
+
+
+def pad_batch(rows, pad_id, padding="longest", offsets=None):
+    """Pads rows at the end.
+
+    Args:
+        rows: list of lists of int.
+        pad_id: int.
+        padding: "longest", or the int length of every row.
+        offsets: None, or for each row a list of `(begin, stop)`.
+
+    Returns:
+        dict of "token_ids" int32 `(B, T)`, "padding_mask" bool `(B, T)`, and "offsets" int32 `(B, T, 2)` if given.
+
+    Raises:
+        TextError: `padding` is neither, or a row is longer.
+
+    Example:
+
+    >>> pad_batch([[5, 6], [7]], 0)["token_ids"]
+    array([[5, 6],
+           [7, 0]], dtype=int32)
+    """
+    lengths = np.array([len(row) for row in rows], "int64")
+    length = int(lengths.max(initial=0))
+    if padding != "longest":
+        if isinstance(padding, bool) or not isinstance(padding, (int, np.integer)) or padding < 1:
+            raise TextError(f'padding must be "longest" or a positive int. Received: {padding!r}')
+        if length > padding:
+            raise TextError(
+                f"Text {int(lengths.argmax())} gives {length} tokens, more than padding={padding}. "
+                "Give max_length to cut longer texts."
+            )
+        length = int(padding)
+    mask = np.arange(length) < lengths[:, None]
+    token_ids = np.full((len(rows), length), pad_id, "int32")
+    token_ids[mask] = [index for row in rows for index in row]
+    batch = {"token_ids": token_ids, "padding_mask": mask}
+    if offsets is not None:
+        batch["offsets"] = np.zeros((len(rows), length, 2), "int32")
+        batch["offsets"][mask] = np.array([pair for row in offsets for pair in row], "int32").reshape(-1, 2)
+    return batch

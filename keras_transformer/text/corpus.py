@@ -1,0 +1,148 @@
+"""Streaming text from files or from memory, with UTF-8 checked on the way."""
+
+import codecs
+import gzip
+import itertools
+import os
+
+from keras_transformer.text.errors import (
+    EmptyTextError,
+    EncodingError,
+    InvalidTokenizerError,
+    MissingTextError,
+    TextError,
+)
+
+BLOCK_BYTES = 2**20
+
+
+def stream_texts(files_or_texts):
+    """Opens a corpus: what is given is checked at once, and read as it is consumed.
+
+    Args:
+        files_or_texts: path of a text file, a list of such paths, or any iterable of str. A lone str is a path, and so are
+            the items of a list of str that all name existing files. A file ending in ".gz" is decompressed.
+
+    Returns:
+        Iterator of non-empty str. A file comes in blocks of about a megabyte that end where a line ends.
+
+    Raises:
+        MissingTextError: a file does not exist or cannot be read.
+        EncodingError: a file is not UTF-8; names the file and the byte.
+        EmptyTextError: there is no text at all.
+        TextError: an item is neither str nor a path.
+    """
+    if isinstance(files_or_texts, (str, os.PathLike)):
+        files_or_texts = [os.fspath(files_or_texts)]
+        paths = True
+    else:
+        if isinstance(files_or_texts, (bytes, dict)) or not hasattr(files_or_texts, "__iter__"):
+            raise TextError(f"Expected paths of files or an iterable of str. Received: {type(files_or_texts).__name__}")
+        paths = isinstance(files_or_texts, (list, tuple)) and _all_paths(files_or_texts)
+    if paths:
+        files_or_texts = [os.fspath(path) for path in files_or_texts]
+        for path in files_or_texts:
+            if not os.path.isfile(path) or not os.access(path, os.R_OK):
+                raise MissingTextError(f"'{path}' is not a file that can be read.")
+    texts = _blocks_of_files(files_or_texts) if paths else _checked(files_or_texts)
+    texts = (text for text in texts if text)
+    first = next(texts, None)
+    if first is None:
+        raise EmptyTextError("There is no text to train from: " + (", ".join(files_or_texts) if paths else "no str"))
+    return itertools.chain([first], texts)
+
+
+def _all_paths(items):
+    if not items:
+        return False
+    if any(isinstance(item, os.PathLike) for item in items):
+        return all(isinstance(item, (str, os.PathLike)) for item in items)
+    # A text longer than any path, or of several lines, is not looked up.
+    return all(isinstance(item, str) and len(item) < 4096 and _is_file(item) for item in items)
+
+
+def _is_file(name):
+    try:
+        return os.path.isfile(name)
+    except ValueError:  # A null character.
+        return False
+
+
+def _checked(texts):
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TextError(f"Item {index} must be str. Received: {type(text).__name__}")
+        check_unicode(text)
+        yield text
+
+
+def _blocks_of_files(paths):
+    for path in paths:
+        yield from read_blocks(path)
+
+
+def read_blocks(path, block_bytes=BLOCK_BYTES):
+    """Yields the text of one file in blocks that end where a line ends; their concatenation is the text."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    opener = gzip.open if str(path).endswith(".gz") else open
+    offset, rest = 0, []
+    try:
+        with opener(path, "rb") as file:
+            while block := file.read(block_bytes):
+                text = _decode(decoder, block, path, offset)
+                offset += len(block)
+                lines, newline, tail = text.rpartition("\n")
+                if newline:
+                    yield "".join([*rest, lines, newline])
+                    rest = []
+                rest.append(tail)
+            rest.append(_decode(decoder, b"", path, offset, final=True))
+    except (OSError, EOFError) as error:
+        raise MissingTextError(f"'{path}' cannot be read: {error}") from error
+    if any(rest):
+        yield "".join(rest)
+
+
+def _decode(decoder, block, path, offset, final=False):
+    pending = len(decoder.getstate()[0])
+    try:
+        return decoder.decode(block, final)
+    except UnicodeDecodeError as error:
+        at = offset - pending + error.start
+        raise EncodingError(f"'{path}' is not UTF-8: byte {at} ({error.reason}).") from None
+
+
+def check_unicode(text):
+    """Refuses a str with a lone surrogate, which UTF-8 cannot hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise EncodingError(f"Character {error.start} of a text is the lone surrogate U+{code:04X}.") from None
+
+
+def lines_of(texts):
+    """Yields the non-empty lines of `texts`, without their ends."""
+    for text in texts:
+        for line in text.split("\n"):
+            if line:
+                yield line
+
+
+def check_size(vocabulary_size, least):
+    """Refuses a size of a vocabulary that is no int, or below `least`."""
+    if isinstance(vocabulary_size, bool) or not isinstance(vocabulary_size, int) or vocabulary_size < least:
+        raise TextError(f"vocabulary_size must be an int of at least {least} here. Received: {vocabulary_size!r}")
+
+
+def read_file(path):
+    """The bytes of a tokenizer's file.
+
+    Raises:
+        InvalidTokenizerError: it cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise InvalidTokenizerError(f"'{path}' cannot be read: {error.strerror}.") from None
