@@ -83,6 +83,10 @@ def export(
         options |= {"metadata": metadata, "generation": generation, **text}
         return export_elsewhere(model, target, names, progress, **options)
     spec = _spec(model, generation, **options)
+    if text["tokenizer"] is not None and "saved_model" in names:
+        from keras_transformer.export.text_signatures import add_text_signature
+
+        add_text_signature(spec, text["tokenizer"], tokenizer_options, model if spec.generation else None)
     return export_spec(spec, target, names, metadata, progress, **text)
 
 

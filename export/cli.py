@@ -12,6 +12,7 @@ _EXAMPLES = """examples:
   keras-transformer export model.keras --out bundle --formats tflite onnx
   keras-transformer verify bundle
   keras-transformer run bundle --input images.npy --backend tflite
+  keras-transformer generate bundle "Once upon a time" --sampler random --top-p 0.9
   keras-transformer inspect bundle
 """
 
@@ -30,6 +31,7 @@ def main(arguments=None):
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         parsed = _parser(sys.argv[1:] if arguments is None else arguments).parse_args(arguments)
+        parsed.check(parsed)
     except SystemExit as stop:
         return stop.code or 0
     try:
@@ -52,8 +54,10 @@ def _fail(message, status):
 def _explain(error):
     """One line for any error; those that are not ours are named by their class too."""
     from keras_transformer.export.errors import ExportError, one_line
+    from keras_transformer.generation.errors import GenerationError
+    from keras_transformer.text.errors import TextError
 
-    if isinstance(error, ExportError):
+    if isinstance(error, (ExportError, GenerationError, TextError)):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: '{error.filename}'" if error.filename else error.strerror
@@ -86,8 +90,9 @@ def _parser(words):
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.set_defaults(check=lambda arguments: None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_add_demo, _add_export, _add_verify, _add_run, _add_inspect):
+    for add in (_add_demo, _add_export, _add_verify, _add_run, _add_generate, _add_inspect):
         add(commands, words)
     return parser
 
@@ -167,6 +172,21 @@ def _run_run(arguments):
     from keras_transformer.export import commands
 
     return commands.run(arguments)
+
+
+def _add_generate(commands, words):
+    from keras_transformer.export import generate_command
+
+    help = "continue or translate a text with the bundle of a language model"
+    parser = _command(commands, "generate", help, generate_command.EXAMPLES)
+    generate_command.add_arguments(parser)
+    parser.set_defaults(run=_run_generate)
+
+
+def _run_generate(arguments):
+    from keras_transformer.export import generate_command
+
+    return generate_command.run(arguments)
 
 
 def _add_inspect(commands, words):

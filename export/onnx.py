@@ -75,7 +75,7 @@ def _to_onnx(function, signature):
 
     arguments = {tensor.op.name: tensor.name for tensor in function.inputs}
     renamed = {arguments[spec.name]: spec.name for spec in signature.inputs}
-    renamed |= {name: label for name, label in arguments_of_weights(function).items()}
+    renamed |= arguments_of_weights(function)
     inputs = list(renamed)
     outputs = {function.structured_outputs[name].name: label for name, label in output_labels(signature).items()}
     with tf.device("/cpu:0"):

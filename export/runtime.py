@@ -157,7 +157,9 @@ def _as_array(spec, value):
         array = np.asarray(value)
     except ValueError:
         raise InputError(spec.name, spec.describe(), "a ragged list") from None
-    if array.dtype.kind not in "biuf":
+    if spec.dtype == "string" and array.dtype.kind in "US":
+        return array
+    if spec.dtype == "string" or array.dtype.kind not in "biuf":
         raise InputError(spec.name, spec.describe(), f"dtype {array.dtype}")
     return array
 
@@ -173,6 +175,8 @@ def _check_shape(spec, array, sizes):
 
 
 def _cast(spec, array):
+    if spec.dtype == "string":
+        return array
     target = np.dtype(spec.dtype)
     if array.dtype != target:
         if array.dtype.kind == "f" and target.kind != "f":
@@ -250,6 +254,13 @@ class TFLiteEngine:
             return self._runners[signature](**arrays)
 
 
+def _as_text(array):
+    """Strings, which TensorFlow gives as bytes, as text."""
+    if array.dtype != object:
+        return array
+    return np.array([each.decode("utf-8") for each in array.ravel()], str).reshape(array.shape)
+
+
 def load_saved_model(path, num_threads):
     """A SavedModel, loaded without TensorFlow's announcements."""
     with captured_stderr():
@@ -257,7 +268,14 @@ def load_saved_model(path, num_threads):
 
         with contextlib.suppress(RuntimeError):  # TensorFlow runs already and keeps the threads it has
             tf.config.threading.set_intra_op_parallelism_threads(num_threads)
-        return tf.saved_model.load(path)
+        try:
+            return tf.saved_model.load(path)
+        except (FileNotFoundError, tf.errors.NotFoundError) as error:
+            if "Op type not registered" not in str(error):
+                raise
+            import tensorflow_text  # noqa: F401 A tokenizer lies in the file: its ops come with this import.
+
+            return tf.saved_model.load(path)
 
 
 class SavedModelEngine:
@@ -272,7 +290,7 @@ class SavedModelEngine:
 
     def __call__(self, arrays):
         outputs = self._function(**{name: self._convert(array) for name, array in arrays.items()})
-        return {name: tensor.numpy() for name, tensor in outputs.items()}
+        return {name: _as_text(tensor.numpy()) for name, tensor in outputs.items()}
 
 
 ENGINES = {"saved_model": SavedModelEngine, "tflite": TFLiteEngine, "onnx": OnnxEngine}

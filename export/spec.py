@@ -79,6 +79,7 @@ class ExportSpec:
         signatures: dict of signature name to `Signature`. The first is the default one.
         tolerance: largest difference allowed, as a share of each output's largest absolute value.
         variables: the Keras variables that the functions read. With them, ONNX files share one file of weights.
+        modules: `tf.Module`s whose resources the functions use.
         generation: what a runtime needs to know to generate, or None.
         locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
     """
@@ -88,6 +89,7 @@ class ExportSpec:
     locate: Callable = lambda op, node: node
     variables: tuple = ()
     generation: dict | None = None
+    modules: tuple = ()
 
     def names(self, format):
         """Names of the signatures that a format has."""

@@ -27,6 +27,7 @@ class TracedModule(tf.Module):
         super().__init__(name="exported")
         self.functions = {name: _trace(name, signature) for name, signature in spec.signatures.items()}
         variables = {id(v): v for function in self.functions.values() for v in function.graph.variables}
+        self.exported_modules = list(spec.modules)
         self.exported_variables = list(variables.values())
 
     @property

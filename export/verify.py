@@ -99,7 +99,7 @@ def _compare(model, format, signature, probe, tolerance):
     parities = []
     for name, expected in probe.outputs.items():
         got = results[name]
-        if got.dtype != expected.dtype or got.shape != expected.shape:
+        if _kind(got) != _kind(expected) or got.shape != expected.shape:
             raise failed(name, f"is {got.dtype} {got.shape}, Keras gives {expected.dtype} {expected.shape}")
         difference, scale = difference_and_scale(got, expected)
         allowed = tolerance * scale if expected.dtype.kind == "f" else 0
@@ -109,6 +109,10 @@ def _compare(model, format, signature, probe, tolerance):
     return parities
 
 
+def _kind(array):
+    return "text" if array.dtype.kind == "U" else array.dtype
+
+
 def difference_and_scale(got, expected):
     """Largest absolute difference and the scale to judge it by, the largest absolute expected value.
 
@@ -116,6 +120,8 @@ def difference_and_scale(got, expected):
     """
     if expected.size == 0:
         return 0.0, 1.0
+    if expected.dtype.kind == "U":
+        return float(np.sum(got != expected)), 1.0
     if expected.dtype.kind == "c":
         raise TypeError("complex outputs cannot be compared")
     got, expected = got.astype(np.float64), expected.astype(np.float64)

@@ -44,7 +44,8 @@ class Stepwise:
 
     Call arguments:
         token_ids: int32 `(B, T)`: new tokens.
-        cache: dict of tensors, batch first, as `init_cache` returns; in an encoder-decoder joined with what `encode` returns.
+        cache: dict of tensors, batch first, as `init_cache` returns; in an encoder-decoder joined with what `encode`
+            returns.
         cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
 
     Returns:
@@ -144,7 +145,7 @@ class Stepwise:
         return source, target
 
     def _name_caches(self):
-        """For each node with a cache: the name of its place in the model, its layer, and the names that its cache may hold."""
+        """For each node with a cache: its place in the model, its layer, and the names that its cache may hold."""
         caches, seen = {}, {}
         for node in self._target_nodes:
             layer = node.operation

@@ -63,7 +63,8 @@ class LanguageModel(keras.Model):
         embedding = _token_embedding(backbone)
         if tokenizer is not None and tokenizer.vocabulary_size > embedding.input_dim:
             raise ForeignTokenizerError(
-                f"The tokenizer has {tokenizer.vocabulary_size} tokens; {backbone.name!r} was built for {embedding.input_dim}."
+                f"The tokenizer has {tokenizer.vocabulary_size} tokens; "
+                f"{backbone.name!r} was built for {embedding.input_dim}."
             )
         self._embedding = embedding if tie_embeddings else None
         self._head = None if tie_embeddings else keras.layers.Dense(embedding.input_dim, use_bias=False, name="head")

@@ -1,6 +1,5 @@
 """A Keras language model as the decoding loop wants it."""
 
-import keras
 import numpy as np
 from keras import ops
 

@@ -1,0 +1,124 @@
+"""`keras-transformer generate`: continues a text, or translates one, with a bundle."""
+
+import sys
+
+from keras_transformer.export.errors import ExportError
+
+EXAMPLES = [
+    'bundle "ROMEO:"',
+    'bundle "Once upon a time" --sampler random --temperature 0.8 --top-p 0.95 --seed 1',
+    "bundle - --lines --sampler beam < sentences.en > sentences.de",
+]
+
+# The options of each sampler, and its argument that each stands for.
+_SAMPLER_OPTIONS = {
+    "greedy": (),
+    "random": ("temperature", "top_k", "top_p", "min_p"),
+    "beam": ("num_beams",),
+    "contrastive": ("top_k",),
+}
+
+
+def add_arguments(parser):
+    """What the command takes."""
+    parser.add_argument("bundle", metavar="DIR", help="the bundle of a language model")
+    help = "the text; - reads standard input, of which one line break at the end is left out"
+    parser.add_argument("prompt", metavar="PROMPT", help=help)
+    help = "with -: each line is a prompt, and gives one line (a line break within it becomes a space)"
+    parser.add_argument("--lines", action="store_true", help=help)
+    parser.add_argument("--backend", default="onnx", help="onnx (default), tflite or saved_model")
+    help = "at most so many (default: 128, or as many as the model can hold)"
+    parser.add_argument("--max-new-tokens", type=int, metavar="N", help=help)
+    help = "greedy (default), random, beam (shown when complete) or contrastive"
+    parser.add_argument("--sampler", choices=tuple(_SAMPLER_OPTIONS), default="greedy", metavar="NAME", help=help)
+    parser.add_argument("--temperature", type=float, metavar="T", help="random: divides the logits (default: 1)")
+    help = "random, contrastive: only the K most likely tokens (contrastive: 4 by default)"
+    parser.add_argument("--top-k", type=int, metavar="K", help=help)
+    help = "random: only the smallest set of most likely tokens with this probability"
+    parser.add_argument("--top-p", type=float, metavar="P", help=help)
+    help = "random: only tokens at least this share as likely as the most likely one"
+    parser.add_argument("--min-p", type=float, metavar="P", help=help)
+    parser.add_argument("--num-beams", type=int, metavar="N", help="beam: the beginnings that are kept (default: 4)")
+    help = "above 1: makes tokens less likely that have been seen (default: 1)"
+    parser.add_argument("--repetition-penalty", type=float, default=1.0, metavar="X", help=help)
+    help = "end before this text; may be given more than once"
+    parser.add_argument("--stop", action="append", metavar="TEXT", help=help)
+    parser.add_argument("--seed", type=int, metavar="N", help="random: the same text again")
+    parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="with --lines: so many at a time")
+    parser.set_defaults(check=lambda arguments: _check_usage(parser, arguments))
+
+
+def run(arguments):
+    """Prints what follows the prompt, as it comes."""
+    from keras_transformer.export import runtime
+    from keras_transformer.generation import Generator
+
+    sampler = _sampler(arguments)
+    prompts = _prompts(arguments)
+    model = runtime.load(arguments.bundle, arguments.backend)
+    if not isinstance(model, Generator):
+        raise ExportError(f"'{arguments.bundle}' is not the bundle of a language model: it cannot generate")
+    names = ("max_new_tokens", "stop", "seed", "repetition_penalty")
+    options = {"sampler": sampler, **{name: getattr(arguments, name) for name in names}}
+    if arguments.lines:
+        for text in model.generate(prompts, batch_size=arguments.batch_size, **options):
+            print(" ".join(text.splitlines()))
+        return 0
+    pieces = model.stream(prompts, **options) if getattr(sampler, "streams", True) else _whole(model, prompts, options)
+    for piece in pieces:
+        print(piece, end="", flush=True)
+    print(flush=True)
+    return 0
+
+
+def _whole(model, prompt, options):
+    yield model.generate(prompt, **options)
+
+
+def _check_usage(parser, arguments):
+    """Refuses, as wrong usage, what would be without effect."""
+    if arguments.lines and arguments.prompt != "-":
+        parser.error("--lines reads standard input: give - as the PROMPT")
+    for name in ("temperature", "top_k", "top_p", "min_p", "num_beams"):
+        if getattr(arguments, name) is not None and name not in _SAMPLER_OPTIONS[arguments.sampler]:
+            samplers = " or ".join(key for key, options in _SAMPLER_OPTIONS.items() if name in options)
+            parser.error(f"--{name.replace('_', '-')} is for --sampler {samplers}, not {arguments.sampler}")
+
+
+def _sampler(arguments):
+    from keras_transformer.generation import SAMPLERS, GenerationError
+
+    given = {name: getattr(arguments, name) for name in _SAMPLER_OPTIONS[arguments.sampler]}
+    try:
+        return SAMPLERS[arguments.sampler](**{name: value for name, value in given.items() if value is not None})
+    except ValueError as error:
+        raise GenerationError(str(error)) from None
+
+
+def _prompts(arguments):
+    """The prompt, or with `--lines` a list of them, as bytes where they come from standard input."""
+    if arguments.prompt != "-":
+        return arguments.prompt
+    text = sys.stdin.buffer.read()
+    if not arguments.lines:
+        return _without_line_break(text)
+    lines = [_without_line_break(line) for line in text.splitlines(keepends=True)]
+    for number, line in enumerate(lines, 1):
+        _check_line(number, line)
+    return lines
+
+
+def _without_line_break(line):
+    return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _check_line(number, line):
+    """The same as `generate` refuses, but by the number of the line."""
+    from keras_transformer.generation import EmptyPromptError, GenerationError
+
+    if not line:
+        raise EmptyPromptError(f"Line {number} is empty.")
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise GenerationError(f"Line {number} is not UTF-8 text: {error.reason} at {error.start}.") from None
