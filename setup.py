@@ -16,6 +16,7 @@ def version():
 
 
 PLOTS = ["matplotlib>=3.8"]
+METRICS = ["sacrebleu>=2.4", "sacremoses>=0.1"]
 DEMO = [*PLOTS, "scikit-learn>=1.4", "pillow>=10"]
 
 setup(
@@ -41,14 +42,17 @@ setup(
         "onnxruntime>=1.23,<2",
         "ai-edge-litert>=2.1,<3",
         "numpy>=2.0,<3",
+        "tokenizers>=0.23,<1",
+        "sentencepiece>=0.2.3,<0.3",
     ],
     extras_require={
         "plots": PLOTS,
         "demo": DEMO,
+        "metrics": METRICS,
         "cuda": ["tensorflow[and-cuda]>=2.20,<2.22"],
         "jax": ["jax>=0.10"],
-        "test": [*DEMO, "pytest>=8", "ruff>=0.8", "jax>=0.10", "keras-hub>=0.32"],
-        "benchmark": ["keras-hub>=0.32", "torch>=2.13"],
+        "test": [*DEMO, *METRICS, "pytest>=8", "ruff>=0.8", "jax>=0.10", "keras-hub>=0.32"],
+        "benchmark": ["keras-hub>=0.32", "torch>=2.13", "transformers>=5"],
     },
     entry_points={"console_scripts": ["keras-transformer=keras_transformer.export.cli:main"]},
 )

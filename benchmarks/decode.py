@@ -75,7 +75,9 @@ def curve(table, generators, prompt, new, bucket=128):
         list(generator.stream(prompt, max_new_tokens=new))
         ticks = [time.perf_counter() for _ in generator.stream(prompt, max_new_tokens=new)]
         steps = np.diff(ticks) * 1e3
-        row = {f"to {end}": round(statistics.median(steps[end - bucket : end]), 2) for end in range(bucket, new, bucket)}
+        row = {
+            f"to {end}": round(statistics.median(steps[end - bucket : end]), 2) for end in range(bucket, new, bucket)
+        }
         table.add(rival=name, **row)
 
 
@@ -96,7 +98,15 @@ def main():
     tf.config.threading.set_inter_op_parallelism_threads(options.threads)
     measures = GPT2._replace(num_layers=1, hidden_dim=16, vocabulary_size=50) if options.tiny else GPT2
     measures = measures._replace(static_length=options.prompt + max(options.new, options.curve or 0))
-    packages = ("keras-transformer", "keras", "tensorflow", "ai-edge-litert", "onnxruntime", "keras-hub", "transformers")
+    packages = (
+        "keras-transformer",
+        "keras",
+        "tensorflow",
+        "ai-edge-litert",
+        "onnxruntime",
+        "keras-hub",
+        "transformers",
+    )
     title = f"Greedy generation, prompt {options.prompt}, {options.new} new tokens, {options.threads} threads"
     table = Table(title, versions(*packages, "torch"))
     keras.utils.set_random_seed(0)

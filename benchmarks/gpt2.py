@@ -141,7 +141,9 @@ def _hugging_face_state(model, size):
             f"{theirs}.ln_1.bias": weights[f"{own}/mixer_residual/norm/beta"],
             f"{theirs}.ln_2.weight": weights[f"{own}/feedforward_residual/norm/gamma"],
             f"{theirs}.ln_2.bias": weights[f"{own}/feedforward_residual/norm/beta"],
-            f"{theirs}.attn.c_attn.weight": np.concatenate([weights[f"{p}/kernel"].reshape(width, -1) for p in parts], 1),
+            f"{theirs}.attn.c_attn.weight": np.concatenate(
+                [weights[f"{p}/kernel"].reshape(width, -1) for p in parts], 1
+            ),
             f"{theirs}.attn.c_attn.bias": np.concatenate([weights[f"{p}/bias"].ravel() for p in parts]),
             f"{theirs}.attn.c_proj.weight": weights[f"{own}/self_attention/attention_output/kernel"].reshape(-1, width),
             f"{theirs}.attn.c_proj.bias": weights[f"{own}/self_attention/attention_output/bias"],

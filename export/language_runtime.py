@@ -95,6 +95,8 @@ class OnnxSteps(_Steps):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self._sessions = {}
+        _, manifest, backend, _ = arguments
+        self._has_decode_token = "decode_token" in manifest["artifacts"][backend]["signatures"]
 
     def _session(self, signature):
         if signature not in self._sessions:
@@ -104,6 +106,8 @@ class OnnxSteps(_Steps):
         return self._sessions[signature]
 
     def _call(self, signature, arrays, cache):
+        if signature == "decode" and arrays["token_ids"].shape[1] == 1 and self._has_decode_token:
+            signature = "decode_token"
         session = self._session(signature)
         binding = session.io_binding()
         for name, array in arrays.items():

@@ -71,6 +71,7 @@ def attach(model, weights, file):
         file: `WeightsFile`.
     """
     graph = model.graph
+    _multiply_by_table(model, weights)
     weights = {value.name: weights[value.name] for value in graph.input if value.name in weights}
     kept = [value for value in graph.input if value.name not in weights]
     del graph.input[:]
@@ -78,6 +79,37 @@ def attach(model, weights, file):
     _fold(graph, weights)
     used = {name for each in _graphs(graph) for node in each.node for name in node.input}
     graph.initializer.extend(file.initializer(name, array) for name, array in weights.items() if name in used)
+
+
+def _multiply_by_table(model, weights):
+    """`MatMul(x, Transpose(weight))` of matrices as `Gemm` with `transB`: no transposed copy of a table anywhere."""
+    ranks = {}
+    for graph in _graphs(onnx.shape_inference.infer_shapes(model).graph):
+        for value in (*graph.value_info, *graph.input):
+            if value.type.tensor_type.HasField("shape"):
+                ranks[value.name] = len(value.type.tensor_type.shape.dim)
+    for graph in _graphs(model.graph):
+        turned = {
+            node.output[0]: node.input[0]
+            for node in graph.node
+            if node.op_type == "Transpose" and node.input[0] in weights and weights[node.input[0]].ndim == 2
+        }
+        for node in graph.node:
+            if node.op_type == "MatMul" and node.input[1] in turned and ranks.get(node.input[0]) == 2:
+                node.op_type = "Gemm"
+                node.input[1] = turned[node.input[1]]
+                node.attribute.append(onnx.helper.make_attribute("transB", 1))
+    _drop_unread(model.graph)
+
+
+def _drop_unread(graph):
+    """Removes transposes that nothing reads any more."""
+    read = {name for each in _graphs(graph) for node in each.node for name in node.input}
+    read |= {value.name for each in _graphs(graph) for value in each.output}
+    for each in _graphs(graph):
+        for node in list(each.node):
+            if node.op_type == "Transpose" and node.output[0] not in read:
+                each.node.remove(node)
 
 
 def _fold(graph, weights):

@@ -3,9 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export.greedy_graph import greedy_graph
 from keras_transformer.export.spec import ArraySpec, Probe, Signature
 from keras_transformer.export.tokenizers import encode_texts
+from keras_transformer.tasks.generate_graph import generate_graph
 
 _TEXT = ArraySpec("text", "string", (None,), ("batch",))
 _PROBES = (["A man with a dog."], ["Zwölf Boxkämpfer", "jagen Viktor quer", "über den großen Sylter Deich."])
@@ -51,14 +51,17 @@ def _serve(serve, tokenizer, graph, options):
     probes = []
     for texts in _PROBES:
         arrays = encode_texts(texts, tokenizer, options, serve.inputs)
-        outputs = serve.function({name: tf.convert_to_tensor(array) for name, array in arrays.items()})
+        try:
+            outputs = serve.function({name: tf.convert_to_tensor(array) for name, array in arrays.items()})
+        except ValueError:  # A model too small for the text; the other signatures prove it.
+            continue
         outputs = {name: np.asarray(value) for name, value in outputs.items()}
         probes.append(Probe({"text": np.array(texts)}, f"{len(texts)} texts", outputs))
-    return Signature(serve_text, (_TEXT,), probes, formats=("saved_model",))
+    return Signature(serve_text, (_TEXT,), probes, formats=("saved_model",)) if probes else None
 
 
 def _generate(model, tokenizer, graph):
-    generate = greedy_graph(model)
+    generate = generate_graph(model)
 
     def generate_text(tensors):
         ids = graph(tensors["text"], end=model.is_encoder_decoder and tokenizer.end_id is not None)
@@ -70,7 +73,7 @@ def _generate(model, tokenizer, graph):
         else:
             inputs = {"token_ids": arrays["token_ids"], "lengths": tf.cast(ids.row_lengths(), tf.int32)}
         results = generate({**inputs, "max_new_tokens": tensors["max_new_tokens"]})
-        new = tf.RaggedTensor.from_tensor(results["new_token_ids"], lengths=results["new_lengths"])
+        new = tf.RaggedTensor.from_tensor(results["new_token_ids"], lengths=_lengths(results, model.end_id))
         return {"new_text": graph.detokenize(new)}
 
     inputs = (_TEXT, ArraySpec("max_new_tokens", "int32", (), ()))
@@ -83,6 +86,15 @@ def _generate(model, tokenizer, graph):
         arrays = {"text": np.array(texts), "max_new_tokens": np.array(_NEW_TOKENS, "int32")}
         probes.append(Probe(arrays, f"{len(texts)} texts", {"new_text": np.array(outputs)}))
     return Signature(generate_text, inputs, probes, formats=("saved_model",)) if probes else None
+
+
+def _lengths(results, end_id):
+    """The lengths of the texts without their end, which need not be a token that decoding leaves out."""
+    tokens, lengths = results["new_token_ids"], results["new_lengths"]
+    if end_id is None:
+        return lengths
+    last = tf.gather(tokens, lengths - 1, batch_dims=1)
+    return lengths - tf.cast(last == end_id, lengths.dtype)
 
 
 def _padded(ids, tokenizer):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import keras_transformer
-from keras_transformer import attention, blocks, feedforward, models, positions, tasks, vision
+from keras_transformer import attention, blocks, feedforward, generation, models, positions, tasks, text, vision
 
 ROOT = Path(keras_transformer.__file__).parent
 MODULES = sorted(
@@ -27,7 +27,11 @@ PUBLIC = [
     blocks.DecoderBlock,
     vision.PatchEmbedding,
     *models.MODELS.values(),
+    models.Stepwise,
     *tasks.TASKS.values(),
+    *text.TOKENIZERS.values(),
+    *generation.SAMPLERS.values(),
+    generation.Speculative,
 ]
 
 

@@ -1,4 +1,7 @@
-"""Creating and updating a key/value cache. A cache is a dict of named tensors of fixed shape; nothing is mutated."""
+"""Creating and updating a key/value cache. A cache is a dict of named tensors of fixed shape; nothing is mutated.
+
+Heads come before slots, `(B, K, L, H)`: what attention multiplies then lies in memory as it is read, step after step.
+"""
 
 from keras import ops
 
@@ -15,9 +18,9 @@ def init_dense_cache(batch_size, max_length, num_heads, key_dim, value_dim, dtyp
         dtype: str. The dtype of the tensors.
 
     Returns:
-        dict with "key" `(B, L, K, key_dim)` and "value" `(B, L, K, value_dim)`, all zeros.
+        dict with "key" `(B, K, L, key_dim)` and "value" `(B, K, L, value_dim)`, all zeros.
     """
-    shape = (batch_size, max_length, num_heads)
+    shape = (batch_size, num_heads, max_length)
     return {
         "key": ops.zeros((*shape, key_dim), dtype=dtype),
         "value": ops.zeros((*shape, value_dim), dtype=dtype),
@@ -39,12 +42,30 @@ def update_dense_cache(cache, key, value, cache_index):
     Raises:
         ValueError: more tokens than slots, or an index, known before running, that leaves too few.
     """
-    _check_room(cache["key"].shape[1], key.shape[1], cache_index)
-    indices = _row_and_slot(token_slots(cache_index, ops.shape(key)[1]), ops.shape(key)[0])
+    _check_room(cache_length(cache), key.shape[1], cache_index)
+    slots = token_slots(cache_index, ops.shape(key)[1])
+    # Counted from the index where it can be: then all layers of a model share the places.
+    batch_size = ops.shape(slots if len(getattr(cache_index, "shape", ())) == 1 else key)[0]
+    indices = _places(slots, batch_size, key.shape[2])
     return {
         "key": _write(cache["key"], indices, key),
         "value": _write(cache["value"], indices, value),
     }
+
+
+def fill_dense_cache(key, value):
+    """A cache that holds just these keys `(B, S, K, key_dim)` and values `(B, S, K, value_dim)`."""
+    return {"key": _swap(key), "value": _swap(value)}
+
+
+def read_dense_cache(cache):
+    """All keys and values, `(B, L, K, key_dim)` and `(B, L, K, value_dim)`, as mechanisms take them."""
+    return _swap(cache["key"]), _swap(cache["value"])
+
+
+def cache_length(cache):
+    """The number of slots L, or None where it is not known before running."""
+    return cache["key"].shape[2]
 
 
 def token_slots(cache_index, length):
@@ -53,17 +74,23 @@ def token_slots(cache_index, length):
     return ops.reshape(cache_index, (-1, 1)) + ops.expand_dims(ops.arange(length, dtype="int32"), 0)
 
 
-def _row_and_slot(slots, batch_size):
-    """The `(B * T, 2)` indices of each new token: its row and its slot."""
-    rows = ops.expand_dims(ops.arange(batch_size, dtype="int32"), 1)
-    # Operators, not keras.ops.add: on TensorFlow that takes (1, T) + (B, 1) for a bias if B = T, and gives (1, T).
-    rows, slots = rows + ops.zeros_like(slots), slots + ops.zeros_like(rows)
-    return ops.stack([ops.reshape(rows, (-1,)), ops.reshape(slots, (-1,))], axis=1)
+def _swap(x):
+    return ops.transpose(x, (0, 2, 1, 3))
+
+
+def _places(slots, batch_size, num_heads):
+    """The `(B * T * K, 3)` indices of each head of each new token: its row, its head and its slot."""
+    rows = ops.reshape(ops.arange(batch_size, dtype="int32"), (-1, 1, 1))
+    heads = ops.reshape(ops.arange(num_heads, dtype="int32"), (1, 1, -1))
+    slots = ops.expand_dims(slots, 2)
+    # Operators, not keras.ops.add: on TensorFlow that takes (1, n) + (n, 1) for a bias, and gives (1, n).
+    grid = [rows + slots * 0 + heads * 0, heads + rows * 0 + slots * 0, slots + rows * 0 + heads * 0]
+    return ops.stack([ops.reshape(axis, (-1,)) for axis in grid], axis=1)
 
 
 def _write(slab, indices, update):
     # A scatter, not a slice update: built-in in TFLite, ScatterND in ONNX, and each row has its own index.
-    update = ops.reshape(ops.cast(update, slab.dtype), (-1, *slab.shape[2:]))
+    update = ops.reshape(ops.cast(update, slab.dtype), (-1, slab.shape[3]))
     return ops.scatter_update(slab, indices, update)
 
 

@@ -5,7 +5,14 @@ from keras import ops
 
 from keras_transformer.attention import capture
 from keras_transformer.attention.arguments import check_shapes, key_value_heads, positive, vector_shape
-from keras_transformer.attention.cache import init_dense_cache, token_slots, update_dense_cache
+from keras_transformer.attention.cache import (
+    cache_length,
+    fill_dense_cache,
+    init_dense_cache,
+    read_dense_cache,
+    token_slots,
+    update_dense_cache,
+)
 from keras_transformer.attention.masks import Visibility, combine
 from keras_transformer.attention.mechanisms import MECHANISMS
 from keras_transformer.attention.softmax import SoftmaxAttention
@@ -78,7 +85,7 @@ class MultiHeadAttention(keras.layers.Layer):
     >>> cache = layer.init_cache(batch_size=1, max_length=8)
     >>> output, cache = layer(x, x, cache=cache, cache_index=0)
     >>> tuple(cache["key"].shape)
-    (1, 8, 2, 8)
+    (1, 2, 8, 8)
 
     Reference: Vaswani et al., arXiv 1706.03762, section 3.2.2; Shazeer, arXiv 1911.02150 (multi-query); Ainslie et al.,
     arXiv 2305.13245 (grouped-query); Qiu et al., arXiv 2505.06708 (gate).
@@ -243,7 +250,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if cache is None or grows:
             key, value = self._key_dense(key), self._value_dense(value)  # (B, S, K, H), (B, S, K, H_value)
         else:
-            key, value = cache["key"], cache["value"]
+            key, value = read_dense_cache(cache)
         query_slots, key_slots = _slots(query, key, cache_index)
         query_positions, key_positions = _positions(positions, query_slots, key_slots)
         if self.position is not None:
@@ -251,7 +258,7 @@ class MultiHeadAttention(keras.layers.Layer):
             key = rotated if cache is None or grows else key
         if grows:
             cache = update_dense_cache(cache, key, value, cache_index)
-            key, value = cache["key"], cache["value"]
+            key, value = read_dense_cache(cache)
             key_slots = key_positions = ops.arange(ops.shape(key)[1], dtype="int32")
         visibility = Visibility(
             query_mask=query_mask,
@@ -307,13 +314,13 @@ class MultiHeadAttention(keras.layers.Layer):
             positions: int `(S,)` or `(B, S)`, or None for 0 .. S - 1.
 
         Returns:
-            dict with "key" `(B, S, K, key_dim)` and "value" `(B, S, K, value_dim)`.
+            dict with "key" `(B, K, S, key_dim)` and "value" `(B, K, S, value_dim)`.
         """
         key, value = self._key_dense(value if key is None else key), self._value_dense(value)
         if self.position is not None:
             positions = ops.arange(ops.shape(key)[1], dtype="int32") if positions is None else positions
             _, key = self.position.rotate(key, key, positions, positions)
-        return {"key": key, "value": value}
+        return fill_dense_cache(key, value)
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         check_shapes(query_shape, value_shape, value_shape if key_shape is None else key_shape)
@@ -325,8 +332,8 @@ class MultiHeadAttention(keras.layers.Layer):
             shape = self.compute_output_shape(query.shape, value.shape, None if key is None else key.shape)
         specs = [keras.KerasTensor(shape, dtype=self.compute_dtype)]
         if return_attention_scores:
-            keys = value if cache is None else cache["key"]
-            shape = (query.shape[0], self._num_heads, query.shape[1], keys.shape[1])
+            length = value.shape[1] if cache is None else cache_length(cache)
+            shape = (query.shape[0], self._num_heads, query.shape[1], length)
             specs.append(keras.KerasTensor(shape, dtype=self.compute_dtype))
         if cache is not None:
             specs.append({name: keras.KerasTensor(slab.shape, dtype=slab.dtype) for name, slab in cache.items()})
@@ -376,9 +383,9 @@ def _positions(positions, query_slots, key_slots):
 
 def _key_mask(key_mask, value_mask, cache):
     mask = combine(key_mask, value_mask)
-    if cache is not None and mask is not None and mask.shape[1] != cache["key"].shape[1]:
+    if cache is not None and mask is not None and mask.shape[1] != cache_length(cache):
         raise ValueError(
-            f"With a cache of {cache['key'].shape[1]} slots, a key or value mask must cover the slots. Received a mask of "
+            f"With a cache of {cache_length(cache)} slots, a key or value mask must cover the slots. Received a mask of "
             f"shape {tuple(mask.shape)}. Pad rows on the right and count `cache_index` per row instead."
         )
     return mask

@@ -18,7 +18,8 @@ class Generator:
 
     Args:
         steps: the model, as `loop.decode` wants it. In addition `max_length`: the most tokens that it can hold, or None;
-            `vocabulary_size`; and `is_encoder_decoder`.
+            `vocabulary_size`; and `is_encoder_decoder`. It may have `generate(plan, sampler)`: the whole loop at once, for
+            plain plans and the samplers that can be part of a graph.
         tokenizer: a tokenizer of `keras_transformer.text`, or None: then prompts and results are token ids.
         start_id: the token that every decoder text begins with, or None; an encoder-decoder needs one.
         end_id: the token that ends a text, or None.
@@ -72,6 +73,9 @@ class Generator:
         self._check(sampler, plans)
         results, scores = {}, {}
         for rows, plan in plans:
+            if plan.is_plain and hasattr(sampler, "is_random") and hasattr(self.steps, "generate"):
+                results.update(zip(rows, self.steps.generate(plan, sampler), strict=True))
+                continue
             search = sampler.search(plan)
             for _ in decode(self.steps, plan, search, plan.source):
                 pass
@@ -122,7 +126,7 @@ class Generator:
             raise GenerationError(f"repetition_penalty must be above 0. Received: {repetition_penalty!r}")
         check_stop(stop, self.tokenizer)
         prompts.check_room(self.steps, max_new_tokens)
-        ends = StopSequences(stop, self.tokenizer, self.end_id).ends
+        ends = None if stop is None else StopSequences(stop, self.tokenizer, self.end_id).ends
         seeds = np.random.SeedSequence(seed).spawn(len(prompts.decoder))
         # Prompts of like length together: less is computed for padding.
         order = sorted(range(len(seeds)), key=lambda row: len((prompts.source or prompts.decoder)[row]))

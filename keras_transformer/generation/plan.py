@@ -41,7 +41,7 @@ class Plan:
         prompts: list of int32 arrays, the tokens that the decoder begins with; never empty.
         max_new_tokens: int >= 1.
         end_id: the token that ends a text, or None.
-        ends: function of the new tokens (a list) that tells whether a stop sequence has come.
+        ends: function of the new tokens (a list) that tells whether a stop sequence has come; None without any.
         seeds: a `numpy.random.SeedSequence` for each prompt, so that what one draws does not depend on the others.
         repetition_penalty: float > 0.
         source: `(token_ids, padding_mask)` of an encoder-decoder, or None.
@@ -51,7 +51,7 @@ class Plan:
     max_new_tokens: int
     seeds: list
     end_id: int | None = None
-    ends: Callable = lambda tokens: False
+    ends: Callable | None = None
     repetition_penalty: float = 1.0
     source: Any = None
 
@@ -62,4 +62,15 @@ class Plan:
 
     def is_over(self, tokens):
         """Whether a text, given by its new tokens, is complete."""
-        return tokens[-1] == self.end_id or len(tokens) == self.max_new_tokens or self.ends(tokens)
+        if tokens[-1] == self.end_id or len(tokens) == self.max_new_tokens:
+            return True
+        return self.ends is not None and self.ends(tokens)
+
+    @property
+    def is_plain(self):
+        """Whether there is nothing but a sampler, a number of tokens and an end token."""
+        return self.ends is None and self.repetition_penalty == 1.0
+
+    def uniforms(self, count):
+        """float32 `(B, count)` in [0, 1): the randomness of the first `count` tokens of each row."""
+        return np.stack([np.random.default_rng(seed).random(count, dtype="float32") for seed in self.seeds])

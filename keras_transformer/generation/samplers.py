@@ -10,6 +10,8 @@ from keras_transformer.generation.token_search import TokenSearch
 class Greedy:
     """Always the most likely token.
 
+    Args: none.
+
     Call arguments:
         ops: array namespace, `keras.ops` or `arrays.numpy_ops`.
         logits: float32 `(B, V)`.
@@ -18,6 +20,8 @@ class Greedy:
     Returns:
         Tokens, int32 `(B,)`; the first of equally likely ones.
 
+    Raises: nothing.
+
     Example:
 
     >>> import numpy as np
@@ -25,6 +29,9 @@ class Greedy:
     >>> Greedy()(numpy_ops, np.array([[0.1, 2.0, 0.3]])).tolist()
     [1]
     """
+
+    # Whether it needs uniforms. A sampler that says so is a function of arrays alone, and may be part of a graph.
+    is_random = False
 
     def __call__(self, ops, logits, uniforms=None):
         return most_likely(ops, logits)
@@ -88,6 +95,8 @@ class Random:
             raise ValueError(f"top_p must lie in (0, 1]. Received: {self.top_p}")
         if self.min_p is not None and not 0 <= self.min_p <= 1:
             raise ValueError(f"min_p must lie in [0, 1]. Received: {self.min_p}")
+
+    is_random = True
 
     def __call__(self, ops, logits, uniforms):
         return draw(ops, self.filter(ops, logits), uniforms)

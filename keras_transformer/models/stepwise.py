@@ -61,7 +61,7 @@ class Stepwise:
     >>> steps = Stepwise(Decoder(Size(1, 8, 2, 16), vocabulary_size=10))
     >>> output, cache = steps(np.array([[1, 2]], "int32"), steps.init_cache(1, max_length=4), cache_index=0)
     >>> tuple(output.shape), {name: tuple(tensor.shape) for name, tensor in cache.items()}
-    ((1, 2, 8), {'decoder_block_0_key': (1, 4, 2, 4), 'decoder_block_0_value': (1, 4, 2, 4)})
+    ((1, 2, 8), {'decoder_block_0_key': (1, 2, 4, 4), 'decoder_block_0_value': (1, 2, 4, 4)})
     """
 
     def __init__(self, backbone):

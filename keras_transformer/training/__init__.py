@@ -1,26 +1,59 @@
-"""What `model.fit` is fed and steered with: image data, augmented batches and learning-rate schedules."""
+"""What `model.fit` is fed and steered with: data, batches, losses, metrics, schedules and callbacks."""
 
 import importlib
 
-from keras_transformer.training.schedules import WarmupCosine
+from keras_transformer.training.losses import MaskedCrossentropy
+from keras_transformer.training.metrics import MaskedAccuracy, Perplexity
+from keras_transformer.training.schedules import InverseSquareRoot, WarmupCosine
 
-# Loaded on first use: batches needs TensorFlow.
+# Loaded on first use: some need TensorFlow, or packages of their own.
 _LAZY = {
     "Augmentation": "augmentation",
+    "AveragedWeights": "averaged_weights",
+    "BatchStream": "batch_stream",
+    "Checkpoint": "checkpoint",
+    "CheckpointError": "errors",
     "ClassMismatchError": "errors",
     "CorruptImageError": "errors",
     "ImageData": "images",
     "ImageDataError": "errors",
-    "ImageSizeError": "errors",
     "ImageSet": "images",
+    "ImageSizeError": "errors",
     "MissingDataError": "errors",
+    "MissingFileError": "errors",
     "NoImagesError": "errors",
+    "Ragged": "ragged",
+    "Sentence": "readers",
+    "SequenceDataError": "errors",
+    "Span": "spans",
+    "SpanScores": "spans",
+    "TagError": "errors",
+    "TextFileError": "errors",
+    "TextMetrics": "text_metrics",
+    "TokenMasking": "masking",
     "batches": "pipeline",
+    "bucket_batches": "buckets",
+    "entity_spans": "spans",
+    "evaluation_batches": "windows",
+    "hide_tokens": "masked_batches",
+    "language_model_batches": "windows",
     "load_images": "images",
+    "mask_tokens": "masked_batches",
+    "next_token": "buckets",
     "on_pixels": "pipeline",
+    "pack": "packing",
+    "read_conll": "readers",
+    "read_json_lines": "readers",
+    "read_lines": "readers",
+    "read_pairs": "readers",
+    "read_tsv": "readers",
+    "segment_mask": "packing",
+    "sequence_to_sequence": "buckets",
+    "shuffle_buffer": "shuffling",
+    "span_f1": "spans",
 }
 
-__all__ = ["WarmupCosine", *_LAZY]
+__all__ = ["InverseSquareRoot", "MaskedAccuracy", "MaskedCrossentropy", "Perplexity", "WarmupCosine", *_LAZY]
 
 
 def __getattr__(name):

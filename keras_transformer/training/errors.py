@@ -1,4 +1,4 @@
-"""What can be wrong with image data; every message is one line that names the culprit."""
+"""What can be wrong with the data; every message is one line that names the culprit."""
 
 
 class ImageDataError(ValueError):
@@ -23,3 +23,23 @@ class CorruptImageError(ImageDataError):
 
 class ImageSizeError(ImageDataError):
     """Two images differ in size."""
+
+
+class SequenceDataError(ValueError):
+    """Text or token ids that cannot be used as asked; the base of the errors below."""
+
+
+class TagError(SequenceDataError):
+    """Tags that are not BIO, or not one a token."""
+
+
+class TextFileError(SequenceDataError):
+    """A text file that cannot be read as what it should be; the message names the file and the line."""
+
+
+class MissingFileError(TextFileError, FileNotFoundError):
+    """A text file does not exist or cannot be opened."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint is broken, or belongs to another training."""

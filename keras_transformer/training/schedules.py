@@ -74,3 +74,71 @@ class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
             "total_steps": self.total_steps,
             "final_fraction": self.final_fraction,
         }
+
+
+@serializable
+class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
+    """Rises linearly to a peak, then falls with the inverse square root of the step.
+
+    With peak p and W warm-up steps, at the s-th update:
+
+        rate = p min(s / W, (W / s)^0.5)
+
+    Given the width D of the model in place of the peak, p = scale (D W)^-0.5, which is the paper's
+
+        rate = scale D^-0.5 min(s^-0.5, s W^-1.5)
+
+    Args:
+        warmup_steps: int >= 1. Defaults to the paper's 4000.
+        hidden_dim: int >= 1, or None. D.
+        peak_learning_rate: float > 0, or None. Exactly one of `hidden_dim` and `peak_learning_rate` is given.
+        scale: float > 0. A factor on the rate. Defaults to 1.
+
+    Call arguments:
+        step: int or an integer scalar tensor. The updates made so far: s = step + 1.
+
+    Returns:
+        The learning rate, a float32 scalar.
+
+    Raises:
+        ValueError: an argument is out of its range; both or neither of the width and the peak are given.
+
+    Example:
+
+    >>> schedule = InverseSquareRoot(warmup_steps=4, peak_learning_rate=1.0)
+    >>> [float(schedule(step)) for step in (0, 1, 3, 15)]
+    [0.25, 0.5, 1.0, 0.5]
+
+    Reference: Vaswani et al., arXiv 1706.03762, equation 3, whose first step is 1 where Keras counts from 0; `scale` and the
+    peak are ours.
+    """
+
+    def __init__(self, warmup_steps=4000, *, hidden_dim=None, peak_learning_rate=None, scale=1.0):
+        super().__init__()
+        if warmup_steps < 1:
+            raise ValueError(f"warmup_steps must be at least 1. Received: {warmup_steps}")
+        if (hidden_dim is None) == (peak_learning_rate is None):
+            raise ValueError(
+                "Give exactly one of hidden_dim and peak_learning_rate. "
+                f"Received: hidden_dim={hidden_dim}, peak_learning_rate={peak_learning_rate}"
+            )
+        for name, value in (("hidden_dim", hidden_dim), ("peak_learning_rate", peak_learning_rate), ("scale", scale)):
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be above 0. Received: {value}")
+        self.warmup_steps = warmup_steps
+        self.hidden_dim = hidden_dim
+        self.peak_learning_rate = peak_learning_rate
+        self.scale = scale
+
+    def __call__(self, step):
+        peak = self.peak_learning_rate or (self.hidden_dim * self.warmup_steps) ** -0.5
+        update = ops.cast(step, "float32") + 1.0
+        return self.scale * peak * ops.minimum(update / self.warmup_steps, ops.sqrt(self.warmup_steps / update))
+
+    def get_config(self):
+        return {
+            "warmup_steps": self.warmup_steps,
+            "hidden_dim": self.hidden_dim,
+            "peak_learning_rate": self.peak_learning_rate,
+            "scale": self.scale,
+        }

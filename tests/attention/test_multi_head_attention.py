@@ -47,7 +47,7 @@ def test_grouped_heads_hold_fewer_weights():
     layer = MultiHeadAttention(8, 4, num_key_value_heads=1)
     layer.build((1, 2, 32), (1, 2, 32))
     assert layer.key_dense.kernel.shape == (32, 1, 4)
-    assert layer.init_cache(3, 10)["key"].shape == (3, 10, 1, 4)
+    assert layer.init_cache(3, 10)["key"].shape == (3, 1, 10, 4)
 
 
 def test_cache_takes_the_compute_dtype():
@@ -61,7 +61,7 @@ def test_returns_output_scores_and_cache_as_asked():
     output, scores, cache = layer(
         x, x, cache=layer.init_cache(2, 5), cache_index=np.int32(0), return_attention_scores=True
     )
-    assert (output.shape, scores.shape, cache["key"].shape) == ((2, 3, 8), (2, 2, 3, 5), (2, 5, 2, 4))
+    assert (output.shape, scores.shape, cache["key"].shape) == ((2, 3, 8), (2, 2, 3, 5), (2, 2, 5, 4))
     np.testing.assert_array_equal(np.asarray(scores)[..., 3:], 0)
 
 

@@ -1,4 +1,4 @@
-"""One worker process exports every small model once; the tests look at what it left."""
+"""Worker processes export every small model once; the tests look at what they left."""
 
 import json
 import os
@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-WORKER = pathlib.Path(__file__).with_name("worker.py")
+HERE = pathlib.Path(__file__).parent
 
 
 class Exported:
-    """Results and bundles of the worker.
+    """Results and bundles of a worker.
 
     Args:
         directory: where the worker wrote.
@@ -37,9 +37,19 @@ class Exported:
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory):
     """The worker's results, made once even when pytest-xdist runs several sessions."""
+    return _run_once(tmp_path_factory, "worker.py", "exported")
+
+
+@pytest.fixture(scope="session")
+def language(tmp_path_factory):
+    """The results of the worker that exports language models."""
+    return _run_once(tmp_path_factory, "language_worker.py", "language")
+
+
+def _run_once(tmp_path_factory, worker, name):
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    directory, done = base / "exported", base / "exported.done"
+    directory, done = base / name, base / f"{name}.done"
     try:
         directory.mkdir()
     except FileExistsError:
@@ -50,7 +60,8 @@ def exported(tmp_path_factory):
     try:
         with open(directory / "log", "w") as log:
             environment = os.environ | {"KERAS_BACKEND": "tensorflow"}
-            subprocess.run([sys.executable, str(WORKER), str(directory)], stderr=log, stdout=log, env=environment)
+            words = [sys.executable, str(HERE / worker), str(directory)]
+            subprocess.run(words, stderr=log, stdout=log, env=environment)
     finally:
         done.touch()
     return Exported(directory)

@@ -1,43 +1,45 @@
-"""Greedy generation as one graph, its loop inside."""
+"""Generation as one graph, its loop inside: compiled it is fastest, exported it needs nothing around it."""
 
 from keras import ops
 
 from keras_transformer.generation.samplers import Greedy
 
 
-def greedy_graph(model, sampler=None):
-    """The whole decoding loop of a `LanguageModel` as one function of tensors.
+def generate_graph(model, sampler=None, new_slots=None):
+    """The decoding loop of a `LanguageModel` with a sampler as one function of tensors.
 
-    The same as `model.generate(..., sampler="greedy")`: rows of unequal length, each as if alone; it ends when every row
-    has met its end.
+    It gives what `model.generate` gives: rows of unequal length, each as if alone; it ends when every row has met its end.
 
     Args:
         model: `LanguageModel`.
-        sampler: a sampler that needs no randomness; `Greedy()` by default.
+        sampler: `Greedy` or `Random`; `Greedy()` by default.
+        new_slots: int, the room for new tokens, where shapes must be known before running; None for "max_new_tokens".
 
     Returns:
-        Function of a dict with "token_ids" int32 `(B, T)` and "lengths" int32 `(B,)`, or, for an encoder-decoder,
-        "source_token_ids" and "source_padding_mask"; and "max_new_tokens", int32 `()`. It returns a dict with
-        "new_token_ids" int32 `(B, max_new_tokens)`, zero past the end of a row, and "new_lengths" int32 `(B,)`, the end
-        token included.
+        Function of a dict with "token_ids" int32 `(B, T)`, "lengths" int32 `(B,)` and "max_new_tokens", int32 `()`; an
+        encoder-decoder takes "source_token_ids" and "source_padding_mask" in place of the first two; a random sampler takes
+        "uniforms", float32 `(B, new_slots)`, too. It returns a dict with "new_token_ids" int32 `(B, new_slots)`, zero past
+        the end of a row, and "new_lengths" int32 `(B,)`, the end token included.
     """
     sampler = sampler or Greedy()
     end_id = -1 if model.end_id is None else model.end_id
 
     def generate(tensors):
-        most = tensors["max_new_tokens"]
+        most, uniforms = tensors["max_new_tokens"], tensors.get("uniforms")
+        room = most if new_slots is None else new_slots
         token_ids, lengths, memory = _prompt(model, tensors)
         batch = ops.shape(token_ids)[0]
-        cache = {**model.init_cache(batch, ops.shape(token_ids)[1] + most), **memory}
+        cache = {**model.init_cache(batch, ops.shape(token_ids)[1] + room), **memory}
         logits, _, cache = model.prefill(token_ids, lengths, cache)
         rows = ops.expand_dims(ops.arange(batch, dtype="int32"), 1)
         grows = [name for name in cache if name not in memory]
 
-        def unfinished(step, token, finished, *_):
+        def unfinished(step, logits, finished, *_):
             return ops.logical_and(step < most, ops.logical_not(ops.all(finished)))
 
         def advance(step, logits, finished, index, texts, counts, *slabs):
-            token = sampler(ops, logits[:, -1])
+            drawn = None if uniforms is None else ops.take(uniforms, step, axis=1)
+            token = sampler(ops, logits[:, -1], drawn)
             texts = _write(texts, rows, step, ops.where(finished, 0, token))
             counts = counts + ops.cast(ops.logical_not(finished), "int32")
             finished = ops.logical_or(finished, token == end_id)
@@ -50,7 +52,7 @@ def greedy_graph(model, sampler=None):
             logits,
             ops.zeros((batch,), "bool"),
             lengths,
-            ops.zeros((batch, most), "int32"),
+            ops.zeros((batch, room), "int32"),
             ops.zeros((batch,), "int32"),
             *(cache[name] for name in grows),
         )

@@ -1,0 +1,209 @@
+"""Answers questions by a span of the text that they are about, trained from scratch on a file in SQuAD's format.
+
+    python examples/question_answering.py --train train-v1.1.json --test dev-v1.1.json     # SQuAD, or files like it
+    python examples/question_answering.py --data-dir DIR                                   # DIR/xquad.en.json
+    python examples/question_answering.py                                                  # downloads that file
+    python examples/question_answering.py --quick                                          # does everything run?
+
+Without `--train` and `--test` it shows the format and the measures on the English part of XQuAD: 1,190 questions on 48
+articles, three quarters of the articles to train on, the others to test. That is far too little to learn to answer from
+scratch: expect little more than what the kind of question gives away.
+
+A text that is too long is read in windows that overlap; the best span of all windows is the answer. It prints the loss
+epoch by epoch, then exact match and F1 on the test set, counted as SQuAD's own script counts them: of the Keras model, and
+of the exported bundle in each runtime. It leaves in `--out`: `model.keras`, `tokenizer/`, `history.json`, `curve.png`, and
+`bundle/`.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer import export, models, plots, tasks, text, training
+
+SIZE = models.Size(num_layers=2, hidden_dim=128, num_heads=4, intermediate_dim=256)
+QUICK_SIZE = models.Size(num_layers=1, hidden_dim=32, num_heads=2, intermediate_dim=64)
+VOCABULARY_SIZE = 8000
+WINDOW = {"max_length": 256, "stride": 128}
+MAX_ANSWER_LENGTH = 30
+DROPOUT = 0.2
+LEARNING_RATE = 5e-4
+WEIGHT_DECAY = 0.05
+TOKENS_PER_BATCH = 4096
+
+DATA_NAME = "xquad.en.json"
+DATA_ADDRESS = (
+    "https://raw.githubusercontent.com/google-deepmind/xquad/7d30520c717524000f0d9d2f9c10a069acd9d285/" + DATA_NAME
+)
+DATA_DIGEST = "e4c57d1c9143aaa1c5d265ba5987a65f4e69528d2a98f29d6e75019b10344f29"
+
+
+class Question(NamedTuple):
+    """A question, its context, and its answers: pairs of the first character and the text."""
+
+    text: str
+    context: str
+    answers: list
+
+
+def main():
+    arguments = parse_arguments()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    keras.utils.set_random_seed(arguments.seed)
+    if arguments.threads:
+        tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
+        tf.config.threading.set_inter_op_parallelism_threads(arguments.threads)
+    train_questions, test_questions = read_questions(arguments)
+    print(f"{len(train_questions)} questions to train on, {len(test_questions)} to test on", flush=True)
+    texts = list(dict.fromkeys(part for each in train_questions for part in (each.context, each.text)))
+    tokenizer = text.WordPiece.train(texts, VOCABULARY_SIZE)
+    backbone = models.Encoder(
+        QUICK_SIZE if arguments.quick else SIZE,
+        tokenizer.vocabulary_size,
+        max_sequence_length=WINDOW["max_length"],
+        num_segments=2,
+        dropout=DROPOUT,
+    )
+    model = tasks.SpanAnswerer(backbone, dropout=DROPOUT, name="question_answering")
+
+    history = train(model, tokenizer, train_questions, arguments)
+    model.save(arguments.out / "model.keras")
+    tokenizer.save(arguments.out / "tokenizer")
+    (arguments.out / "history.json").write_text(json.dumps(history, indent=1))
+    plots.training_curve({"loss": history["loss"]}).savefig(arguments.out / "curve.png", dpi=150)
+    evaluate(model, tokenizer, test_questions, arguments.out / "bundle")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train", type=Path, help="a file in SQuAD's format")
+    parser.add_argument("--test", type=Path, help="another; give both or neither")
+    parser.add_argument("--data-dir", type=Path, help=f"where {DATA_NAME} is; without it, it is downloaded")
+    parser.add_argument("--out", type=Path, default=Path("question_answering"), help="where the results go")
+    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, help="of TensorFlow; all cores when not given")
+    parser.add_argument("--quick", action="store_true", help="a tiny run that shows that everything works")
+    arguments = parser.parse_args()
+    if (arguments.train is None) != (arguments.test is None):
+        parser.error("give both --train and --test, or neither")
+    if arguments.quick:
+        arguments.epochs = 1
+    return arguments
+
+
+def read_questions(arguments):
+    """Two lists of `Question`: to train on and to test on."""
+    if arguments.train:
+        parts = [read_articles(path) for path in (arguments.train, arguments.test)]
+    else:
+        path = arguments.data_dir / DATA_NAME if arguments.data_dir else download()
+        articles = read_articles(path)
+        parts = [
+            [article for index, article in enumerate(articles) if (index % 4 == 3) == is_test]
+            for is_test in (False, True)
+        ]
+    questions = [[question for article in part for question in article] for part in parts]
+    return [part[:50] for part in questions] if arguments.quick else questions
+
+
+def download():
+    return Path(keras.utils.get_file(DATA_NAME, DATA_ADDRESS, cache_subdir="xquad", file_hash=DATA_DIGEST))
+
+
+def read_articles(path):
+    """For each article of a file in SQuAD's format (version 1.1) a list of its `Question`s."""
+    return [
+        [
+            Question(
+                entry["question"], paragraph["context"], [(a["answer_start"], a["text"]) for a in entry["answers"]]
+            )
+            for paragraph in article["paragraphs"]
+            for entry in paragraph["qas"]
+        ]
+        for article in json.loads(path.read_text(encoding="utf-8"))["data"]
+    ]
+
+
+def train(model, tokenizer, questions, arguments):
+    """Fits the model to the first answer of each question; returns the history."""
+    windows = [
+        window
+        for question in questions
+        for window in tasks.question_windows(
+            tokenizer, question.text, question.context, answer=question.answers[0], **WINDOW
+        )
+        # A window without the answer teaches nothing here: every question has one.
+        if window.answer != (0, 0)
+    ]
+    stream = training.bucket_batches(
+        {name: [getattr(window, name) for window in windows] for name in ("token_ids", "segment_ids")},
+        np.array([window.answer for window in windows], "int32"),
+        tokens_per_batch=TOKENS_PER_BATCH,
+        multiple=16,
+        fill=False,
+        seed=arguments.seed,
+    )
+    steps = len(stream) * arguments.epochs
+    schedule = training.WarmupCosine(LEARNING_RATE, warmup_steps=steps // 10, total_steps=steps)
+    optimizer = keras.optimizers.AdamW(schedule, weight_decay=WEIGHT_DECAY, global_clipnorm=1.0)
+    losses = {f"{edge}_logits": training.MaskedCrossentropy() for edge in ("start", "end")}
+    model.compile(optimizer, losses, jit_compile=False)
+    # One column of the labels for each output.
+    batches = stream.repeat().map(
+        lambda inputs, places: (inputs, {"start_logits": places[:, 0], "end_logits": places[:, 1]})
+    )
+    start = time.process_time()
+    history = model.fit(batches, steps_per_epoch=len(stream), epochs=arguments.epochs, shuffle=False, verbose=2).history
+    print(f"trained for {(time.process_time() - start) / 60:.1f} minutes of CPU time", flush=True)
+    return history
+
+
+def evaluate(model, tokenizer, questions, bundle):
+    """Exact match and F1 of the Keras model, and of the bundle in each runtime."""
+    inference = tf.function(lambda inputs: model(inputs, training=False), reduce_retracing=True)
+
+    def in_keras(inputs):
+        return {name: logits.numpy() for name, logits in inference(inputs).items()}
+
+    print(f"test: {score(in_keras, tokenizer, questions)}", flush=True)
+    print(export.export(model, bundle))
+    for backend in ("saved_model", "tflite", "onnx"):
+        print(f"{backend}: {score(export.load(bundle, backend), tokenizer, questions)}", flush=True)
+
+
+def score(logits_of, tokenizer, questions):
+    """The means of exact match and F1 over all questions."""
+    said = [answer(logits_of, tokenizer, question) for question in questions]
+    wanted = [[text for _, text in question.answers] for question in questions]
+    exact, f1 = (
+        np.mean([measure(*pair) for pair in zip(said, wanted, strict=True)])
+        for measure in (tasks.exact_match, tasks.answer_f1)
+    )
+    return f"exact match {exact:.2%}, F1 {f1:.2%} of {len(questions)} questions"
+
+
+def answer(logits_of, tokenizer, question):
+    """The text of the best span of all windows."""
+    windows = tasks.question_windows(tokenizer, question.text, question.context, **WINDOW)
+    inputs = text.batching.pad_batch([window.token_ids for window in windows], tokenizer.pad_id)
+    width = inputs["token_ids"].shape[1]
+    segments, context = (
+        np.array([[*row, *[0] * (width - len(row))] for row in rows])
+        for rows in ([window.segment_ids for window in windows], [window.context_mask for window in windows])
+    )
+    logits = logits_of({**inputs, "segment_ids": segments.astype("int32")})
+    spans = tasks.best_spans(logits["start_logits"], logits["end_logits"], context, max_length=MAX_ANSWER_LENGTH)
+    found = [(span.score, window, span) for window, row in zip(windows, spans, strict=True) for span in row]
+    _, window, span = max(found, key=lambda each: each[0])
+    return question.context[window.offsets[span.start][0] : window.offsets[span.end][1]].strip()
+
+
+if __name__ == "__main__":
+    main()

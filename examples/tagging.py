@@ -1,0 +1,204 @@
+"""Tags words, trained from scratch: parts of speech of English (UD EWT) or entities in tweets (WNUT-17).
+
+    python examples/tagging.py --dataset ewt --data-dir DIR       # DIR/en_ewt-ud-train.conllu, and so on
+    python examples/tagging.py --dataset wnut17                   # downloads the 2 MB that it needs
+    python examples/tagging.py --dataset ewt --quick              # a few steps: does everything run?
+
+Words are given (gold tokens), and split into subwords; the first subword of a word says its tag. So endings are seen, and a
+word that is new is not quite unknown. A few words are hidden from the encoder at every step.
+
+It prints the accuracy on the development set epoch by epoch, then the figure on the test set: accuracy over words for parts
+of speech, F1 over whole entities for WNUT-17: of the Keras model, and of the exported bundle in each runtime. It leaves in
+`--out`: `model.keras`, `tokenizer/`, `history.json`, `curve.png`, and `bundle/`.
+"""
+
+import argparse
+import itertools
+import json
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer import export, models, plots, tasks, text, training
+
+SIZE = models.Size(num_layers=2, hidden_dim=128, num_heads=4, intermediate_dim=256)
+QUICK_SIZE = models.Size(num_layers=1, hidden_dim=32, num_heads=2, intermediate_dim=64)
+# Small, so that endings are learned from the many words that are split.
+VOCABULARY_SIZE = 5000
+MAX_LENGTH = 256
+DROPOUT = 0.1
+HEAD_DROPOUT = 0.2
+HIDDEN_TOKENS = 0.05
+LABEL_SMOOTHING = 0.1
+LEARNING_RATE = 1.5e-3
+WEIGHT_DECAY = 0.05
+TOKENS_PER_BATCH = 1024
+# Hardly any padding: without XLA there is nothing to compile for each length.
+BUCKETS = {"multiple": 4, "growth": 1, "fill": False}
+
+DATASETS = {
+    "ewt": {
+        "address": "https://raw.githubusercontent.com/UniversalDependencies/UD_English-EWT/"
+        "15d613d8447b3478787d4c278730a1e48a945efb/",
+        # SHA-256 of each file.
+        "files": {
+            "en_ewt-ud-train.conllu": "3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b",
+            "en_ewt-ud-dev.conllu": "531a54ff90d6ab12201c5a50c3e78e6ddac4de69abc4bce5d275d3cd29efe2b6",
+            "en_ewt-ud-test.conllu": "e266e515a0a7547657ed3d90d9ba46487d6bd251f27ad4269d4e8a427c8555cd",
+        },
+        "columns": {"columns": (3,), "token_column": 1},
+    },
+    "wnut17": {
+        "address": "https://raw.githubusercontent.com/leondz/emerging_entities_17/"
+        "e52a2d2a71ac1a051ca2d532eef28653c5c02603/",
+        "files": {
+            "wnut17train.conll": "731820e13f71af324c6b55a1575ec2ce59fbaa2a0806f8f0400b98d56cd6a7a5",
+            "emerging.dev.conll": "e053b752b8155113ca66e7db08af5f2f5f43ab993694e4774f1ec5bad42312d8",
+            "emerging.test.annotated": "2aa79b764e56ec9264a1b30fdd9b70195bd00ff400b62edd8f399d5f13c178f0",
+        },
+        "columns": {"columns": (1,)},
+    },
+}
+
+
+def main():
+    arguments = parse_arguments()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    keras.utils.set_random_seed(arguments.seed)
+    if arguments.threads:
+        tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
+        tf.config.threading.set_inter_op_parallelism_threads(arguments.threads)
+    splits = read_splits(arguments)
+    tags = sorted({tag for sentence in splits["train"] for tag in sentence.columns[0]})
+    words = (" ".join(sentence.tokens) for sentence in splits["train"])
+    tokenizer = text.WordPiece.train(words, VOCABULARY_SIZE, lowercase=False)
+    size = QUICK_SIZE if arguments.quick else SIZE
+    # What a word is depends on its neighbours, wherever they stand: positions relative to each other.
+    backbone = models.Encoder(size, tokenizer.vocabulary_size, position="rotary", dropout=DROPOUT)
+    model = tasks.Tagger(backbone, len(tags), dropout=HEAD_DROPOUT, name="tagging")
+
+    history = train(model, tokenizer, splits, tags, arguments)
+    model.save(arguments.out / "model.keras")
+    tokenizer.save(arguments.out / "tokenizer")
+    (arguments.out / "history.json").write_text(json.dumps(history, indent=1))
+    plots.training_curve(history).savefig(arguments.out / "curve.png", dpi=150)
+    evaluate(model, tokenizer, splits["test"], tags, arguments.out / "bundle")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", choices=DATASETS, default="ewt")
+    parser.add_argument("--data-dir", type=Path, help="where the files are; without it, they are downloaded")
+    parser.add_argument("--out", type=Path, default=Path("tagging"), help="where the results go")
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, help="of TensorFlow; all cores when not given")
+    parser.add_argument("--quick", action="store_true", help="a tiny run that shows that everything works")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.epochs = 2
+    return arguments
+
+
+def read_splits(arguments):
+    """dict of "train", "dev" and "test" to lists of `training.Sentence`, with the tags as their one column."""
+    dataset, splits = DATASETS[arguments.dataset], {}
+    for split, (name, digest) in zip(("train", "dev", "test"), dataset["files"].items(), strict=True):
+        path = (
+            arguments.data_dir / name
+            if arguments.data_dir
+            else keras.utils.get_file(name, dataset["address"] + name, cache_subdir="tagging", file_hash=digest)
+        )
+        sentences = training.read_conll(path, **dataset["columns"])
+        splits[split] = list(itertools.islice(sentences, 200 if arguments.quick else None))
+    return splits
+
+
+def encode(tokenizer, sentences, tags=None):
+    """Token ids of each sentence, the word that each token came from, and labels: the tag at a word's first token."""
+    ids, words = tokenizer.encode_words([sentence.tokens for sentence in sentences])
+    ids, words = ([row[:MAX_LENGTH] for row in rows] for rows in (ids, words))
+    if tags is None:
+        return ids, words, None
+    number = {tag: index for index, tag in enumerate(tags)}
+    labels = [
+        [
+            number.get(tag, -100) if first else -100
+            for tag, first in zip((column[word] for word in row), firsts(row), strict=True)
+        ]
+        for row, column in zip(words, (sentence.columns[0] for sentence in sentences), strict=True)
+    ]
+    return ids, words, labels
+
+
+def firsts(words):
+    """For each token whether it is the first of its word."""
+    return [word != before for word, before in zip(words, [None, *words], strict=False)]
+
+
+def train(model, tokenizer, splits, tags, arguments):
+    """Fits the model, which has the averaged weights then; returns the history."""
+    streams = {}
+    for split, options in (("train", {"seed": arguments.seed}), ("dev", {"shuffle": False})):
+        ids, _, labels = encode(tokenizer, splits[split], tags)
+        streams[split] = training.bucket_batches(
+            {"token_ids": ids}, labels, tokens_per_batch=TOKENS_PER_BATCH, **BUCKETS, **options
+        )
+    # The neighbours of a hidden word have to tell its tag.
+    stream = training.hide_tokens(streams["train"], tokenizer, HIDDEN_TOKENS, whole_words=True, seed=arguments.seed)
+    steps = len(stream) * arguments.epochs
+    schedule = training.WarmupCosine(LEARNING_RATE, warmup_steps=steps // 10, total_steps=steps)
+    optimizer = keras.optimizers.AdamW(
+        schedule, weight_decay=WEIGHT_DECAY, global_clipnorm=1.0, use_ema=True, ema_momentum=0.99
+    )
+    optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
+    loss, accuracy = training.MaskedCrossentropy(LABEL_SMOOTHING), training.MaskedAccuracy(name="accuracy")
+    model.compile(optimizer, loss, metrics=[accuracy], jit_compile=False)
+    start = time.process_time()
+    history = model.fit(
+        stream.repeat(),
+        validation_data=streams["dev"].epoch(),
+        steps_per_epoch=len(stream),
+        epochs=arguments.epochs,
+        shuffle=False,
+        # Validation looks at the averaged weights.
+        callbacks=[keras.callbacks.SwapEMAWeights()],
+        verbose=2,
+    ).history
+    print(f"trained for {(time.process_time() - start) / 60:.1f} minutes of CPU time", flush=True)
+    return history
+
+
+def evaluate(model, tokenizer, test, tags, bundle):
+    """The test figure of the Keras model, and of the bundle in each runtime."""
+    inference = tf.function(lambda inputs: model(inputs, training=False), reduce_retracing=True)
+    print(f"test: {score(lambda inputs: inference(inputs).numpy(), tokenizer, test, tags)}", flush=True)
+    print(export.export(model, bundle, metadata={"tags": tags}))
+    for backend in ("saved_model", "tflite", "onnx"):
+        runtime = export.load(bundle, backend)
+        figure = score(lambda inputs, runtime=runtime: runtime(inputs)["logits"], tokenizer, test, tags)
+        print(f"{backend}: {figure}", flush=True)
+
+
+def score(logits_of, tokenizer, test, tags):
+    """Accuracy over words or, where the tags are BIO tags, F1 over entities; a word without a subword gets the last tag."""
+    found = []
+    for start in range(0, len(test), 50):
+        ids, words, _ = encode(tokenizer, test[start : start + 50])
+        best = logits_of(text.batching.pad_batch(ids, tokenizer.pad_id)).argmax(-1)
+        for sentence, row, places in zip(test[start : start + 50], best, words, strict=True):
+            said = {word: tags[tag] for word, tag, first in zip(places, row, firsts(places), strict=False) if first}
+            found.append([said.get(word, tags[-1]) for word in range(len(sentence.tokens))])
+    expected = [sentence.columns[0] for sentence in test]
+    if "O" in tags:
+        scores = training.span_f1(expected, found)
+        return f"F1 {scores.f1:.2%}, precision {scores.precision:.2%}, recall {scores.recall:.2%}"
+    right = np.concatenate([np.array(said) == np.array(tag) for said, tag in zip(found, expected, strict=True)])
+    return f"{right.mean():.2%} of {len(right)} words"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""What the heads share: the inputs of a backbone by name, pooled vectors, float32 outputs."""
+
+import keras
+
+from keras_transformer.saving import resolve
+from keras_transformer.tasks.pooling import POOLINGS
+
+
+def input_named(backbone, name):
+    """The symbolic input of `backbone` with this name, or None."""
+    return next((tensor for tensor in keras.tree.flatten(backbone.input) if tensor.name == name), None)
+
+
+def check_tokens(backbone):
+    """Refuses a backbone that does not give one vector for each token.
+
+    Raises:
+        ValueError: its output is not `(B, T, D)`.
+    """
+    shape = getattr(backbone.output, "shape", ())
+    if len(shape) != 3:
+        raise ValueError(f"{backbone.name!r} must give tokens (B, T, D). Its output: {backbone.output!r}")
+
+
+def check_count(name, value):
+    """Refuses a number of classes or tags below 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a positive integer. Received: {value!r}")
+
+
+def make_pooling(pooling):
+    """A layer from a name in `POOLINGS`, an instance or a config; one given by name computes in float32."""
+    return resolve(pooling, POOLINGS, keras.layers.Layer, dtype="float32", name="pooling")
+
+
+def output_layer(units, activation):
+    """A linear head in float32, named "probabilities" after a softmax or sigmoid, else "logits"."""
+    name = "probabilities" if activation in ("softmax", "sigmoid") else "logits"
+    return keras.layers.Dense(units, activation=activation, dtype="float32", name=name)

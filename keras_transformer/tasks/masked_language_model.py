@@ -1,0 +1,92 @@
+"""Prediction of hidden tokens, to pretrain an encoder."""
+
+import keras
+from keras import ops
+
+from keras_transformer.saving import serializable
+from keras_transformer.tasks.heads import check_tokens
+
+_EMBEDDING = "token_embedding"
+
+
+def MaskedLanguageModel(
+    backbone,
+    *,
+    tie_embeddings=True,
+    selected_positions=False,
+    activation="gelu",
+    layer_norm_epsilon=1e-12,
+    name="masked_language_model",
+):
+    """A backbone with BERT's head over the vocabulary: `logits = norm(gelu(W h + c)) E^T + b`.
+
+    `training.mask_tokens` makes its batches. The backbone's layers are used, not copied: after training, hand the same
+    backbone to another task.
+
+    Args:
+        backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.Encoder`.
+        tie_embeddings: bool. True: E is the table of token embeddings; False: a matrix of its own.
+        selected_positions: bool. True: one more input, "masked_positions", int32 `(B, P)`, and logits of those tokens alone;
+            the head is most of the work of a small model, and 15 % of the tokens need it.
+        activation: of the transform; a name or a function.
+        layer_norm_epsilon: float > 0. Of the norm of the transform.
+        name: str.
+
+    Returns:
+        `keras.Model`: the backbone's inputs to "logits", float32 `(B, T, V)`, under every dtype policy; with
+        "masked_positions" too, `(B, P, V)`.
+
+    Raises:
+        ValueError: a backbone without token embeddings, with ones that cannot be reversed, or whose output is no
+            `(B, T, D)`.
+
+    Example:
+
+    >>> from keras_transformer import models
+    >>> backbone = models.Encoder(models.Size(1, 8, 2, 16), vocabulary_size=50)
+    >>> MaskedLanguageModel(backbone).output_shape
+    (None, None, 50)
+
+    Reference: Devlin et al., BERT, arXiv 1810.04805, section 3.1; transform, norm and output bias as in its published code.
+    """
+    check_tokens(backbone)
+    embedding = _token_embedding(backbone, tie_embeddings)
+    inputs, x = backbone.input, backbone.output
+    if selected_positions:
+        positions = keras.Input((None,), dtype="int32", name="masked_positions")
+        inputs = {**inputs, "masked_positions": positions}
+        x = ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)
+    x = keras.layers.Dense(x.shape[-1], activation=activation, name="transform")(x)
+    x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="transform_norm")(x)
+    if tie_embeddings:
+        x = OutputBias(dtype="float32", name="logits")(embedding(x, reverse=True))
+    else:
+        x = keras.layers.Dense(embedding.input_dim, dtype="float32", name="logits")(x)
+    return keras.Model(inputs, x, name=name)
+
+
+def _token_embedding(backbone, reversible):
+    layer = next((layer for layer in backbone.layers if layer.name == _EMBEDDING), None)
+    if layer is None:
+        raise ValueError(f"Backbone {backbone.name!r} has no token embedding ({_EMBEDDING}).")
+    if reversible and not isinstance(layer, keras.layers.ReversibleEmbedding):
+        raise ValueError(f"{_EMBEDDING!r} of {backbone.name!r} is no ReversibleEmbedding: use tie_embeddings=False.")
+    return layer
+
+
+@serializable
+class OutputBias(keras.layers.Layer):
+    """Adds a learned number to each logit: `y = x + b`.
+
+    Call arguments:
+        inputs: float `(..., V)`.
+
+    Returns:
+        `(..., V)`, in the dtype of the layer.
+    """
+
+    def build(self, input_shape):
+        self.bias = self.add_weight(name="bias", shape=(input_shape[-1],), initializer="zeros")
+
+    def call(self, inputs):
+        return inputs + self.bias

@@ -1,0 +1,60 @@
+"""Classification of pairs of texts that are read together."""
+
+from keras_transformer.tasks.heads import input_named
+from keras_transformer.tasks.sequence_classifier import SequenceClassifier
+
+
+def PairClassifier(
+    backbone,
+    num_classes,
+    *,
+    pooling="first",
+    hidden_dim=None,
+    dropout=0.0,
+    activation="softmax",
+    name="pair_classifier",
+):
+    """A cross-encoder: both texts stand in one sequence, so that every token of one sees those of the other.
+
+    `text.Tokenizer.encode_pair` makes such sequences and their segments. `PairMatcher` reads the texts apart.
+
+    Args:
+        backbone: `keras.Model` to tokens `(B, T, D)` that takes "segment_ids", such as `models.Encoder(num_segments=2)`.
+        num_classes: int >= 1.
+        pooling: "first", "mean", "max", "attention", or a layer, as in `SequenceClassifier`.
+        hidden_dim: int: the width of the tanh layer (BERT's pooler) before the head; None for D.
+        dropout: float in [0, 1). Of the pooled vector.
+        activation: "softmax", "sigmoid", or None for logits.
+        name: str.
+
+    Returns:
+        `keras.Model`: the backbone's inputs to "probabilities" or "logits", float32 `(B, num_classes)`, under every dtype
+        policy.
+
+    Raises:
+        ValueError: the backbone knows no segments, or an argument that `SequenceClassifier` refuses.
+
+    Example:
+
+    >>> from keras_transformer import models
+    >>> backbone = models.Encoder(models.Size(1, 8, 2, 16), vocabulary_size=50, num_segments=2)
+    >>> PairClassifier(backbone, num_classes=2).output_shape
+    (None, 2)
+
+    Reference: Devlin et al., BERT, arXiv 1810.04805, section 4.1 and figure 4a.
+    """
+    if input_named(backbone, "segment_ids") is None:
+        raise ValueError(
+            f"{backbone.name!r} takes no 'segment_ids' and cannot tell the texts apart: build it with num_segments=2, or"
+            " use SequenceClassifier if their tokens alone say enough."
+        )
+    hidden_dim = backbone.output.shape[-1] if hidden_dim is None else hidden_dim
+    return SequenceClassifier(
+        backbone,
+        num_classes,
+        pooling=pooling,
+        hidden_dim=hidden_dim,
+        dropout=dropout,
+        activation=activation,
+        name=name,
+    )

@@ -1,0 +1,53 @@
+"""Classification of whole sequences."""
+
+import keras
+
+from keras_transformer.tasks.heads import check_count, check_tokens, input_named, make_pooling, output_layer
+
+
+def SequenceClassifier(
+    backbone,
+    num_classes,
+    *,
+    pooling="mean",
+    hidden_dim=None,
+    dropout=0.0,
+    activation="softmax",
+    name="sequence_classifier",
+):
+    """A backbone of tokens with a head over one vector of the whole sequence: `softmax(W h + b)`, `h = pool(tokens)`.
+
+    Args:
+        backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.Encoder`. Its layers are used, not copied: a backbone
+            that was pretrained in a `MaskedLanguageModel` brings its weights.
+        num_classes: int >= 1.
+        pooling: "first", "mean", "max", "attention", or a layer called with `(tokens, padding_mask=...)`.
+        hidden_dim: int, or None. With it `h = tanh(W' pool(tokens) + b')` of this width, which BERT calls its pooler.
+        dropout: float in [0, 1). Of `h`.
+        activation: "softmax" for probabilities, "sigmoid" for classes that do not exclude each other, None for logits, which
+            `training.MaskedCrossentropy` takes.
+        name: str.
+
+    Returns:
+        `keras.Model`: the backbone's inputs to "probabilities" or "logits", float32 `(B, num_classes)`, under every dtype
+        policy.
+
+    Raises:
+        ValueError: unknown pooling, `num_classes` below 1, or a backbone whose output is no `(B, T, D)`.
+
+    Example:
+
+    >>> from keras_transformer import models
+    >>> backbone = models.Encoder(models.Size(1, 8, 2, 16), vocabulary_size=50)
+    >>> SequenceClassifier(backbone, num_classes=6, pooling="max").output_shape
+    (None, 6)
+
+    Reference: Devlin et al., BERT, arXiv 1810.04805, section 4.1; there `pooling="first"` and `hidden_dim=D`.
+    """
+    check_tokens(backbone)
+    check_count("num_classes", num_classes)
+    x = make_pooling(pooling)(backbone.output, padding_mask=input_named(backbone, "padding_mask"))
+    if hidden_dim is not None:
+        x = keras.layers.Dense(hidden_dim, activation="tanh", dtype="float32", name="pooler")(x)
+    x = keras.layers.Dropout(dropout, dtype="float32", name="head_dropout")(x)
+    return keras.Model(backbone.input, output_layer(num_classes, activation)(x), name=name)

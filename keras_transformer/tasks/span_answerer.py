@@ -1,0 +1,77 @@
+"""Answers that are spans of a text."""
+
+import keras
+from keras import ops
+
+from keras_transformer.saving import serializable
+from keras_transformer.tasks.heads import check_tokens, input_named
+
+# The logit of padding: no softmax sees it, and it is finite.
+PADDING_LOGIT = -1e9
+
+
+def SpanAnswerer(backbone, *, dropout=0.0, name="span_answerer"):
+    """A backbone of tokens with two logits for each: that the answer starts there, that it ends there.
+
+    Question and context stand in one sequence, as `text.Tokenizer.encode_pair` makes it. Train it with a sparse categorical
+    cross-entropy from logits of each output against the place of the token; `best_spans` picks the answers.
+
+    Args:
+        backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.Encoder(num_segments=2)`.
+        dropout: float in [0, 1). Of the tokens before the head.
+        name: str.
+
+    Returns:
+        `keras.Model`: the backbone's inputs to {"start_logits", "end_logits"}, each float32 `(B, T)`, under every dtype
+        policy; -1e9 at padding.
+
+    Raises:
+        ValueError: a backbone whose output is no `(B, T, D)`.
+
+    Example:
+
+    >>> from keras_transformer import models
+    >>> backbone = models.Encoder(models.Size(1, 8, 2, 16), vocabulary_size=50, num_segments=2)
+    >>> {name: tensor.shape for name, tensor in SpanAnswerer(backbone).output.items()}
+    {'start_logits': (None, None), 'end_logits': (None, None)}
+
+    Reference: Devlin et al., BERT, arXiv 1810.04805, section 4.2.
+    """
+    check_tokens(backbone)
+    x = keras.layers.Dropout(dropout, name="head_dropout")(backbone.output)
+    x = keras.layers.Dense(2, dtype="float32", name="span")(x)
+    padding_mask = input_named(backbone, "padding_mask")
+    outputs = {
+        f"{edge}_logits": TokenLogits(index, dtype="float32", name=f"{edge}_logits")(x, padding_mask=padding_mask)
+        for index, edge in enumerate(("start", "end"))
+    }
+    return keras.Model(backbone.input, outputs, name=name)
+
+
+@serializable
+class TokenLogits(keras.layers.Layer):
+    """One of several logits of each token, with padding out of reach.
+
+    Args:
+        index: int: which one.
+
+    Call arguments:
+        inputs: float `(B, T, C)`.
+        padding_mask: boolean `(B, T)`, True = a real token; None where all are.
+
+    Returns:
+        `(B, T)`; -1e9 at padding.
+    """
+
+    def __init__(self, index, **kwargs):
+        super().__init__(**kwargs)
+        self.index = index
+
+    def call(self, inputs, padding_mask=None):
+        logits = inputs[:, :, self.index]
+        if padding_mask is None:
+            return logits
+        return ops.where(ops.cast(padding_mask, "bool"), logits, PADDING_LOGIT)
+
+    def get_config(self):
+        return {**super().get_config(), "index": self.index}

@@ -1,0 +1,41 @@
+"""A tag for every token."""
+
+import keras
+
+from keras_transformer.tasks.heads import check_count, check_tokens, output_layer
+
+
+def Tagger(backbone, num_tags, *, dropout=0.0, activation=None, name="tagger"):
+    """A backbone of tokens with a linear head over each: parts of speech, entities.
+
+    A word of several tokens takes the tag of its first; the others, and padding, have the label -100, which
+    `training.MaskedCrossentropy` and `training.MaskedAccuracy` leave out. `text.Tokenizer.encode_words` says which word a
+    token came from.
+
+    Args:
+        backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.Encoder`.
+        num_tags: int >= 1.
+        dropout: float in [0, 1). Of the tokens before the head.
+        activation: None for logits, "softmax" for probabilities.
+        name: str.
+
+    Returns:
+        `keras.Model`: the backbone's inputs to "logits" or "probabilities", float32 `(B, T, num_tags)`, under every dtype
+        policy.
+
+    Raises:
+        ValueError: `num_tags` below 1, or a backbone whose output is no `(B, T, D)`.
+
+    Example:
+
+    >>> from keras_transformer import models
+    >>> backbone = models.Encoder(models.Size(1, 8, 2, 16), vocabulary_size=50)
+    >>> Tagger(backbone, num_tags=17).output_shape
+    (None, None, 17)
+
+    Reference: Devlin et al., BERT, arXiv 1810.04805, section 5.3 (the first sub-token of a word) and figure 4d.
+    """
+    check_tokens(backbone)
+    check_count("num_tags", num_tags)
+    x = keras.layers.Dropout(dropout, name="head_dropout")(backbone.output)
+    return keras.Model(backbone.input, output_layer(num_tags, activation)(x), name=name)

@@ -1,0 +1,97 @@
+"""Exports the language models that test_language.py generates with: `language_worker.py OUT_DIRECTORY`.
+
+Each is left as NAME.keras too. Converters leak memory and can crash, so the tests never run them in pytest's own process.
+"""
+
+import json
+import os
+import pathlib
+import sys
+import traceback
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+
+from keras_transformer.attention import MultiHeadAttention
+from keras_transformer.export import GenerationOptions, export
+from keras_transformer.models import Decoder, Size, Transformer
+from keras_transformer.tasks import LanguageModel
+from keras_transformer.text import Bytes
+
+TOKENIZER = Bytes()
+SIZE = Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=24)
+MAX_LENGTH = 24
+BUCKETS = (4, 8)
+# Tokens that these models, with these weights, come upon in some of the texts of the tests and not in others.
+END_IDS = {"gpt": 203, "translator": 99, "llama": 43}
+
+
+def gpt():
+    backbone = Decoder(SIZE, TOKENIZER.vocabulary_size, max_sequence_length=MAX_LENGTH)
+    return LanguageModel(backbone, tokenizer=TOKENIZER, end_id=END_IDS["gpt"])
+
+
+def translator():
+    backbone = Transformer(SIZE, TOKENIZER.vocabulary_size)
+    return LanguageModel(backbone, tokenizer=TOKENIZER, end_id=END_IDS["translator"])
+
+
+def llama():
+    """Rotary positions, root-mean-square norms, a gated feed-forward, grouped heads, a head of its own."""
+    attention = MultiHeadAttention(num_heads=4, key_dim=4, num_key_value_heads=2, position="rotary")
+    backbone = Decoder(
+        SIZE,
+        TOKENIZER.vocabulary_size,
+        position=None,
+        norm="rms_norm",
+        attention=attention,
+        feedforward="gated",
+        activation="silu",
+    )
+    return LanguageModel(backbone, tie_embeddings=False, end_id=END_IDS["llama"])
+
+
+def randomise(model):
+    """Weights with which the texts vary: an untrained model says one token over and over."""
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        is_matrix = len(weight.shape) > 1
+        weight.assign(rng.normal(0, 0.8, weight.shape) if is_matrix else weight + rng.normal(0, 0.1, weight.shape))
+    return model
+
+
+def _llama(out):
+    options = GenerationOptions(whole_graph=False, static_length=16, prefill_buckets=BUCKETS)
+    return _export(llama, out / "llama", generation=options)
+
+
+CASES = {
+    "gpt": lambda out: _export(gpt, out / "gpt", generation=GenerationOptions(prefill_buckets=BUCKETS)),
+    "translator": lambda out: _export(translator, out / "translator"),
+    "llama": _llama,
+    "serve": lambda out: _export(gpt, out / "serve", formats=["saved_model"], generation=False),
+}
+
+
+def _export(make, target, **options):
+    model = randomise(make())
+    model.save(target.with_suffix(".keras"))
+    return {"report": export(model, target, **options).to_dict()}
+
+
+def main(out):
+    results = {}
+    for name, case in CASES.items():
+        keras.utils.set_random_seed(0)
+        try:
+            results[name] = case(out)
+        except Exception:
+            results[name] = {"crash": traceback.format_exc()}
+        (out / "results.json").write_text(json.dumps(results))
+        keras.backend.clear_session()
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

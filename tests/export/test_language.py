@@ -1,0 +1,393 @@
+"""Generating from bundles: in every runtime what Keras gives, for the work that it should cost, or a clear error."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+
+from keras_transformer import generation, load_model
+from keras_transformer.export import InvalidBundleError, InvalidModelError, export, language_runtime, load
+from keras_transformer.export.manifest import file_records
+from keras_transformer.export.runtime import RuntimeModel
+from keras_transformer.generation import (
+    BeamSearch,
+    EmptyPromptError,
+    GenerationError,
+    MissingTokenizerError,
+    PromptTooLongError,
+    Random,
+    Speculative,
+)
+from keras_transformer.tasks import LanguageModel
+from keras_transformer.text import Bytes, Characters
+
+BACKENDS = ("saved_model", "tflite", "onnx")
+NAMES = ("gpt", "translator", "llama")
+MAX_LENGTH = 24
+NEW = 12
+RNG = np.random.default_rng(1)
+PROMPTS = [RNG.integers(4, 260, length).tolist() for length in (3, 1, 9, 5, 7, 2, 4, 8)]
+SEARCHES = {
+    "greedy": "greedy",
+    "repetition_penalty": "greedy",
+    "beam": BeamSearch(num_beams=3),
+    "contrastive": "contrastive",
+}
+
+
+class Models:
+    """The Keras models and the runtimes of the bundles, each loaded once."""
+
+    def __init__(self, exported):
+        self.exported = exported
+        self.loaded = {}
+        self.texts = {}
+
+    def keras(self, name):
+        if name not in self.loaded:
+            self.exported[name]
+            self.loaded[name] = load_model(self.exported.directory / f"{name}.keras")
+            self.loaded[name].jit_compile = False
+        return self.loaded[name]
+
+    def runtime(self, name, backend, signature=None):
+        key = (name, backend, signature)
+        if key not in self.loaded:
+            self.loaded[key] = load(self.exported.bundle(name), backend, signature, num_threads=1)
+        return self.loaded[key]
+
+    def expected(self, name, search="greedy"):
+        """What Keras gives for the prompts."""
+        if (name, search) not in self.texts:
+            self.texts[name, search] = self.keras(name).generate(PROMPTS, **options(search))
+        return self.texts[name, search]
+
+
+def options(search):
+    penalty = 1.3 if search == "repetition_penalty" else 1.0
+    return {"sampler": SEARCHES[search], "max_new_tokens": NEW, "repetition_penalty": penalty}
+
+
+@pytest.fixture(scope="module")
+def models(language):
+    return Models(language)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The signatures that have run, with the shape of the tokens that each read."""
+    seen = []
+    for steps in language_runtime.STEPS.values():
+
+        def spy(self, signature, arrays, cache, call=steps._call):
+            seen.append((signature, *np.shape(arrays.get("token_ids", ()))))
+            return call(self, signature, arrays, cache)
+
+        monkeypatch.setattr(steps, "_call", spy)
+    return seen
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_ragged_batch_is_each_prompt_alone_and_keras(models, name, backend, search):
+    runtime = models.runtime(name, backend)
+    together = runtime.generate(PROMPTS, **options(search))
+    assert together == models.expected(name, search)
+    assert [runtime.generate(prompt, **options(search)) for prompt in PROMPTS] == together
+    assert runtime.generate(PROMPTS, batch_size=3, **options(search)) == together
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_searches_differ_and_an_end_stops_rows(models, name):
+    # Otherwise the tests beside this one would compare little.
+    texts = [models.expected(name, search) for search in SEARCHES]
+    assert all(texts[0] != others for others in texts[1:])
+    for found in texts:
+        assert len({len(row) for row in found}) > 1
+        assert not any(models.keras(name).end_id in row for row in found)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_speculative_decoding_gives_the_targets_own_greedy_text(models, backend):
+    target, draft = models.runtime("gpt", backend), models.runtime("llama", backend)
+    poor, perfect = Speculative(draft, num_draft_tokens=3), Speculative(target, num_draft_tokens=3)
+    for sampler in (poor, perfect):
+        assert target.generate(PROMPTS, sampler=sampler, max_new_tokens=NEW) == models.expected("gpt")
+        assert target.generate(PROMPTS[4], sampler=sampler, max_new_tokens=NEW) == models.expected("gpt")[4]
+    assert perfect.accepted_per_step > poor.accepted_per_step
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_random_texts_come_again_with_the_seed_and_are_those_of_keras(models, name, backend):
+    runtime, sampler = models.runtime(name, backend), Random(temperature=1.5, top_k=20, top_p=0.95)
+    first, again, other = (
+        runtime.generate(PROMPTS, sampler=sampler, max_new_tokens=NEW, seed=seed) for seed in (5, 5, 6)
+    )
+    assert first == again != other
+    assert first == models.keras(name).generate(PROMPTS, sampler=sampler, max_new_tokens=NEW, seed=5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_best_of_several_beams_with_their_scores(models, backend):
+    asked = {"sampler": BeamSearch(3, num_results=2), "max_new_tokens": NEW, "return_scores": True}
+    texts, scores = models.runtime("gpt", backend).generate(PROMPTS, **asked)
+    expected_texts, expected_scores = models.keras("gpt").generate(PROMPTS, **asked)
+    assert texts == expected_texts
+    np.testing.assert_allclose(scores, expected_scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize("chunks", [(11,), (4, 7), (1,) * 11, (2, 1, 5, 3)], ids=str)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_whole_is_chunked_is_stepwise(models, name, backend, chunks):
+    rng = np.random.default_rng(3)
+    token_ids = rng.integers(0, 260, (2, sum(chunks))).astype("int32")
+    source = rng.integers(0, 260, (2, 6)).astype("int32"), np.arange(6) < [[6], [4]]
+    steps, model = models.runtime(name, backend).steps, models.keras(name)
+    inputs = {"token_ids": token_ids, "padding_mask": np.ones(token_ids.shape, bool)}
+    if name == "translator":
+        inputs = {f"target_{key}": array for key, array in inputs.items()}
+        inputs |= dict(zip(("source_token_ids", "source_padding_mask"), source, strict=True))
+    whole = np.asarray(model(inputs))
+    cache = steps.init_cache(2, sum(chunks), source if name == "translator" else None)
+    pieces, start = [], 0
+    for size in chunks:
+        index = np.full(2, start, "int32")
+        output, cache = steps.decode_step(token_ids[:, start : start + size], cache, index)
+        pieces.append(output.logits)
+        start += size
+    assert np.abs(np.concatenate(pieces, axis=1) - whole).max() <= 1e-5 * np.abs(whole).max()
+
+
+@pytest.mark.parametrize("backend", ["saved_model", "onnx"])
+@pytest.mark.parametrize("name", ["gpt", "translator"])
+def test_the_graph_with_the_loop_inside(models, name, backend):
+    lengths = np.array([len(prompt) for prompt in PROMPTS], "int32")
+    token_ids = np.zeros((8, 9), "int32")
+    for row, prompt in zip(token_ids, PROMPTS, strict=True):
+        row[: len(prompt)] = prompt
+    arrays = {"token_ids": token_ids, "lengths": lengths}
+    if name == "translator":
+        arrays = {"source_token_ids": token_ids, "source_padding_mask": np.arange(9) < lengths[:, None]}
+    generate = models.runtime(name, backend, "generate")
+    found = generate(arrays, max_new_tokens=np.array(NEW, "int32"))
+    end_id, expected = models.keras(name).end_id, models.expected(name)
+    rows = zip(found["new_token_ids"], found["new_lengths"], expected, strict=True)
+    for tokens, length, wanted in rows:
+        assert tokens[:length].tolist() == (wanted if len(wanted) == NEW else [*wanted, end_id])
+        assert not tokens[length:].any()
+
+
+@pytest.mark.parametrize("name", ["gpt", "translator"])
+def test_the_graph_that_takes_and_gives_text(models, name):
+    texts = ["Grüße", "a", "The king", "xyz", "q"]
+    generate = models.runtime(name, "saved_model", "generate_text")
+    found = generate(text=texts, max_new_tokens=NEW)["new_text"].tolist()
+    assert found == models.keras(name).generate(texts, max_new_tokens=NEW)
+    # Ends are not in the text, though here they are bytes like others.
+    assert len({len(models.keras(name).generate(Bytes().encode(text), max_new_tokens=NEW)) for text in texts}) > 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_source_is_read_once(models, calls, backend):
+    models.runtime("translator", backend).generate(PROMPTS[0], max_new_tokens=5, sampler="beam")
+    assert [call[0] for call in calls] == ["encode", "prefill", *["decode"] * 4]
+
+
+def test_tflite_takes_the_signature_of_the_shortest_bucket(models, monkeypatch):
+    runtime, seen = models.runtime("gpt", "tflite"), []
+    call = runtime.steps._engine.call
+
+    def spy(signature, arrays):
+        seen.append((signature, *arrays["token_ids"].shape))
+        return call(signature, arrays)
+
+    monkeypatch.setattr(runtime.steps._engine, "call", spy)
+    prompt = list(range(46, 66))
+    for length, signature, width in (
+        (1, "prefill_4", 4),
+        (4, "prefill_4", 4),
+        (5, "prefill_8", 8),
+        (10, "prefill", 10),
+    ):
+        seen.clear()
+        found = runtime.generate(prompt[:length], max_new_tokens=3)
+        assert seen == [(signature, 1, width), *[("decode_1", 1, 1)] * (len(seen) - 1)]
+        assert len(seen) == 3
+        assert found == models.keras("gpt").generate(prompt[:length], max_new_tokens=3)
+    seen.clear()
+    runtime.generate([prompt[:3], prompt[:2]], max_new_tokens=3)
+    assert seen == [("prefill", 2, 3), ("decode", 2, 1), ("decode", 2, 1)]
+
+
+def test_tflite_goes_on_where_the_fixed_cache_ends(models):
+    # Its static signatures hold 16 tokens; the model has no end.
+    prompt = list(range(46, 59))
+    runtime = models.runtime("llama", "tflite")
+    expected = models.keras("llama").generate(prompt, max_new_tokens=20)
+    assert len(prompt) + len(expected) > 16
+    assert runtime.generate(prompt, max_new_tokens=20) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_onnx_weights_lie_once_on_disk(models, name):
+    bundle = models.exported.bundle(name)
+    paths = list(bundle.glob("model.*.onnx"))
+    assert len(paths) >= 2
+    graphs = [onnx.load(path, load_external_data=False) for path in paths]
+    places = {
+        (entry["location"], entry["offset"])
+        for graph in graphs
+        for tensor in graph.graph.initializer
+        if tensor.data_location == onnx.TensorProto.EXTERNAL
+        for entry in [{each.key: each.value for each in tensor.external_data}]
+    }
+    large = [np.asarray(weight) for weight in models.keras(name).weights if np.asarray(weight).nbytes >= 1024]
+    # The table of sinusoidal positions may be kept as well, no weight twice.
+    assert len(large) <= len(places) <= len(large) + 1
+    content = [path.read_bytes() for path in (*paths, bundle / "model.weights")]
+    for weight in large:
+        stored = [np.ascontiguousarray(each).tobytes() for each in (weight, weight.T)]
+        assert sum(data.count(each) for data in content for each in set(stored)) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_onnx_writes_the_cache_in_place(models, name):
+    steps = models.runtime(name, "onnx").steps
+    source = (np.array([[5, 6, 7]], "int32"), np.ones((1, 3), bool)) if name == "translator" else None
+    empty = steps.init_cache(1, 10, source)
+    _, cache = steps.prefill(np.array([[9, 8, 7]], "int32"), np.array([3], "int32"), empty)
+    before = {key: value.numpy().copy() for key, value in cache.items()}
+    pointers = {key: value.data_ptr() for key, value in cache.items()}
+    _, after = steps.decode_step(np.array([[6]], "int32"), cache, np.array([3], "int32"))
+    grown = [key for key in after if key in steps._grows]
+    assert len(grown) == 2
+    for key, value in after.items():
+        assert value is cache[key]
+        assert value.data_ptr() == pointers[key]
+        changed = np.flatnonzero((value.numpy() != before[key]).reshape(1, value.shape()[1], -1).any((0, 2)))
+        assert changed.tolist() == ([3] if key in grown else [])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name, seed", [("gpt", 47), ("translator", 138)])
+def test_text_in_and_text_out(models, name, seed, backend):
+    runtime, model = models.runtime(name, backend), models.keras(name)
+    text, asked = "Grüße", {"max_new_tokens": 14, "sampler": Random(top_k=8), "seed": seed}
+    found = runtime.generate(text, **asked)
+    assert any("\u0100" < character < "\ufffd" for character in found), "no character of several tokens to be joined"
+    assert found == model.generate(text, **asked)
+    assert runtime.generate(text.encode(), **asked) == found
+    pieces = list(runtime.stream(text, **asked))
+    assert "".join(pieces) == found
+    assert len(pieces) > 3
+    tokens = runtime.generate(Bytes().encode(text, end=name == "translator"), **asked)
+    assert Bytes().decode(tokens) == found
+    stop = found[3:5]
+    assert runtime.generate(text, stop=stop, **asked) == found[: found.index(stop)]
+    assert "".join(runtime.stream(text, stop=[stop, "no such text"], **asked)) == found[: found.index(stop)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_cannot_be_served_is_refused_before_anything_runs(models, calls, backend):
+    gpt, translator, llama = (models.runtime(name, backend) for name in NAMES)
+    calls.clear()
+    for prompt, error, message, asked in (
+        ("", EmptyPromptError, "Prompt 0 is empty", {}),
+        (["a", ""], EmptyPromptError, "Prompt 1 is empty", {}),
+        ([], EmptyPromptError, "No prompts", {}),
+        (b"a\xff", GenerationError, "Prompt 0 is not UTF-8 text: invalid start byte at 1", {}),
+        ("a\udcff", GenerationError, "Prompt 0 is not UTF-8 text: surrogates not allowed at 1", {}),
+        ("a" * 25, PromptTooLongError, "25 tokens; with max_new_tokens=1 that exceeds the 24", {}),
+        ("a" * 20, PromptTooLongError, "20 tokens; with max_new_tokens=5 that exceeds the 24", {"max_new_tokens": 5}),
+        ("a", GenerationError, "max_new_tokens must be a positive integer. Received: 0", {"max_new_tokens": 0}),
+        ("a", GenerationError, "max_new_tokens must be a positive integer. Received: -3", {"max_new_tokens": -3}),
+        ("a", GenerationError, "Unknown sampler 'best'", {"sampler": "best"}),
+        ("a", GenerationError, "stop must be text or token ids, not empty", {"stop": [""]}),
+        ([260], GenerationError, "token ids outside 0 to 259", {}),
+        ("a", GenerationError, "both be encoder-decoders", {"sampler": Speculative(translator)}),
+        ("a", GenerationError, "Greedy gives no scores", {"return_scores": True}),
+    ):
+        with pytest.raises(error, match=message):
+            gpt.generate(prompt, **asked)
+    with pytest.raises(MissingTokenizerError, match="no tokenizer"):
+        llama.generate("a")
+    with pytest.raises(GenerationError, match="only in the end"):
+        gpt.stream("a", sampler="beam")
+    assert calls == []
+
+
+def test_a_tokenizer_that_was_altered_or_replaced_is_refused(models, tmp_path):
+    bundle = tmp_path / "bundle"
+    shutil.copytree(models.exported.bundle("gpt"), bundle)
+    shutil.rmtree(bundle / "tokenizer")
+    Characters("abcdefghijklmnopqrstuvwxyz").save(bundle / "tokenizer")
+    for backend in BACKENDS:
+        with pytest.raises(InvalidBundleError, match="tokenizer"):
+            load(bundle, backend)
+    # Also where the list of files is made to agree.
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    manifest["files"] = {key: value for key, value in file_records(bundle).items() if key != "manifest.json"}
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    for backend in BACKENDS:
+        with pytest.raises(
+            InvalidBundleError, match="'tokenizer' is not the tokenizer that the bundle was exported with"
+        ):
+            load(bundle, backend)
+
+
+@pytest.mark.parametrize("backend", ["tflite", "onnx"])
+def test_needs_neither_tensorflow_nor_keras(models, backend):
+    bundle = str(models.exported.bundle("gpt"))
+    script = (
+        "import sys\n"
+        "from keras_transformer.export import load, verify_bundle\n"
+        f"model = load({bundle!r}, {backend!r})\n"
+        "texts = [model.generate('abc', max_new_tokens=4, sampler=name) for name in ('greedy', 'random', 'beam')]\n"
+        "assert list(map(type, texts)) == [str, str, str]\n"
+        "assert isinstance(''.join(model.stream('abc', max_new_tokens=4)), str)\n"
+        f"verify_bundle({bundle!r}, [{backend!r}])\n"
+        "print(sorted({name.split('.')[0] for name in sys.modules} & {'tensorflow', 'keras', 'tf2onnx', 'torch'}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+    assert done.stderr == ""
+
+
+def test_a_model_whose_steps_differ_from_its_whole_is_not_exported(models, monkeypatch, tmp_path):
+    right = LanguageModel.decode_step
+
+    def wrong(self, token_ids, cache, cache_index):
+        logits, hidden_states, cache = right(self, token_ids, cache, cache_index)
+        return logits + 0.1, hidden_states, cache
+
+    monkeypatch.setattr(LanguageModel, "decode_step", wrong)
+    with pytest.raises(InvalidModelError, match="read token by token differs from itself read whole by"):
+        export(models.keras("gpt"), tmp_path / "bundle")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_forward_pass_in_place_of_generation(models):
+    model = models.runtime("serve", "saved_model")
+    assert type(model) is RuntimeModel
+    token_ids = np.array([PROMPTS[2]], "int32")
+    inputs = {"token_ids": token_ids, "padding_mask": np.ones(token_ids.shape, bool)}
+    expected = np.asarray(models.keras("serve")(inputs))
+    (logits,) = model(inputs).values()
+    np.testing.assert_allclose(logits, expected, atol=1e-5 * np.abs(expected).max())
+    (from_text,) = model("abc").values()
+    (from_ids,) = model(token_ids=[Bytes().encode("abc")], padding_mask=[[True] * 3]).values()
+    np.testing.assert_array_equal(from_text, from_ids)
+    (in_graph,) = models.runtime("serve", "saved_model", "serve_text")(text=["abc"]).values()
+    np.testing.assert_allclose(in_graph, from_ids, atol=1e-5 * np.abs(expected).max())
+
+
+def test_every_search_was_tried():
+    assert set(generation.SAMPLERS) <= {*SEARCHES, "random"}
