@@ -31,11 +31,11 @@ QUICK_SIZE = models.Size(num_layers=1, hidden_dim=32, num_heads=2, intermediate_
 VOCABULARY_SIZE = 8000
 MAX_LENGTH = 64
 PRETRAINING = {"dropout": 0.1, "learning_rate": 1.5e-3, "tokens_per_batch": 1024}
-DROPOUT = 0.3
-HEAD_DROPOUT = 0.5
+DROPOUT = 0.2
+HEAD_DROPOUT = 0.3
 HIDDEN_TOKENS = 0.1
 LABEL_SMOOTHING = 0.1
-LEARNING_RATE = 7e-4
+LEARNING_RATE = 1e-3
 WEIGHT_DECAY = 0.05
 TOKENS_PER_BATCH = 1024
 # Hardly any padding: without XLA, which is no faster here on CPUs, there is nothing to compile for each length.
@@ -79,7 +79,7 @@ def main():
     tokenizer, backbone = pretrained_encoder(unlabelled, arguments)
     class_names = CLASS_NAMES[arguments.dataset]
     model = tasks.SequenceClassifier(
-        backbone, len(class_names), pooling="max", dropout=HEAD_DROPOUT, activation=None, name="text_classification"
+        backbone, len(class_names), pooling="mean", dropout=HEAD_DROPOUT, activation=None, name="text_classification"
     )
     history = train(model, tokenizer, splits, arguments)
     model.save(arguments.out / "model.keras")

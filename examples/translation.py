@@ -9,8 +9,9 @@ and with beam search, and of the exported bundle in each runtime. It leaves in `
 `history.json`, and `bundle/` with a SavedModel, a TFLite and an ONNX file, which take English text and give German text.
 
 The network is the one that Wu et al. (arXiv 2105.14462) found to be large enough for these 29,000 sentences: 4 layers of
-width 128. It reads raw text, cased, in subwords of one vocabulary for both languages. The weights that are evaluated are a
-moving average of those that are trained.
+width 128. It reads raw text, cased, in subwords of one vocabulary for both languages; it normalises before each part of a
+block, which learns to align in far fewer steps than after it. The weights that are evaluated are a moving average of those
+that are trained.
 
 With `--checkpoint DIR` a training that was interrupted goes on at the epoch where it was; one that was complete is not
 repeated, or goes on where there are more `--epochs` now.
@@ -39,7 +40,7 @@ PEAK_LEARNING_RATE = 3e-3
 WARMUP_STEPS = 600
 AVERAGE_MOMENTUM = 0.999
 TOKENS_PER_BATCH = 2048
-# As Multi30k's best published models are decoded.
+# Five beams, as Wu et al. decode.
 BEAM = generation.BeamSearch(num_beams=5)
 MAX_NEW_TOKENS = 80
 
@@ -84,7 +85,7 @@ def parse_arguments():
     )
     parser.add_argument("--out", type=Path, default=Path("translation"), help="where the results go")
     parser.add_argument("--checkpoint", type=Path, help="where the state of the training is kept, to go on from")
-    parser.add_argument("--epochs", type=int, default=50)
+    parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, help="of TensorFlow; all cores when not given")
     parser.add_argument("--quick", action="store_true", help="a tiny run that shows that everything works")

@@ -24,7 +24,7 @@ class GenerationOptions:
         whole_graph: bool. Whether to write `generate` too: greedy decoding with its loop inside the graph.
         static_length: int: the slots of the cache in the signatures of fixed shapes (TFLite); None for all that the
             model can hold, or 512 where it has no end.
-        prefill_buckets: the prompt lengths of the prefills of fixed shape (TFLite).
+        prefill_buckets: the lengths of prompts, or of sources, that have signatures of fixed shapes (TFLite).
     """
 
     whole_graph: bool = True
@@ -37,7 +37,7 @@ def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
 
     Signatures: `encode` (encoder-decoder), `prefill`, `decode` and `generate`, with dynamic batch and lengths; for ONNX
     also `decode_token`, of one token a row; for TFLite also `prefill_32`, `prefill_128`, ... and `decode_1`, of fixed shapes
-    for one row.
+    for one row; of an encoder-decoder `encode_32`, ... and `decode_1_32`, ..., by the length of the source.
 
     Args:
         model: the model, float32, on the TensorFlow backend.
@@ -58,8 +58,8 @@ def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
     if options.whole_graph:
         signatures["generate"] = builder.generate()
     length = static_length(model, options)
-    for bucket in _fitting(options.prefill_buckets, length, model.is_encoder_decoder):
-        signatures[f"prefill_{bucket}"] = builder.static_prefill(bucket, length)
+    for bucket in sorted({min(bucket, length) for bucket in options.prefill_buckets}):
+        signatures |= builder.static(bucket, length)
     if not model.is_encoder_decoder:
         signatures["decode_1"] = builder.static_decode(length)
     for signature in signatures.values():
@@ -74,11 +74,6 @@ def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
 def static_length(model, options):
     """The slots of the cache in signatures of fixed shapes."""
     return options.static_length or model.max_length or _UNBOUNDED
-
-
-def _fitting(buckets, length, is_encoder_decoder):
-    # The decoder of an encoder-decoder begins with one token: it needs no prefill of its own length.
-    return () if is_encoder_decoder else sorted({min(bucket, length) for bucket in buckets})
 
 
 def check_stepwise(model, tolerance):
@@ -137,11 +132,11 @@ class _Builder:
             return {}
         return _arrays(self.model.encode(*self.source(batch, length).values()))
 
-    def read(self, batch, prompt, length):
+    def read(self, batch, prompt, length, source_length):
         """A prompt of unequal lengths that has been read: its lengths and the cache."""
         prompt = min(prompt, length - 1)
         lengths = np.array([max(prompt - row, 1) for row in range(batch)], "int32")
-        cache = {**self.cache(batch, length), **self.memory(batch)}
+        cache = {**self.cache(batch, length), **self.memory(batch, source_length)}
         _, _, cache = self.model.prefill(self.tokens("prompt", (batch, prompt)), lengths, cache)
         return lengths, _arrays(cache)
 
@@ -173,16 +168,18 @@ class _Builder:
         probes = [self._decode_probe(*each) for each in self._sizes(((1, 1, 9), (3, 1, 16)))]
         return Signature(self._run(self.model.decode_step, "cache_index"), inputs, probes, formats=("onnx",))
 
-    def static_prefill(self, bucket, length):
-        shapes = {"token_ids": (1, bucket), "lengths": (1,)}
-        inputs = self._static(shapes, "lengths", length)
-        probe = self._prefill_probe(1, bucket, length)
-        return Signature(self._run(self.model.prefill, "lengths"), inputs, [probe], formats=("tflite",))
+    def static(self, bucket, length):
+        """For prompts of at most so many tokens; in an encoder-decoder for such sources."""
+        if not self.is_encoder_decoder:
+            prefill = self._run(self.model.prefill, "lengths")
+            return {f"prefill_{bucket}": _static(prefill, self._prefill_probe(1, bucket, length))}
+        encode = _static(self.encode().function, Probe(self.source(1, bucket), _label(1, bucket)))
+        # The one token that a decoder begins with is read by the same step as any other.
+        return {f"encode_{bucket}": encode, f"decode_1_{bucket}": self.static_decode(length, bucket)}
 
-    def static_decode(self, length):
-        inputs = self._static({"token_ids": (1, 1), "cache_index": (1,)}, "cache_index", length)
-        probe = self._decode_probe(1, 1, length)
-        return Signature(self._run(self.model.decode_step, "cache_index"), inputs, [probe], formats=("tflite",))
+    def static_decode(self, length, source_length=5):
+        probe = self._decode_probe(1, 1, length, source_length)
+        return _static(self._run(self.model.decode_step, "cache_index"), probe)
 
     def generate(self):
         first = self._source_specs() if self.is_encoder_decoder else (*_ids("length"), _lengths("lengths"))
@@ -196,7 +193,7 @@ class _Builder:
                 lengths = np.array([max(length - row, 1) for row in range(batch)], "int32")
                 arrays = {"token_ids": self.tokens("generate", (batch, length)), "lengths": lengths}
             probes.append(Probe({**arrays, "max_new_tokens": np.array(new, "int32")}, _label(batch, length)))
-        return Signature(generate_graph(self.model), inputs, probes, formats=("saved_model", "onnx"))
+        return Signature(generate_graph(self.model), inputs, probes)
 
     def _run(self, function, index):
         given = {spec.name for spec in self.memory_specs}
@@ -214,8 +211,8 @@ class _Builder:
         arrays = {"token_ids": self.tokens("prefill", (batch, prompt)), "lengths": lengths}
         return Probe({**arrays, **self.cache(batch, length), **self.memory(batch)}, _label(batch, prompt, length))
 
-    def _decode_probe(self, batch, new, length):
-        index, cache = self.read(batch, min(5, length - new), length)
+    def _decode_probe(self, batch, new, length, source_length=5):
+        index, cache = self.read(batch, min(5, length - new), length, source_length)
         arrays = {"token_ids": self.tokens("decode", (batch, new)), "cache_index": index}
         return Probe({**arrays, **cache}, _label(batch, new, length))
 
@@ -228,11 +225,13 @@ class _Builder:
         axes = ("batch", "source_length")
         return (ArraySpec(SOURCE[0], "int32", (None, None), axes), ArraySpec(SOURCE[1], "bool", (None, None), axes))
 
-    def _static(self, shapes, index, length):
-        caches = [(spec.name, self.cache(1, length)[spec.name]) for spec in self.cache_specs]
-        shapes = {**shapes, **{name: array.shape for name, array in caches}}
-        dtypes = {"token_ids": "int32", index: "int32", **{name: str(array.dtype) for name, array in caches}}
-        return tuple(ArraySpec(name, dtypes[name], shape, (None,) * len(shape)) for name, shape in shapes.items())
+
+def _static(function, probe):
+    """A signature of the very shapes of a probe, for TFLite."""
+    inputs = tuple(
+        ArraySpec(name, str(array.dtype), array.shape, (None,) * array.ndim) for name, array in probe.inputs.items()
+    )
+    return Signature(function, inputs, [probe], formats=("tflite",))
 
 
 def _ordered(function, index, cache):

@@ -144,40 +144,49 @@ class TFLiteSteps(_Steps):
 
         path = str(self._path("prefill"))
         self._engine = TFLiteEngine(path, "prefill", (), self._num_threads)
-        names = self._engine.signatures()
-        self._buckets = sorted(int(name.removeprefix("prefill_")) for name in names if name.startswith("prefill_"))
-        self._fixed = "decode_1" in names
-        self._fixed_length = self._length_of("decode_1") if self._fixed else 0
-
-    def _length_of(self, signature):
-        """The slots of the cache in a signature of fixed shapes."""
-        return self._slots({spec.name: np.empty(spec.shape) for spec in self._specs(signature)[0]})
+        # Lengths of the prompts, or of the sources, that have signatures of their own.
+        kind = "encode" if self.is_encoder_decoder else "prefill"
+        self._names = set(self._engine.signatures())
+        self._buckets = sorted(int(name.split("_")[1]) for name in self._names if name.startswith(f"{kind}_"))
+        fixed = next((name for name in self._names if name.startswith("decode_1")), None)
+        self._fixed_length = fixed and self._length({spec.name: np.empty(spec.shape) for spec in self._specs(fixed)[0]})
 
     def init_cache(self, batch_size, length, source=None):
-        fits = batch_size == 1 and self._fixed and length <= self._fixed_length
-        return super().init_cache(batch_size, self._fixed_length if fits and self._fixed_length else length, source)
+        fits = batch_size == 1 and self._fixed_length and length <= self._fixed_length
+        return super().init_cache(batch_size, self._fixed_length if fits else length, source)
 
     def _call(self, signature, arrays, cache):
-        return self._engine.call(self._chosen(signature, arrays, cache), {**arrays, **cache})
+        if signature == "encode":
+            signature, arrays = self._widened("encode", arrays, _SOURCE)
+        elif self._length(cache) == self._fixed_length and len(arrays["token_ids"]) == 1:
+            signature, arrays = self._fixed(signature, arrays, cache)
+        return self._engine.call(signature, {**arrays, **cache})
 
-    def _chosen(self, signature, arrays, cache):
-        """The signature to call; a prompt is widened to the length of its bucket."""
-        batch, length = arrays.get("token_ids", np.zeros((0, 0))).shape
-        if batch != 1 or not self._fixed or self._slots(cache) != self._fixed_length:
-            return signature
-        if signature == "decode" and length == 1:
-            return "decode_1"
+    def _fixed(self, signature, arrays, cache):
+        """The signature of fixed shapes for one row, where there is one, and what it is given."""
+        source_length = self._length(cache, "source_length")
+        step = "decode_1" if source_length is None else f"decode_1_{source_length}"
+        if arrays["token_ids"].shape[1] == 1 and step in self._names:
+            if signature == "prefill":  # The first token is a token like any other.
+                arrays = {"token_ids": arrays["token_ids"], "cache_index": arrays["lengths"] - 1}
+            return step, arrays
+        return self._widened("prefill", arrays, ("token_ids",)) if signature == "prefill" else (signature, arrays)
+
+    def _widened(self, signature, arrays, names):
+        """Pads the arrays of one row to the next length that has a signature of its own."""
+        batch, length = arrays[names[0]].shape
         bucket = next((bucket for bucket in self._buckets if bucket >= length), None)
-        if signature != "prefill" or bucket is None:
-            return signature
-        arrays["token_ids"] = np.pad(arrays["token_ids"], ((0, 0), (0, bucket - length)))
-        return f"prefill_{bucket}"
+        if batch != 1 or bucket is None:
+            return signature, arrays
+        wide = {name: np.pad(arrays[name], ((0, 0), (0, bucket - length))) for name in names}
+        return f"{signature}_{bucket}", {**arrays, **wide}
 
-    def _slots(self, cache):
+    def _length(self, cache, axis="cache_length"):
+        """The size of an axis of the cache; None where it has no such axis, as a state of fixed size."""
         for spec in self._specs("decode")[0]:
-            if "cache_length" in spec.axes:
-                return cache[spec.name].shape[spec.axes.index("cache_length")]
-        return 0  # A state of fixed size has none.
+            if axis in spec.axes:
+                return cache[spec.name].shape[spec.axes.index(axis)]
+        return None
 
 
 class SavedModelSteps(_Steps):

@@ -17,11 +17,15 @@ def test_python_blocks_run_one_after_the_other(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(keras.datasets.fashion_mnist, "load_data", lambda: ((images, labels), (images[:8], labels[:8])))
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
+    (tmp_path / "input.txt").write_text("To be, or not to be: that is the question.\n" * 200)
     names = {}
     for block in blocks:
-        exec(compile(block, str(README), "exec"), names)
+        exec(compile(block.replace("steps_per_epoch=100", "steps_per_epoch=2"), str(README), "exec"), names)
     assert {path.name for path in (tmp_path / "fashion").iterdir()} >= {"saved_model", "model.tflite", "model.onnx"}
+    assert {path.name for path in (tmp_path / "writer").iterdir()} >= {"tokenizer", "model.tflite", "model.weights"}
+    options = {"max_new_tokens": 12, "sampler": "greedy"}
+    assert names["phone"].generate("To be", **options) == names["writer"].generate("To be", **options)
     probabilities = names["classify"](images=names["x_test"][:1])["probabilities"]
     np.testing.assert_allclose(probabilities, names["model"].predict(names["x_test"][:1], verbose=0), atol=1e-5)
     assert names["maps"]["encoder_block_0/self_attention"].shape == (2, 4, 50, 50)
