@@ -74,7 +74,12 @@ def _generate(model, tokenizer, graph):
             inputs = {"token_ids": arrays["token_ids"], "lengths": tf.cast(ids.row_lengths(), tf.int32)}
         results = generate({**inputs, "max_new_tokens": tensors["max_new_tokens"]})
         new = tf.RaggedTensor.from_tensor(results["new_token_ids"], lengths=_lengths(results, model.end_id))
-        return {"new_text": graph.detokenize(new)}
+        if model.is_encoder_decoder:
+            return {"new_text": graph.detokenize(new)}
+        # A text that continues another begins with the space that joins them.
+        before, whole = graph.detokenize(ids), graph.detokenize(tf.concat([ids, new], axis=1))
+        start = tf.strings.length(before)
+        return {"new_text": tf.strings.substr(whole, start, tf.strings.length(whole) - start)}
 
     inputs = (_TEXT, ArraySpec("max_new_tokens", "int32", (), ()))
     probes = []

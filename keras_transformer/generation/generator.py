@@ -82,7 +82,7 @@ class Generator:
             results.update(zip(rows, search.results(), strict=True))
             if return_scores:
                 scores.update(zip(rows, search.scores(), strict=True))
-        texts = [self._finish(results[row], prompts, stop, sampler) for row in range(len(results))]
+        texts = [self._finish(results[row], prompts, row, stop, sampler) for row in range(len(results))]
         texts = texts[0] if prompts.is_single else texts
         if not return_scores:
             return texts
@@ -110,7 +110,7 @@ class Generator:
         search = sampler.search(plan)
         steps = decode(self.steps, plan, search, plan.source)
         tokens = itertools.chain.from_iterable(emitted[0] for emitted in steps)
-        return StopSequences(stop, self.tokenizer, self.end_id).stream(tokens, prompts.is_text)
+        return StopSequences(stop, self.tokenizer, self.end_id).stream(tokens, prompts.is_text, prompts.before(0))
 
     def _read(self, prompts):
         return Prompts.read(prompts, self.tokenizer, self.steps, self.start_id)
@@ -151,9 +151,9 @@ class Generator:
         lengths = np.array([len(row) for row in chosen])
         return token_ids, np.arange(token_ids.shape[1]) < lengths[:, None]
 
-    def _finish(self, results, prompts, stop, sampler):
+    def _finish(self, results, prompts, row, stop, sampler):
         cut = StopSequences(stop, self.tokenizer, self.end_id).cut
-        texts = [cut(tokens, prompts.is_text) for tokens in results]
+        texts = [cut(tokens, prompts.is_text, prompts.before(row)) for tokens in results]
         return texts if _is_many(sampler) else texts[0]
 
 

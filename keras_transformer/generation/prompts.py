@@ -58,6 +58,10 @@ class Prompts:
                 raise EmptyPromptError(f"Prompt {number} is empty.")
         return cls(decoder, source, is_text, is_single)
 
+    def before(self, row):
+        """The tokens that a result continues as a text; an answer to a source begins a text of its own."""
+        return self.decoder[row].tolist() if self.source is None else []
+
     def room(self, steps, wanted):
         """How many new tokens the model can hold after the longest prompt, at most `wanted`."""
         longest = max(map(len, self.decoder))

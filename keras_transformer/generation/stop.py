@@ -42,12 +42,13 @@ class StopSequences:
         tail = self.tokenizer.decode(tokens[-reach:])
         return any(text in tail for text in self.texts)
 
-    def cut(self, tokens, as_text):
-        """The text, or the tokens, up to the end."""
+    def cut(self, tokens, as_text, prompt=()):
+        """The text, or the tokens, up to the end. A text that continues a prompt begins with the space that joins them."""
         tokens = self._cut_tokens(list(tokens))
         if not as_text:
             return tokens
-        text = self.tokenizer.decode(tokens)
+        before = self.tokenizer.decode(list(prompt))
+        text = self.tokenizer.decode([*prompt, *tokens])[len(before) :]
         return text[: min((text.find(each) for each in self.texts if each in text), default=len(text))]
 
     def _cut_tokens(self, tokens):
@@ -58,10 +59,10 @@ class StopSequences:
                 return tokens[: -len(sequence)]
         return tokens
 
-    def stream(self, tokens, as_text):
+    def stream(self, tokens, as_text, prompt=()):
         """Pieces of the text (or tokens) that come from an iterator of tokens, holding back what may become a stop."""
         tokens = self._stream_tokens(tokens)
-        return self._stream_text(tokens) if as_text else tokens
+        return self._stream_text(tokens, prompt) if as_text else tokens
 
     def _stream_tokens(self, tokens):
         held, reach = [], max(map(len, self.sequences), default=0)
@@ -73,8 +74,10 @@ class StopSequences:
                 yield held.pop(0)
         yield from self._cut_tokens(held)
 
-    def _stream_text(self, tokens):
+    def _stream_text(self, tokens, prompt):
         stream, held = self.tokenizer.stream(), ""
+        for token in prompt:
+            stream.push(token)
         reach = max(map(len, self.texts), default=1) - 1
         for token in tokens:
             held += stream.push(token)

@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformer import load_model, models, tasks
 from keras_transformer.generation import ForeignTokenizerError, GenerationError, MissingTokenizerError
-from keras_transformer.text import Bytes
+from keras_transformer.text import Bytes, SentencePiece
 
 SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=32)
 PROMPTS = [[7, 3, 9], [4], [5, 5, 5, 8, 2, 1, 9], [6, 2], [3, 1, 4, 1, 5], [2, 7], [9], [1, 8, 2, 8]]
@@ -158,3 +158,16 @@ def test_a_tokenizer_of_more_tokens_than_the_model_is_refused():
 def test_stepwise_is_refused_for_a_model_that_is_not_causal():
     with pytest.raises(ValueError, match="mixes tokens"):
         tasks.LanguageModel(models.Encoder(SIZE, 20)).generate([1, 2])
+
+
+def test_a_text_begins_with_the_space_that_joins_it_to_its_prompt():
+    """SentencePiece leaves out a text's first space; the continuation of a prompt is not the beginning of a text."""
+    tokenizer = SentencePiece.train(["the king said the king went the queen said no"] * 5, 285)
+    model = randomised(tasks.LanguageModel(models.Decoder(SIZE, tokenizer.vocabulary_size), tokenizer=tokenizer))
+    prompt = "the king"
+    ids = tokenizer.encode(prompt)
+    for count in (1, 4, 12):
+        tokens = model.generate(ids, max_new_tokens=count)
+        text = model.generate(prompt, max_new_tokens=count)
+        assert prompt + text == tokenizer.decode([*ids, *tokens])
+        assert "".join(model.stream(prompt, max_new_tokens=count)) == text
