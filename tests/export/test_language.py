@@ -211,7 +211,7 @@ def test_tflite_takes_the_signature_of_the_shortest_bucket(models, monkeypatch):
     monkeypatch.setattr(runtime.steps._engine, "call", spy)
     prompt = list(range(46, 66))
     for length, signature, width in (
-        (1, "prefill_4", 4),
+        (1, "decode_1", 1),  # A prompt of one token is read by the same step as any other.
         (4, "prefill_4", 4),
         (5, "prefill_8", 8),
         (10, "prefill", 10),
@@ -224,6 +224,24 @@ def test_tflite_takes_the_signature_of_the_shortest_bucket(models, monkeypatch):
     seen.clear()
     runtime.generate([prompt[:3], prompt[:2]], max_new_tokens=3)
     assert seen == [("prefill", 2, 3), ("decode", 2, 1), ("decode", 2, 1)]
+
+
+def test_tflite_takes_fixed_shapes_for_short_sources(models, monkeypatch):
+    runtime, seen = models.runtime("translator", "tflite"), []
+    call = runtime.steps._engine.call
+    monkeypatch.setattr(runtime.steps._engine, "call", lambda name, arrays: seen.append(name) or call(name, arrays))
+    source = PROMPTS[0][:1] * 7
+    for prompts, encode, step in (
+        (source[:4], "encode_32", "decode_1_32"),
+        (source * 5, "encode_128", "decode_1_128"),
+        ([source, source[:2]], "encode", "decode"),
+    ):
+        seen.clear()
+        found = runtime.generate(prompts, max_new_tokens=3)
+        first = "prefill" if step == "decode" else step
+        assert seen[:2] == [encode, first]
+        assert set(seen[2:]) <= {step}
+        assert found == models.keras("translator").generate(prompts, max_new_tokens=3)
 
 
 def test_tflite_goes_on_where_the_fixed_cache_ends(models):
