@@ -82,7 +82,8 @@ class Generator:
             results.update(zip(rows, search.results(), strict=True))
             if return_scores:
                 scores.update(zip(rows, search.scores(), strict=True))
-        texts = [self._finish(results[row], prompts, row, stop, sampler) for row in range(len(results))]
+        stops = StopSequences(stop, self.tokenizer, self.end_id)
+        texts = [self._finish(results[row], prompts, row, stops, sampler) for row in range(len(results))]
         texts = texts[0] if prompts.is_single else texts
         if not return_scores:
             return texts
@@ -151,9 +152,8 @@ class Generator:
         lengths = np.array([len(row) for row in chosen])
         return token_ids, np.arange(token_ids.shape[1]) < lengths[:, None]
 
-    def _finish(self, results, prompts, row, stop, sampler):
-        cut = StopSequences(stop, self.tokenizer, self.end_id).cut
-        texts = [cut(tokens, prompts.is_text, prompts.before(row)) for tokens in results]
+    def _finish(self, results, prompts, row, stops, sampler):
+        texts = [stops.cut(tokens, prompts.is_text, prompts.before(row)) for tokens in results]
         return texts if _is_many(sampler) else texts[0]
 
 

@@ -1,4 +1,4 @@
-"""The repetition penalty for searches whose rows are not the prompts."""
+"""The repetition penalty, given the texts that rows have read."""
 
 import numpy as np
 

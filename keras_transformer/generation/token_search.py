@@ -3,8 +3,8 @@
 import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
-from keras_transformer.generation.filters import penalise_repetition
 from keras_transformer.generation.plan import Feed
+from keras_transformer.generation.repetition import penalise_rows
 
 
 class TokenSearch:
@@ -27,11 +27,10 @@ class TokenSearch:
         self._finished = np.zeros(len(plan.prompts), bool)
         self._lengths = plan.lengths
         self._generators = [np.random.default_rng(seed) for seed in plan.seeds]
-        self._seen = None
 
     def advance(self, output):
         """See the class."""
-        logits = self._penalised(output.logits[:, -1])
+        logits = penalise_rows(output.logits[:, -1], self._texts(), self.plan.repetition_penalty)
         uniforms = np.array([generator.random(dtype="float32") for generator in self._generators])
         chosen = np.asarray(self.sampler(numpy_ops, logits, uniforms))
         self.emitted = [[] if over else [int(token)] for over, token in zip(self._finished, chosen, strict=True)]
@@ -46,17 +45,8 @@ class TokenSearch:
         last = np.array([[tokens[-1]] for tokens in self.tokens], "int32")
         return Feed(last, index.astype("int32"))
 
-    def _penalised(self, logits):
-        if self.plan.repetition_penalty == 1.0:
-            return logits
-        rows = range(len(self.tokens))
-        if self._seen is None:
-            self._seen = np.zeros(logits.shape, bool)
-            for row in rows:
-                self._seen[row, self.plan.prompts[row]] = True
-        for row in rows:
-            self._seen[row, self.tokens[row][-1:]] = True
-        return penalise_repetition(numpy_ops, logits, self._seen, self.plan.repetition_penalty)
+    def _texts(self):
+        return ([*prompt, *tokens] for prompt, tokens in zip(self.plan.prompts, self.tokens, strict=True))
 
     def results(self):
         """The new tokens of each row, as a list of lists with one text in each."""
