@@ -127,12 +127,13 @@ def export_spec(spec, directory, formats, metadata=None, progress=None, *, token
     formats = all_formats.check_formats(formats)
     target = bundle.check_target(directory)
     say = progress or (lambda line: None)
+    spec = spec.only(formats)
     with bundle.replacing(target) as work:
         traced = TracedModule(spec)
         manifest = bundle.new_manifest(spec, metadata)
         if tokenizer is not None:
             tokenizers.write_tokenizer(work, manifest, tokenizer, tokenizer_options)
-        artifacts = {name: _write(name, traced, spec, work, manifest, say) for name in _with_sources(formats)}
+        artifacts = {name: _write(name, traced, spec, work, manifest, say) for name in _with_sources(formats, spec)}
         artifacts = {name: artifacts[name] for name in formats}
         _finish(work, manifest, spec, formats)
         for artifact in artifacts.values():
@@ -159,8 +160,11 @@ def _write(name, traced, spec, work, manifest, say):
     return artifact
 
 
-def _with_sources(formats):
-    return formats if "tflite" not in formats or "saved_model" in formats else ["saved_model", *formats]
+def _with_sources(formats, spec):
+    """The formats, and the SavedModel that TFLite is converted from, unless it needs one of its own."""
+    if "tflite" not in formats or "saved_model" in formats or spec.names("tflite") != spec.names("saved_model"):
+        return formats
+    return ["saved_model", *formats]
 
 
 def _bytes(directory):

@@ -91,6 +91,11 @@ class ExportSpec:
     generation: dict | None = None
     modules: tuple = ()
 
+    def only(self, formats):
+        """The spec without the signatures that none of these formats has."""
+        kept = {name for format in formats for name in self.names(format)}
+        return dataclasses.replace(self, signatures={key: each for key, each in self.signatures.items() if key in kept})
+
     def names(self, format):
         """Names of the signatures that a format has."""
         return [name for name, each in self.signatures.items() if each.formats is None or format in each.formats]
