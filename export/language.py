@@ -92,6 +92,8 @@ def check_stepwise(model, tolerance):
         cache = {**builder.cache(batch, length), **model.encode(*source.values())}
     else:
         inputs, cache = {"token_ids": token_ids, "padding_mask": mask}, builder.cache(batch, length)
+        one_document = {"segment_ids": np.ones_like(token_ids), "positions": np.cumsum(mask, 1, dtype="int32") - 1}
+        inputs |= {tensor.name: one_document[tensor.name] for tensor in model.inputs if tensor.name in one_document}
     whole = np.asarray(model(inputs, training=False))
     half = length // 2
     first, _, cache = model.prefill(token_ids[:, :half], np.full(batch, half, "int32"), cache)

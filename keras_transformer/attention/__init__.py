@@ -1,7 +1,7 @@
 """Which keys a query sees, and how they are weighed."""
 
 from keras_transformer.attention.maps import attention_maps
-from keras_transformer.attention.masks import Visibility, length_mask
+from keras_transformer.attention.masks import Visibility, length_mask, segment_mask
 from keras_transformer.attention.mechanisms import MECHANISMS
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 from keras_transformer.attention.scoring import SCORINGS, Additive, Bilinear, Cosine, Dot, Location, ScaledDot
@@ -21,4 +21,5 @@ __all__ = [
     "Visibility",
     "attention_maps",
     "length_mask",
+    "segment_mask",
 ]

@@ -29,6 +29,29 @@ def length_mask(valid_lens, length):
     return ops.less(ops.arange(length, dtype="int32"), valid_lens)
 
 
+def segment_mask(segment_ids):
+    """Who may attend to whom in packed rows: the tokens of one document to each other, padding to none.
+
+        mask[b, t, s] = (segment_ids[b, t] = segment_ids[b, s]) and segment_ids[b, t] > 0
+
+    Made inside the model, from the segments of one batch; causality is the layer's own (`use_causal_mask=True`).
+
+    Args:
+        segment_ids: integers `(B, T)`, 0 for padding.
+
+    Returns:
+        Bool `(B, T, T)`, True = may attend: the `attention_mask` of `MultiHeadAttention`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> np.array(segment_mask(np.array([[1, 1, 2, 0]]))).astype(int).tolist()
+    [[[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]]
+    """
+    queries, keys = ops.expand_dims(segment_ids, 2), ops.expand_dims(segment_ids, 1)
+    return ops.logical_and(ops.equal(queries, keys), ops.greater(queries, 0))
+
+
 def causal_mask(query_slots, key_slots):
     """`(B | 1, 1, T, S)`: a query sees the keys at its own slot and before it."""
     query_slots, key_slots = _as_grid(query_slots, key_slots)

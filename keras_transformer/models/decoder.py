@@ -33,6 +33,7 @@ def Decoder(
     feedforward="dense",
     activation="gelu_tanh",
     dropout=0.0,
+    packed=False,
     name="decoder",
 ):
     """A stack of causal decoder blocks over token ids. `tasks.LanguageModel` puts a head on it.
@@ -48,6 +49,8 @@ def Decoder(
         feedforward: "dense", "gated", or an instance to copy.
         activation: of a feed-forward given by name.
         dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
+        packed: bool. Whether it trains on rows of several documents (`training.pack`), none of which sees another: it takes
+            "segment_ids" and "positions", int32 `(B, T)`, too. Generation is the same as without.
         name: str.
 
     Returns:
@@ -79,4 +82,4 @@ def Decoder(
         for index in range(size.num_layers)
     ]
     last_norm = final_norm(residual, norm)
-    return token_model(embedding, embedding_position, blocks, last_norm, dropout=dropout, name=name)
+    return token_model(embedding, embedding_position, blocks, last_norm, dropout=dropout, packed=packed, name=name)

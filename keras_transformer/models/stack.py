@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.attention import MultiHeadAttention
+from keras_transformer.attention import MultiHeadAttention, segment_mask
 from keras_transformer.blocks import NORMS, RESIDUALS, Residual
 from keras_transformer.feedforward import FEEDFORWARDS
 from keras_transformer.positions import ATTENTION_POSITIONS, EMBEDDING_POSITIONS, AttentionPosition, Learned
@@ -57,8 +57,8 @@ def final_norm(residual, norm, name="final_norm"):
     return clone(resolve(norm, NORMS, keras.layers.Layer), name=name)
 
 
-def token_model(embedding, position, blocks, last_norm, *, dropout, name):
-    """The graph that encoder and decoder stacks share: ids, embedding, position, blocks, last norm.
+def token_model(embedding, position, blocks, last_norm, *, dropout, packed, name):
+    """A decoder's graph: ids, embedding, position, blocks, last norm.
 
     Args:
         embedding: layer from token ids to vectors.
@@ -66,16 +66,23 @@ def token_model(embedding, position, blocks, last_norm, *, dropout, name):
         blocks: list of blocks, called with a padding mask.
         last_norm: layer at the end, or None.
         dropout: float. Of the embedding.
+        packed: bool. Whether a row holds several documents, none of which sees another.
         name: str.
 
     Returns:
-        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`; packed, the inputs
+        "segment_ids" and "positions", int32 `(B, T)`, too.
     """
-    token_ids, padding_mask = token_input(), padding_input()
-    x = embedding(token_ids)
-    x = x if position is None else position(x)
+    inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
+    places, masks = {}, {"padding_mask": inputs["padding_mask"]}
+    if packed:
+        inputs |= {"segment_ids": token_input("segment_ids"), "positions": token_input("positions")}
+        places = {"positions": inputs["positions"]}
+        masks |= {"attention_mask": segment_mask(inputs["segment_ids"])}
+    x = embedding(inputs["token_ids"])
+    x = x if position is None else position(x, **places)
     x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
     for block in blocks:
-        x = block(x, padding_mask=padding_mask)
+        x = block(x, **masks, **places)
     x = x if last_norm is None else last_norm(x)
-    return keras.Model({"token_ids": token_ids, "padding_mask": padding_mask}, x, name=name)
+    return keras.Model(inputs, x, name=name)

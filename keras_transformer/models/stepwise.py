@@ -164,10 +164,15 @@ class Stepwise:
 
 
 def _walk(nodes, values, call):
-    """Computes the outputs of `nodes` into `values`, from symbolic tensor (by id) to tensor; what is missing is None."""
+    """Computes the outputs of `nodes` into `values`, from symbolic tensor (by id) to tensor.
+
+    An input that a step does not need (masks, positions, segments) is None, and so is what is made of such inputs alone.
+    """
     for node in nodes:
-        for tensor in node.input_tensors:
-            values.setdefault(id(tensor), None)
+        given = [values.setdefault(id(tensor), None) for tensor in node.input_tensors]
+        if all(value is None for value in given):
+            values.update((id(tensor), None) for tensor in node.outputs)
+            continue
         args, kwargs = node.arguments.fill_in(values)
         outputs = call(node, node.operation, args, dict(kwargs))
         values.update(zip(map(id, node.outputs), keras.tree.flatten(outputs), strict=True))

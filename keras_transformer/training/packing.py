@@ -4,8 +4,8 @@ import functools
 import hashlib
 
 import numpy as np
-from keras import ops
 
+from keras_transformer.attention.masks import segment_mask  # noqa: F401, a part of this pipeline
 from keras_transformer.training.batch_stream import BatchStream
 from keras_transformer.training.errors import SequenceDataError
 from keras_transformer.training.losses import IGNORE_ID
@@ -48,7 +48,8 @@ def pack(
         SequenceDataError: no document has two tokens.
         ValueError: an argument is out of its range.
 
-    `segment_mask` turns the segments into the attention mask of a batch.
+    `models.Decoder(..., packed=True)` takes these inputs; in a model of your own, `segment_mask` turns the segments into the
+    attention mask of a batch.
 
     Example:
 
@@ -92,29 +93,6 @@ def pack(
     result = BatchStream(make, steps, fingerprint=fingerprint, fixed_shapes=True)
     result.efficiency = float(sizes.sum() / (len(rows) * sequence_length))
     return result
-
-
-def segment_mask(segment_ids):
-    """Who may attend to whom in packed rows: the tokens of one document to each other, padding to none.
-
-        mask[b, t, s] = (segment_ids[b, t] = segment_ids[b, s]) and segment_ids[b, t] > 0
-
-    Made inside the model, from the segments of one batch; causality is the layer's own (`use_causal_mask=True`).
-
-    Args:
-        segment_ids: integers `(B, T)`, 0 for padding.
-
-    Returns:
-        Bool `(B, T, T)`, True = may attend: the `attention_mask` of `MultiHeadAttention`.
-
-    Example:
-
-    >>> import numpy as np
-    >>> np.array(segment_mask(np.array([[1, 1, 2, 0]]))).astype(int).tolist()
-    [[[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]]
-    """
-    queries, keys = ops.expand_dims(segment_ids, 2), ops.expand_dims(segment_ids, 1)
-    return ops.logical_and(ops.equal(queries, keys), ops.greater(queries, 0))
 
 
 class _Rows:

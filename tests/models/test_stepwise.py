@@ -71,6 +71,19 @@ def test_whole_is_chunked_is_stepwise(name):
         np.testing.assert_allclose(result, whole, atol=2e-5 * np.abs(whole).max(), err_msg=f"{name} {chunks}")
 
 
+@pytest.mark.parametrize("position", ["learned", "rotary"])
+def test_packed_documents_are_read_as_each_alone(position):
+    model = randomised(models.Decoder(SIZE, VOCABULARY, max_sequence_length=12, position=position, packed=True))
+    ids = token_ids(1)
+    rows = {"segment_ids": [1, 1, 1, 1, 2, 2, 3, 3, 3], "positions": [0, 1, 2, 3, 0, 1, 0, 1, 2]}
+    rows = {name: np.array([row], "int32") for name, row in rows.items()}
+    packed = np.asarray(model({"token_ids": ids, "padding_mask": np.ones(ids.shape, bool), **rows}))
+    steps = Stepwise(model)
+    for start, end in ((0, 4), (4, 6), (6, 9)):
+        alone = read(steps, ids[:, start:end], steps.init_cache(1, max_length=12), [1] * (end - start))
+        np.testing.assert_allclose(alone, packed[:, start:end], atol=2e-5 * np.abs(packed).max())
+
+
 def test_encoder_decoder_reads_its_source_once():
     model = randomised(models.Transformer(SIZE, VOCABULARY))
     ids, source = token_ids(), token_ids()[:, :5]
