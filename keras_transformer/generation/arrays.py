@@ -26,6 +26,9 @@ class NumpyOps:
     @staticmethod
     def top_k(x, k):
         """The k largest of the last axis, largest first; of equal ones the first, first. Returns values and indices."""
+        if k == 1:
+            indices = np.argmax(x, axis=-1)[..., None]
+            return np.take_along_axis(x, indices, -1), indices.astype("int32")
         if k < x.shape[-1]:
             # Each value that is at least the k-th, so that among equal ones the order of the indices decides.
             threshold = np.partition(x, -k, axis=-1)[..., -k, None]

@@ -53,8 +53,9 @@ class BytePair(Tokenizer):
         self._content = _parsed(tokenizer_json)
         # A post-processor would trim spaces off the offsets.
         plain = {**self._content, "truncation": None, "padding": None, "post_processor": None}
+        tokenizers = library()
         try:
-            self._tokenizer = library().Tokenizer.from_str(json.dumps(plain))
+            self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(plain))
         except Exception as error:  # The library raises no narrower class.
             raise InvalidTokenizerError(f"Not a tokenizer.json: {error}") from None
         # Its name in a text is text; see `encode`.

@@ -27,6 +27,7 @@ _LAZY = {
     "SequenceDataError": "errors",
     "Span": "spans",
     "SpanScores": "spans",
+    "SubwordSampling": "subword_sampling",
     "TagError": "errors",
     "TextFileError": "errors",
     "TextMetrics": "text_metrics",

@@ -8,6 +8,7 @@ import pytest
 
 from keras_transformer import load_model
 from keras_transformer.export import load
+from keras_transformer.text import WordPiece
 
 QUESTIONS = (
     "why {} moves",
@@ -85,3 +86,12 @@ def test_runs_of_words(example_module):
         "two three four five six seven",
     }
     assert example.word_runs("short one") == {"short one"}
+
+
+def test_sentences_are_split_anew_between_the_same_ends(example_module):
+    example = example_module("text_classification")
+    example.SPLIT_RATE, example.MAX_LENGTH = 1 - 1e-12, 5
+    tokenizer = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "n", "##e", "##w", "new", "i"], lowercase=True)
+    rows = example.resplit(tokenizer, ["I New", "new i"], seed=0)
+    # Of the first, the last piece does not fit.
+    assert rows == [[2, 8, 4, 5, 3], [2, 4, 5, 6, 3]] * example.NUM_SPLITS
