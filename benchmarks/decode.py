@@ -2,9 +2,10 @@
 
     python benchmarks/decode.py                         # 6 layers x 384, 50,257 words, prompt 32, 128 new tokens
     python benchmarks/decode.py --curve 896             # and the time of a token by how many stand before it
+    python benchmarks/decode.py --quantize int8         # and with quantised files
 
-One network with one set of weights everywhere; each rival must give the same tokens before it is timed. What limits all is
-memory: for one row, every token reads every weight once.
+One network with one set of weights everywhere; each rival must give the same tokens before it is timed (quantised files may
+give others). What limits all is memory: for one row, every token reads every weight once.
 """
 
 import os
@@ -36,6 +37,10 @@ def rivals(options, measures, directory):
     export(model, directory, options.formats, generation=static) if options.formats else None
     found = {"keras, XLA": model.generator()}
     found |= {name: load(directory, name, num_threads=options.threads) for name in options.formats}
+    for mode in options.quantize:
+        small = directory.with_name(mode)
+        export(model, small, options.formats, generation=static, quantize=mode)
+        found |= {f"{name}, {mode}": load(small, name, num_threads=options.threads) for name in options.formats}
     generators = {
         name: lambda prompt, new, generator=generator: generator.generate(prompt, max_new_tokens=new)
         for name, generator in found.items()
@@ -47,11 +52,11 @@ def rivals(options, measures, directory):
     return model, found, generators
 
 
-def check(generators, prompt, new):
-    """Stops unless every rival says the same."""
+def check(generators, prompt, new, quantize):
+    """Stops unless every rival says the same, quantised ones excepted."""
     expected, *_ = texts = {name: list(map(int, run(prompt, new))) for name, run in generators.items()}.values()
     for name, tokens in zip(generators, texts, strict=True):
-        if tokens != expected:
+        if tokens != expected and not name.endswith(tuple(quantize)):
             raise RuntimeError(f"{name} generates other tokens than {next(iter(generators))}")
 
 
@@ -88,6 +93,7 @@ def parse():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--formats", nargs="*", choices=BACKENDS, default=list(BACKENDS))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--quantize", nargs="*", default=[], metavar="MODE", help="also files quantised so")
     parser.add_argument("--curve", type=int, metavar="N", help="also the time of each of N tokens, in stretches of 128")
     return parser.parse_args()
 
@@ -113,7 +119,7 @@ def main():
     prompt = np.random.default_rng(0).integers(0, measures.vocabulary_size, options.prompt).tolist()
     with tempfile.TemporaryDirectory() as folder:
         model, own, generators = rivals(options, measures, pathlib.Path(folder, "bundle"))
-        check(generators, prompt, min(options.new, 16))
+        check(generators, prompt, min(options.new, 16), options.quantize)
         runs = {name: timed(lambda run=run: run(prompt, options.new), 1) for name, run in generators.items()}
         turns = take_turns(runs, options.rounds)
         limit = bandwidth(options.threads) / read_per_token(model)
@@ -127,7 +133,7 @@ def main():
             table.add(**row)
         if options.curve:
             curve(table, own, prompt, options.curve)
-    table.note(f"share_of_bandwidth: of the {limit:.0f} tokens/s at which reading the float32 weights alone would end.")
+    table.note(f"share_of_bandwidth: of the {limit:.0f} tokens/s at which reading float32 weights alone would end.")
     if fastest:
         table.note(f"Against {fastest}, the faster peer. {ratio_note(options.rounds)}")
     if options.curve:

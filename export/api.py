@@ -1,11 +1,15 @@
 """`export`: one call from a Keras model to files that are proven to compute what it computes."""
 
+import dataclasses
 import time
 
 from keras_transformer.export import bundle, tokenizers, verify
 from keras_transformer.export import formats as all_formats
-from keras_transformer.export.errors import ExportError
+from keras_transformer.export.errors import ExportError, QuantizationError
+from keras_transformer.export.html_report import write_report
 from keras_transformer.export.manifest import file_records
+from keras_transformer.export.probe_files import write_probes
+from keras_transformer.export.quantization import Quantization
 from keras_transformer.export.report import Artifact, Report
 from keras_transformer.export.spec import DEFAULT_TOLERANCE
 
@@ -22,6 +26,10 @@ def export(
     tokenizer=None,
     tokenizer_options=None,
     generation=None,
+    static=None,
+    onnx=None,
+    quantize=None,
+    evaluation=None,
     progress=None,
 ):
     """Writes a model as SavedModel, TFLite and ONNX, and proves each file in its own runtime.
@@ -44,6 +52,13 @@ def export(
             `LanguageModel` by default.
         tokenizer_options: dict of how texts are encoded: "start", "end", "max_length"; see `Tokenizer.encode`.
         generation: `GenerationOptions` of a `LanguageModel`; False to write its one forward pass, `serve`, instead.
+        static: dict of axis name to size, such as `{"batch": 1, "length": 128}`, or a list of such: TFLite has a copy of
+            the signature for these shapes, `serve_1x128`, which runtimes take by themselves and phones' GPUs need. Those
+            of a `LanguageModel` are set by `generation`.
+        onnx: `OnnxOptions`: opset, and what the optimiser may use; None for what every supported ONNX Runtime takes.
+        quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", or a `Quantization`; None for float32. The
+            float files are proven first, then replaced.
+        evaluation: `Evaluation`: what quantisation may cost the task.
         progress: called with a line of text as each step begins and ends.
 
     Returns:
@@ -56,6 +71,7 @@ def export(
         UnsupportedOpError: a format lacks an op; names the op and its layer.
         ParityError: an artifact differs from the Keras model by more than the tolerance.
         ConversionError: a converter failed for another reason.
+        QuantizationError: what is asked of quantisation cannot be had, or costs more than the evaluation allows.
         OutOfSpaceError: the disk is full.
 
     Example:
@@ -75,14 +91,19 @@ def export(
     if not 0 < tolerance < float("inf"):
         raise ExportError(f"tolerance must be a positive number, not {tolerance}")
     tokenizers.check_options(tokenizer_options)
-    options = {"tolerance": tolerance, "probes": probes, "dynamic_axes": dynamic_axes}
+    quantization = Quantization.of(quantize)
+    if evaluation is not None and quantization is None:
+        raise QuantizationError("an evaluation is of what quantisation costs: give quantize too")
+    options = {"tolerance": tolerance, "probes": probes, "dynamic_axes": dynamic_axes, "static": static}
     text = {"tokenizer": tokenizer or getattr(model, "tokenizer", None), "tokenizer_options": tokenizer_options}
     if keras.backend.backend() != "tensorflow":
         from keras_transformer.export.other_backend import export_elsewhere
 
-        options |= {"metadata": metadata, "generation": generation, **text}
+        options |= {"metadata": metadata, "generation": generation, "onnx": onnx, **text}
+        options |= {"quantize": quantization, "evaluation": evaluation}
         return export_elsewhere(model, target, names, progress, **options)
     spec = _spec(model, generation, **options)
+    spec = dataclasses.replace(spec, onnx=onnx, quantization=quantization, evaluation=evaluation)
     if text["tokenizer"] is not None and "saved_model" in names:
         from keras_transformer.export.text_signatures import add_text_signature
 
@@ -90,18 +111,20 @@ def export(
     return export_spec(spec, target, names, metadata, progress, **text)
 
 
-def _spec(model, generation, tolerance, probes, dynamic_axes):
+def _spec(model, generation, tolerance, probes, dynamic_axes, static):
     from keras_transformer.export.float32 import float32_twin
     from keras_transformer.export.functional import check_model, functional_spec
+    from keras_transformer.export.tflite_signatures import static_signatures
     from keras_transformer.tasks import LanguageModel
 
     check_model(model)
     if not isinstance(model, LanguageModel) or generation is False:
-        return functional_spec(float32_twin(model), tolerance, probes, dynamic_axes)
+        spec = functional_spec(float32_twin(model), tolerance, probes, dynamic_axes)
+        return static_signatures(spec, static) if static else spec
     from keras_transformer.export.language import language_spec
 
-    if probes is not None or dynamic_axes is not None:
-        raise ExportError("probes and dynamic_axes are for a model's forward pass: give generation=False too")
+    if probes is not None or dynamic_axes is not None or static is not None:
+        raise ExportError("probes, dynamic_axes and static are for a model's forward pass: give generation=False too")
     return language_spec(float32_twin(model), tolerance, generation)
 
 
@@ -135,10 +158,12 @@ def export_spec(spec, directory, formats, metadata=None, progress=None, *, token
             tokenizers.write_tokenizer(work, manifest, tokenizer, tokenizer_options)
         artifacts = {name: _write(name, traced, spec, work, manifest, say) for name in _with_sources(formats, spec)}
         artifacts = {name: artifacts[name] for name in formats}
-        _finish(work, manifest, spec, formats)
+        if spec.quantization:
+            artifacts = {name: _quantize(each, spec, work, manifest, say) for name, each in artifacts.items()}
+        _finish(work, manifest, spec, formats, target.name)
         for artifact in artifacts.values():
             artifact.path = str(target / artifact.path)
-    return Report(str(target), artifacts, spec.tolerance)
+    return Report(str(target), artifacts, spec.quantization.tolerance if spec.quantization else spec.tolerance)
 
 
 def _write(name, traced, spec, work, manifest, say):
@@ -151,12 +176,22 @@ def _write(name, traced, spec, work, manifest, say):
     manifest["artifacts"][name] = {"signatures": files, "bytes": size}
     probes = {key: spec.signatures[key].probes for key in spec.names(name)}
     say(f"verifying {name}")
-    parity = verify.verify_format(work, name, probes, spec.tolerance, manifest)
-    manifest["artifacts"][name]["parity"] = [vars(each) for each in parity]
+    times = {}
+    parity = verify.verify_format(work, name, probes, spec.tolerance, manifest, times)
+    manifest["artifacts"][name] |= {"parity": [vars(each) for each in parity], "milliseconds": times}
     count = sum(len(each) for each in probes.values())
     path = next(iter(files.values()))
     artifact = Artifact(name, path, size, time.perf_counter() - start, parity, count)
     say(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
+    return artifact
+
+
+def _quantize(artifact, spec, work, manifest, say):
+    from keras_transformer.export.quantizing import quantize_artifact
+
+    say(f"quantising {artifact.format}")
+    artifact = quantize_artifact(artifact, spec, work, manifest, lambda: _bytes(work))
+    say(f"quantised {artifact.format}: {artifact.size / artifact.float_size:.2f} of the size")
     return artifact
 
 
@@ -171,14 +206,15 @@ def _bytes(directory):
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
-def _finish(work, manifest, spec, formats):
-    """Removes what was only a step on the way, keeps the probes, writes the manifest."""
+def _finish(work, manifest, spec, formats, title):
+    """Removes what was only a step on the way, keeps the probes, writes report and manifest."""
     import shutil
 
     for name in set(manifest["artifacts"]) - set(formats):
         for path in set(manifest["artifacts"].pop(name)["signatures"].values()):
             shutil.rmtree(work / path)
     probes = {key: signature.probes for key, signature in spec.signatures.items()}
-    verify.write_probes(work, probes, bundle.PROBE_BYTES)
+    write_probes(work, probes, bundle.PROBE_BYTES)
+    write_report(work, manifest, title)
     manifest["files"] = file_records(work)
     bundle.write_manifest(work, manifest)

@@ -9,7 +9,8 @@ import secrets
 import shutil
 
 from keras_transformer.export.errors import ExportError, InvalidBundleError, OutOfSpaceError
-from keras_transformer.export.manifest import FILE, PRODUCER, SCHEMA
+from keras_transformer.export.manifest import FILE
+from keras_transformer.export.manifest_checks import PRODUCER, SCHEMA
 
 PROBE_BYTES = 16 * 2**20
 
@@ -182,7 +183,8 @@ def check_metadata(metadata):
 def _versions():
     from importlib import metadata
 
-    names = ("keras-transformer", "keras", "tensorflow", "tf2onnx", "onnx", "onnxruntime", "ai-edge-litert", "numpy")
+    names = ("keras-transformer", "keras", "tensorflow", "numpy", "tf2onnx", "onnxscript", "onnx")
+    names += ("onnxruntime", "ai-edge-litert")
     found = {}
     for name in names:
         with contextlib.suppress(metadata.PackageNotFoundError):

@@ -14,6 +14,8 @@ _EXAMPLES = """examples:
   keras-transformer run bundle --input images.npy --backend tflite
   keras-transformer generate bundle "Once upon a time" --sampler random --top-p 0.9
   keras-transformer inspect bundle
+  keras-transformer bench bundle --batch 8
+  keras-transformer serving bundle --out served --version 1
 """
 
 
@@ -92,7 +94,17 @@ def _parser(words):
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.set_defaults(check=lambda arguments: None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_add_demo, _add_export, _add_verify, _add_run, _add_generate, _add_inspect):
+    for add in (
+        _add_demo,
+        _add_export,
+        _add_verify,
+        _add_run,
+        _add_generate,
+        _add_inspect,
+        _add_bench,
+        _add_serving,
+        _add_engine,
+    ):
         add(commands, words)
     return parser
 
@@ -125,7 +137,13 @@ def _run_demo(arguments):
 
 
 def _add_export(commands, words):
-    examples = ["model.keras --out bundle", "model.keras --out bundle --formats tflite onnx --tolerance 1e-6"]
+    from keras_transformer.export import quantize_arguments
+
+    examples = [
+        "model.keras --out bundle",
+        "model.keras --out bundle --formats tflite onnx --tolerance 1e-6",
+        "model.keras --out bundle --quantize int8 --evaluate test.npz --max-loss 0.005",
+    ]
     parser = _command(commands, "export", "write a .keras file as a bundle and prove every file in it", examples)
     parser.add_argument("model", metavar="MODEL.keras", help="a model saved with model.save")
     parser.add_argument(
@@ -133,6 +151,9 @@ def _add_export(commands, words):
     )
     parser.add_argument("--formats", nargs="+", metavar="FORMAT", help="saved_model, tflite, onnx (default: all)")
     parser.add_argument("--tolerance", type=float, help="largest difference, as a share of the scale (default: 1e-5)")
+    help = "sizes such as batch=1,length=128 for which TFLite has a signature of fixed shapes; repeatable"
+    parser.add_argument("--static", action="append", metavar="SIZES", help=help)
+    quantize_arguments.add_arguments(parser)
     parser.set_defaults(run=_run_export)
 
 
@@ -199,6 +220,53 @@ def _run_inspect(arguments):
     from keras_transformer.export import commands
 
     return commands.inspect(arguments)
+
+
+def _add_bench(commands, words):
+    from keras_transformer.export import bench_command
+
+    help = "measure latency, throughput, memory and size in each runtime"
+    parser = _command(commands, "bench", help, bench_command.EXAMPLES)
+    bench_command.add_arguments(parser)
+    parser.set_defaults(run=_run_bench)
+
+
+def _run_bench(arguments):
+    from keras_transformer.export import bench_command
+
+    return bench_command.run(arguments)
+
+
+def _add_serving(commands, words):
+    help = "write the SavedModel of a bundle as one version of a model for TensorFlow Serving"
+    parser = _command(commands, "serving", help, ["bundle --out served", "bundle --out served --version 2"])
+    parser.add_argument("bundle", metavar="DIR", help="the bundle")
+    parser.add_argument("--out", required=True, metavar="DIR", help="directory of the model, its versions in it")
+    parser.add_argument("--version", dest="number", type=int, default=1, metavar="N", help="default: 1")
+    help = "the signature that serving_default stands for (default: the bundle's first)"
+    parser.add_argument("--default", metavar="NAME", help=help)
+    parser.set_defaults(run=_run_serving)
+
+
+def _run_serving(arguments):
+    from keras_transformer.export import commands
+
+    return commands.serving(arguments)
+
+
+def _add_engine(commands, words):
+    from keras_transformer.export import engine_command
+
+    help = "write a language model as onnxruntime-genai or LiteRT-LM loads it"
+    parser = _command(commands, "engine", help, engine_command.EXAMPLES)
+    engine_command.add_arguments(parser)
+    parser.set_defaults(run=_run_engine)
+
+
+def _run_engine(arguments):
+    from keras_transformer.export import engine_command
+
+    return engine_command.run(arguments)
 
 
 if __name__ == "__main__":

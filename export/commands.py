@@ -13,22 +13,41 @@ def export_file(arguments):
     """`keras-transformer export`: checks everything that can be checked before TensorFlow starts."""
     from keras_transformer.export.bundle import check_target
     from keras_transformer.export.formats import FORMATS, check_formats
-    from keras_transformer.export.quiet import quiet
+    from keras_transformer.export.quantize_arguments import read_arguments
     from keras_transformer.export.spec import DEFAULT_TOLERANCE
 
     words = arguments.formats if arguments.formats is not None else list(FORMATS)
     formats = check_formats([name for word in words for name in word.split(",") if name])
-    path = _check_keras_file(arguments.model)
+    path = check_keras_file(arguments.model)
     check_target(arguments.out)
+    options = {**read_arguments(arguments), "static": _sizes(arguments.static)}
     os.environ["KERAS_BACKEND"] = "tensorflow"  # a .keras file is the same for every backend
-    _progress(f"loading {path}")
-    with quiet():
-        model = _load(path)
+    model = load_keras_file(path)
     from keras_transformer.export.api import export
 
     tolerance = DEFAULT_TOLERANCE if arguments.tolerance is None else arguments.tolerance
-    print(export(model, arguments.out, formats, tolerance=tolerance, progress=_progress))
+    print(export(model, arguments.out, formats, tolerance=tolerance, progress=_progress, **options))
     return 0
+
+
+def load_keras_file(path):
+    """The model of a `.keras` file, on the TensorFlow backend, without what converters and drivers print."""
+    from keras_transformer.export.quiet import quiet
+
+    _progress(f"loading {path}")
+    with quiet():
+        return _load(path)
+
+
+def _sizes(texts):
+    """`batch=1,length=128` as a dict, for each text; None without any."""
+    found = []
+    for text in texts or ():
+        try:
+            found.append({name.strip(): int(size) for name, size in (part.split("=") for part in text.split(","))})
+        except ValueError:
+            raise ExportError(f"--static takes sizes such as batch=1,length=128, not '{text}'") from None
+    return found or None
 
 
 def verify(arguments):
@@ -60,6 +79,14 @@ def inspect(arguments):
     from keras_transformer.export.inspection import inspect_bundle
 
     print(inspect_bundle(arguments.bundle))
+    return 0
+
+
+def serving(arguments):
+    """`keras-transformer serving`."""
+    from keras_transformer.export.serving import write_serving
+
+    print(write_serving(arguments.bundle, arguments.out, arguments.number, arguments.default))
     return 0
 
 
@@ -99,7 +126,7 @@ def read_arrays(path, inputs):
     return {inputs[0].name: loaded}
 
 
-def _check_keras_file(path):
+def check_keras_file(path):
     """Refuses a path that is not a `.keras` (or old `.h5`) file, from its first bytes."""
     path = pathlib.Path(path)
     if not path.exists():

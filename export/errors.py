@@ -96,6 +96,35 @@ class InputError(ExportError):
         self.got = got
 
 
+class RunError(ExportError):
+    """A runtime could not compute a signature, or gave something else than the manifest says.
+
+    Args:
+        backend: name of the format.
+        signature: name of the signature.
+        reason: what the runtime said.
+    """
+
+    def __init__(self, backend, signature, reason):
+        super().__init__(f"{backend}: signature '{signature}' cannot be computed: {one_line(reason)}")
+        self.backend = backend
+        self.signature = signature
+        self.reason = str(reason)
+
+
+class MissingLibraryError(ExportError, ImportError):
+    """A runtime, or a library that a tokenizer needs, is not installed.
+
+    Args:
+        what: what needs it.
+        library: the name under which pip installs it.
+    """
+
+    def __init__(self, what, library):
+        super().__init__(f"{what} needs {library}: pip install {library}")
+        self.library = library
+
+
 class UnknownFormatError(ExportError):
     """A format (or backend) name that does not exist.
 
@@ -108,6 +137,10 @@ class UnknownFormatError(ExportError):
         super().__init__(f"unknown format '{name}'; valid: {', '.join(valid)}")
         self.name = name
         self.valid = tuple(valid)
+
+
+class QuantizationError(ExportError):
+    """Quantisation was asked for in a way that cannot be had, or costs the task more than the caller allows."""
 
 
 class OutOfSpaceError(ExportError):

@@ -33,7 +33,8 @@ def functional_spec(model, tolerance=DEFAULT_TOLERANCE, probes=None, dynamic_axe
     fill_references(signature)
     layers = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
     operations = [each for each in model.operations if not isinstance(each, keras.layers.Layer)]
-    return ExportSpec({SERVE: signature}, tolerance, lambda op, node: layer_of(op, node, layers, operations))
+    locate = lambda op, node: layer_of(op, node, layers, operations)  # noqa: E731
+    return ExportSpec({SERVE: signature}, tolerance, locate, tuple(model.variables))
 
 
 def check_model(model):

@@ -1,6 +1,7 @@
 """What a bundle holds, for a human: signatures, sizes, versions, and the ops of each format."""
 
 import collections
+import importlib.util
 import pathlib
 
 from keras_transformer.export.manifest import read_manifest
@@ -31,6 +32,7 @@ def inspect_bundle(directory):
                 f"  {side[:-1]:7}{each['name']}: {ArraySpec.from_dict(each).describe()}" for each in signature[side]
             ]
     lines += ["", _artifact_table(directory, manifest), ""]
+    lines += [*_op_lines(directory, manifest), *_delegate_lines(directory, manifest)]
     lines.append("written with " + ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()))
     lines += [f"metadata {key}: {_short(value)}" for key, value in manifest.get("metadata", {}).items()]
     return "\n".join(lines)
@@ -56,11 +58,42 @@ def op_counts(directory, manifest, format):
 def _artifact_table(directory, manifest):
     rows = [("format", "size", "of scale", "ops", "most frequent ops")]
     for name, artifact in manifest["artifacts"].items():
-        counter = op_counts(directory, manifest, name)
-        ratio = max((each["ratio"] for each in artifact["parity"]), default=0.0)
-        frequent = ", ".join(f"{op} {count}" for op, count in counter.most_common(4))
-        rows.append((name, readable_size(artifact["bytes"]), f"{ratio:.1e}", str(counter.total()), frequent))
+        ratio = max((each["ratio"] for each in artifact.get("parity", ())), default=0.0)
+        rows.append((name, readable_size(artifact["bytes"]), f"{ratio:.1e}", *_op_cells(directory, manifest, name)))
     return fixed_width(rows)
+
+
+def _op_cells(directory, manifest, name):
+    """The number of ops and the most frequent ones, where the library that reads them is installed."""
+    try:
+        counter = op_counts(directory, manifest, name)
+    except ImportError as error:
+        return "-", f"counting them needs {error.name}"
+    return str(counter.total()), ", ".join(f"{op} {count}" for op, count in counter.most_common(4))
+
+
+def _op_lines(directory, manifest):
+    """The ops of each ONNX file, most frequent first."""
+    files = sorted(set(manifest["artifacts"].get("onnx", {"signatures": {}})["signatures"].values()))
+    if importlib.util.find_spec("onnx") is None:
+        return
+    for name in files:
+        counter = collections.Counter(_onnx_ops(directory / name))
+        yield f"{name}: " + ", ".join(f"{op} {count}" for op, count in counter.most_common())
+    if files:
+        yield ""
+
+
+def _delegate_lines(directory, manifest):
+    """What XNNPACK takes of the TFLite file, where LiteRT is installed."""
+    files = sorted(set(manifest["artifacts"].get("tflite", {"signatures": {}})["signatures"].values()))
+    if not files or importlib.util.find_spec("ai_edge_litert") is None:
+        return
+    from keras_transformer.export import tflite_inspection
+
+    for name in files:
+        yield from (str(row) for row in tflite_inspection.delegate_report(directory / name))
+    yield ""
 
 
 def _short(value, limit=80):

@@ -1,10 +1,13 @@
 """Generating from a bundle, with numpy around the runtime: the same loop and samplers as in Keras."""
 
+import contextlib
 import functools
+import threading
 
 import numpy as np
 
-from keras_transformer.export.errors import InvalidBundleError
+from keras_transformer.export.engines import TFLiteEngine, load_saved_model, onnx_session
+from keras_transformer.export.errors import ExportError, InvalidBundleError, RunError
 from keras_transformer.export.manifest import artifact_path, signature_specs
 from keras_transformer.export.tokenizers import read_tokenizer
 from keras_transformer.generation import Generator
@@ -17,6 +20,8 @@ _INDEX = {"prefill": "lengths", "decode": "cache_index"}
 class RuntimeLanguageModel(Generator):
     """A language model of a bundle. `load` returns it; `generate` and `stream` are those of `Generator`.
 
+    Several threads may generate at once: each text has a cache of its own.
+
     Args:
         steps: the model in its runtime.
         tokenizer: the tokenizer of the bundle, or None.
@@ -25,6 +30,28 @@ class RuntimeLanguageModel(Generator):
 
     def __init__(self, steps, tokenizer, record):
         super().__init__(steps, tokenizer, record["start_id"], record["end_id"])
+
+    def warm_up(self, batch_size=1, length=1):
+        """Reads a prompt and takes one step, so that the first text does not wait for what is prepared only once.
+
+        Args:
+            batch_size: int >= 1: prompts at once. Default 1.
+            length: int >= 1: tokens of each prompt, or of each source. Default 1.
+
+        Returns:
+            The model.
+
+        Raises:
+            RunError: the runtime fails.
+        """
+        source, prompt = None, length
+        if self.steps.is_encoder_decoder:
+            source, prompt = (np.zeros((batch_size, length), "int32"), np.ones((batch_size, length), bool)), 1
+        cache = self.steps.init_cache(batch_size, prompt + 1, source)
+        tokens, lengths = np.zeros((batch_size, prompt), "int32"), np.full(batch_size, prompt, "int32")
+        _, cache = self.steps.prefill(tokens, lengths, cache)
+        self.steps.decode_step(tokens[:, :1], cache, lengths)
+        return self
 
 
 def open_language_model(directory, manifest, backend, num_threads):
@@ -50,7 +77,8 @@ class _Steps:
         self.max_length = record["max_length"]
         self.is_encoder_decoder = record["is_encoder_decoder"]
         self._path = functools.partial(artifact_path, directory, manifest, backend)
-        self._specs = functools.partial(signature_specs, manifest)
+        self._specs = functools.cache(functools.partial(signature_specs, manifest))
+        self._backend = backend
         self._num_threads = num_threads
         # What comes out of a step again; the rest of the cache is the source, which stays.
         self._grows = [spec.name for spec in self._specs("decode")[1] if spec.name not in ("logits", "hidden_states")]
@@ -63,8 +91,9 @@ class _Steps:
                 shape = [sizes[axis] if axis else size for axis, size in zip(spec.axes, spec.shape, strict=True)]
                 cache[spec.name] = self._array(np.zeros(shape, spec.dtype))
         if source is not None:
-            memory = self._call("encode", dict(zip(_SOURCE, source, strict=True)), {})
-            cache |= {name: self._array(np.asarray(array)) for name, array in memory.items()}
+            with self._typed("encode"):
+                memory = self._call("encode", dict(zip(_SOURCE, source, strict=True)), {})
+                cache |= {name: self._array(np.asarray(array)) for name, array in memory.items()}
         return cache
 
     def prefill(self, token_ids, lengths, cache):
@@ -75,9 +104,22 @@ class _Steps:
 
     def _step(self, signature, token_ids, index, cache):
         arrays = {"token_ids": np.ascontiguousarray(token_ids, "int32"), _INDEX[signature]: np.asarray(index, "int32")}
-        results = self._call(signature, arrays, cache)
-        output = Output(np.asarray(results["logits"]), np.asarray(results["hidden_states"]))
+        with self._typed(signature):
+            results = self._call(signature, arrays, cache)
+            output = Output(np.asarray(results["logits"]), np.asarray(results["hidden_states"]))
+            if output.logits.ndim != 3 or output.logits.shape[-1] != self.vocabulary_size:
+                raise ValueError(f"logits of shape {output.logits.shape} for {self.vocabulary_size} tokens")
         return output, {**cache, **{name: results[name] for name in self._grows if name in results}}
+
+    @contextlib.contextmanager
+    def _typed(self, signature):
+        """Errors of the runtime as ours."""
+        try:
+            yield
+        except ExportError:
+            raise
+        except Exception as error:
+            raise RunError(self._backend, signature, error) from error
 
     def take_rows(self, cache, rows):
         return {name: self._array(np.take(self._numpy(array), rows, axis=0)) for name, array in cache.items()}
@@ -95,15 +137,15 @@ class OnnxSteps(_Steps):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self._sessions = {}
+        self._lock = threading.Lock()
         _, manifest, backend, _ = arguments
         self._has_decode_token = "decode_token" in manifest["artifacts"][backend]["signatures"]
 
     def _session(self, signature):
-        if signature not in self._sessions:
-            from keras_transformer.export.runtime import onnx_session
-
-            self._sessions[signature] = onnx_session(str(self._path(signature)), self._num_threads)
-        return self._sessions[signature]
+        with self._lock:
+            if signature not in self._sessions:
+                self._sessions[signature] = onnx_session(str(self._path(signature)), self._num_threads)
+            return self._sessions[signature]
 
     def _call(self, signature, arrays, cache):
         if signature == "decode" and arrays["token_ids"].shape[1] == 1 and self._has_decode_token:
@@ -140,8 +182,6 @@ class TFLiteSteps(_Steps):
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        from keras_transformer.export.runtime import TFLiteEngine
-
         path = str(self._path("prefill"))
         self._engine = TFLiteEngine(path, "prefill", (), self._num_threads)
         # Lengths of the prompts, or of the sources, that have signatures of their own.
@@ -194,8 +234,6 @@ class SavedModelSteps(_Steps):
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        from keras_transformer.export.runtime import load_saved_model
-
         self._loaded = load_saved_model(str(self._path("prefill")), self._num_threads)
 
     def _call(self, signature, arrays, cache):
@@ -208,6 +246,24 @@ class SavedModelSteps(_Steps):
 STEPS = {"saved_model": SavedModelSteps, "tflite": TFLiteSteps, "onnx": OnnxSteps}
 
 
+def _is_size(value):
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31
+
+
+def _is_token(value):
+    return value is None or value == 0 or _is_size(value)
+
+
+# What the record must hold, each with what it must be.
+_GENERATION = {
+    "vocabulary_size": _is_size,
+    "max_length": lambda value: value is None or _is_size(value),
+    "is_encoder_decoder": lambda value: isinstance(value, bool),
+    "start_id": _is_token,
+    "end_id": _is_token,
+}
+
+
 def is_language_bundle(manifest):
     """Whether a bundle generates.
 
@@ -217,10 +273,18 @@ def is_language_bundle(manifest):
     record = manifest.get("generation")
     if record is None:
         return False
-    needed = ("vocabulary_size", "max_length", "is_encoder_decoder", "start_id", "end_id")
-    missing = [name for name in needed if not isinstance(record, dict) or name not in record]
+    missing = [name for name, is_good in _GENERATION.items() if name not in record or not is_good(record[name])]
     if missing or not {"prefill", "decode"} <= set(manifest["signatures"]):
         raise InvalidBundleError(
             f"the manifest's record of generation is incomplete: {missing or 'no prefill or decode'}"
         )
+    for name in ("start_id", "end_id"):
+        if (record[name] or 0) >= record["vocabulary_size"]:
+            raise InvalidBundleError(f"{name} {record[name]} is none of {record['vocabulary_size']} tokens")
+    inputs, outputs = signature_specs(manifest, "decode")
+    if not {"token_ids", "cache_index"} <= {spec.name for spec in inputs}:
+        raise InvalidBundleError("signature 'decode' takes no token_ids or no cache_index")
+    logits = next((spec for spec in outputs if spec.name == "logits"), None)
+    if logits is None or logits.shape[-1:] != (record["vocabulary_size"],):
+        raise InvalidBundleError(f"signature 'decode' gives no logits of {record['vocabulary_size']} tokens")
     return True

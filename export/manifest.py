@@ -2,17 +2,17 @@
 
 import hashlib
 import json
-import math
 import pathlib
 
-from keras_transformer.export.errors import InvalidBundleError
+from keras_transformer.export.errors import InvalidBundleError, one_line
+from keras_transformer.export.manifest_checks import check_fields, check_files
 from keras_transformer.export.spec import ArraySpec
 
 FILE = "manifest.json"
 PROBES = "probes.npz"
-SCHEMA = 1
-_REQUIRED = {"schema": int, "producer": str, "signatures": dict, "artifacts": dict, "tolerance": float, "files": dict}
-PRODUCER = "keras_transformer.export"
+_MAX_BYTES = 2**26
+# Files of weights, which no signature names, belong to ONNX.
+_ONNX_WEIGHTS = "model."
 
 
 def read_manifest(directory):
@@ -25,22 +25,41 @@ def read_manifest(directory):
         The manifest as a dict.
 
     Raises:
-        InvalidBundleError: no bundle there, a manifest that cannot be read, or a file of it missing, of another size
-            or outside the bundle.
+        InvalidBundleError: no bundle there, a manifest that cannot be read, is incomplete or was written by a newer
+            version, or a file of it missing, of another size or outside the bundle.
     """
     directory = pathlib.Path(directory)
     path = directory / FILE
     if not directory.exists():
         raise InvalidBundleError(f"no such bundle: '{directory}'")
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidBundleError(f"'{directory}' is not a bundle: it holds no {FILE}") from None
-    except (OSError, ValueError) as error:
-        raise InvalidBundleError(f"'{path}' cannot be read: {error}") from error
-    _check_fields(path, manifest)
-    _check_files(directory, manifest)
+    manifest = _read_json(directory, path)
+    check_fields(path, manifest)
+    check_files(directory, manifest)
     return manifest
+
+
+def _read_json(directory, path):
+    try:
+        if not path.is_file():
+            raise InvalidBundleError(f"'{directory}' is not a bundle: it holds no {FILE}")
+        if path.stat().st_size > _MAX_BYTES:
+            raise InvalidBundleError(f"'{path}' cannot be read: it is larger than any manifest")
+        text = path.read_text(encoding="utf-8")
+        return json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant)
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidBundleError(f"'{path}' cannot be read: {one_line(error)}") from error
+
+
+def _without_repetition(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it holds '{next(name for name in names if names.count(name) > 1)}' twice")
+    return found
+
+
+def _refuse_constant(name):
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def signature_specs(manifest, name):
@@ -62,14 +81,36 @@ def file_records(directory):
     return {path.relative_to(directory).as_posix(): _record(path) for path in paths}
 
 
-def check_hashes(directory, manifest):
-    """Compares every file with the hash in the manifest.
+def files_of(manifest, format):
+    """Names of the files that running one format reads: its own, its weights and the tokenizer."""
+    own = set(manifest["artifacts"].get(format, {"signatures": {}})["signatures"].values())
+    others = {path for each in manifest["artifacts"].values() for path in each["signatures"].values()} - own
+    folders = own | ({manifest["tokenizer"]["path"]} if "tokenizer" in manifest else set())
+
+    def is_read(name):
+        is_weights = format == "onnx" and name.startswith(_ONNX_WEIGHTS) and name not in others
+        return name in own or is_weights or any(name.startswith(f"{folder}/") for folder in folders)
+
+    return [name for name in manifest["files"] if is_read(name)]
+
+
+def check_hashes(directory, manifest, names=None):
+    """Compares files with their hashes in the manifest.
+
+    Args:
+        directory: path of the bundle.
+        manifest: its manifest.
+        names: names of the files; all of them when None.
 
     Raises:
         InvalidBundleError: names the first file that differs.
     """
-    for name, record in manifest["files"].items():
-        if _record(pathlib.Path(directory, name))["sha256"] != record["sha256"]:
+    for name in manifest["files"] if names is None else names:
+        try:
+            found = _record(pathlib.Path(directory, name))["sha256"]
+        except OSError as error:
+            raise InvalidBundleError(f"'{name}' cannot be read: {error.strerror}") from error
+        if found != manifest["files"][name]["sha256"]:
             raise InvalidBundleError(f"'{name}' was altered: its sha256 is not the manifest's")
 
 
@@ -88,46 +129,6 @@ def artifact_path(directory, manifest, format, signature):
 
 
 def _record(path):
-    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
+        digest = hashlib.file_digest(file, "sha256")
     return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
-
-
-def _check_fields(path, manifest):
-    if not isinstance(manifest, dict) or manifest.get("producer") != PRODUCER:
-        raise InvalidBundleError(f"'{path}' is not the manifest of a bundle")
-    if manifest.get("schema") != SCHEMA:
-        raise InvalidBundleError(f"'{path}' has schema {manifest.get('schema')}; this version reads schema {SCHEMA}")
-    for field, kind in _REQUIRED.items():
-        if not isinstance(manifest.get(field), kind):
-            raise InvalidBundleError(f"'{path}' lacks the field '{field}'")
-    if not math.isfinite(manifest["tolerance"]):
-        raise InvalidBundleError(f"'{path}' has the tolerance {manifest['tolerance']}")
-    try:
-        for name in manifest["signatures"]:
-            signature_specs(manifest, name)
-        for artifact in manifest["artifacts"].values():
-            for name, listed in artifact["signatures"].items():
-                if not isinstance(listed, str) or name not in manifest["signatures"]:
-                    raise TypeError(f"signature '{name}'")
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidBundleError(f"'{path}' is incomplete: {type(error).__name__} {error}") from error
-
-
-def _check_files(directory, manifest):
-    """Every file lies inside the bundle, exists and has its size; every artifact path holds listed files."""
-    root = directory.resolve()
-    for name, record in manifest["files"].items():
-        path = (directory / name).resolve()
-        if not path.is_relative_to(root) or pathlib.PurePosixPath(name).is_absolute():
-            raise InvalidBundleError(f"'{name}' lies outside the bundle")
-        if not path.is_file():
-            raise InvalidBundleError(f"'{name}' is missing from the bundle")
-        if not isinstance(record, dict) or path.stat().st_size != record.get("bytes"):
-            raise InvalidBundleError(f"'{name}' does not have the size that the manifest gives")
-    for artifact in manifest["artifacts"].values():
-        for name in artifact["signatures"].values():
-            if not any(file == name or file.startswith(f"{name}/") for file in manifest["files"]):
-                raise InvalidBundleError(f"'{name}' is not among the files of the manifest")

@@ -1,26 +1,31 @@
 """The ONNX format, by tf2onnx with handlers of our own for what it lacks."""
 
+import warnings
+
 import onnx
 import tensorflow as tf
 
-from keras_transformer.export.errors import ConversionError, UnsupportedOpError
+from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
 from keras_transformer.export.onnx_handlers import HANDLERS
+from keras_transformer.export.onnx_loops import hoist_invariants
+from keras_transformer.export.onnx_options import PLAIN_OPSET as OPSET
+from keras_transformer.export.onnx_options import OnnxOptions
 from keras_transformer.export.onnx_weights import FILE as WEIGHTS
-from keras_transformer.export.onnx_weights import WeightsFile, attach
+from keras_transformer.export.onnx_weights import WeightsFile, attach, fold, inline
 from keras_transformer.export.quiet import quiet
-from keras_transformer.export.traced import arguments_of_weights, weight_arrays, weightless
+from keras_transformer.export.traced import arguments_of_weights, weight_arrays, weight_names, weightless
 
 NAME = "onnx"
-OPSET = 18
 _MAX_BYTES = 2**31 - 2**20
+_MAX_INLINE = 1_900_000_000
 
 
 def write(traced, spec, directory):
-    """Writes `model.onnx`, or `model.NAME.onnx` for each of several signatures.
+    """Writes `model.onnx`, or `model.NAME.onnx` for each of several signatures, which then share a file of weights.
 
     Args:
         traced: the `TracedModule`.
-        spec: the `ExportSpec` it was traced from.
+        spec: the `ExportSpec` it was traced from; its `onnx` is an `OnnxOptions`, or None for the defaults.
         directory: `pathlib.Path` to write into.
 
     Returns:
@@ -28,35 +33,56 @@ def write(traced, spec, directory):
 
     Raises:
         UnsupportedOpError: a TensorFlow op has no counterpart in ONNX.
-        ConversionError: the converter fails, the file is not valid, or the weights exceed 2 GB.
+        ConversionError: the converter fails, the file is not valid, or weights that are no Keras variables exceed 2 GB.
     """
-    if traced.weight_bytes > _MAX_BYTES:
+    options = getattr(spec, "onnx", None) or OnnxOptions()
+    if not spec.variables and traced.weight_bytes > _MAX_BYTES:
         size = traced.weight_bytes / 1e9
-        raise ConversionError(NAME, f"the weights are {size:.1f} GB; files over 2 GB are not written yet")
+        raise ConversionError(NAME, f"the weights are {size:.1f} GB, and the spec does not name its variables")
     names, files = spec.names(NAME), {}
     weights = weight_arrays(spec.variables)
-    weights_file = WeightsFile(directory / WEIGHTS)
+    is_shared = len(names) > 1 or sum(array.nbytes for array in weights.values()) > _MAX_INLINE
+    place = WeightsFile(directory / WEIGHTS).initializer if is_shared else inline
     for name in names:
         files[name] = "model.onnx" if len(names) == 1 else f"model.{name}.onnx"
         path = directory / files[name]
-        if spec.variables:
-            function = weightless(name, spec.signatures[name], spec.variables)
-            model = _convert(function, spec.signatures[name], spec.locate)
-            attach(model, weights, weights_file)
-        else:
-            model = _convert(traced.functions[name], spec.signatures[name], spec.locate)
+        model, arrays = _model(traced, spec, name, weights)
+        if options.optimize:
+            model, arrays = _optimized(model, arrays, options)
+        attach(model, arrays, place)
         onnx.save(model, str(path))
         _check(path)
     return files
 
 
-def _convert(function, signature, locate):
+def _model(traced, spec, name, weights):
+    """The graph of one signature, and the weights that it reads by name."""
+    if not spec.variables:
+        return _convert(traced.functions[name], spec.signatures[name], spec.locate), {}
+    function = weightless(name, spec.signatures[name], spec.variables)
+    model = _convert(function, spec.signatures[name], spec.locate, weight_names(spec.variables))
+    return model, fold(model, weights)
+
+
+def _optimized(model, arrays, options):
+    """The rewritten graph; the graph as it is, with a warning, where rewriting it fails."""
+    from keras_transformer.export.onnx_optimize import optimize_proto
+
+    try:
+        return optimize_proto(model, arrays, options)
+    except Exception as error:  # Whatever a library of rewrites raises: what stands there is right.
+        warnings.warn(f"onnx: the graph stays as the converter wrote it: {one_line(error)}", stacklevel=2)
+        return model, arrays
+
+
+def _convert(function, signature, locate, weights=None):
     with quiet() as log:
         try:
-            model = _to_onnx(function, signature)
+            model = _to_onnx(function, signature, weights or {})
         except Exception as error:
             raise ConversionError(NAME, error, log()) from error
     _refuse_leftovers(model, locate)
+    hoist_invariants(model)
     _name_axes(model.graph, signature)
     return model
 
@@ -68,14 +94,15 @@ def _check(path):
         raise ConversionError(NAME, error) from error
 
 
-def _to_onnx(function, signature):
-    """The frozen graph through tf2onnx, with inputs and outputs under their own names; further inputs are weights."""
+def _to_onnx(function, signature, weights):
+    """The frozen graph through tf2onnx, with inputs and outputs under their own names; further inputs are weights, whose
+    names go by those that they have in the function."""
     import tf2onnx.optimizer
     from tf2onnx import tf_loader, tfonnx
 
     arguments = {tensor.op.name: tensor.name for tensor in function.inputs}
     renamed = {arguments[spec.name]: spec.name for spec in signature.inputs}
-    renamed |= arguments_of_weights(function)
+    renamed |= {argument: weights[label] for argument, label in arguments_of_weights(function).items()}
     inputs = list(renamed)
     outputs = {function.structured_outputs[name].name: label for name, label in output_labels(signature).items()}
     with tf.device("/cpu:0"):

@@ -1,7 +1,7 @@
-"""Weights of several ONNX graphs in one file, each once.
+"""Weights of ONNX graphs: named after their variables, and those of several graphs in one file, each once.
 
 The graphs are traced with their weights as inputs, so that the converter never touches the numbers; afterwards each such
-input becomes an initializer that points into the common file. ONNX Runtime maps it into memory.
+input becomes an initializer, in the graph or pointing into the common file. ONNX Runtime maps that into memory.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ _INLINE = 1024
 _FOLDS = {
     "Identity": lambda x: x,
     "Reshape": lambda x, shape: x.reshape(_sizes(x, shape)),
-    "Squeeze": lambda x, axes: np.squeeze(x, tuple(axes)),
+    "Squeeze": lambda x, axes=None: np.squeeze(x, None if axes is None else tuple(axes)),
     "Unsqueeze": lambda x, axes: np.expand_dims(x, tuple(axes)),
 }
 
@@ -62,13 +62,31 @@ class WeightsFile:
         return self._places[digest]
 
 
-def attach(model, weights, file):
-    """Turns inputs of a graph into initializers.
+def inline(name, array):
+    """A tensor inside its graph."""
+    return numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+
+
+def attach(model, arrays, place):
+    """Adds initializers to a graph.
+
+    Args:
+        model: `onnx.ModelProto`, changed in place.
+        arrays: dict of name to numpy array.
+        place: makes a tensor of a name and an array: `inline`, or the `initializer` of a `WeightsFile`.
+    """
+    model.graph.initializer.extend(place(name, array) for name, array in arrays.items())
+
+
+def fold(model, weights):
+    """Takes the weights out of the inputs of a graph, and does to them what it would only do to move their numbers about.
 
     Args:
         model: `onnx.ModelProto`, changed in place.
         weights: dict of input name to numpy array; inputs that the graph has lost are left out.
-        file: `WeightsFile`.
+
+    Returns:
+        Dict of name to numpy array: what the graph reads now.
     """
     graph = model.graph
     _multiply_by_table(model, weights)
@@ -76,9 +94,26 @@ def attach(model, weights, file):
     kept = [value for value in graph.input if value.name not in weights]
     del graph.input[:]
     graph.input.extend(kept)
-    _fold(graph, weights)
+    origins = _fold(graph, weights)
     used = {name for each in _graphs(graph) for node in each.node for name in node.input}
-    graph.initializer.extend(file.initializer(name, array) for name, array in weights.items() if name in used)
+    return _named_after(origins, graph, {name: array for name, array in weights.items() if name in used})
+
+
+def _named_after(origins, graph, weights):
+    """Gives folded weights the name of what they were made of; the second and further ones with a number."""
+    names, taken = {}, set(weights) - set(origins)
+    for name in weights:
+        label, number = origins.get(name, name), 1
+        while name in origins and label in taken:
+            number += 1
+            label = f"{origins[name]}~{number}"
+        taken.add(label)
+        names[name] = label
+    for each in _graphs(graph):
+        for node in each.node:
+            for place, name in enumerate(node.input):
+                node.input[place] = names.get(name, name)
+    return {names[name]: array for name, array in weights.items()}
 
 
 def _multiply_by_table(model, weights):
@@ -113,7 +148,12 @@ def _drop_unread(graph):
 
 
 def _fold(graph, weights):
-    """Applies to weights what merely reshapes them; the results join `weights`."""
+    """Applies to weights what merely reshapes them; the results join `weights`.
+
+    Returns:
+        Dict of the name of a result to that of the weight it was made of.
+    """
+    origins = {}
     constants = {
         tensor.name: numpy_helper.to_array(tensor)
         for each in _graphs(graph)
@@ -132,7 +172,9 @@ def _fold(graph, weights):
                 folded = _folded(node, weights[first], [constants[name] for name in node.input[1:]], counts[first] == 1)
                 if folded is not None:
                     weights[node.output[0]] = folded
+                    origins[node.output[0]] = origins.get(first, first)
                     each.node.remove(node)
+    return origins
 
 
 def _folded(node, array, arguments, is_alone):

@@ -65,7 +65,12 @@ def _write_job(folder, model, arguments):
         arguments["tokenizer"].save(folder / _TOKENIZER)
         arguments = {**arguments, "tokenizer": None}
     job = {"arguments": arguments, "classes": classes, "path": sys.path}
-    (folder / _JOB).write_bytes(pickle.dumps(job))
+    try:
+        content = pickle.dumps(job)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        # A score that is a lambda, or calibration data that is a generator, cannot go to another process.
+        raise InvalidModelError(f"arguments cannot be handed to the process that exports: {one_line(error)}") from error
+    (folder / _JOB).write_bytes(content)
 
 
 def _run(folder, progress):

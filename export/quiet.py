@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 import tempfile
+import threading
 import warnings
 
 _LOGGERS = ("tensorflow", "absl", "tf2onnx", "tf2onnx.tfonnx", "h5py")
@@ -12,6 +13,8 @@ _LOGGERS = ("tensorflow", "absl", "tf2onnx", "tf2onnx.tfonnx", "h5py")
 
 # Duplicates of the true stderr, one for each capture in progress.
 _saved = []
+# Two threads that put the descriptor back in another order would lose it.
+_capturing = threading.RLock()
 
 
 def real_stderr():
@@ -47,7 +50,22 @@ def _levels():
 
 @contextlib.contextmanager
 def captured_stderr():
-    """Points file descriptor 2 at a temporary file, which C++ writes to, for the length of the block."""
+    """Points file descriptor 2 at a temporary file, which C++ writes to, for the length of the block.
+
+    The descriptor belongs to the process: while one thread catches it, others neither can nor need to.
+    """
+    if not _capturing.acquire(blocking=False):
+        yield str
+        return
+    try:
+        with _capture() as read:
+            yield read
+    finally:
+        _capturing.release()
+
+
+@contextlib.contextmanager
+def _capture():
     try:
         sys.stderr.flush()
         saved = os.dup(2)

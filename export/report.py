@@ -33,6 +33,8 @@ class Artifact:
         seconds: time taken to write and verify it.
         parity: list of `Parity`, one per signature and output.
         probes: how many probes were run.
+        float_size: bytes of the float files that were quantised, or None.
+        evaluation: dict of "score_float", "score" and "agreement", as `evaluation.judge` gives it, or None.
     """
 
     format: str
@@ -41,6 +43,8 @@ class Artifact:
     seconds: float
     parity: list
     probes: int
+    float_size: int | None = None
+    evaluation: dict | None = None
 
     @property
     def ratio(self):
@@ -75,6 +79,10 @@ class Report:
         for each in self.artifacts.values():
             figures = (f"{each.difference:.1e}", f"{each.ratio:.1e}", str(each.probes), f"{each.seconds:.1f}")
             rows.append((each.format, readable_size(each.size), *figures))
+        for title, cell in _QUANTIZED.items():
+            cells = [cell(each) for each in self.artifacts.values()]
+            if any(cells):
+                rows = [(*row, more or "-") for row, more in zip(rows, [title, *cells], strict=True)]
         table = fixed_width(rows)
         return f"{self.directory}\n{table}\nlargest difference from Keras; tolerance {self.tolerance:.0e} of the scale"
 
@@ -90,6 +98,23 @@ class Report:
             for name, each in record["artifacts"].items()
         }
         return cls(record["directory"], artifacts, record["tolerance"])
+
+
+def _evaluated(name, format):
+    def cell(artifact):
+        value = (artifact.evaluation or {}).get(name)
+        return value is not None and format.format(value)
+
+    return cell
+
+
+# Columns that only quantised artifacts fill.
+_QUANTIZED = {
+    "of float": lambda each: each.float_size and f"{each.size / each.float_size:.3f}",
+    "agreement": _evaluated("agreement", "{:.2%}"),
+    "float score": _evaluated("score_float", "{:.4g}"),
+    "score": _evaluated("score", "{:.4g}"),
+}
 
 
 def readable_size(size):

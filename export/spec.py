@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 DEFAULT_TOLERANCE = 1e-5
 
@@ -81,6 +82,9 @@ class ExportSpec:
         variables: the Keras variables that the functions read. With them, ONNX files share one file of weights.
         modules: `tf.Module`s whose resources the functions use.
         generation: what a runtime needs to know to generate, or None.
+        quantization: `Quantization`, or None for float files.
+        evaluation: `Evaluation` of what quantisation does to the task, or None.
+        onnx: `OnnxOptions`, or None for the defaults.
         locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
     """
 
@@ -90,6 +94,9 @@ class ExportSpec:
     variables: tuple = ()
     generation: dict | None = None
     modules: tuple = ()
+    quantization: Any = None
+    evaluation: Any = None
+    onnx: Any = None
 
     def only(self, formats):
         """The spec without the signatures that none of these formats has."""

@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_transformer.export import saved_model
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
 from keras_transformer.export.quiet import quiet
+from keras_transformer.export.tflite_fusions import fused
 from keras_transformer.export.tflite_rewrites import rewritten
 
 NAME = "tflite"
@@ -65,7 +66,7 @@ def _convert(spec, names, source):
         try:
             converter = tf.lite.TFLiteConverter.from_saved_model(source, signature_keys=names)
             converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-            return converter.convert()
+            return fused(converter.convert())
         except Exception as error:
             raise _typed(str(error), spec.locate, log()) from error
 

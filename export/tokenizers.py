@@ -2,7 +2,13 @@
 
 import pathlib
 
-from keras_transformer.export.errors import InputError, InvalidBundleError, InvalidModelError
+from keras_transformer.export.errors import (
+    InputError,
+    InvalidBundleError,
+    InvalidModelError,
+    MissingLibraryError,
+    one_line,
+)
 
 FOLDER = "tokenizer"
 _OPTIONS = {"start": bool, "end": bool, "max_length": int}
@@ -37,16 +43,23 @@ def read_tokenizer(directory, manifest):
 
     Raises:
         InvalidBundleError: it cannot be read, or is not the one that the bundle was exported with.
+        MissingLibraryError: a library that it needs is not installed.
     """
     record = manifest.get("tokenizer")
     if record is None:
         return None
-    from keras_transformer.text import TextError, load_tokenizer
+    from keras_transformer.text import load_tokenizer
 
     try:
+        check_options(record["options"])
         tokenizer = load_tokenizer(pathlib.Path(directory, record["path"]))
-    except TextError as error:
-        raise InvalidBundleError(f"the bundle's tokenizer cannot be read: {error}") from error
+    except ImportError as error:
+        name = (getattr(error.__cause__, "name", None) or "").split(".")[0]
+        if name not in ("tokenizers", "sentencepiece"):
+            raise
+        raise MissingLibraryError("the bundle's tokenizer", name) from error
+    except Exception as error:
+        raise InvalidBundleError(f"the bundle's tokenizer cannot be read: {one_line(error)}") from error
     if tokenizer.fingerprint != record["fingerprint"]:
         raise InvalidBundleError(f"'{record['path']}' is not the tokenizer that the bundle was exported with")
     return tokenizer

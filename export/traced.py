@@ -85,8 +85,19 @@ def weightless(name, signature, variables):
 
 
 def weight_arrays(variables):
-    """What the inputs of `weightless` functions are: dict of name to numpy array."""
-    return {label: np.asarray(variable) for label, variable in zip(_labels(variables), variables, strict=True)}
+    """What the inputs of `weightless` functions are: dict of name, as in `weight_names`, to numpy array."""
+    names = weight_names(variables).values()
+    return {name: np.asarray(variable) for name, variable in zip(names, variables, strict=True)}
+
+
+def weight_names(variables):
+    """For each further input of a `weightless` function the path of its variable, made unique."""
+    names = {}
+    for label, variable in zip(_labels(variables), variables, strict=True):
+        path = variable.path if "/" in variable.path else f"weights/{variable.path}"
+        taken = sum(name == path or name.startswith(f"{path}~") for name in names.values())
+        names[label] = f"{path}~{taken + 1}" if taken else path
+    return names
 
 
 def arguments_of_weights(function):

@@ -46,6 +46,18 @@ def language(tmp_path_factory):
     return _run_once(tmp_path_factory, "language_worker.py", "language")
 
 
+@pytest.fixture(scope="session")
+def tflite(tmp_path_factory):
+    """The results of the worker that writes TFLite files of several signatures, and quantised ones."""
+    return _run_once(tmp_path_factory, "tflite_worker.py", "tflite")
+
+
+@pytest.fixture(scope="session")
+def optimized(tmp_path_factory):
+    """The results of the worker that exports what test_onnx_optimize.py looks at."""
+    return _run_once(tmp_path_factory, "onnx_worker.py", "optimized")
+
+
 def _run_once(tmp_path_factory, worker, name):
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

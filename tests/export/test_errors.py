@@ -32,7 +32,7 @@ def test_nothing_is_left_and_the_old_bundle_survives(exported, case):
     assert result["error"] is not None
     assert result["survived"]
     assert result["left"] == []
-    assert result["inside"] == ["manifest.json", "model.onnx", "probes.npz"]
+    assert result["inside"] == ["manifest.json", "model.onnx", "probes.npz", "report.html"]
 
 
 def test_a_file_that_computes_something_else_is_refused_with_figures(exported):

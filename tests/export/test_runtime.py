@@ -1,17 +1,29 @@
-"""The runtime: what it takes, what it refuses, and what it must not import."""
+"""The runtime: what it takes, what it refuses, and that calls do not disturb each other."""
 
+import asyncio
+import concurrent.futures
+import itertools
 import json
+import os
 import pathlib
 import shutil
-import subprocess
-import sys
-import threading
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
-from keras_transformer.export import ArraySpec, InputError, InvalidBundleError, UnknownFormatError, load
-from keras_transformer.export.runtime import check_inputs
+from keras_transformer.export import (
+    ArraySpec,
+    ExportError,
+    InputError,
+    InvalidBundleError,
+    RunError,
+    UnknownFormatError,
+    load,
+    verify_bundle,
+)
+from keras_transformer.export.runtime import RuntimeModel, check_inputs
 
 BACKENDS = ("saved_model", "tflite", "onnx")
 SPECS = (
@@ -24,23 +36,6 @@ SPECS = (
 def arrays(**changes):
     good = {"x": np.ones((3, 4, 2), "float32"), "ids": np.ones((3, 4), "int32"), "mask": np.ones((3, 4), bool)}
     return {name: array for name, array in {**good, **changes}.items() if array is not None}
-
-
-@pytest.mark.parametrize("backend", ["tflite", "onnx"])
-def test_needs_neither_tensorflow_nor_keras(exported, backend):
-    script = (
-        "import sys, numpy as np\n"
-        "from keras_transformer.export import runtime\n"
-        f"model = runtime.load({str(exported.bundle('mlp'))!r}, {backend!r})\n"
-        "assert model(np.ones((2, 8)))['probabilities'].shape == (2, 3)\n"
-        "from keras_transformer.export.verify import verify_bundle\n"
-        f"verify_bundle({str(exported.bundle('mlp'))!r}, [{backend!r}])\n"
-        "print(sorted({name.split('.')[0] for name in sys.modules} & {'tensorflow', 'keras', 'tf2onnx', 'torch'}))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[]"
-    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -89,23 +84,155 @@ def test_results_are_the_callers_own(exported, backend):
     np.testing.assert_array_equal(first, kept)
 
 
-def test_threads_may_share_a_tflite_model(exported):
-    model = load(exported.bundle("mlp"), "tflite", num_threads=1)
-    inputs = [np.full((size, 8), size / 7, "float32") for size in range(1, 7)]
-    expected = [model(x)["probabilities"] for x in inputs]
-    wrong = []
+def in_threads(work, count=6):
+    """Runs `work(index)` in threads at once; gives what each returned."""
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        return list(pool.map(work, range(count)))
 
-    def work(index):
-        for _ in range(50):
-            if not np.array_equal(model(inputs[index])["probabilities"], expected[index]):
-                wrong.append(index)
 
-    threads = [threading.Thread(target=work, args=(index,)) for index in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_threads_may_share_a_model(exported, backend):
+    # Rows and lengths differ from thread to thread: whatever two calls shared would show in the values.
+    model = load(exported.bundle("encoder"), backend, num_threads=1)
+    rng = np.random.default_rng(0)
+    inputs = [
+        {"token_ids": rng.integers(0, 50, (size, 3 * size)), "padding_mask": np.ones((size, 3 * size), bool)}
+        for size in range(1, 7)
+    ]
+    expected = [model(each)["sequence"] for each in inputs]
+    found = in_threads(lambda index: [model(inputs[index])["sequence"] for _ in range(10)])
+    for results, wanted in zip(found, expected, strict=True):
+        assert all(np.array_equal(result, wanted) for result in results)
+
+
+@pytest.mark.parametrize("backend", ["tflite", "onnx"])
+def test_a_model_may_be_awaited(exported, backend):
+    model = load(exported.bundle("mlp"), backend, num_threads=1)
+    inputs = [np.full((size, 8), size / 7, "float32") for size in range(1, 9)]
+
+    async def ask_all():
+        return await asyncio.gather(*(asyncio.to_thread(model, x) for x in inputs))
+
+    for x, result in zip(inputs, asyncio.run(ask_all()), strict=True):
+        np.testing.assert_array_equal(result["probabilities"], model(x)["probabilities"])
+
+
+@pytest.mark.parametrize("backend", ["tflite", "onnx"])
+def test_threads_may_write_texts_at_once(language, backend):
+    # Every step writes a cache in place: one that two texts shared would mix them.
+    model = load(language.bundle("gpt"), backend, num_threads=1)
+    prompts = [[5, 6, 7], [200, 3], [91] * 9, [17, 18, 19, 20, 21], [250], [33, 44]]
+    expected = [model.generate(prompt, max_new_tokens=10) for prompt in prompts]
+    assert len(set(map(tuple, expected))) > 3
+    fresh = load(language.bundle("gpt"), backend, num_threads=1)  # Sessions are made on first use, here by all at once.
+    found = in_threads(lambda index: [fresh.generate(prompts[index], max_new_tokens=10) for _ in range(3)])
+    assert found == [[wanted] * 3 for wanted in expected]
+    streams = [fresh.stream(prompt, max_new_tokens=10) for prompt in prompts]
+    turns = list(itertools.zip_longest(*streams))
+    assert [[turn[row] for turn in turns if turn[row] is not None] for row in range(6)] == expected
+
+
+def test_threads_that_load_leave_stderr_as_it_was(exported, capfd):
+    in_threads(lambda index: load(exported.bundle("mlp"), "tflite")(np.ones((1, 8))))
+    os.write(2, b"heard")
+    assert capfd.readouterr().err == "heard"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_many_examples_a_few_at_a_time(exported, backend):
+    model = load(exported.bundle("encoder"), backend)
+    rng = np.random.default_rng(0)
+    ids, mask = rng.integers(0, 50, (7, 5)), rng.integers(0, 2, (7, 5)).astype(bool)
+    mask[:, 0] = True
+    whole = model(token_ids=ids, padding_mask=mask)
+    for size in (1, 3, 7, 32):
+        found = model.predict({"token_ids": ids}, padding_mask=mask, batch_size=size)
+        assert found.keys() == whole.keys()
+        for name in whole:
+            np.testing.assert_allclose(found[name], whole[name], atol=2e-5)
+    for size in (0, -1, 2.0, True):
+        with pytest.raises(InputError, match="a positive integer"):
+            model.predict(token_ids=ids, padding_mask=mask, batch_size=size)
+
+
+def test_what_has_no_batch_goes_into_every_batch_and_is_never_joined():
+    engine_calls = []
+
+    def engine(arrays):
+        engine_calls.append(len(arrays["x"]))
+        return {"y": arrays["x"] * arrays["scale"], "total": arrays["x"].sum(axis=0)}
+
+    x = ArraySpec("x", "float32", (None, 2), ("batch", None))
+    scale = ArraySpec("scale", "float32", (2,), (None,))
+    y, total = ArraySpec("y", "float32", (None, 2), ("batch", None)), ArraySpec("total", "float32", (2,), (None,))
+    rows = np.arange(10, dtype="float32").reshape(5, 2)
+    model = RuntimeModel(engine, (x, scale), (y, total), ("onnx", "serve"), None)
+    assert model.predict(x=rows, scale=[1, 2])["total"].tolist() == rows.sum(axis=0).tolist()
+    with pytest.raises(InputError, match="'total' cannot be joined"):
+        model.predict(x=rows, scale=[1, 2], batch_size=2)
+    assert engine_calls == [5]
+    model = RuntimeModel(lambda arrays: {"y": engine(arrays)["y"]}, (x, scale), (y,), ("onnx", "serve"), None)
+    np.testing.assert_array_equal(model.predict(x=rows, scale=[1, 2], batch_size=2)["y"], rows * [1, 2])
+    assert engine_calls == [5, 2, 2, 1]
+
+
+@pytest.mark.parametrize("backend", ["tflite", "onnx"])
+def test_warm_up_runs_the_shapes_asked_for(exported, backend, monkeypatch):
+    model, shapes = load(exported.bundle("encoder"), backend), []
+    run = model._engine
+    monkeypatch.setattr(model, "_engine", lambda arrays: shapes.append(arrays["token_ids"].shape) or run(arrays))
+    assert model.warm_up() is model
+    assert shapes == [(1, 5), (1, 17), (5, 5), (5, 17), (5, 17)]
+    shapes.clear()
+    model.warm_up(batch=3, length=40)
+    model.warm_up(length=2)
+    assert shapes == [(3, 40), (1, 2)]
+    example = model.example(batch=3, length=40)
+    assert example["token_ids"].max() < 50
+    assert len(set(example["token_ids"][0].tolist())) > 3
+    with pytest.raises(InputError, match=r"input 'width': expected one of the axes batch, length"):
+        model.warm_up(width=3)
+    with pytest.raises(InputError, match="a size of 1 or more, got 0"):
+        model.warm_up(batch=0)
+
+
+@pytest.mark.parametrize("backend", ["tflite", "onnx"])
+@pytest.mark.parametrize("name, signatures", [("gpt", 2), ("translator", 3)])
+def test_warm_up_runs_every_step_of_a_text(language, backend, name, signatures, monkeypatch):
+    model, seen = load(language.bundle(name), backend), []
+    call = model.steps._call
+    monkeypatch.setattr(model.steps, "_call", lambda key, arrays, cache: seen.append(key) or call(key, arrays, cache))
+    assert model.warm_up(batch_size=2, length=3) is model
+    assert seen == ["encode", "prefill", "decode"][-signatures:]
+
+
+def test_a_failing_runtime_has_an_error_of_its_own(exported):
+    model = load(exported.bundle("encoder"), "onnx")
+    with pytest.raises(RunError, match="onnx: signature 'serve' cannot be computed: .*out of data bounds") as caught:
+        model(token_ids=[[77]], padding_mask=[[True]])
+    assert (caught.value.backend, caught.value.signature) == ("onnx", "serve")
+
+
+@pytest.mark.parametrize(
+    "results, words",
+    [
+        ({"z": np.ones((2, 3), "float32")}, "it gives z, not y"),
+        ({"y": np.ones((2, 4), "float32")}, r"output 'y' is float32 \(2, 4\), not float32 \(batch, 3\)"),
+        ({"y": np.ones((2, 3), "float64")}, "output 'y' is float64"),
+        ({"y": np.ones(3, "float32")}, r"output 'y' is float32 \(3,\)"),
+    ],
+)
+def test_results_that_are_not_what_the_manifest_says(results, words):
+    x, y = (ArraySpec(name, "float32", (None, 3), ("batch", None)) for name in "xy")
+    model = RuntimeModel(lambda arrays: results, (x,), (y,), ("tflite", "serve"), None)
+    with pytest.raises(RunError, match=words):
+        model(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
+def test_threads_are_counted_in_whole_numbers(exported, count):
+    with pytest.raises(ExportError, match="num_threads must be a positive integer"):
+        load(exported.bundle("mlp"), num_threads=count)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +337,7 @@ def test_a_manifest_cannot_point_outside(copy, path):
     change_manifest(copy, escape)
     with pytest.raises(InvalidBundleError, match="not among the files"):
         load(copy)
-    change_manifest(copy, lambda manifest: manifest["files"].update({path: {"bytes": 1, "sha256": ""}}))
+    change_manifest(copy, lambda manifest: manifest["files"].update({path: {"bytes": 1, "sha256": "0" * 64}}))
     with pytest.raises(InvalidBundleError, match="lies outside the bundle"):
         load(copy)
 
@@ -218,14 +345,73 @@ def test_a_manifest_cannot_point_outside(copy, path):
 @pytest.mark.parametrize(
     "change, words",
     [
-        (lambda manifest: manifest.update(schema=99), "schema 99"),
+        (lambda manifest: manifest.update(schema=99), "schema 99: a newer version wrote it"),
         (lambda manifest: manifest.pop("files"), "lacks the field 'files'"),
         (lambda manifest: manifest["signatures"]["serve"].pop("inputs"), "incomplete"),
         (lambda manifest: manifest["artifacts"]["onnx"].pop("signatures"), "incomplete"),
-        (lambda manifest: manifest.update(tolerance=float("nan")), "tolerance"),
+        (lambda manifest: manifest.update(tolerance=float("nan")), "NaN is no number of JSON"),
+        (lambda manifest: manifest.update(tolerance=-1.0), "tolerance"),
+        (lambda manifest: manifest.pop("schema"), "schema None"),
     ],
 )
 def test_an_incomplete_manifest(copy, change, words):
     change_manifest(copy, change)
     with pytest.raises(InvalidBundleError, match=words):
         load(copy)
+
+
+@pytest.mark.parametrize("backend, file", [("onnx", "model.onnx"), ("tflite", "model.tflite")])
+def test_an_altered_file_is_refused_unless_that_is_not_looked_at(copy, backend, file):
+    content = bytearray((copy / file).read_bytes())
+    x = np.random.default_rng(0).standard_normal((64, 8))
+    before = load(copy, backend)(x)["probabilities"]
+    weights = [numpy_helper.to_array(each) for each in onnx.load(copy / "model.onnx").graph.initializer]
+    weight = next(each for each in weights if each.dtype == np.float32 and each.size > 8).ravel()[3].tobytes()
+    place = content.index(weight)
+    content[place : place + 4] = bytes(4)
+    (copy / file).write_bytes(content)
+    with pytest.raises(InvalidBundleError, match=f"'{file}' was altered: its sha256"):
+        load(copy, backend)
+    assert not np.array_equal(load(copy, backend, check=False)(x)["probabilities"], before)
+    with pytest.raises(InvalidBundleError, match=f"'{file}' was altered: its sha256"):
+        verify_bundle(copy, [backend])
+
+
+def test_only_the_files_that_are_run_are_hashed(copy):
+    (copy / "model.tflite").write_bytes(bytes((copy / "model.tflite").stat().st_size))
+    assert load(copy, "onnx")(np.ones((1, 8)))["probabilities"].shape == (1, 3)
+    with pytest.raises(InvalidBundleError, match=r"'model\.tflite' was altered"):
+        load(copy, "tflite")
+
+
+def test_links_may_not_lead_out(copy):
+    outside = copy.parent / "outside.onnx"
+    (copy / "model.onnx").rename(outside)
+    (copy / "model.onnx").symlink_to(outside)
+    with pytest.raises(InvalidBundleError, match=r"'model\.onnx' lies outside the bundle"):
+        load(copy)
+    (copy / "model.onnx").unlink()
+    outside.rename(copy / "hidden.onnx")
+    (copy / "model.onnx").symlink_to("hidden.onnx")
+    assert load(copy)(np.ones((1, 8)))["probabilities"].shape == (1, 3)
+    (copy / "unlisted").symlink_to(copy.parent)
+    with pytest.raises(InvalidBundleError, match="'unlisted' is a link that leads out"):
+        load(copy)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "model.onnx", "unlisted"])
+def test_a_pipe_is_not_waited_for(copy, name):
+    (copy / name).unlink(missing_ok=True)
+    os.mkfifo(copy / name)
+    with pytest.raises(InvalidBundleError):
+        load(copy)
+
+
+def test_a_signature_without_probes_is_not_proven(copy):
+    def rename(manifest):
+        manifest["signatures"]["other"] = manifest["signatures"]["serve"]
+        manifest["artifacts"]["onnx"]["signatures"]["other"] = "model.onnx"
+
+    change_manifest(copy, rename)
+    with pytest.raises(InvalidBundleError, match="no probe of signature 'other'"):
+        verify_bundle(copy, ["onnx"])

@@ -15,7 +15,7 @@ from keras_transformer.export.verify import _compare, difference_and_scale, read
 def compare(got, expected, tolerance=1e-5):
     """What the judge says of a model that returns `got` where Keras returns `expected`."""
     probe = Probe({"x": np.zeros(1)}, "batch=1", {name: np.asarray(value) for name, value in expected.items()})
-    return _compare(lambda inputs: got, "onnx", "serve", probe, tolerance)
+    return _compare(lambda inputs: got, "onnx", "serve", probe, tolerance, False)
 
 
 def floats(*values):
@@ -71,7 +71,7 @@ def test_an_artifact_that_fails_to_run_is_refused():
 
     probe = Probe({}, "batch=1", {"y": floats(1)})
     with pytest.raises(ParityError, match="cannot be computed: kernel missing"):
-        _compare(broken, "tflite", "serve", probe, 1e-5)
+        _compare(broken, "tflite", "serve", probe, 1e-5, False)
 
 
 def test_probes_are_kept_smallest_first_within_the_limit(tmp_path):

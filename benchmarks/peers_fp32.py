@@ -1,0 +1,201 @@
+"""float32 in ONNX Runtime: the encoder by batch and length, and ViT-S/16, against PyTorch and KerasHub."""
+
+import pathlib
+import tempfile
+
+import keras
+import numpy as np
+from engines import in_words, proven
+from measure import milliseconds, ratio, take_turns, timed
+from networks import ENCODER, NORM_EPSILON, TINY, Measures, our_encoder, our_vit, same_weights, trained_looking
+from peers_torch import compiled, dynamo_onnx, eager, optimized_onnx, torch_encoder, torch_vit, weights_of
+
+from keras_transformer.export import export
+
+SIZES = ((1, 128), (8, 128), (1, 512), (8, 512))
+VIT_S = Measures(num_layers=12, num_heads=6, image_size=224)
+TOLERANCE = 1e-4
+
+
+def measure(table, options):
+    """Adds the rows of the encoder and of the ViT."""
+    for network, rows in (("encoder", encoder_rows), ("vit_s", vit_rows)):
+        if network in options.networks:
+            with tempfile.TemporaryDirectory() as directory:
+                rows(table, options, pathlib.Path(directory))
+
+
+def encoder_rows(table, options, directory):
+    sizes = ((1, 4), (2, 8)) if options.tiny else SIZES
+    measures = ENCODER._replace(dropout=0.0, length=max(length for _, length in sizes))
+    measures = measures._replace(**TINY) if options.tiny else measures
+    model = trained_looking(our_encoder(measures))
+    network = torch_encoder(model, measures)
+    opened = _torch_rivals(network, token_inputs(2, 8, measures), measures, options, directory)
+    opened = {"ours": our_file(model, directory, options), **opened}
+    opened["KerasHub, ONNX Runtime"] = attempt(lambda: hub_file(model, measures, directory, options))
+    for batch, length in sizes:
+        arrays = token_inputs(batch, length, measures)
+        add_rows(
+            table, options, opened, arrays, model(arrays), {"network": "encoder", "batch": batch, "length": length}
+        )
+
+
+def vit_rows(table, options, directory):
+    measures = VIT_S._replace(**TINY) if options.tiny else VIT_S
+    model = trained_looking(our_vit(measures))
+    shape = (1, measures.image_size, measures.image_size, 3)
+    images = np.random.default_rng(0).random(shape, "float32")
+    network = torch_vit(model, measures)
+    turned = {"images": np.ascontiguousarray(images.transpose(0, 3, 1, 2))}
+    opened = _torch_rivals(network, turned, measures, options, directory)
+    # Each is given images in the layout of its own framework, made beforehand.
+    opened = {
+        name: run if isinstance(run, str) else lambda arrays, run=run: run(turned) for name, run in opened.items()
+    }
+    opened = {"ours": our_file(model, directory, options), **opened}
+    add_rows(table, options, opened, {"images": images}, model(images), {"network": "vit_s", "batch": 1, "length": 197})
+
+
+def token_inputs(batch, length, measures):
+    token_ids = np.random.default_rng(0).integers(0, measures.vocabulary_size, (batch, length)).astype("int32")
+    return {"token_ids": token_ids, "padding_mask": np.ones(token_ids.shape, "bool")}
+
+
+def our_file(model, directory, options):
+    export(model, directory / "ours", formats=["onnx"])
+    return session(directory / "ours" / "model.onnx", options.threads)
+
+
+def session(path, threads):
+    """A file in ONNX Runtime, whose threads stop waiting for work when a call ends, so that rivals do not disturb each
+    other."""
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = threads
+    settings.log_severity_level = 3
+    settings.add_session_config_entry("session.force_spinning_stop", "1")
+    opened = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+    names = [value.name for value in opened.get_inputs()]
+    types = {value.name: value.type for value in opened.get_inputs()}
+
+    def run(arrays):
+        feeds = dict(zip(names, arrays.values(), strict=True)) if set(names) != set(arrays) else arrays
+        if "tensor(int64)" in types.values():
+            feeds = {
+                name: array.astype("int64") if types[name] == "tensor(int64)" else array
+                for name, array in feeds.items()
+            }
+        return opened.run(None, feeds)[0]
+
+    return run
+
+
+def _torch_rivals(network, arrays, measures, options, directory):
+    """Dict of the name of a rival to a function of arrays, or to what went wrong."""
+    files = {}
+
+    def exported(opset):
+        if opset not in files:
+            files[opset] = dynamo_onnx(network, arrays, directory / f"torch_{opset}.onnx", opset)
+        return files[opset]
+
+    def optimized(opset):
+        return optimized_onnx(exported(opset), directory / f"torch_{opset}_optimized.onnx", measures)
+
+    makers = {
+        "torch eager": lambda: eager(network, options.threads),
+        "torch.compile": lambda: compiled(network, options.threads),
+        "torch, ONNX Runtime": lambda: session(exported(18), options.threads),
+        "torch, ONNX Runtime, its optimizer": lambda: session(optimized(18), options.threads),
+        "torch opset 23, ONNX Runtime": lambda: session(exported(23), options.threads),
+    }
+    return {name: attempt(make) for name, make in makers.items() if options.only is None or options.only in name}
+
+
+def attempt(make):
+    try:
+        return make()
+    except Exception as error:  # Whatever an exporter or a runtime raises is the finding.
+        return f"fails: {in_words(error)}"
+
+
+def hub_file(model, measures, directory, options):
+    """KerasHub's encoder with our weights through Keras's own export.
+
+    Its GELU is written with `erf`: as `keras.ops.gelu` it gives a file that ONNX Runtime does not load.
+    """
+    from keras import ops
+    from keras_hub.layers import TokenAndPositionEmbedding, TransformerEncoder
+
+    def gelu(x):
+        return 0.5 * x * (1 + ops.erf(x * 0.5**0.5))
+
+    ids = keras.Input((None,), dtype="int32", name="token_ids")
+    mask = keras.Input((None,), dtype="bool", name="padding_mask")
+    embedding = TokenAndPositionEmbedding(measures.vocabulary_size, measures.length, measures.hidden_dim)
+    x, blocks = embedding(ids), []
+    for _ in range(measures.num_layers):
+        blocks.append(
+            TransformerEncoder(
+                measures.intermediate_dim,
+                measures.num_heads,
+                activation=gelu,
+                layer_norm_epsilon=NORM_EPSILON,
+                normalize_first=True,
+            )
+        )
+        x = blocks[-1](x, padding_mask=mask)
+    norm = keras.layers.LayerNormalization(epsilon=NORM_EPSILON)
+    hub = keras.Model({"token_ids": ids, "padding_mask": mask}, norm(x), name="keras_hub")
+    same_weights(model, hub)
+    _fill_hub(embedding, blocks, norm, weights_of(model))
+    hub(token_inputs(1, 2, measures))  # Its export refuses a model that was never called.
+    path = directory / "hub.onnx"
+    hub.export(str(path), format="onnx", verbose=False)
+    return session(path, options.threads)
+
+
+def _fill_hub(embedding, blocks, norm, weights):
+    """Our weights in KerasHub's layers."""
+    embedding.token_embedding.embeddings.assign(weights["token_embedding/embeddings"])
+    embedding.position_embedding.position_embeddings.assign(weights["position_embedding/embeddings"])
+    places = {
+        "self_attention_layer/query": "self_attention/query",
+        "self_attention_layer/key": "self_attention/key",
+        "self_attention_layer/value": "self_attention/value",
+        "self_attention_layer/attention_output": "self_attention/attention_output",
+        "self_attention_layer_norm": "mixer_residual/norm",
+        "feedforward_layer_norm": "feedforward_residual/norm",
+        "feedforward_intermediate_dense": "feedforward/hidden",
+        "feedforward_output_dense": "feedforward/output",
+    }
+    for index, block in enumerate(blocks):
+        for weight in block.weights:
+            part, name = weight.path.split("/", 1)[1].rsplit("/", 1)
+            weight.assign(weights[f"encoder_block_{index}/{places[part]}/{name}"])
+    for weight in norm.weights:
+        weight.assign(weights[f"final_norm/{weight.path.rsplit('/', 1)[1]}"])
+
+
+def add_rows(table, options, opened, arrays, expected, where, tolerance=TOLERANCE):
+    """Times all that give the right values in turns, and adds a row for each rival; the best peer's says so."""
+    expected, valid = np.asarray(expected), {}
+    for name, run in opened.items():
+        wrong = run if isinstance(run, str) else proven(run, arrays, expected, tolerance)
+        if wrong is None:
+            valid[name] = run
+        elif name == "ours":
+            raise RuntimeError(f"Our own file: {wrong}")
+        else:
+            table.note(f"{where['network']}, {name}: {wrong}")
+    rivals = {name: timed(lambda run=run: run(arrays), options.repeat) for name, run in valid.items()}
+    turns = take_turns(rivals, options.rounds)
+    ours = milliseconds(turns["ours"])
+    best = min((name for name in valid if "ours" not in name), key=lambda name: milliseconds(turns[name]), default=None)
+    for name in valid:
+        if name != "ours":
+            label = f"{name} (best)" if name == best else name
+            row = {**where, "peer": label, "ours_ms": ours, "peer_ms": milliseconds(turns[name])}
+            table.add(**row, **ratio(turns["ours"], turns[name]))

@@ -1,0 +1,44 @@
+"""The command `engine`: a language model as another engine loads it."""
+
+import os
+
+from keras_transformer.export.errors import ExportError
+
+EXAMPLES = [
+    "model.keras --for genai --out genai --quantize weight_int4",
+    "model.keras --for litertlm --out model.litertlm",
+]
+
+
+def add_arguments(parser):
+    """Adds the options of `keras-transformer engine`."""
+    parser.add_argument("model", metavar="MODEL.keras", help="a language model saved with model.save")
+    help = "genai: onnxruntime-genai's directory; litertlm: LiteRT-LM's file"
+    parser.add_argument("--for", dest="engine", required=True, choices=("genai", "litertlm"), help=help)
+    parser.add_argument("--out", required=True, metavar="PATH", help="the directory, or the .litertlm file")
+    parser.add_argument("--quantize", metavar="MODE", help="fp16, int8, weight_int8 or weight_int4 (default: float32)")
+    parser.add_argument("--max-length", type=int, metavar="N", help="the most tokens of a text, prompt included")
+    parser.add_argument("--no-tokenizer", action="store_true", help="genai: without the tokenizer's files")
+
+
+def run(arguments):
+    """Writes the model; returns the exit status."""
+    from keras_transformer.export.commands import check_keras_file, load_keras_file
+    from keras_transformer.export.quantization import Quantization
+
+    if arguments.no_tokenizer and arguments.engine != "genai":
+        raise ExportError("--no-tokenizer is for genai: a .litertlm file always holds its tokenizer")
+    quantization = Quantization.of(arguments.quantize)
+    path = check_keras_file(arguments.model)
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    model = load_keras_file(path)
+    options = {"max_length": arguments.max_length, "quantize": quantization}
+    if arguments.engine == "genai":
+        from keras_transformer.export.genai import write_genai
+
+        print(write_genai(model, arguments.out, tokenizer=not arguments.no_tokenizer, **options))
+    else:
+        from keras_transformer.export.litertlm import write_litertlm
+
+        print(write_litertlm(model, arguments.out, **options))
+    return 0

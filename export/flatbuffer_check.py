@@ -1,0 +1,95 @@
+"""What LiteRT takes for granted in a TFLite file that its own verifier lets pass, and would crash on."""
+
+import mmap
+
+import numpy as np
+
+# Inputs that an op cannot do without; those after them may be absent (-1). In an op not named here none may be.
+_REQUIRED = {"FULLY_CONNECTED": 2, "CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "TRANSPOSE_CONV": 3, "CONV_3D": 2}
+_REQUIRED |= {"CONV_3D_TRANSPOSE": 3, "SVDF": 0, "LSTM": 0, "UNIDIRECTIONAL_SEQUENCE_LSTM": 0}
+_REQUIRED |= {"BIDIRECTIONAL_SEQUENCE_LSTM": 0, "CUSTOM": 0}
+
+
+def check_flatbuffer(path):
+    """Refuses a file whose ops name tensors or graphs that do not exist, or graphs that call themselves.
+
+    Call it on a file that an interpreter has opened: then its flatbuffer is well formed.
+
+    Args:
+        path: path of the `.tflite` file.
+
+    Raises:
+        ValueError: says which op of which graph.
+    """
+    from ai_edge_litert import schema_py_generated as schema
+
+    with open(path, "rb") as file:
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # Closed when nothing points into it any more.
+    _Checker(schema, memoryview(content)).run()
+
+
+class _Checker:
+    def __init__(self, schema, view):
+        self._schema = schema
+        self._model = schema.Model.GetRootAs(view, 0)
+        self._names = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
+        codes = [self._model.OperatorCodes(index) for index in range(self._model.OperatorCodesLength())]
+        self._codes = [max(code.BuiltinCode(), code.DeprecatedBuiltinCode()) for code in codes]
+        self._calls = {}
+
+    def run(self):
+        for number in range(self._model.SubgraphsLength()):
+            graph = self._model.Subgraphs(number)
+            tensors = graph.TensorsLength()
+            self._check_indices(f"graph {number}", graph.InputsAsNumpy(), tensors)
+            self._check_indices(f"graph {number}", graph.OutputsAsNumpy(), tensors)
+            self._calls[number] = set()
+            for place in range(graph.OperatorsLength()):
+                self._check_op(number, place, graph.Operators(place), tensors)
+        self._check_calls()
+
+    def _check_op(self, number, place, op, tensors):
+        if op.OpcodeIndex() >= len(self._codes):
+            raise ValueError(f"op {place} of graph {number} has no code")
+        name = self._names.get(self._codes[op.OpcodeIndex()], "of an unknown kind")
+        where = f"op {place} ({name}) of graph {number}"
+        inputs = np.atleast_1d(op.InputsAsNumpy()) if op.InputsLength() else np.empty(0, int)
+        required = _REQUIRED.get(name, len(inputs))
+        self._check_indices(where, inputs[:required], tensors)
+        self._check_indices(where, inputs[required:], tensors, least=-1)
+        self._check_indices(where, op.OutputsAsNumpy(), tensors)
+        self._calls[number].update(self._called(name, op))
+
+    def _check_indices(self, where, indices, count, least=0):
+        for index in np.atleast_1d(indices).tolist():  # A vector that is absent reads as 0.
+            if not least <= index < max(count, 1):
+                raise ValueError(f"{where} names tensor {index} of {count}")
+
+    def _called(self, name, op):
+        """Graphs that an op runs."""
+        readers = {
+            "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
+            "IF": ("IfOptions", ("ThenSubgraphIndex", "ElseSubgraphIndex")),
+            "CALL": ("CallOptions", ("Subgraph",)),
+            "CALL_ONCE": ("CallOnceOptions", ("InitSubgraphIndex",)),
+        }
+        table = op.BuiltinOptions()
+        if name not in readers or table is None:
+            return
+        kind, fields = readers[name]
+        options = getattr(self._schema, kind)()
+        options.Init(table.Bytes, table.Pos)
+        yield from (getattr(options, field)() for field in fields)
+
+    def _check_calls(self):
+        """Removes graphs that call none but removed ones; what is left calls itself."""
+        for number, called in self._calls.items():
+            missing = called - self._calls.keys()
+            if missing:
+                raise ValueError(f"graph {number} calls graph {min(missing)}, which does not exist")
+        open_calls = dict(self._calls)
+        while done := [number for number, called in open_calls.items() if not called & open_calls.keys()]:
+            for number in done:
+                del open_calls[number]
+        if open_calls:
+            raise ValueError(f"graph {min(open_calls)} calls itself")

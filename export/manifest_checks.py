@@ -1,0 +1,211 @@
+"""What a manifest must hold to be believed. Whoever wrote it, a damaged or hostile one ends in `InvalidBundleError`."""
+
+import math
+import pathlib
+import re
+import stat
+
+from keras_transformer.export.errors import InvalidBundleError, one_line
+
+PRODUCER = "keras_transformer.export"
+SCHEMA = 1
+_REQUIRED = {
+    "signatures": dict,
+    "artifacts": dict,
+    "tolerance": float,
+    "versions": dict,
+    "files": dict,
+}
+_OPTIONAL = {"metadata": dict, "tokenizer": dict, "generation": dict}
+_DTYPES = {
+    *("bool", "string", "float16", "float32", "float64", "complex64", "complex128"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+}
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_LARGEST = 2**40
+
+
+def check_fields(path, manifest):
+    """Every field that is read later is there, of its type and within reason.
+
+    Args:
+        path: path of the manifest, for the errors.
+        manifest: what JSON gave.
+
+    Raises:
+        InvalidBundleError: names the field.
+    """
+    if not isinstance(manifest, dict) or manifest.get("producer") != PRODUCER:
+        raise InvalidBundleError(f"'{path}' is not the manifest of a bundle")
+    _check_schema(path, manifest.get("schema"))
+    for field, kind in _REQUIRED.items():
+        if not isinstance(manifest.get(field), kind):
+            raise InvalidBundleError(f"'{path}' lacks the field '{field}'")
+    try:
+        _check_types(manifest)
+        for name, record in manifest["signatures"].items():
+            _check_signature(name, record)
+        for name, record in manifest["artifacts"].items():
+            _check_artifact(name, record, manifest["signatures"])
+        for name, record in manifest["files"].items():
+            _check_file_record(name, record)
+        _check_tokenizer(manifest.get("tokenizer"))
+    except _Incomplete as error:
+        raise InvalidBundleError(f"'{path}' is incomplete: {one_line(error)}") from None
+
+
+def check_files(directory, manifest):
+    """Every file listed lies inside the bundle and has its size; every path that is opened holds listed files.
+
+    Raises:
+        InvalidBundleError: names the file.
+    """
+    root = directory.resolve()
+    for name, record in manifest["files"].items():
+        _check_file(directory, root, name, record)
+    used = [path for artifact in manifest["artifacts"].values() for path in artifact["signatures"].values()]
+    if "tokenizer" in manifest:
+        used.append(manifest["tokenizer"]["path"])
+    for name in used:
+        if not any(file == name or file.startswith(f"{name}/") for file in manifest["files"]):
+            raise InvalidBundleError(f"'{_shown(name)}' is not among the files of the manifest")
+    _check_plain(directory, root)
+
+
+class _Incomplete(Exception):
+    """What is wrong with a field."""
+
+
+def _check_schema(path, schema):
+    if isinstance(schema, int) and not isinstance(schema, bool) and schema > SCHEMA:
+        raise InvalidBundleError(
+            f"'{path}' has schema {schema}: a newer version wrote it; this version reads schema {SCHEMA}"
+        )
+    if schema != SCHEMA or isinstance(schema, (bool, float)):
+        raise InvalidBundleError(f"'{path}' has schema {_shown(schema)}; this version reads schema {SCHEMA}")
+
+
+def _check_types(manifest):
+    for field, kind in _OPTIONAL.items():
+        if not isinstance(manifest.get(field, kind()), kind):
+            raise _Incomplete(f"'{field}' is not a {kind.__name__}")
+    if not math.isfinite(manifest["tolerance"]) or manifest["tolerance"] <= 0:
+        raise _Incomplete(f"tolerance {manifest['tolerance']}")
+    if not manifest["signatures"] or not manifest["artifacts"]:
+        raise _Incomplete("no signatures or no artifacts")
+
+
+def _check_signature(name, record):
+    for side in ("inputs", "outputs"):
+        specs = record.get(side) if isinstance(record, dict) else None
+        if not isinstance(specs, list):
+            raise _Incomplete(f"signature '{_shown(name)}' has no list of {side}")
+        names = [_check_spec(name, spec) for spec in specs]
+        if len(set(names)) < len(names):
+            raise _Incomplete(f"signature '{_shown(name)}' names one of its {side} twice")
+    if not record["outputs"]:
+        raise _Incomplete(f"signature '{_shown(name)}' has no outputs")
+
+
+def _check_spec(signature, spec):
+    """One input or output; gives its name."""
+    where = f"signature '{_shown(signature)}'"
+    if not isinstance(spec, dict) or not isinstance(spec.get("name"), str) or not spec["name"]:
+        raise _Incomplete(f"{where} has an input or output without a name")
+    where += f", '{_shown(spec['name'])}'"
+    shape, axes = spec.get("shape"), spec.get("axes")
+    if not isinstance(spec.get("dtype"), str) or spec["dtype"] not in _DTYPES:
+        raise _Incomplete(f"{where}: dtype {_shown(spec.get('dtype'))}")
+    if not isinstance(shape, list) or not isinstance(axes, list) or len(shape) != len(axes) or len(shape) > 32:
+        raise _Incomplete(f"{where}: shape {_shown(shape)} with axes {_shown(axes)}")
+    for size, axis in zip(shape, axes, strict=True):
+        fixed, dynamic = axis is None and _is_count(size), size is None and isinstance(axis, str) and axis
+        if not fixed and not dynamic:
+            raise _Incomplete(f"{where}: size {_shown(size)} along axis {_shown(axis)}")
+    return spec["name"]
+
+
+def _check_artifact(name, record, signatures):
+    files = record.get("signatures") if isinstance(record, dict) else None
+    if not isinstance(files, dict) or not files or not _is_count(record.get("bytes")):
+        raise _Incomplete(f"artifact '{_shown(name)}' lacks its signatures or its size")
+    for signature, path in files.items():
+        if not isinstance(path, str) or signature not in signatures:
+            raise _Incomplete(f"artifact '{_shown(name)}': signature '{_shown(signature)}'")
+    tolerance = record.get("tolerance", 1.0)
+    float_bytes = record.get("float_bytes")
+    if not _is_number(tolerance) or not 0 < tolerance < math.inf or not (float_bytes is None or _is_count(float_bytes)):
+        raise _Incomplete(f"artifact '{_shown(name)}': tolerance {_shown(tolerance)} or float_bytes")
+    parity = record.get("parity", [])
+    if not isinstance(parity, list) or not all(
+        isinstance(each, dict) and _is_number(each.get("ratio")) for each in parity
+    ):
+        raise _Incomplete(f"artifact '{_shown(name)}': parity")
+
+
+def _check_file_record(name, record):
+    if not isinstance(record, dict) or not _is_count(record.get("bytes")):
+        raise _Incomplete(f"the record of file '{_shown(name)}' has no size")
+    if not isinstance(record.get("sha256"), str) or not _SHA256.fullmatch(record["sha256"]):
+        raise _Incomplete(f"the record of file '{_shown(name)}' has no sha256")
+
+
+def _check_tokenizer(record):
+    if record is None:
+        return
+    for field, kind in (("path", str), ("fingerprint", str), ("options", dict)):
+        if not isinstance(record.get(field), kind):
+            raise _Incomplete(f"the record of the tokenizer lacks '{field}'")
+
+
+def _is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _check_file(directory, root, name, record):
+    shown = _shown(name)
+    parts = pathlib.PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts or "\\" in name or ":" in parts[0] or "\0" in name:
+        raise InvalidBundleError(f"'{shown}' lies outside the bundle")
+    try:
+        path = (directory / name).resolve()
+        if not path.is_relative_to(root):
+            raise InvalidBundleError(f"'{shown}' lies outside the bundle")
+        if not path.is_file():
+            raise InvalidBundleError(f"'{shown}' is missing from the bundle")
+        size = path.stat().st_size
+    except (OSError, ValueError, RuntimeError) as error:  # A name that no file can have; links that go round.
+        raise InvalidBundleError(f"'{shown}' cannot be read: {one_line(error)}") from None
+    if size != record["bytes"]:
+        raise InvalidBundleError(f"'{shown}' does not have the size that the manifest gives")
+
+
+def _check_plain(directory, root):
+    """Nothing in the bundle is a pipe, a device or a link that leads out of it, listed or not: a runtime opens what an
+    artifact names."""
+    for path in directory.rglob("*"):
+        if path.is_symlink() and not _leads_to(path, root):
+            raise InvalidBundleError(f"'{_shown(path.name)}' is a link that leads out of the bundle")
+        try:
+            mode = path.stat().st_mode
+        except OSError as error:
+            raise InvalidBundleError(f"'{_shown(path.name)}' cannot be read: {error.strerror}") from None
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise InvalidBundleError(f"'{_shown(path.name)}' is neither a file nor a directory")
+
+
+def _leads_to(path, root):
+    try:
+        return path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):
+        return False
+
+
+def _shown(value, limit=80):
+    """A value out of a manifest for an error: one short line, printable whatever it holds."""
+    text = ascii(value)[1:-1] if isinstance(value, str) and not value.isprintable() else str(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

@@ -1,0 +1,60 @@
+"""The ranges of what goes into products, found by running a float ONNX file on the caller's data."""
+
+import numpy as np
+import onnx
+
+from keras_transformer.export.errors import QuantizationError
+
+# So few of the numbers of a batch may lie outside the range: what is rare is clipped, and the rest is told apart better.
+_CLIPPED = 1e-5
+
+
+def ranges_of(directory, files, calibration):
+    """Least and largest value of every tensor that is multiplied by a weight, over a calibration data set.
+
+    Args:
+        directory: `pathlib.Path` of the bundle.
+        files: dict of signature name to the file's path in it; there must be one.
+        calibration: iterable of dicts of arrays by input name.
+
+    Returns:
+        dict of tensor name to `(least, largest)`.
+
+    Raises:
+        QuantizationError: several signatures, no data, or data that the model does not take.
+    """
+    if len(set(files.values())) > 1:
+        raise QuantizationError("int8_static calibrates one forward pass; for language models take int8")
+    path = directory / next(iter(files.values()))
+    names = _inputs_of_products(onnx.load(str(path), load_external_data=False).graph)
+    session = _session_with_outputs(path, names)
+    ranges = {}
+    for batch in calibration:
+        try:
+            results = session.run(names, {key: np.asarray(array) for key, array in batch.items()})
+        except Exception as error:
+            raise QuantizationError(f"the calibration data do not fit the model: {error}") from error
+        for name, array in zip(names, results, strict=True):
+            least, most = np.quantile(array, [_CLIPPED, 1 - _CLIPPED])
+            old_least, old_most = ranges.get(name, (least, most))
+            ranges[name] = (float(min(least, old_least)), float(max(most, old_most)))
+    if not ranges:
+        raise QuantizationError("int8_static needs calibration data: none came")
+    return ranges
+
+
+def _inputs_of_products(graph):
+    weights = {tensor.name for tensor in graph.initializer}
+    products = [node for node in graph.node if node.op_type in ("MatMul", "Gemm")]
+    return list(dict.fromkeys(node.input[0] for node in products if node.input[0] not in weights))
+
+
+def _session_with_outputs(path, names):
+    import onnxruntime
+
+    model = onnx.load(str(path), load_external_data=True)
+    present = {value.name for value in model.graph.output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in present)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

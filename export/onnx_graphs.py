@@ -1,0 +1,51 @@
+"""Reading ONNX files with their weights as arrays, and writing them again; several files share what is equal."""
+
+import pathlib
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from keras_transformer.export.onnx_weights import FILE, WeightsFile
+
+
+def each_graph(graph):
+    """The graph, and the bodies of its loops and branches."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from each_graph(attribute.g)
+
+
+def load_arrays(path):
+    """An ONNX file without its weights, and the weights.
+
+    Args:
+        path: `pathlib.Path` of the file.
+
+    Returns:
+        `(model, arrays)`: `onnx.ModelProto` whose top graph has no initializers, and a dict of their names to arrays.
+    """
+    model = onnx.load(str(path), load_external_data=False)
+    folder = str(pathlib.Path(path).parent)
+    arrays = {tensor.name: numpy_helper.to_array(tensor, folder) for tensor in model.graph.initializer}
+    del model.graph.initializer[:]
+    return model, arrays
+
+
+def save(directory, loaded):
+    """Writes what `load_arrays` gave: one file holds its weights, several share a file of weights.
+
+    Args:
+        directory: `pathlib.Path` to write into. Its former file of weights is removed.
+        loaded: dict of file name to `(model, arrays)`.
+    """
+    shared = WeightsFile(directory / FILE) if len(loaded) > 1 or (directory / FILE).exists() else None
+    (directory / FILE).unlink(missing_ok=True)
+    for path, (model, arrays) in loaded.items():
+        for name, array in arrays.items():
+            array = np.ascontiguousarray(array).reshape(array.shape)
+            tensor = shared.initializer(name, array) if shared else numpy_helper.from_array(array, name)
+            model.graph.initializer.append(tensor)
+        onnx.save(model, str(directory / path))

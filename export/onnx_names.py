@@ -1,0 +1,77 @@
+"""Names of the parts of a rewritten graph: after the layers that they come from, so that they can be told apart by name."""
+
+import re
+
+VECTOR = "/as_vector"
+TRANSPOSED = "/transposed"
+_SEARCHED = ("Reshape", "Transpose", "Mul", "Add", "RotaryEmbedding", "Squeeze", "Unsqueeze")
+
+
+def name_parts(graph, weights):
+    """Gives initializers that were made of weights the names of those, and nodes the names of their layers.
+
+    Args:
+        graph: `onnx_ir.Graph`, changed in place.
+        weights: names of the weights of the model, such as `encoder_block_0/feedforward/hidden/kernel`.
+    """
+    taken = set(graph.initializers)
+    for name, value in list(graph.initializers.items()):
+        source = _source(name)
+        if source is None or (source in taken and source not in graph.initializers):
+            continue
+        if source not in graph.initializers:
+            _rename(graph, value, source)
+    weights = set(weights)
+    _name_nodes(graph, weights, set())
+
+
+def _source(name):
+    """The weight that an initializer was made of, by its name; None if it was not."""
+    match = re.match(rf"(.+)(?:{VECTOR}|{TRANSPOSED})(?:_\d+)*$", name)
+    return match.group(1) if match else None
+
+
+def _rename(graph, value, name):
+    graph.initializers.pop(value.name)
+    value.name = name
+    value.const_value.name = name
+    graph.register_initializer(value)
+
+
+def _name_nodes(graph, weights, taken):
+    for node in graph:
+        layer = _layer_of(node, weights)
+        if layer is not None:
+            name, number = f"{layer}/{node.op_type}", 1
+            while name in taken:
+                number += 1
+                name = f"{layer}/{node.op_type}_{number}"
+            node.name = name
+        taken.add(node.name)
+        for attribute in node.attributes.values():
+            if attribute.type.name == "GRAPH":
+                _name_nodes(attribute.as_graph(), weights, taken)
+
+
+def _layer_of(node, weights):
+    """The path of the layer whose weight a node reads; of an `Attention`, that of the layer around its projections."""
+    if node.op_type == "Attention":
+        projection = _projection(node.inputs[0], weights, 8)
+        return None if projection is None or "/" not in projection else projection.rsplit("/", 1)[0]
+    for value in node.inputs:
+        name = None if value is None or not value.is_initializer() else _source(value.name) or value.name
+        if name in weights:
+            return name.rsplit("/", 1)[0]
+    return None
+
+
+def _projection(value, weights, steps):
+    """The layer of the projection that a value was computed from."""
+    node = None if value is None else value.producer()
+    if node is None or not steps:
+        return None
+    layer = _layer_of(node, weights) if node.op_type == "MatMul" else None
+    if layer is not None or node.op_type not in (*_SEARCHED, "MatMul"):
+        return layer
+    found = (_projection(each, weights, steps - 1) for each in node.inputs)
+    return next((layer for layer in found if layer is not None), None)

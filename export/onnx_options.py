@@ -1,0 +1,48 @@
+"""How ONNX files are written."""
+
+import dataclasses
+
+from keras_transformer.export.errors import ExportError
+
+PLAIN_OPSET = 18
+OPSETS = tuple(range(PLAIN_OPSET, 25))
+DEFAULT_OPSET = 23
+
+
+@dataclasses.dataclass(frozen=True)
+class OnnxOptions:
+    """Which operators an ONNX file may use.
+
+    Args:
+        opset: int from 18 to 24: the version of the operator set. 20 has `Gelu`; 23 `Attention` and `RMSNormalization`; 24
+            runs from ONNX Runtime 1.24 on. None for 23, which every ONNX Runtime from 1.23 on runs.
+        contrib_ops: bool. Whether ONNX Runtime's own operators (domain `com.microsoft`) may be used where the operator
+            set lacks one. False gives files of standard operators alone.
+        optimize: bool. Whether the graph is rewritten into fused operators; without it, it is as the converter wrote it,
+            in opset 18.
+
+    Raises:
+        ExportError: an opset that is not among these, or another than 18 without `optimize`.
+
+    Example:
+
+    >>> OnnxOptions().target
+    23
+    >>> OnnxOptions(optimize=False).target
+    18
+    """
+
+    opset: int | None = None
+    contrib_ops: bool = True
+    optimize: bool = True
+
+    def __post_init__(self):
+        if self.opset is not None and (isinstance(self.opset, bool) or self.opset not in OPSETS):
+            raise ExportError(f"onnx: opset must be one of {OPSETS[0]} to {OPSETS[-1]}, not {self.opset!r}")
+        if not self.optimize and self.opset not in (None, PLAIN_OPSET):
+            raise ExportError(f"onnx: opset {self.opset} needs optimize=True; the converter writes opset {PLAIN_OPSET}")
+
+    @property
+    def target(self):
+        """The opset of the files."""
+        return self.opset or (DEFAULT_OPSET if self.optimize else PLAIN_OPSET)

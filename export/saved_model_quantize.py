@@ -1,0 +1,102 @@
+"""A SavedModel whose weights are kept in 4, 8 or 16 bits and made float when it runs: TensorFlow has no faster kernels."""
+
+import shutil
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformer.export import block_quantize, saved_model
+from keras_transformer.export.quantization import matches
+
+_SMALL = 2048
+_BLOCK = 128
+
+
+def quantize(spec, directory, files):
+    """Writes the SavedModel of a bundle again, with small weights in place of float ones.
+
+    Args:
+        spec: the `ExportSpec`, with its `quantization`.
+        directory: `pathlib.Path` of the bundle that is being written.
+        files: dict of signature name to the SavedModel's path in it.
+
+    Raises:
+        QuantizationError: a pattern of `keep_float` matches no weight.
+        ConversionError: TensorFlow cannot save the graphs.
+    """
+    module = QuantizedModule(spec, spec.quantization)
+    shutil.rmtree(directory / saved_model.NAME)
+    saved_model.save(module, spec.names(saved_model.NAME), directory / saved_model.NAME)
+
+
+class QuantizedModule(tf.Module):
+    """The signatures of a spec around quantised weights; what `saved_model.save` takes.
+
+    Args:
+        spec: `ExportSpec`, whose `variables` are all weights that its functions read.
+        quantization: `Quantization`.
+    """
+
+    def __init__(self, spec, quantization):
+        super().__init__(name="quantized")
+        variables = [each for each in spec.variables if _is_large(each)]
+        kept = matches([each.path for each in variables], quantization.keep_float)
+        chosen = [each for each in variables if each.path not in kept]
+        make = {"fp16": _Half, "weight_int4": _Blocks}.get(quantization.mode, _Blocks)
+        bits = 4 if quantization.mode == "weight_int4" else 8
+        self.small = [make(each, bits, quantization.block_size if bits == 4 else _BLOCK) for each in chosen]
+        self.exported_modules = list(spec.modules)
+        self.functions = {
+            name: self._trace(name, spec.signatures[name], chosen) for name in spec.names(saved_model.NAME)
+        }
+        variables = {id(v): v for function in self.functions.values() for v in function.graph.variables}
+        self.exported_variables = list(variables.values())
+
+    def _trace(self, name, signature, chosen):
+        def traced(**tensors):
+            mapping = [(variable, small()) for variable, small in zip(chosen, self.small, strict=True)]
+            with keras.StatelessScope(state_mapping=mapping):
+                outputs = signature.function(tensors)
+            return {key: tf.identity(value, name=key) for key, value in outputs.items()}
+
+        traced.__name__ = name
+        arguments = {spec.name: tf.TensorSpec(spec.shape, spec.dtype, spec.name) for spec in signature.inputs}
+        return tf.function(traced, autograph=False).get_concrete_function(**arguments)
+
+
+def _is_large(variable):
+    return str(variable.dtype) == "float32" and len(variable.shape) > 1 and np.prod(variable.shape) >= _SMALL
+
+
+class _Half(tf.Module):
+    """A weight in half precision."""
+
+    def __init__(self, variable, bits, block_size):
+        super().__init__()
+        self.half = tf.Variable(np.asarray(variable).astype("float16"), trainable=False)
+
+    def __call__(self):
+        return tf.cast(self.half, tf.float32)
+
+
+class _Blocks(tf.Module):
+    """A weight in 4 or 8 bits, with a scale for each block of its last axis."""
+
+    def __init__(self, variable, bits, block_size):
+        super().__init__()
+        array = np.asarray(variable)
+        width = array.shape[-1]
+        self.shape, self.width, self.bits = array.shape, width, bits
+        codes, scale = block_quantize.by_block(array.reshape(-1, width), bits, min(block_size, width + width % 2))
+        self.codes = tf.Variable(block_quantize.pack_nibbles(codes) if bits == 4 else codes, trainable=False)
+        self.scale = tf.Variable(scale.astype("float16" if bits == 4 else "float32"), trainable=False)
+
+    def __call__(self):
+        codes = tf.convert_to_tensor(self.codes)
+        if self.bits == 4:
+            low, high = tf.bitwise.bitwise_and(codes, 15), tf.bitwise.right_shift(codes, 4)
+            codes = tf.reshape(tf.stack([low, high], axis=-1), (*codes.shape[:-1], 2 * codes.shape[-1]))
+        scale = tf.cast(self.scale, tf.float32)[..., tf.newaxis]
+        rows = (tf.cast(codes, tf.float32) - float(1 << self.bits - 1)) * scale
+        return tf.reshape(tf.reshape(rows, (rows.shape[0], -1))[:, : self.width], self.shape)

@@ -1,0 +1,104 @@
+"""Which weights cost most when they are quantised: each left in float once, all others quantised."""
+
+import dataclasses
+import pathlib
+import shutil
+import tempfile
+from typing import NamedTuple
+
+from keras_transformer.export import runtime
+from keras_transformer.export.bundle import write_manifest
+from keras_transformer.export.errors import InvalidBundleError
+from keras_transformer.export.evaluation import judge
+from keras_transformer.export.manifest import file_records, read_manifest
+from keras_transformer.export.onnx_graphs import load_arrays
+from keras_transformer.export.onnx_quantize import is_candidate, quantize_files
+from keras_transformer.export.quantization import Quantization
+
+
+class Sensitivity(NamedTuple):
+    """What leaving one weight in float gives back.
+
+    Args:
+        weight: path of the weight; "" for all of them quantised.
+        agreement: share of the top answers that stay as in float, or None.
+        score: the evaluation's score, or None.
+    """
+
+    weight: str
+    agreement: float | None
+    score: float | None
+
+
+def sensitivity(bundle, quantize, evaluation, progress=None):
+    """Quantises the ONNX files of a float bundle again and again, with one weight left in float each time.
+
+    Args:
+        bundle: path of a float bundle with ONNX files. It is not changed.
+        quantize: name of a mode, or a `Quantization`.
+        evaluation: `Evaluation`; its bounds are not applied.
+        progress: called with a line of text for each weight, or None.
+
+    Returns:
+        list of `Sensitivity`: all quantised first, then the weights, the one that gives most back first.
+
+    Raises:
+        InvalidBundleError: no ONNX files, or quantised ones.
+        QuantizationError: see `export`.
+
+    Example:
+
+    >>> import keras, numpy as np
+    >>> from keras_transformer.export import Evaluation, export, sensitivity
+    >>> model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, name="wide"), keras.layers.Dense(2)])
+    >>> report = export(model, "/tmp/keras_transformer_doctest", formats=["onnx"])
+    >>> data = Evaluation([np.random.default_rng(0).normal(size=(8, 64)).astype("float32")])
+    >>> [each.weight for each in sensitivity("/tmp/keras_transformer_doctest", "int8", data)]
+    ['', 'wide/kernel']
+    """
+    manifest = read_manifest(bundle)
+    record = manifest["artifacts"].get("onnx")
+    if record is None or "quantization" in record:
+        raise InvalidBundleError(f"'{bundle}' holds no float ONNX files to quantise")
+    quantization = Quantization.of(quantize)
+    evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
+    before = evaluation.measure(runtime.load(bundle, "onnx"))
+    files = record["signatures"]
+    arrays = {
+        name: each for path in files.values() for name, each in load_arrays(pathlib.Path(bundle, path))[1].items()
+    }
+    weights = [name for name, array in arrays.items() if is_candidate(array)]
+    found = []
+    for weight in ["", *weights]:
+        kept = (*quantization.keep_float, *([_literal(weight)] if weight else []))
+        changed = dataclasses.replace(quantization, keep_float=kept)
+        after = _measured(pathlib.Path(bundle), files, changed, evaluation)
+        figures = judge(evaluation, "onnx", before, after)
+        found.append(Sensitivity(weight, figures["agreement"], figures["score"]))
+        if progress is not None:
+            progress(f"{weight or 'all quantised'}: agreement {figures['agreement']}, score {figures['score']}")
+    worth = lambda each: (-(each.score or 0.0), -(each.agreement or 0.0))  # noqa: E731
+    return [found[0], *sorted(found[1:], key=worth)]
+
+
+def _measured(bundle, files, quantization, evaluation):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder, "bundle")
+        shutil.copytree(bundle, folder)
+        manifest = read_manifest(folder)
+        quantize_files(folder, files, quantization, ranges=_ranges(folder, files, quantization))
+        write_manifest(folder, {**manifest, "files": file_records(folder)})
+        return evaluation.measure(runtime.load(folder, "onnx", check=False))
+
+
+def _ranges(folder, files, quantization):
+    if quantization.mode != "int8_static":
+        return None
+    from keras_transformer.export.onnx_calibrate import ranges_of
+
+    return ranges_of(folder, files, quantization.calibration)
+
+
+def _literal(name):
+    """A pattern that matches this name alone."""
+    return "".join(f"[{character}]" if character in "*?[" else character for character in name)

@@ -1,0 +1,142 @@
+"""Static quantisation of products: ranges of activations found on data, and whole numbers from input to output."""
+
+import numpy as np
+
+from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.quiet import quiet
+from keras_transformer.export.tflite_graph import Graph, graphs, read, schema, size_of
+
+_PRODUCT = "FULLY_CONNECTED"
+
+
+def find_ranges(content, calibration):
+    """Runs the float file on examples and notes what goes into and comes out of each product.
+
+    Args:
+        content: bytes of a float .tflite file.
+        calibration: iterable of dicts of arrays by input name; each runs through every signature that takes it.
+
+    Returns:
+        Dict of the buffer of a product's weights to `((least, largest) of its input, (least, largest) of its output)`.
+
+    Raises:
+        QuantizationError: no example, or one that no signature takes.
+    """
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    model = read(content)
+    with quiet():
+        interpreter = Interpreter(
+            model_content=content,
+            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+            experimental_preserve_all_tensors=True,
+        )
+    entries = {each.signatureKey.decode(): each.subgraphIndex for each in model.signatureDefs}
+    ranges = {}
+    for example in calibration:
+        names = [name for name in entries if _takes(interpreter.get_signature_runner(name), example)]
+        if not names:
+            shapes = {name: np.shape(array) for name, array in example.items()}
+            raise QuantizationError(f"tflite: no signature takes the calibration example {shapes}")
+        for name in names:
+            interpreter.get_signature_runner(name)(**_typed(interpreter, name, example))
+            _note(ranges, interpreter, Graph(model, model.subgraphs[entries[name]]), entries[name])
+    if not ranges:
+        raise QuantizationError("tflite: the calibration holds no example, or the model no product of matrices")
+    return ranges
+
+
+def _takes(runner, example):
+    details = runner.get_input_details()
+    if set(details) != set(example):
+        return False
+    pairs = [(details[name]["shape_signature"], np.shape(array)) for name, array in example.items()]
+    return all(
+        len(sizes) == len(shape) and all(size in (-1, got) for size, got in zip(sizes, shape, strict=True))
+        for sizes, shape in pairs
+    )
+
+
+def _typed(interpreter, name, example):
+    details = interpreter.get_signature_runner(name).get_input_details()
+    return {key: np.ascontiguousarray(array, details[key]["dtype"]) for key, array in example.items()}
+
+
+def _products(graph):
+    """`(operator, buffer of the weights)` of each product with constant weights."""
+    for operator in graph.subgraph.operators:
+        if graph.kind(operator) == _PRODUCT:
+            buffer = graph.tensors[operator.inputs[1]].buffer
+            if size_of(graph.model.buffers[buffer]):
+                yield operator, buffer
+
+
+def _note(ranges, interpreter, graph, index):
+    for operator, buffer in _products(graph):
+        ends = (operator.inputs[0], operator.outputs[0])
+        found = [_range(interpreter.get_tensor(int(tensor), index)) for tensor in ends]
+        known = ranges.get(buffer, found)
+        ranges[buffer] = tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(known, found, strict=True))
+
+
+def _range(array):
+    """Least and largest value; zero is always among what can be said."""
+    return min(float(array.min(initial=0)), 0.0), max(float(array.max(initial=0)), 0.0)
+
+
+def use_ranges(model, buffers, ranges):
+    """Makes products of quantised weights compute in whole numbers from input to output.
+
+    Args:
+        model: `ModelT`, whose weights are quantised already; changed in place.
+        buffers: set of the buffers of quantised weights.
+        ranges: what `find_ranges` gives. A product without a range goes on to quantise its input as it comes.
+    """
+    for graph in graphs(model):
+        quantised = {}
+        for operator, buffer in list(_products(graph)):
+            if buffer in buffers and buffer in ranges:
+                _compute_in_integers(graph, operator, ranges[buffer], quantised)
+
+
+def _compute_in_integers(graph, operator, ranges, quantised):
+    source, weights, *bias = map(int, operator.inputs)
+    (output,) = map(int, operator.outputs)
+    entry, result = (_parameters(*each) for each in ranges)
+    operators = graph.subgraph.operators
+    key = (source, float(entry.scale[0]))
+    if key not in quantised:
+        quantised[key] = _like(graph, source, "quantized", entry)
+        graph.insert(operators.index(operator), "QUANTIZE", (source,), (quantised[key],))
+    inputs = [quantised[key], weights]
+    if bias and bias[0] >= 0:
+        inputs.append(_whole_bias(graph, bias[0], entry.scale[0] * graph.tensors[weights].quantization.scale))
+    operator.inputs = np.array(inputs, "int32")
+    whole = _like(graph, output, "quantized", result)
+    operator.outputs = np.array([whole], "int32")
+    graph.insert(operators.index(operator) + 1, "DEQUANTIZE", (whole,), (output,))
+
+
+def _parameters(least, largest):
+    parameters = schema().QuantizationParametersT()
+    scale = (largest - least) / 255 or 1.0
+    parameters.scale = np.array([scale], "float32")
+    parameters.zeroPoint = np.array([round(-128 - least / scale)], "int64")
+    return parameters
+
+
+def _like(graph, index, suffix, parameters):
+    """A tensor of the same shape in 8 bits."""
+    tensor = graph.tensors[index]
+    shape = [int(size) for size in tensor.shape]
+    if tensor.shapeSignature is not None and len(tensor.shapeSignature):
+        shape = [None if size < 0 else int(size) for size in tensor.shapeSignature]
+    return graph.add_tensor(f"{tensor.name.decode()}/{suffix}", "INT8", shape, 0, parameters)
+
+
+def _whole_bias(graph, index, scale):
+    parameters = schema().QuantizationParametersT()
+    parameters.scale = scale.astype("float32")
+    parameters.zeroPoint = np.zeros(len(scale), "int64")
+    values = np.round(graph.constant(index) / scale).clip(-(2**31), 2**31 - 1).astype("int32")
+    return graph.add_constant(f"{graph.tensors[index].name.decode()}/quantized", "INT32", values, parameters)

@@ -1,0 +1,220 @@
+"""Fewer and lighter operators in a converted file; values change by rounding only.
+
+A norm comes out of Keras as `x * s + (beta - mean * s)` with `s = gamma * rsqrt`, six passes over a whole tensor where
+`(x - mean) * rsqrt * gamma + beta` takes five lighter ones. A constant factor behind a product goes into its weights, as
+the converter does where shapes are fixed: then signatures of fixed and of dynamic shapes share those weights.
+"""
+
+import collections
+import hashlib
+
+import numpy as np
+
+from keras_transformer.export.tflite_graph import add_buffer, graphs, read, schema, signature_of, size_of, write
+
+
+def fused(content):
+    """The bytes of a float .tflite file, rewritten.
+
+    Args:
+        content: bytes of a .tflite file.
+
+    Returns:
+        bytes; `content` itself where there was nothing to do.
+    """
+    model = read(content)
+    weights = _Weights(model)
+    found = [_lighter_norms(graph) + _fold_factors(graph, weights) for graph in graphs(model)]
+    if not sum(found):
+        return content
+    _drop_unused(model)
+    return write(model)
+
+
+class _Uses:
+    """Who makes and who reads each tensor of a graph, by index."""
+
+    def __init__(self, graph):
+        self.makers, self.readers = {}, collections.defaultdict(list)
+        for operator in graph.subgraph.operators:
+            for index in _all(operator.outputs):
+                self.makers[index] = operator
+            for index in _all(operator.inputs):
+                self.readers[index].append(operator)
+        self.ends = set(_all(graph.subgraph.outputs))
+
+    def only_reader(self, index):
+        """The one operator that reads a tensor, or None; an output of the graph is read by others too."""
+        readers = self.readers[index]
+        return readers[0] if len(readers) == 1 and index not in self.ends else None
+
+
+def _all(indices):
+    return () if indices is None else tuple(map(int, indices))
+
+
+def _other(operator, index):
+    """The other input of an operator of two."""
+    first, second = _all(operator.inputs)
+    return second if first == index else first
+
+
+def _lighter_norms(graph):
+    """Rewrites every norm; returns how many."""
+    uses, count = _Uses(graph), 0
+    for operator in list(graph.subgraph.operators):
+        parts = _norm_parts(graph, uses, operator)
+        if parts:
+            _rewrite_norm(graph, *parts)
+            uses, count = _Uses(graph), count + 1
+    return count
+
+
+def _norm_parts(graph, uses, operator):
+    """The operators of a norm and its tensors, found from the product of `gamma` and the inverse deviation; or None."""
+    if graph.kind(operator) != "MUL" or len(uses.readers[int(operator.outputs[0])]) != 2:
+        return None
+    gamma = next((each for each in _all(operator.inputs) if graph.constant(each) is not None), None)
+    inverse = None if gamma is None else uses.makers.get(_other(operator, gamma))
+    if inverse is None or graph.kind(inverse) != "RSQRT":
+        return None
+    scale = int(operator.outputs[0])
+    products = uses.readers[scale]
+    if scale in uses.ends or any(graph.kind(each) != "MUL" for each in products):
+        return None
+    shift = next((each for each in products if _is_made_by(graph, uses, _other(each, scale), "NEG")), None)
+    scaled = next((each for each in products if each is not shift), None)
+    add = shift and uses.only_reader(int(shift.outputs[0]))
+    last = scaled and uses.only_reader(int(scaled.outputs[0]))
+    if not add or not last or graph.kind(add) != "ADD" or graph.kind(last) != "ADD":
+        return None
+    beta, x = _other(add, int(shift.outputs[0])), _other(scaled, scale)
+    joins = uses.only_reader(int(add.outputs[0])) is last
+    if not joins or not _same_shape(graph, x, int(last.outputs[0])) or any(map(_activates, (shift, scaled, add, last))):
+        return None
+    negated = uses.makers[_other(shift, scale)]
+    mean, operators = int(negated.inputs[0]), [operator, shift, scaled, add, last]
+    if uses.only_reader(int(negated.outputs[0])):
+        operators.insert(0, negated)
+    return operators, (x, mean, int(inverse.outputs[0]), gamma, beta)
+
+
+def _is_made_by(graph, uses, index, kind):
+    return index in uses.makers and graph.kind(uses.makers[index]) == kind
+
+
+def _same_shape(graph, first, second):
+    return signature_of(graph.tensors[first]) == signature_of(graph.tensors[second])
+
+
+def _activates(operator):
+    options = operator.builtinOptions
+    return options is not None and options.fusedActivationFunction != 0
+
+
+def _rewrite_norm(graph, operators, tensors):
+    x, mean, inverse, gamma, beta = tensors
+    output = int(operators[-1].outputs[0])
+    position = graph.subgraph.operators.index(operators[-1]) - len(operators) + 1
+    graph.subgraph.operators[:] = [each for each in graph.subgraph.operators if all(each is not o for o in operators)]
+    name, shape = graph.tensors[output].name.decode(), signature_of(graph.tensors[output])
+    centred, normed, scaled = (
+        graph.add_tensor(f"{name}/{part}", "FLOAT32", shape) for part in ("centred", "normed", "scaled")
+    )
+    steps = (("SUB", (x, mean), centred), ("MUL", (centred, inverse), normed), ("MUL", (normed, gamma), scaled))
+    for kind, inputs, result in reversed((*steps, ("ADD", (scaled, beta), output))):
+        options = {"SUB": schema().SubOptionsT, "MUL": schema().MulOptionsT, "ADD": schema().AddOptionsT}[kind]()
+        graph.insert(position, kind, inputs, (result,), options)
+
+
+class _Weights:
+    """Multiplied weights, each kept once however many graphs ask for it."""
+
+    def __init__(self, model):
+        self.model = model
+        self.buffers = {_digest(each.data): index for index, each in enumerate(model.buffers) if size_of(each)}
+
+    def times(self, buffer, factor):
+        """Index of a buffer that holds the numbers of another, multiplied."""
+        values = np.frombuffer(np.ascontiguousarray(self.model.buffers[buffer].data), "float32") * np.float32(factor)
+        key = _digest(values)
+        if key not in self.buffers:
+            self.buffers[key] = add_buffer(self.model, values)
+        return self.buffers[key]
+
+
+def _digest(array):
+    return hashlib.sha256(np.ascontiguousarray(array)).digest()
+
+
+def _fold_factors(graph, weights):
+    """Moves constant factors behind `FULLY_CONNECTED`, and a `RESHAPE`, into its weights; returns how many."""
+    uses, count = _Uses(graph), 0
+    for operator in list(graph.subgraph.operators):
+        factor = graph.kind(operator) == "MUL" and not _activates(operator) and _factor(graph, operator)
+        if not factor:
+            continue
+        source = next(each for each in _all(operator.inputs) if graph.constant(each) is None)
+        product = _product_behind(graph, uses, source)
+        if product is not None:
+            _multiply(graph, product, factor, weights)
+            _bypass(graph, operator, source, uses)
+            uses, count = _Uses(graph), count + 1
+    return count
+
+
+def _factor(graph, operator):
+    """The one number that an operator multiplies by, or None."""
+    values = [graph.constant(index) for index in _all(operator.inputs)]
+    constants = [each for each in values if each is not None and each.size == 1 and each.dtype == np.float32]
+    return float(constants[0].item()) if len(constants) == 1 and sum(each is None for each in values) == 1 else None
+
+
+def _product_behind(graph, uses, index):
+    """The product that makes a tensor, perhaps by way of a `RESHAPE`, if nothing else reads what is between."""
+    maker = uses.makers.get(index)
+    readers = [each for each in uses.readers[index] if graph.kind(each) != "SHAPE"]  # which no factor changes
+    if maker is None or len(readers) != 1 or index in uses.ends:
+        return None
+    if graph.kind(maker) == "RESHAPE":
+        return _product_behind(graph, uses, int(maker.inputs[0]))
+    constant = graph.kind(maker) == "FULLY_CONNECTED" and graph.constant(int(maker.inputs[1])) is not None
+    biased = constant and (
+        len(maker.inputs) < 3 or maker.inputs[2] < 0 or graph.constant(int(maker.inputs[2])) is not None
+    )
+    return maker if biased and not _activates(maker) else None
+
+
+def _multiply(graph, operator, factor, weights):
+    inputs = list(_all(operator.inputs))
+    for place in range(1, len(inputs)):
+        if inputs[place] >= 0:
+            tensor = graph.tensors[inputs[place]]
+            name, buffer = f"{tensor.name.decode()}/multiplied", weights.times(tensor.buffer, factor)
+            inputs[place] = graph.add_tensor(name, "FLOAT32", signature_of(tensor), buffer)
+    operator.inputs = np.array(inputs, "int32")
+
+
+def _bypass(graph, operator, source, uses):
+    """Takes an operator out; those who read its result read its source."""
+    output = int(operator.outputs[0])
+    graph.subgraph.operators[:] = [each for each in graph.subgraph.operators if each is not operator]
+    if output in uses.ends:
+        graph.subgraph.outputs = np.where(graph.subgraph.outputs == output, source, graph.subgraph.outputs)
+    for reader in uses.readers[output]:
+        reader.inputs = np.where(np.asarray(reader.inputs) == output, source, reader.inputs).astype("int32")
+
+
+def _drop_unused(model):
+    """Empties the buffers of constants that nothing reads any more."""
+    used = {0}
+    for graph in graphs(model):
+        read_here = {index for each in graph.subgraph.operators for index in _all(each.inputs)}
+        read_here.update(_all(graph.subgraph.outputs), _all(graph.subgraph.inputs))
+        used.update(graph.tensors[index].buffer for index in read_here if index >= 0)
+        for index, tensor in enumerate(graph.tensors):
+            tensor.buffer = tensor.buffer if index in read_here else 0
+    used.update(each.buffer for each in model.metadata or ())
+    for index, buffer in enumerate(model.buffers):
+        if index not in used:
+            buffer.data = None

@@ -1,0 +1,112 @@
+"""Exports the models that test_onnx_optimize.py looks at: `onnx_worker.py OUT_DIRECTORY`."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+import traceback
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+
+from keras_transformer.attention import MultiHeadAttention
+from keras_transformer.export import GenerationOptions, onnx
+from keras_transformer.export.api import export_spec
+from keras_transformer.export.functional import functional_spec
+from keras_transformer.export.language import language_spec
+from keras_transformer.export.onnx_options import OnnxOptions
+from keras_transformer.models import Decoder, Encoder, Size, ViT
+from keras_transformer.tasks import LanguageModel
+
+SIZE = Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=24)
+VOCABULARY = 40
+
+
+def randomise(model):
+    """Weights of zero and of one would hide where they go."""
+    random = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign_add(random.normal(0, 0.1, weight.shape))
+    return model
+
+
+def write(model, target, options=None):
+    spec = functional_spec(randomise(model))
+    export_spec(dataclasses.replace(spec, onnx=options), target, ["onnx"])
+
+
+def encoder(size=SIZE, **options):
+    return Encoder(size, VOCABULARY, max_sequence_length=32, **options)
+
+
+def scores():
+    """Attention whose weights are an output: nothing may swallow them."""
+    x = keras.Input((None, 16), name="x")
+    context, weights = MultiHeadAttention(2, 8)(x, x, return_attention_scores=True)
+    return keras.Model(x, {"context": context, "weights": weights})
+
+
+def two_layers_one_name():
+    """Two variables of the same path."""
+    inputs = keras.Input((4,), name="x")
+    parts = [keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, name="same")], name="part") for _ in range(2)]
+    parts[1].name = "other"
+    return keras.Model(inputs, parts[1](parts[0](inputs)))
+
+
+def decoder(target):
+    attention = MultiHeadAttention(4, 4, num_key_value_heads=2, position="rotary")
+    backbone = Decoder(
+        SIZE,
+        VOCABULARY,
+        max_sequence_length=32,
+        position=None,
+        attention=attention,
+        norm="rms_norm",
+        feedforward="gated",
+    )
+    spec = language_spec(
+        randomise(LanguageModel(backbone)), options=GenerationOptions(whole_graph=False, prefill_buckets=())
+    )
+    export_spec(spec, target, ["onnx"])
+
+
+def external(target):
+    limit, onnx._MAX_INLINE = onnx._MAX_INLINE, 1000
+    write(encoder(SIZE._replace(num_layers=2)), target)
+    onnx._MAX_INLINE = limit
+
+
+CASES = {
+    "encoder": lambda out: write(encoder(SIZE._replace(num_layers=2)), out),
+    "post": lambda out: write(encoder(residual="post", activation="gelu_tanh"), out),
+    "rms": lambda out: write(encoder(norm="rms_norm", position="rotary"), out),
+    "vit": lambda out: write(ViT(SIZE, 8, 16), out),
+    "opset_18": lambda out: write(encoder(), out, OnnxOptions(opset=18)),
+    "opset_18_standard": lambda out: write(encoder(), out, OnnxOptions(opset=18, contrib_ops=False)),
+    "plain": lambda out: write(encoder(), out, OnnxOptions(optimize=False)),
+    "scores": lambda out: write(scores(), out),
+    "same_names": lambda out: write(two_layers_one_name(), out),
+    "decoder": decoder,
+    "external": external,
+}
+
+
+def main(out):
+    results = {}
+    for name, case in CASES.items():
+        keras.utils.set_random_seed(0)
+        try:
+            case(out / name)
+            results[name] = {}
+        except Exception:
+            results[name] = {"crash": traceback.format_exc()}
+        (out / "results.json").write_text(json.dumps(results))
+        keras.backend.clear_session()
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

@@ -1,0 +1,406 @@
+"""The written ONNX graphs: which operators stand in them, and that the exporter proved their values.
+
+Every file here was compared with the Keras model by the export that wrote it: a bundle is there only if it is right.
+"""
+
+import collections
+import warnings
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from onnx import parser
+
+from keras_transformer.export import load
+from keras_transformer.export.errors import ExportError
+from keras_transformer.export.onnx import all_nodes
+from keras_transformer.export.onnx_dims import Dims
+from keras_transformer.export.onnx_operators import sizes_of
+from keras_transformer.export.onnx_optimize import optimize_proto
+from keras_transformer.export.onnx_options import OnnxOptions
+from keras_transformer.export.onnx_products import divide, multiply
+
+BLOCKS = 1
+CHAINS = ("ReduceMean", "Erf", "Softmax", "Sqrt", "Reciprocal", "Gemm")
+
+
+def written(optimized, name, file="model.onnx"):
+    return onnx.load(str(optimized.bundle(name) / file), load_external_data=False)
+
+
+def operators(model):
+    return collections.Counter(node.op_type for node in all_nodes(model.graph))
+
+
+def opset(model):
+    return {each.domain: each.version for each in model.opset_import}
+
+
+# What is written for whole models.
+
+
+def test_encoder_is_fused(optimized):
+    model = written(optimized, "encoder")
+    found = operators(model)
+    assert found["LayerNormalization"] == 2 * 2 + 1
+    assert found["Attention"] == found["Gelu"] == 2
+    assert found["MatMul"] == 6 * 2
+    assert not found["Transpose"]
+    assert not any(found[each] for each in CHAINS)
+    assert opset(model) == {"": 23}
+
+
+def test_post_norm_and_tanh(optimized):
+    model = written(optimized, "post")
+    found = operators(model)
+    assert found["LayerNormalization"] == 2 * BLOCKS
+    assert found["Attention"] == BLOCKS
+    kinds = [attribute.s for node in model.graph.node if node.op_type == "Gelu" for attribute in node.attribute]
+    assert kinds == [b"tanh"] * BLOCKS
+
+
+def test_rms_norm_and_rotary(optimized):
+    found = operators(written(optimized, "rms"))
+    assert found["RMSNormalization"] == 2 * BLOCKS + 1
+    assert found["Attention"] == BLOCKS
+    assert not found["Softmax"]
+    assert not found["ReduceMean"]
+
+
+def test_vit_is_fused(optimized):
+    found = operators(written(optimized, "vit"))
+    assert found["LayerNormalization"] == 2 * BLOCKS + 1
+    assert found["Attention"] == found["Gelu"] == BLOCKS
+    assert found["Transpose"] == 2  # Around the convolution, whose images come with the channels last.
+
+
+@pytest.mark.parametrize("signature", ["prefill", "decode", "decode_token"])
+def test_grouped_heads_with_a_cache(optimized, signature):
+    model = written(optimized, "decoder", f"model.{signature}.onnx")
+    found = operators(model)
+    assert found["Attention"] == BLOCKS
+    assert not found["Softmax"]
+    assert found["RMSNormalization"] == 2 * BLOCKS + 1
+    assert found["ScatterND"] == 2 * BLOCKS
+    for node in model.graph.node:
+        if node.op_type == "Attention":  # The cache goes in as it was written, with 2 heads for 4 queries.
+            makers = {name: each.op_type for each in model.graph.node for name in each.output}
+            assert [makers[name] for name in node.input[1:3]] == ["ScatterND"] * 2
+
+
+def test_weights_that_are_asked_for_stay(optimized):
+    found = operators(written(optimized, "scores"))
+    assert found["Softmax"] == 1
+    assert not found["Attention"]
+
+
+def test_opset_18_without_contrib(optimized):
+    model = written(optimized, "opset_18_standard")
+    found = operators(model)
+    assert found["LayerNormalization"] == 2 * BLOCKS + 1
+    assert found["Erf"] == found["Softmax"] == BLOCKS
+    assert not found["Attention"]
+    assert not found["Gelu"]
+    assert opset(model) == {"": 18}
+
+
+def test_opset_18_with_contrib(optimized):
+    model = written(optimized, "opset_18")
+    domains = {node.domain for node in model.graph.node if node.op_type == "Gelu"}
+    assert domains == {"com.microsoft"}
+    assert operators(model)["Gelu"] == BLOCKS
+    assert opset(model) == {"": 18, "com.microsoft": 1}
+
+
+def test_without_optimize(optimized):
+    model = written(optimized, "plain")
+    found = operators(model)
+    assert opset(model)[""] == 18
+    assert not found["LayerNormalization"]
+    assert found["Erf"] == BLOCKS
+
+
+@pytest.mark.parametrize("opset", [17, 99, True])
+def test_unknown_opset(opset):
+    with pytest.raises(ExportError, match="opset must be one of 18 to 24"):
+        OnnxOptions(opset=opset)
+
+
+def test_opset_needs_optimize():
+    with pytest.raises(ExportError, match="needs optimize=True"):
+        OnnxOptions(opset=23, optimize=False)
+
+
+# Names and weights.
+
+
+def test_axes_have_the_names_of_the_signature(optimized):
+    graph = written(optimized, "encoder").graph
+    names = {
+        value.name: [dimension.dim_param or dimension.dim_value for dimension in value.type.tensor_type.shape.dim]
+        for value in (*graph.input, *graph.output)
+    }
+    assert names.pop("token_ids") == names.pop("padding_mask") == ["batch", "length"]
+    assert list(names.values()) == [["batch", "length", 16]]
+
+
+def test_weights_have_the_paths_of_variables(optimized):
+    model = written(optimized, "encoder")
+    names = {tensor.name for tensor in model.graph.initializer}
+    layers = ("self_attention/query", "self_attention/attention_output", "feedforward/hidden", "feedforward/output")
+    expected = {
+        f"encoder_block_{i}/{layer}/{part}" for i in range(2) for layer in layers for part in ("kernel", "bias")
+    }
+    assert expected | {"token_embedding/embeddings", "final_norm/gamma", "final_norm/beta"} <= names
+    assert not any(name.startswith("weight_") for name in names)
+
+
+def test_nodes_have_the_paths_of_layers(optimized):
+    nodes = {node.name: node for node in written(optimized, "encoder").graph.node}
+    product = nodes["encoder_block_1/feedforward/hidden/MatMul"]
+    assert product.op_type == "MatMul"
+    assert product.input[1] == "encoder_block_1/feedforward/hidden/kernel"
+    assert nodes["encoder_block_0/self_attention/Attention"].op_type == "Attention"
+    assert nodes["token_embedding/Gather"].op_type == "Gather"
+
+
+def test_variables_of_one_path_stay_apart(optimized):
+    names = [tensor.name for tensor in written(optimized, "same_names").graph.initializer]
+    assert len(names) == len(set(names)) == 4
+
+
+def test_one_file_holds_its_weights(optimized):
+    assert not (optimized.bundle("encoder") / "model.weights").exists()
+
+
+def test_large_weights_lie_outside(optimized):
+    directory = optimized.bundle("external")
+    inside, outside = optimized.bundle("encoder") / "model.onnx", directory / "model.onnx"
+    assert (directory / "model.weights").stat().st_size > 20 * 1024
+    assert outside.stat().st_size < 0.7 * inside.stat().st_size
+    inputs = {"token_ids": np.array([[3, 1, 4]], "int32"), "padding_mask": np.array([[True, True, False]])}
+    found, expected = (load(optimized.bundle(name), "onnx")(inputs) for name in ("external", "encoder"))
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+
+
+def test_all_signatures_share_the_weights(optimized):
+    directory = optimized.bundle("decoder")
+    total = 0
+    for name in ("prefill", "decode", "decode_token"):
+        model = written(optimized, "decoder", f"model.{name}.onnx")
+        places = {tensor.name: tensor.external_data for tensor in model.graph.initializer if tensor.external_data}
+        assert {entry.value for entries in places.values() for entry in entries if entry.key == "location"} == {
+            "model.weights"
+        }
+        total = max(total, sum(int(e.value) for entries in places.values() for e in entries if e.key == "length"))
+    # Pages of 4 KiB: each array lies once.
+    assert (directory / "model.weights").stat().st_size < total + 4096 * len(places)
+
+
+# Rules on graphs made by hand.
+
+LAYER_NORM = """
+<ir_version: 10, opset_import: ["" : 18]>
+g (float[batch, length, 4] x) => (float[batch, length, 4] y)
+<float[4] scale = {1.0, 2.0, 3.0, 4.0}, float[4] bias = {0.5, 0.25, 0.0, -1.0}, float epsilon = {0.001},
+ int64[1] axes = {AXIS}, int64[1] last = {-1}>
+{
+  mean = ReduceMean<keepdims = 1>(x, axes)
+  deviation = Sub(x, mean)
+  square = Mul(deviation, deviation)
+  variance = ReduceMean<keepdims = 1>(square, last)
+  sum = Add(variance, epsilon)
+  root = Sqrt(sum)
+  inverse = Reciprocal(root)
+  factor = Mul(inverse, scale)
+  turned = Neg(mean)
+  first = Mul(x, factor)
+  second = Mul(turned, factor)
+  third = Add(second, bias)
+  y = Add(first, third)
+}
+"""
+GELU = """
+<ir_version: 10, opset_import: ["" : 18]>
+g (float[batch, 4] x) => (float[batch, 4] y)
+<float half = {HALF}, float one = {1.0}, float root = {0.70710678}>
+{
+  first = Mul(half, x)
+  inner = Mul(x, root)
+  erf = Erf(inner)
+  second = Add(one, erf)
+  y = Mul(first, second)
+}
+"""
+ATTENTION = """
+<ir_version: 10, opset_import: ["" : 18]>
+g (float[batch, 2, length, 4] q, float[batch, KEYHEADS, length, 4] k, float[batch, 2, length, 4] v, float[BIAS] bias)
+    => (float[batch, 2, length, 4] y)
+{
+  turned = Transpose<perm = [0, 1, 3, 2]>(k)
+  scores = MatMul(q, turned)
+  masked = Add(scores, bias)
+  weights = Softmax<axis = SOFTMAX>(masked)
+  y = MatMul(weights, v)
+}
+"""
+TABLE = """
+<ir_version: 10, opset_import: ["" : 18]>
+g (int32[batch, length] ids) => (float[batch, length, 2] y)
+<float[3, 2] table = {0.0, 1.0, 2.0, 3.0, 4.0, 5.0}, int32 rows = {ROWS}, float zero = {0.0}>
+{
+  numbers = Cast<to = 1>(ids)
+  negative = Less(numbers, zero)
+  positive = Not(negative)
+  second = Cast<to = 6>(positive)
+  kept = Mul(ids, second)
+  first = Cast<to = 6>(negative)
+  wrapped = Add(ids, rows)
+  moved = Mul(first, wrapped)
+  indices = Add(moved, kept)
+  y = Gather<axis = 0>(table, indices)
+}
+"""
+
+
+def rewritten(text, feeds, options=OnnxOptions(), **words):  # noqa: B008
+    """The operators of a graph after rewriting; asserts that its values are the same."""
+    for word, value in words.items():
+        text = text.replace(word, str(value))
+    before = parser.parse_model(text)
+    onnx.checker.check_model(before, full_check=True)
+    after, arrays = optimize_proto(before, {}, options)
+    after.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in arrays.items())
+    (expected,), (found,) = (
+        onnxruntime.InferenceSession(each.SerializeToString()).run(None, feeds) for each in (before, after)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    return operators(after)
+
+
+def random(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype("float32")
+
+
+def test_layer_normalization():
+    assert rewritten(LAYER_NORM, {"x": random(2, 3, 4)}, AXIS=-1)["LayerNormalization"] == 1
+    assert rewritten(LAYER_NORM, {"x": random(2, 3, 4)}, AXIS=2)["LayerNormalization"] == 1
+
+
+def test_a_mean_over_another_axis_is_no_layer_normalization():
+    assert not rewritten(LAYER_NORM, {"x": random(2, 3, 4)}, AXIS=1)["LayerNormalization"]
+
+
+def test_gelu():
+    assert rewritten(GELU, {"x": random(3, 4)}, HALF=0.5) == {"Gelu": 1}
+
+
+@pytest.mark.parametrize(("opset", "contrib", "left"), [(20, False, {"Gelu": 1}), (19, True, {"Gelu": 1})])
+def test_gelu_of_older_opsets(opset, contrib, left):
+    assert rewritten(GELU, {"x": random(3, 4)}, OnnxOptions(opset, contrib), HALF=0.5) == left
+
+
+def test_no_gelu_where_there_is_none():
+    assert rewritten(GELU, {"x": random(3, 4)}, OnnxOptions(19, contrib_ops=False), HALF=0.5)["Erf"] == 1
+
+
+def test_another_factor_is_no_gelu():
+    assert not rewritten(GELU, {"x": random(3, 4)}, HALF=0.6)["Gelu"]
+
+
+def attention_feeds(keys=2, bias=(3, 1, 5, 5)):
+    return {"q": random(3, 2, 5, 4), "k": random(3, keys, 5, 4), "v": random(3, 2, 5, 4), "bias": random(*bias)}
+
+
+@pytest.mark.parametrize(
+    ("shape", "bias"),
+    [
+        ("batch, 1, length, length", (3, 1, 5, 5)),
+        ("batch, 1, 1, length", (3, 1, 1, 5)),
+        ("1, 2, length, length", (1, 2, 5, 5)),
+    ]
+    + [("1, 1, length, 1", (1, 1, 5, 1)), ("1, 1, 1, 1", (1, 1, 1, 1)), ("batch, 2, length, length", (3, 2, 5, 5))],
+)
+def test_attention_with_every_shape_of_bias(shape, bias):
+    found = rewritten(ATTENTION, attention_feeds(bias=bias), KEYHEADS=2, BIAS=shape, SOFTMAX=-1)
+    assert found["Attention"] == 1
+    assert not found["Softmax"]
+    assert not found["Transpose"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "softmax", "shape", "bias"),
+    [
+        (1, -1, "batch, 1, length, length", (3, 1, 5, 5)),  # Keys that numpy's rules spread over the heads.
+        (2, 2, "batch, 1, length, length", (3, 1, 5, 5)),  # A softmax over the queries.
+        (2, -1, "batch, 1, other, length", (3, 1, 5, 5)),  # Nothing says that this is the number of queries.
+    ],
+)
+def test_what_is_no_attention(keys, softmax, shape, bias):
+    found = rewritten(ATTENTION, attention_feeds(keys, bias), KEYHEADS=keys, BIAS=shape, SOFTMAX=softmax)
+    assert found["Softmax"] == 1
+    assert not found["Attention"]
+
+
+def test_a_table_takes_negative_indices_by_itself():
+    feeds = {"ids": np.array([[0, -1, 2], [-3, 1, -2]], "int32")}
+    assert rewritten(TABLE, feeds, ROWS=3) == {"Gather": 1}
+
+
+def test_another_offset_stays():
+    feeds = {"ids": np.array([[0, -1, 2]], "int32")}
+    assert rewritten(TABLE, feeds, ROWS=2)["Less"] == 1
+
+
+def test_a_rewrite_that_fails_leaves_the_graph(monkeypatch):
+    from keras_transformer.export import onnx as writer
+    from keras_transformer.export import onnx_optimize
+
+    def fail(*arguments):
+        raise RuntimeError("no such rule")
+
+    monkeypatch.setattr(onnx_optimize, "optimize_proto", fail)
+    model = parser.parse_model(GELU.replace("HALF", "0.5"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert writer._optimized(model, {"a": 1}, OnnxOptions()) == (model, {"a": 1})
+    assert "no such rule" in str(caught[0].message)
+
+
+# Sizes.
+
+
+def test_products_of_sizes():
+    assert multiply("length", 4, "batch", 2) == multiply(8, "batch", "length") == "8*batch*length"
+    assert divide("8*batch*length", "2*length") == "4*batch"
+    assert divide("8*batch", "length") is None
+    assert divide("3*batch", 2) is None
+    assert multiply(2, 3) == 6
+
+
+def test_sizes_follow_a_computed_reshape():
+    text = """
+    <ir_version: 10, opset_import: ["" : 18]>
+    g (float[batch, length, 6] x, float[100, 6] table) => (float[a, b, c, d] y)
+    <int64[1] minus = {-1}, int64[1] one = {1}, int64[1] two = {2}, int64[1] zero = {0}, int64[2] heads = {2, 3},
+     int64[2] flat = {-1, 6}>
+    {
+      shape = Shape(x)
+      length = Slice(shape, one, two, zero)
+      rows = Slice(table, zero, length, zero)
+      sum = Add(x, rows)
+      matrix = Reshape(sum, flat)
+      target = Concat<axis = 0>(minus, length, heads)
+      y = Reshape(matrix, target)
+    }
+    """
+    model = ir.from_proto(parser.parse_model(text))
+    Dims(model.graph)
+    found = {value.name: sizes_of(value) for node in model.graph for value in node.outputs}
+    assert found["sum"] == ["batch", "length", 6]
+    assert found["matrix"] == ["batch*length", 6]
+    assert found["y"] == ["batch", "length", 2, 3]
+    assert found["rows"][0] not in ("length", 100)

@@ -1,0 +1,232 @@
+"""Quantised ONNX graphs against the same numbers in float64, and what quantisation refuses."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from keras_transformer.export import block_quantize
+from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.evaluation import Evaluation, judge
+from keras_transformer.export.onnx_calibrate import ranges_of
+from keras_transformer.export.onnx_quantize import quantize_files
+from keras_transformer.export.quantization import Quantization
+
+K, N, WORDS = 96, 64, 200
+FILES = {"serve": "model.onnx"}
+
+
+def weights():
+    rng = np.random.default_rng(0)
+    return {
+        "table": rng.normal(0, 0.4, (WORDS, K)),
+        "dense/kernel": rng.normal(0, 0.1, (K, N)),
+        "turned/kernel": rng.normal(0, 0.1, (K, N)),
+        "turned/bias": rng.normal(0, 1, K),
+        "positions": rng.normal(0, 1, (32, K)),
+    }
+
+
+def write(directory):
+    """ids -> table rows + positions -> dense -> turned (`Gemm` with `transB`) -> logits by the table again."""
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["rows"]),
+        helper.make_node("Slice", ["positions", "zero", "four", "zero"], ["first"]),
+        helper.make_node("Add", ["rows", "first"], ["x"]),
+        helper.make_node("MatMul", ["x", "dense/kernel"], ["y"]),
+        helper.make_node("Gemm", ["y", "turned/kernel", "turned/bias"], ["z"], transB=1),
+        helper.make_node("Transpose", ["table"], ["columns"], perm=[1, 0]),
+        helper.make_node("MatMul", ["z", "columns"], ["logits"]),
+    ]
+    arrays = {name: array.astype("float32") for name, array in weights().items()}
+    arrays |= {"zero": np.array([0]), "four": np.array([4])}
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("ids", TensorProto.INT32, [4])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("x", "y", "logits")],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, str(directory / FILES["serve"]))
+
+
+def run(directory, ids):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(directory / FILES["serve"]), options).run(None, {"ids": ids})
+
+
+def expected(ids, w, product):
+    x = w["table"][ids] + w["positions"][:4]
+    y = product(x, w["dense/kernel"])
+    z = product(y, w["turned/kernel"].T) + w["turned/bias"]
+    return x, y, z @ w["table"].T
+
+
+def rounded_by_block(array, bits, block):
+    codes, scale = block_quantize.by_block(array, bits, block)
+    scale = scale.astype("float16" if bits == 4 else "float32").astype("float64")
+    return ((codes.astype("float64") - 2 ** (bits - 1)) * scale[..., None]).reshape(len(array), -1)[:, : array.shape[1]]
+
+
+def rounded_by_channel(array):
+    q, scale = block_quantize.by_channel(array)
+    return q * scale.astype("float64")
+
+
+def rounded_rows(array):
+    """A weight that no product reads: one scale for each row."""
+    return rounded_by_channel(array.T).T
+
+
+def dynamic_product(x, weight):
+    """ONNX `DynamicQuantizeLinear`: one scale and zero point for the whole tensor, in 8 bits."""
+    least, most = min(x.min(), 0), max(x.max(), 0)
+    scale = (most - least) / 255
+    zero = np.round(-least / scale)
+    codes = np.clip(np.round(x / scale) + zero, 0, 255)
+    return ((codes - zero) * scale) @ weight
+
+
+IDS = np.array([3, 0, 199, 57], "int32")
+
+
+@pytest.mark.parametrize(("mode", "bits", "block"), [("weight_int8", 8, 32), ("weight_int4", 4, 32)])
+def test_weights_alone_give_the_products_of_the_rounded_weights(tmp_path, mode, bits, block):
+    write(tmp_path)
+    quantize_files(tmp_path, FILES, Quantization(mode), contrib_ops=False)
+    w = weights()
+    rounded = {
+        "table": rounded_by_block(w["table"], bits, block),
+        "dense/kernel": rounded_by_block(w["dense/kernel"].T, bits, block).T if bits == 4 else None,
+        "turned/kernel": rounded_by_block(w["turned/kernel"], bits, 64 if bits == 8 else block),
+        "turned/bias": w["turned/bias"],
+        "positions": rounded_rows(w["positions"]),
+    }
+    if bits == 8:
+        rounded["dense/kernel"] = rounded_by_block(w["dense/kernel"].T, bits, 32).T
+    for got, want in zip(run(tmp_path, IDS), expected(IDS, rounded, np.matmul), strict=True):
+        np.testing.assert_allclose(got, want, atol=2e-5 * np.abs(want).max())
+
+
+def test_kernels_of_the_runtime_give_nearly_that(tmp_path):
+    """They quantise activations too: close to the rounded weights' products, but not equal."""
+    write(tmp_path)
+    float_logits = run(tmp_path, IDS)[2]
+    quantize_files(tmp_path, FILES, Quantization("weight_int8"))
+    logits = run(tmp_path, IDS)[2]
+    assert 0 < np.abs(logits - float_logits).max() < 0.05 * np.abs(float_logits).max()
+    assert count(tmp_path, "MatMulNBits") == 3
+
+
+def test_int8_is_the_dynamic_scheme_of_onnx(tmp_path):
+    write(tmp_path)
+    quantize_files(tmp_path, FILES, Quantization("int8"), contrib_ops=False)
+    w = weights()
+    rounded = {
+        "table": rounded_by_block(w["table"], 8, 32),
+        "dense/kernel": rounded_by_channel(w["dense/kernel"]),
+        "turned/kernel": rounded_by_channel(w["turned/kernel"].T).T,
+        "turned/bias": w["turned/bias"],
+        "positions": rounded_rows(w["positions"]),
+    }
+    for got, want in zip(run(tmp_path, IDS), expected(IDS, rounded, dynamic_product), strict=True):
+        # A number halfway between two codes may go either way.
+        np.testing.assert_allclose(got, want, atol=2e-3 * np.abs(want).max())
+    assert count(tmp_path, "MatMulInteger") == 2
+
+
+def test_half_precision_keeps_half_the_bytes(tmp_path):
+    write(tmp_path)
+    before = (tmp_path / "model.onnx").stat().st_size
+    quantize_files(tmp_path, FILES, Quantization("fp16"))
+    assert (tmp_path / "model.onnx").stat().st_size < 0.52 * before
+    halves = {
+        name: array.astype("float16").astype("float64") if array.ndim == 2 else array
+        for name, array in weights().items()
+    }
+    for got, want in zip(run(tmp_path, IDS), expected(IDS, halves, np.matmul), strict=True):
+        np.testing.assert_allclose(got, want, atol=2e-5 * np.abs(want).max())
+
+
+def test_static_ranges_are_those_of_the_calibration_data(tmp_path):
+    write(tmp_path)
+    calibration = [{"ids": IDS}, {"ids": IDS[::-1].copy()}]
+    ranges = ranges_of(tmp_path, FILES, calibration)
+    x = np.stack([weights()["table"][ids["ids"]] + weights()["positions"][:4] for ids in calibration])
+    np.testing.assert_allclose(ranges["x"], (x.min(), x.max()), rtol=2e-2)
+    float_logits = run(tmp_path, IDS)[2]
+    quantize_files(tmp_path, FILES, Quantization("int8_static", calibration=calibration), ranges=ranges)
+    logits = run(tmp_path, IDS)[2]
+    assert 0 < np.abs(logits - float_logits).max() < 0.05 * np.abs(float_logits).max()
+    with pytest.raises(QuantizationError, match="do not fit"):
+        ranges_of(tmp_path, FILES, [{"words": IDS}])
+
+
+def test_what_is_kept_in_float_stays_float(tmp_path):
+    write(tmp_path)
+    quantize_files(tmp_path, FILES, Quantization("int8", keep_float=("dense/*",)))
+    kept = initializers(tmp_path)
+    assert kept["dense/kernel"].dtype == np.float32
+    assert {name for name, array in kept.items() if array.dtype == np.float32 and array.size > 2000} == {"dense/kernel"}
+    with pytest.raises(QuantizationError, match=r"'sparse/\*' matches none"):
+        quantize_files(tmp_path, FILES, Quantization("int8", keep_float=("sparse/*",)))
+
+
+def test_blocks_of_four_bits_are_the_best_of_the_scales_tried():
+    """No code and scale of the plain kind (nothing clipped) is closer."""
+    rows = np.random.default_rng(1).normal(size=(50, 64))
+    plain = np.abs(rows.reshape(50, 2, 32)).max(-1, keepdims=True) / 8
+    codes = np.clip(np.round(rows.reshape(50, 2, 32) / plain), -8, 7) * plain
+    found = rounded_by_block(rows, 4, 32)
+    assert np.square(found - rows).mean() < 0.95 * np.square(codes.reshape(50, 64) - rows).mean()
+    assert np.abs(rounded_by_block(rows, 8, 32) - rows).max() <= np.abs(rows).max() / 127 / 2 * 1.0001
+
+
+def test_a_row_that_is_no_multiple_of_the_block_keeps_its_width(tmp_path):
+    rows = np.random.default_rng(2).normal(size=(3, 20))
+    assert rounded_by_block(rows, 4, 16).shape == rows.shape
+    np.testing.assert_allclose(rounded_by_block(rows, 8, 16), rows, atol=0.02)
+
+
+def test_an_evaluation_counts_what_stays_and_what_is_lost():
+    inputs = [np.eye(4)[:2], np.eye(4)[2:]]
+    labels = [np.array([0, 1]), np.array([2, -100])]
+    evaluation = Evaluation(inputs, labels, min_agreement=0.6, max_loss=0.34)
+    before = evaluation.measure(lambda batch: {"logits": batch})
+    after = evaluation.measure(lambda batch: {"logits": batch[:, [1, 0, 2, 3]] if batch[0, 0] else batch})
+    assert before["score"] == 1.0
+    with pytest.raises(QuantizationError, match="33.33% of the top answers stay, at least 60.00%"):
+        judge(evaluation, "onnx, int8", before, after)
+    free = Evaluation(inputs, labels, max_loss=0.34)
+    with pytest.raises(QuantizationError, match="falls from 1 to 0.3333"):
+        judge(free, "onnx, int8", before, after)
+    assert judge(Evaluation(inputs, labels), "onnx", before, after)["agreement"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Quantization("int7"), "unknown quantisation 'int7'; valid: fp16, int8"),
+        (lambda: Quantization("weight_int4", block_size=48), "block_size must be 16, 32, 64, 128 or 256, not 48"),
+        (lambda: Quantization("int8_static"), "needs calibration"),
+        (lambda: Evaluation(), "needs inputs, or a score"),
+        (lambda: Evaluation([np.eye(2)], labels=[]), "one batch of labels"),
+        (lambda: Evaluation([np.eye(2)], max_loss=0.1), "max_loss needs labels"),
+        (lambda: Evaluation(score=float, min_agreement=0.9), "min_agreement needs inputs"),
+    ],
+)
+def test_refuses(make, message):
+    with pytest.raises(QuantizationError, match=message):
+        make()
+
+
+def initializers(directory):
+    model = onnx.load(str(directory / FILES["serve"]))
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+
+
+def count(directory, op):
+    return sum(node.op_type == op for node in onnx.load(str(directory / FILES["serve"])).graph.node)

@@ -1,0 +1,135 @@
+"""Quantised TFLite files: what lies in them, and what they compute."""
+
+import collections
+
+import numpy as np
+import pytest
+from tflite_files import constants, kinds, reference, run, share_of_scale
+
+from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.quantization import Quantization
+from keras_transformer.export.tflite_blocks import positive_blocks
+from keras_transformer.export.tflite_quantize import quantized
+
+# Two layers of four projections and two products of the feed-forward, and the table of words.
+TABLE, WEIGHTS = (300, 64), 13
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "allowed"),
+    [
+        ("fp16", "FLOAT16", 0.005),
+        ("int8", "INT8", 0.1),
+        ("int8_static", "INT8", 0.15),
+        ("weight_int8", "INT8", 0.05),
+        ("weight_int4", "INT4", 0.6),
+    ],
+)
+@pytest.mark.parametrize("signature", ["serve", "serve_2x16"])
+def test_computes_nearly_what_keras_computes(tflite, mode, kind, allowed, signature):
+    tflite["encoder"]
+    inputs, expected = reference(tflite.directory)
+    (got,) = run(tflite.directory / f"{mode}.tflite", signature, inputs).values()
+    assert 0 < share_of_scale(got, expected) < allowed
+    found = constants(tflite.directory / f"{mode}.tflite")
+    assert (kind, TABLE) in found.values()
+    counts = collections.Counter(each for each, _ in found.values())
+    # Each is there once, whichever signatures read it.
+    assert counts[kind] in (WEIGHTS, WEIGHTS + 1)
+    assert {shape for each, shape in found.values() if each == "FLOAT32"} <= {(32, 64), (1, 16, 64), (16, 64)}
+
+
+def test_products_of_int8_read_their_weights_as_they_are(tflite):
+    tflite["encoder"]
+    # The table of positions is cut, not looked up, and so made float first.
+    assert kinds(tflite.directory / "int8.tflite").count("DEQUANTIZE") == 1
+    assert kinds(tflite.directory / "weight_int8.tflite").count("DEQUANTIZE") == 1 + WEIGHTS - 1
+    static = kinds(tflite.directory / "int8_static.tflite")
+    assert static.count("DEQUANTIZE") == 1 + WEIGHTS - 1
+    # Queries, keys and values share one quantised input in each of the two layers.
+    assert static.count("QUANTIZE") == 8
+
+
+def test_tables_are_looked_up_by_row(tflite):
+    tflite["encoder"]
+    assert "EMBEDDING_LOOKUP" in kinds(tflite.directory / "int8.tflite")
+    assert "GATHER" in kinds(tflite.directory / "fp16.tflite")
+
+
+def test_what_is_kept_in_float_is_named_by_its_keras_path(tflite):
+    paths = tflite["encoder"]["paths"]
+    assert "token_embedding/embeddings" in paths
+    found = constants(tflite.directory / "kept.tflite").values()
+    assert ("FLOAT32", TABLE) in found
+    counts = collections.Counter(each for each in found if each[1] == (64, 64))
+    assert counts["FLOAT32", (64, 64)] == 1
+    everything = collections.Counter(constants(tflite.directory / "int8.tflite").values())
+    assert counts["INT8", (64, 64)] == everything["INT8", (64, 64)] - 1
+
+
+def test_weights_lie_in_the_file_once_and_small(tflite):
+    tflite["decoder"]
+    names = ("decoder/model.tflite", "decoder_int8.tflite", "decoder_weight_int4.tflite")
+    whole, *small = ((tflite.directory / name).stat().st_size for name in names)
+    weights = sum(np.prod(shape) * 4 for _, shape in constants(tflite.directory / names[0]).values())
+    saved = [(whole - size) / weights for size in small]
+    # Three of four bytes, seven of eight, less the scales and a few operators.
+    assert 0.6 < saved[0] < 0.75 < saved[1] < 0.875
+
+
+def test_every_signature_of_a_decoder_reads_the_same_weights(tflite):
+    tflite["decoder"]
+    found = constants(tflite.directory / "decoder_int8.tflite")
+    assert [each for each in found.values() if each[1] == TABLE] == [("INT8", TABLE)]
+    step = {"token_ids": np.full((1, 1), 7, "int32"), "cache_index": np.zeros(1, "int32")}
+    outputs = {}
+    for name in ("decoder/model.tflite", "decoder_int8.tflite", "decoder_weight_int4.tflite"):
+        from ai_edge_litert.interpreter import Interpreter
+
+        runner = Interpreter(str(tflite.directory / name)).get_signature_runner("decode_1")
+        cache = {
+            key: np.zeros(each["shape"], each["dtype"])
+            for key, each in runner.get_input_details().items()
+            if key not in step
+        }
+        outputs[name] = runner(**step, **cache)["logits"]
+    expected = outputs.pop("decoder/model.tflite")
+    for got in outputs.values():
+        assert 0 < share_of_scale(got, expected) < 0.4
+
+
+def test_convolutions_are_quantised_by_output_channel(tflite):
+    tflite["images"]
+    found = constants(tflite.directory / "images_int8.tflite")
+    assert ("INT8", (64, 4, 4, 3)) in found.values()
+    images = {"images": np.random.default_rng(2).normal(size=(2, 16, 16, 3)).astype("float32")}
+    (expected,) = run(tflite.directory / "images/model.tflite", "serve", images).values()
+    (got,) = run(tflite.directory / "images_int8.tflite", "serve", images).values()
+    assert 0 < share_of_scale(got, expected) < 0.05
+
+
+def test_errors_name_what_is_wrong(tflite):
+    tflite["encoder"]
+    content = (tflite.directory / "encoder/model.tflite").read_bytes()
+    with pytest.raises(QuantizationError, match="'nothing/\\*' matches none"):
+        quantized(content, Quantization("int8", keep_float="nothing/*"))
+    with pytest.raises(QuantizationError, match="blocks of 16 have no kernel"):
+        quantized(content, Quantization("weight_int4", block_size=16))
+    with pytest.raises(QuantizationError, match="no signature takes the calibration example"):
+        quantized(content, Quantization("int8_static", calibration=[{"token_ids": np.zeros((2, 8), "int32")}]))
+    with pytest.raises(QuantizationError, match="holds no example"):
+        quantized(content, Quantization("int8_static", calibration=[]))
+
+
+def test_blocks_of_four_bits_err_by_half_a_step_at_most():
+    rows = np.random.default_rng(3).normal(size=(4, 96)).astype("float32")
+    codes, scale = positive_blocks(rows, 32)
+    assert codes.min() >= -8
+    assert codes.max() <= 7
+    assert scale.shape == (4, 3)
+    assert (scale > 0).all()
+    steps = scale.repeat(32, axis=1)
+    inside = np.abs(rows) <= 7 * steps
+    assert np.abs(codes * steps - rows)[inside].max() <= 0.5 * steps.max() * (1 + 1e-6)
+    plain = np.abs(rows).reshape(4, 3, 32).max(axis=-1).repeat(32, axis=1) / 7
+    assert np.square(codes * steps - rows).sum() <= np.square(np.round(rows / plain) * plain - rows).sum()
