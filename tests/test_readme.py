@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 README = Path(__file__).parents[1] / "README.md"
+BOUNDS = ", min_agreement=0.98, max_loss=0.005"
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports in this process")
@@ -17,11 +18,13 @@ def test_python_blocks_run_one_after_the_other(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(keras.datasets.fashion_mnist, "load_data", lambda: ((images, labels), (images[:8], labels[:8])))
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     (tmp_path / "input.txt").write_text("To be, or not to be: that is the question.\n" * 200)
     names = {}
     for block in blocks:
-        exec(compile(block.replace("steps_per_epoch=100", "steps_per_epoch=2"), str(README), "exec"), names)
+        # Of eight random images one may well get another answer.
+        block = block.replace("steps_per_epoch=100", "steps_per_epoch=2").replace(BOUNDS, "")
+        exec(compile(block, str(README), "exec"), names)
     assert {path.name for path in (tmp_path / "fashion").iterdir()} >= {"saved_model", "model.tflite", "model.onnx"}
     assert {path.name for path in (tmp_path / "writer").iterdir()} >= {"tokenizer", "model.tflite", "model.weights"}
     options = {"max_new_tokens": 12, "sampler": "greedy"}
