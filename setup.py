@@ -30,7 +30,7 @@ setup(
     python_requires=">=3.11,<3.14",
     packages=[
         *find_packages(include=["keras_transformer", "keras_transformer.*"]),
-        "keras_transformer.export",
+        *(f"keras_transformer.{room}" for room in find_packages(include=["export", "export.*"])),
     ],
     package_dir={"keras_transformer.export": "export"},
     install_requires=[

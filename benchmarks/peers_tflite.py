@@ -17,8 +17,8 @@ from networks import ENCODER, TINY, Measures, hub_encoder, hub_vit, our_encoder,
 from keras_transformer.export import export_spec
 from keras_transformer.export.functional import functional_spec
 from keras_transformer.export.quantization import Quantization
-from keras_transformer.export.tflite_quantize import quantized
-from keras_transformer.export.tflite_signatures import static_signatures
+from keras_transformer.export.tflite.quantize import quantized
+from keras_transformer.export.tflite.signatures import static_signatures
 
 SIZES = ((1, 128), (8, 128), (1, 512), (8, 512))
 VIT_S = Measures(num_layers=12, num_heads=6, image_size=224)

@@ -114,7 +114,7 @@ def export(
 def _spec(model, generation, tolerance, probes, dynamic_axes, static):
     from keras_transformer.export.float32 import float32_twin
     from keras_transformer.export.functional import check_model, functional_spec
-    from keras_transformer.export.tflite_signatures import static_signatures
+    from keras_transformer.export.tflite.signatures import static_signatures
     from keras_transformer.tasks import LanguageModel
 
     check_model(model)

@@ -34,11 +34,11 @@ def run(arguments):
     model = load_keras_file(path)
     options = {"max_length": arguments.max_length, "quantize": quantization}
     if arguments.engine == "genai":
-        from keras_transformer.export.genai import write_genai
+        from keras_transformer.export.genai.write import write_genai
 
         print(write_genai(model, arguments.out, tokenizer=not arguments.no_tokenizer, **options))
     else:
-        from keras_transformer.export.litertlm import write_litertlm
+        from keras_transformer.export.litertlm.write import write_litertlm
 
         print(write_litertlm(model, arguments.out, **options))
     return 0

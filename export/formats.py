@@ -6,9 +6,9 @@ from keras_transformer.export.errors import UnknownFormatError
 
 # Written in this order: TFLite is converted from the SavedModel.
 FORMATS = {
-    "saved_model": "keras_transformer.export.saved_model",
-    "tflite": "keras_transformer.export.tflite",
-    "onnx": "keras_transformer.export.onnx",
+    "saved_model": "keras_transformer.export.saved_model.convert",
+    "tflite": "keras_transformer.export.tflite.convert",
+    "onnx": "keras_transformer.export.onnx.convert",
 }
 
 

@@ -156,7 +156,7 @@ def _ops(directory, manifest, name):
     if name == "onnx":
         import onnx
 
-        from keras_transformer.export.onnx_graphs import each_graph
+        from keras_transformer.export.onnx.graphs import each_graph
 
         graph = onnx.load(str(path), load_external_data=False).graph
         return _counted(node.op_type for each in each_graph(graph) for node in each.node)

@@ -89,7 +89,7 @@ def _delegate_lines(directory, manifest):
     files = sorted(set(manifest["artifacts"].get("tflite", {"signatures": {}})["signatures"].values()))
     if not files or importlib.util.find_spec("ai_edge_litert") is None:
         return
-    from keras_transformer.export import tflite_inspection
+    from keras_transformer.export.tflite import inspection as tflite_inspection
 
     for name in files:
         yield from (str(row) for row in tflite_inspection.delegate_report(directory / name))

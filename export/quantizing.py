@@ -10,9 +10,9 @@ from keras_transformer.export.evaluation import judge
 
 # Each has `quantize(spec, directory, files)`, which replaces the files of its format in a bundle that is being written.
 _QUANTIZERS = {
-    "saved_model": "keras_transformer.export.saved_model_quantize",
-    "tflite": "keras_transformer.export.tflite_quantize",
-    "onnx": "keras_transformer.export.onnx_quantize",
+    "saved_model": "keras_transformer.export.saved_model.quantize",
+    "tflite": "keras_transformer.export.tflite.quantize",
+    "onnx": "keras_transformer.export.onnx.quantize",
 }
 
 

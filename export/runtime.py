@@ -99,7 +99,7 @@ def open_artifact(directory, manifest, backend, signature, num_threads=None):
 
 def _with_fixed_shapes(engine, manifest, signature):
     """The engine, that runs a copy of the signature for exactly the shapes at hand where the file has one."""
-    from keras_transformer.export.tflite_signatures import fitting_signature
+    from keras_transformer.export.tflite.signatures import fitting_signature
 
     names = manifest["artifacts"]["tflite"]["signatures"]
     copies = {name: signature_specs(manifest, name)[0] for name in names if name.startswith(f"{signature}_")}

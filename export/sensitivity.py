@@ -11,8 +11,8 @@ from keras_transformer.export.bundle import write_manifest
 from keras_transformer.export.errors import InvalidBundleError
 from keras_transformer.export.evaluation import judge
 from keras_transformer.export.manifest import file_records, read_manifest
-from keras_transformer.export.onnx_graphs import load_arrays
-from keras_transformer.export.onnx_quantize import is_candidate, quantize_files
+from keras_transformer.export.onnx.graphs import load_arrays
+from keras_transformer.export.onnx.quantize import is_candidate, quantize_files
 from keras_transformer.export.quantization import Quantization
 
 
@@ -94,7 +94,7 @@ def _measured(bundle, files, quantization, evaluation):
 def _ranges(folder, files, quantization):
     if quantization.mode != "int8_static":
         return None
-    from keras_transformer.export.onnx_calibrate import ranges_of
+    from keras_transformer.export.onnx.calibrate import ranges_of
 
     return ranges_of(folder, files, quantization.calibration)
 

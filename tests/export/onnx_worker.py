@@ -13,11 +13,12 @@ import keras
 import numpy as np
 
 from keras_transformer.attention import MultiHeadAttention
-from keras_transformer.export import GenerationOptions, onnx
+from keras_transformer.export import GenerationOptions
 from keras_transformer.export.api import export_spec
 from keras_transformer.export.functional import functional_spec
 from keras_transformer.export.language import language_spec
-from keras_transformer.export.onnx_options import OnnxOptions
+from keras_transformer.export.onnx import convert as onnx
+from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.models import Decoder, Encoder, Size, ViT
 from keras_transformer.tasks import LanguageModel
 

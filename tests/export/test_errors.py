@@ -73,7 +73,7 @@ def test_every_error_is_one_line():
 
 
 def test_unsupported_ops_are_read_from_the_converters_message():
-    from keras_transformer.export.tflite import _typed
+    from keras_transformer.export.tflite.convert import _typed
 
     message = (
         'Could not translate MLIR to FlatBuffer.<unknown>:0: error: loc(callsite(fused["Erf:", "m_1/a_1/Erf@__f_1"] at '

@@ -50,7 +50,7 @@ def main(out):
     """Writes the models, in a process of their own: the converter leaks."""
     import keras
 
-    from keras_transformer.export.genai import write_genai
+    from keras_transformer.export.genai.write import write_genai
 
     found = {}
     for make in (gpt, llama):
@@ -186,7 +186,7 @@ def test_a_quantised_table_lies_once_in_the_directory(written):
 
 def test_byte_level_tokenizers_carry_over(tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
-    from keras_transformer.export.genai_tokenizer import write_hugging_face
+    from keras_transformer.export.genai.tokenizer import write_hugging_face
 
     for tokenizer in (TOKENIZER, BytePair.train(TEXTS * 3, 290)):
         write_hugging_face(tokenizer, tmp_path, 20, "the engine")
@@ -200,7 +200,7 @@ def test_byte_level_tokenizers_carry_over(tmp_path):
 
 def test_what_the_engine_cannot_carry_is_refused_before_anything_is_written(tmp_path):
     from keras_transformer.export.errors import InvalidModelError
-    from keras_transformer.export.genai import write_genai
+    from keras_transformer.export.genai.write import write_genai
     from keras_transformer.models import Size, Transformer
     from keras_transformer.tasks import LanguageModel
     from keras_transformer.text import Characters

@@ -39,9 +39,9 @@ def randomise(model):
 
 def main(out):
     """Writes the graphs, and the file where its library is there, in a process of their own: the converter leaks."""
-    from keras_transformer.export import tflite
-    from keras_transformer.export.litertlm import write_litertlm
-    from keras_transformer.export.litertlm_graph import litertlm_spec
+    from keras_transformer.export.litertlm.graph import litertlm_spec
+    from keras_transformer.export.litertlm.write import write_litertlm
+    from keras_transformer.export.tflite import convert as tflite
     from keras_transformer.export.traced import TracedModule
 
     model = randomise(gpt())
@@ -136,7 +136,7 @@ def test_the_signatures_are_those_that_the_engine_looks_for(interpreter):
 
 def test_what_cannot_be_written_is_refused(tmp_path, monkeypatch):
     from keras_transformer.export.errors import InvalidBundleError, InvalidModelError, MissingLibraryError
-    from keras_transformer.export.litertlm import write_litertlm
+    from keras_transformer.export.litertlm.write import write_litertlm
     from keras_transformer.text import Characters
 
     model, path = gpt(), tmp_path / "no.litertlm"
@@ -145,7 +145,7 @@ def test_what_cannot_be_written_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "litert_lm_builder", None)
     with pytest.raises(MissingLibraryError, match="pip install litert-lm-builder"):
         write_litertlm(model, path)
-    monkeypatch.setattr("keras_transformer.export.litertlm._builder", lambda: None)
+    monkeypatch.setattr("keras_transformer.export.litertlm.write._builder", lambda: None)
     with pytest.raises(InvalidModelError, match="needs a tokenizer"):
         write_litertlm(gpt(tokenizer=None), path)
     with pytest.raises(InvalidModelError, match="characters"):
@@ -176,7 +176,7 @@ def test_the_file_carries_what_the_engine_must_know(written):
 
 def test_the_engine_says_what_the_model_says(written):
     pytest.importorskip("litert_lm")
-    from keras_transformer.export.litertlm_check import ask_engine
+    from keras_transformer.export.litertlm.check import ask_engine
 
     for prompt, expected in zip(PROMPTS, results(written)["texts"], strict=True):
         text, ids, _ = ask_engine(written / "gpt.litertlm", prompt, NEW)

@@ -15,12 +15,12 @@ from onnx import parser
 
 from keras_transformer.export import load
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.onnx import all_nodes
-from keras_transformer.export.onnx_dims import Dims
-from keras_transformer.export.onnx_operators import sizes_of
-from keras_transformer.export.onnx_optimize import optimize_proto
-from keras_transformer.export.onnx_options import OnnxOptions
-from keras_transformer.export.onnx_products import divide, multiply
+from keras_transformer.export.onnx.convert import all_nodes
+from keras_transformer.export.onnx.dims import Dims
+from keras_transformer.export.onnx.operators import sizes_of
+from keras_transformer.export.onnx.optimize import optimize_proto
+from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.products import divide, multiply
 
 BLOCKS = 1
 CHAINS = ("ReduceMean", "Erf", "Softmax", "Sqrt", "Reciprocal", "Gemm")
@@ -356,8 +356,8 @@ def test_another_offset_stays():
 
 
 def test_a_rewrite_that_fails_leaves_the_graph(monkeypatch):
-    from keras_transformer.export import onnx as writer
-    from keras_transformer.export import onnx_optimize
+    from keras_transformer.export.onnx import convert as writer
+    from keras_transformer.export.onnx import optimize as onnx_optimize
 
     def fail(*arguments):
         raise RuntimeError("no such rule")

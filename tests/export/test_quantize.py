@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 from keras_transformer.export import block_quantize
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.evaluation import Evaluation, judge
-from keras_transformer.export.onnx_calibrate import ranges_of
-from keras_transformer.export.onnx_quantize import quantize_files
+from keras_transformer.export.onnx.calibrate import ranges_of
+from keras_transformer.export.onnx.quantize import quantize_files
 from keras_transformer.export.quantization import Quantization
 
 K, N, WORDS = 96, 64, 200

@@ -8,8 +8,8 @@ from tflite_files import constants, kinds, reference, run, share_of_scale
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization import Quantization
-from keras_transformer.export.tflite_blocks import positive_blocks
-from keras_transformer.export.tflite_quantize import quantized
+from keras_transformer.export.tflite.blocks import positive_blocks
+from keras_transformer.export.tflite.quantize import quantized
 
 # Two layers of four projections and two products of the feed-forward, and the table of words.
 TABLE, WEIGHTS = (300, 64), 13

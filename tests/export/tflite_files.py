@@ -3,7 +3,7 @@
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from keras_transformer.export.tflite_graph import graphs, read, schema, shape_of, size_of
+from keras_transformer.export.tflite.graph import graphs, read, schema, shape_of, size_of
 
 
 def run(path, signature, arrays):

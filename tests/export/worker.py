@@ -101,7 +101,7 @@ def two_signatures(out):
 
 def wrong_erfc(out):
     """A handler that computes something else must be caught by the comparison."""
-    from keras_transformer.export import onnx_handlers
+    from keras_transformer.export.onnx import handlers as onnx_handlers
 
     right = onnx_handlers.HANDLERS["Erfc"]
 

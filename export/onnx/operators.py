@@ -4,7 +4,7 @@ import operator
 
 import onnx_ir as ir
 
-from keras_transformer.export.onnx_products import divide, multiply
+from keras_transformer.export.onnx.products import divide, multiply
 
 INTEGERS = (ir.DataType.INT32, ir.DataType.INT64)
 _OPERATORS = {"Add": operator.add, "Sub": operator.sub, "Max": max, "Min": min}

@@ -10,7 +10,7 @@ import hashlib
 
 import numpy as np
 
-from keras_transformer.export.tflite_graph import add_buffer, graphs, read, schema, signature_of, size_of, write
+from keras_transformer.export.tflite.graph import add_buffer, graphs, read, schema, signature_of, size_of, write
 
 
 def fused(content):

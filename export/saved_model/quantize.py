@@ -6,8 +6,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export import block_quantize, saved_model
+from keras_transformer.export import block_quantize
 from keras_transformer.export.quantization import matches
+from keras_transformer.export.saved_model import convert as saved_model
 
 _SMALL = 2048
 _BLOCK = 128

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from keras_transformer.export.onnx_weights import FILE, WeightsFile
+from keras_transformer.export.onnx.weights import FILE, WeightsFile
 
 
 def each_graph(graph):

@@ -5,12 +5,12 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 from onnxscript import optimizer, version_converter
 
-from keras_transformer.export.onnx_attention import attention_rules
-from keras_transformer.export.onnx_dims import Dims
-from keras_transformer.export.onnx_fusions import fusion_rules
-from keras_transformer.export.onnx_names import name_parts
-from keras_transformer.export.onnx_reshapes import reshape_rules
-from keras_transformer.export.onnx_sizes import settle_sizes
+from keras_transformer.export.onnx.attention import attention_rules
+from keras_transformer.export.onnx.dims import Dims
+from keras_transformer.export.onnx.fusions import fusion_rules
+from keras_transformer.export.onnx.names import name_parts
+from keras_transformer.export.onnx.reshapes import reshape_rules
+from keras_transformer.export.onnx.sizes import settle_sizes
 
 _ROUNDS = 8
 _FOLD_BYTES = 4096

@@ -6,7 +6,7 @@ a row, or a block, and gives floats.
 
 import numpy as np
 
-from keras_transformer.export.tflite_graph import schema, signature_of, size_of
+from keras_transformer.export.tflite.graph import schema, signature_of, size_of
 
 
 def use_lookups(graph):

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_transformer.export.engines import onnx_session
 from keras_transformer.export.errors import ConversionError, ParityError
-from keras_transformer.export.genai_graph import ENGINE, arrays, empty_past, past_of
+from keras_transformer.export.genai.graph import ENGINE, arrays, empty_past, past_of
 
 FILE = "model.onnx"
 

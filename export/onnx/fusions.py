@@ -8,9 +8,9 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from keras_transformer.export.onnx_names import TRANSPOSED, VECTOR
-from keras_transformer.export.onnx_operators import constant, sizes_of
-from keras_transformer.export.onnx_rules import CONTRIB, Rule, is_close, is_float, rule_set, scalar
+from keras_transformer.export.onnx.names import TRANSPOSED, VECTOR
+from keras_transformer.export.onnx.operators import constant, sizes_of
+from keras_transformer.export.onnx.rules import CONTRIB, Rule, is_close, is_float, rule_set, scalar
 
 
 def over_last_axis(value, axes):

@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 import time
 
-from keras_transformer.export import bundle, tflite, verify
+from keras_transformer.export import bundle, verify
 from keras_transformer.export.errors import (
     ConversionError,
     ExportError,
@@ -15,15 +15,16 @@ from keras_transformer.export.errors import (
     MissingLibraryError,
 )
 from keras_transformer.export.functional import check_model
-from keras_transformer.export.genai_cache import float32_decoder, key_value_cache
-from keras_transformer.export.genai_tokenizer import KINDS, write_hugging_face
+from keras_transformer.export.genai.cache import float32_decoder, key_value_cache
+from keras_transformer.export.genai.tokenizer import KINDS, write_hugging_face
 from keras_transformer.export.language import check_stepwise
-from keras_transformer.export.litertlm_check import check_engine, check_greedy, fitting_prompt, is_installed, opened
-from keras_transformer.export.litertlm_graph import ENGINE, litertlm_spec
+from keras_transformer.export.litertlm.check import check_engine, check_greedy, fitting_prompt, is_installed, opened
+from keras_transformer.export.litertlm.graph import ENGINE, litertlm_spec
 from keras_transformer.export.quantization import Quantization
 from keras_transformer.export.quantizing import quantize_artifact
 from keras_transformer.export.report import Artifact, Report
 from keras_transformer.export.spec import DEFAULT_TOLERANCE
+from keras_transformer.export.tflite import convert as tflite
 from keras_transformer.export.traced import TracedModule
 
 NAME = "litertlm"

@@ -1,8 +1,8 @@
 """Rules that leave of reshapes and transposes only those that move numbers, and let projections meet in rank 2."""
 
-from keras_transformer.export.onnx_operators import constant, sizes_of
-from keras_transformer.export.onnx_products import multiply
-from keras_transformer.export.onnx_rules import Rule, attributes_of, rule_set
+from keras_transformer.export.onnx.operators import constant, sizes_of
+from keras_transformer.export.onnx.products import multiply
+from keras_transformer.export.onnx.rules import Rule, attributes_of, rule_set
 
 _UNARY = ("Gelu", "Relu", "Tanh", "Sigmoid", "Erf", "Neg", "Sqrt", "Exp")
 _BINARY = ("Add", "Mul", "Sub")

@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quiet import quiet
-from keras_transformer.export.tflite_graph import Graph, graphs, read, schema, size_of
+from keras_transformer.export.tflite.graph import Graph, graphs, read, schema, size_of
 
 _PRODUCT = "FULLY_CONNECTED"
 

@@ -6,15 +6,16 @@ import time
 
 import numpy as np
 
-from keras_transformer.export import bundle, onnx, verify
+from keras_transformer.export import bundle, verify
 from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.export.functional import check_model
-from keras_transformer.export.genai_cache import float32_decoder, key_value_cache
-from keras_transformer.export.genai_check import FILE, check_engine, check_greedy, is_installed
-from keras_transformer.export.genai_graph import ENGINE, PAST, PRESENT, genai_spec, with_dots
-from keras_transformer.export.genai_tokenizer import tokenizer_json, write_hugging_face
+from keras_transformer.export.genai.cache import float32_decoder, key_value_cache
+from keras_transformer.export.genai.check import FILE, check_engine, check_greedy, is_installed
+from keras_transformer.export.genai.graph import ENGINE, PAST, PRESENT, genai_spec, with_dots
+from keras_transformer.export.genai.tokenizer import tokenizer_json, write_hugging_face
 from keras_transformer.export.language import check_stepwise
 from keras_transformer.export.manifest import file_records
+from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.quantization import Quantization
 from keras_transformer.export.quantizing import quantize_artifact
 from keras_transformer.export.report import Artifact, Report

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir import tape as ir_tape
 
-from keras_transformer.export.onnx_operators import INTEGERS, constant
+from keras_transformer.export.onnx.operators import INTEGERS, constant
 
 _PLAIN = ("Concat", "Squeeze", "Cast")
 

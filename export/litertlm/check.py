@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_transformer.export.engines import TFLiteEngine
 from keras_transformer.export.errors import ConversionError, ParityError
-from keras_transformer.export.litertlm_graph import DECODE, ENGINE
+from keras_transformer.export.litertlm.graph import DECODE, ENGINE
 from keras_transformer.export.quiet import captured_stderr
 
 _PROMPT, _NEW_TOKENS = "The quick brown fox", 8

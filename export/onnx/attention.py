@@ -2,9 +2,9 @@
 
 import onnx_ir as ir
 
-from keras_transformer.export.onnx_operators import sizes_of
-from keras_transformer.export.onnx_products import multiply
-from keras_transformer.export.onnx_rules import Rule, is_float, rule_set, scalar
+from keras_transformer.export.onnx.operators import sizes_of
+from keras_transformer.export.onnx.products import multiply
+from keras_transformer.export.onnx.rules import Rule, is_float, rule_set, scalar
 
 _SWAP = [0, 2, 1, 3]
 

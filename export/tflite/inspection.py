@@ -7,7 +7,7 @@ import pathlib
 import re
 
 from keras_transformer.export.quiet import quiet
-from keras_transformer.export.tflite_graph import Graph, read, schema, signature_of, size_of, write
+from keras_transformer.export.tflite.graph import Graph, read, schema, signature_of, size_of, write
 
 # Sizes that dynamic axes get while the runtime plans; nothing is computed.
 _SIZE = 8
@@ -61,7 +61,7 @@ def delegate_report(path):
 
     >>> import keras
     >>> from keras_transformer.export import export
-    >>> from keras_transformer.export.tflite_inspection import delegate_report
+    >>> from keras_transformer.export.tflite.inspection import delegate_report
     >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     >>> report = export(model, "/tmp/keras_transformer_doctest", formats=["tflite"])
     >>> [row] = delegate_report("/tmp/keras_transformer_doctest/model.tflite")

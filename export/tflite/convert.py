@@ -7,11 +7,11 @@ import tempfile
 
 import tensorflow as tf
 
-from keras_transformer.export import saved_model
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
 from keras_transformer.export.quiet import quiet
-from keras_transformer.export.tflite_fusions import fused
-from keras_transformer.export.tflite_rewrites import rewritten
+from keras_transformer.export.saved_model import convert as saved_model
+from keras_transformer.export.tflite.fusions import fused
+from keras_transformer.export.tflite.rewrites import rewritten
 
 NAME = "tflite"
 FILE = "model.tflite"

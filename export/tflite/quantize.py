@@ -11,10 +11,10 @@ import numpy as np
 from keras_transformer.export.block_quantize import by_channel, pack_nibbles
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization import matches
-from keras_transformer.export.tflite_blocks import positive_blocks
-from keras_transformer.export.tflite_graph import add_buffer, graphs, read, schema, write
-from keras_transformer.export.tflite_tables import use_lookups
-from keras_transformer.export.tflite_weights import ROWS, find_weights, readers
+from keras_transformer.export.tflite.blocks import positive_blocks
+from keras_transformer.export.tflite.graph import add_buffer, graphs, read, schema, write
+from keras_transformer.export.tflite.tables import use_lookups
+from keras_transformer.export.tflite.weights import ROWS, find_weights, readers
 
 # Where a quantised weight is read as it is; elsewhere it is made float first.
 _DIRECT = {
@@ -64,7 +64,7 @@ def quantized(content, quantization, variables=()):
         raise QuantizationError(f"tflite: blocks of {quantization.block_size} have no kernel: take 32, 64, 128 or 256")
     ranges = None
     if mode == "int8_static":
-        from keras_transformer.export.tflite_calibrate import find_ranges
+        from keras_transformer.export.tflite.calibrate import find_ranges
 
         ranges = find_ranges(content, quantization.calibration)
     model = read(content)
@@ -79,7 +79,7 @@ def quantized(content, quantization, variables=()):
     for weight in chosen:
         _quantize(model, weight, quantization)
     if ranges is not None:
-        from keras_transformer.export.tflite_calibrate import use_ranges
+        from keras_transformer.export.tflite.calibrate import use_ranges
 
         use_ranges(model, {weight.buffer for weight in chosen}, ranges)
     return write(model)

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from keras_transformer.export.tflite_graph import graphs, schema, shape_of, size_of
+from keras_transformer.export.tflite.graph import graphs, schema, shape_of, size_of
 
 # Fewer numbers than these are not worth the operators.
 _SMALL = 2048

@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import onnx_ir as ir
 
-from keras_transformer.export.onnx_operators import ELEMENTWISE, Operators, sizes_of
+from keras_transformer.export.onnx.operators import ELEMENTWISE, Operators, sizes_of
 
 
 def _without_names(sizes):

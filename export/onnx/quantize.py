@@ -9,7 +9,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from keras_transformer.export import block_quantize
-from keras_transformer.export.onnx_graphs import each_graph, load_arrays, save
+from keras_transformer.export.onnx.graphs import each_graph, load_arrays, save
 from keras_transformer.export.quantization import matches
 
 # Fewer numbers than these are not worth the nodes.
@@ -33,7 +33,7 @@ def quantize(spec, directory, files):
     """
     ranges = None
     if spec.quantization.mode == "int8_static":
-        from keras_transformer.export.onnx_calibrate import ranges_of
+        from keras_transformer.export.onnx.calibrate import ranges_of
 
         ranges = ranges_of(directory, files, spec.quantization.calibration)
     contrib_ops = getattr(spec.onnx, "contrib_ops", True)

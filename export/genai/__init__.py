@@ -1,0 +1,1 @@
+"""Decoders for onnxruntime-genai."""

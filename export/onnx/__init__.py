@@ -1,0 +1,1 @@
+"""The ONNX format: conversion, the optimiser, quantisation."""

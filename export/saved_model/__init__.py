@@ -1,0 +1,1 @@
+"""The SavedModel format: conversion and quantisation."""

@@ -1,0 +1,1 @@
+"""The TFLite (LiteRT) format: conversion, fusions, quantisation, inspection."""
