@@ -1,7 +1,9 @@
 """Graph rewrites for ops that TFLite lacks in one spelling and has in another; the values do not change.
 
 `x[:, None]` is one StridedSlice with a new-axis mask, which the converter lowers only for static shapes. It becomes a
-StridedSlice without the mask and ExpandDims. `Abs` and `Sign` of whole numbers become minima and maxima.
+StridedSlice without the mask and ExpandDims. `Abs` and `Sign` of whole numbers become minima and maxima. Two things are for
+Keras's own int8 layers: a `Squeeze` of what a `Transpose` of unknown shape gives becomes a sum over the axes of size one, and
+a product of 8-bit numbers one of floats.
 """
 
 import contextlib
@@ -9,7 +11,8 @@ import shutil
 
 import numpy as np
 
-# tensorflow.DataType.DT_INT32 and DT_INT64.
+# tensorflow.DataType.DT_FLOAT, DT_INT8, DT_INT32 and DT_INT64.
+_FLOAT, _INT8 = 1, 6
 _INT32 = 3
 _WHOLE = {_INT32: np.int32, 9: np.int64}
 
@@ -28,7 +31,7 @@ def rewritten(source):
 
     saved = saved_model_pb2.SavedModel.FromString((source / "saved_model.pb").read_bytes())
     functions = saved.meta_graphs[0].graph_def.library.function
-    if not sum(_without_new_axes(function) + _without_whole_signs(function) for function in functions):
+    if not sum(rewrite(function) for function in functions for rewrite in _REWRITES):
         yield source
         return
     copy = source.with_name(f"{source.name}.rewritten")
@@ -74,6 +77,59 @@ def _without_whole_signs(function):
         node.input.extend(operands)
         _rename_output(function, f"{node.name}:y:0", f"{node.name}:z:0")
     return len(found)
+
+
+def _without_turned_squeezes(function):
+    """Rewrites `Squeeze(Transpose(x))` as a sum over the axes that go; returns how many."""
+    nodes = {node.name: node for node in function.node_def}
+    count = 0
+    for node in list(function.node_def):
+        axes = list(node.attr["squeeze_dims"].list.i) if node.op == "Squeeze" else []
+        source = nodes.get(node.input[0].split(":")[0]) if axes else None
+        if source is None or source.op != "Transpose" or node.attr["T"].type != _FLOAT:
+            continue
+        places = _add_constant(function, f"{node.name}/axes", np.array(axes))
+        node.op = "Sum"
+        node.input.append(places)
+        del node.attr["squeeze_dims"]
+        node.attr["Tidx"].type = _INT32
+        node.attr["keep_dims"].b = False
+        count += 1
+    return count
+
+
+def _without_byte_products(function):
+    """Rewrites products of int8 with int8 as products of the same numbers in float32, made whole; returns how many.
+
+    Sums up to 2**24 are exact, as those of 1,040 products are; beyond, they are right to seven digits.
+    """
+    found = [node for node in function.node_def if node.op == "BatchMatMulV3" and node.attr["Ta"].type == _INT8]
+    for node in found:
+        operands = []
+        for place, source in enumerate(node.input[:2]):
+            cast = function.node_def.add(name=f"{node.name}/operand_{place}", op="Cast", input=[source])
+            _set_types(cast, SrcT=node.attr["Ta" if place == 0 else "Tb"].type, DstT=_FLOAT)
+            operands.append(f"{cast.name}:y:0")
+        product = function.node_def.add(name=f"{node.name}/product", op="BatchMatMulV2", input=operands)
+        _set_types(product, T=_FLOAT)
+        for flag in ("adj_x", "adj_y"):
+            product.attr[flag].b = node.attr[flag].b
+        result = node.attr["Tout"].type
+        node.op = "Cast"
+        node.attr.clear()
+        _set_types(node, SrcT=_FLOAT, DstT=result)
+        del node.input[:]
+        node.input.append(f"{product.name}:output:0")
+        _rename_output(function, f"{node.name}:output:0", f"{node.name}:y:0")
+    return len(found)
+
+
+def _set_types(node, **types):
+    for name, kind in types.items():
+        node.attr[name].type = kind
+
+
+_REWRITES = (_without_new_axes, _without_whole_signs, _without_turned_squeezes, _without_byte_products)
 
 
 def _rename_output(function, old, new):

@@ -52,6 +52,16 @@ def mlp():
     )
 
 
+def keras_int8():
+    """Dense and einsum layers that Keras itself has quantised: products of 8-bit numbers, scales of activations."""
+    x = keras.Input((None, 8), name="x")
+    h = layers.EinsumDense("bte,enh->btnh", (None, 2, 4), name="heads")(x)
+    h = layers.EinsumDense("btnh,nhe->bte", (None, 8), name="joined")(h)
+    model = keras.Model(x, layers.Dense(3, name="output")(h))
+    model.quantize("int8")
+    return model
+
+
 def encoder(vocabulary_size=50, width=32, heads=4):
     """Two pre-norm encoder layers with exact GELU, a padding mask, and two outputs in a dict."""
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")

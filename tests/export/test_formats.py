@@ -10,6 +10,7 @@ from keras_transformer.export import load
 
 MODELS = (
     "mlp",
+    "keras_int8",
     "encoder",
     "two_lengths",
     "cache_scatter",

@@ -125,6 +125,7 @@ def slice_probes():
 
 CASES = {
     "mlp": lambda out: good(out, "mlp", {"batch": 3}, metadata={"classes": ["a", "b", "c"]}),
+    "keras_int8": lambda out: good(out, "keras_int8", {"batch": 3, "length": 6}),
     "encoder": lambda out: good(out, "encoder", {"batch": 3, "length": 29}),
     "two_lengths": lambda out: good(out, "two_lengths", {"batch": 3, "source_length": 21, "target_length": 8}),
     "cache_scatter": lambda out: good(out, "cache_scatter", {"batch": 3, "length": 2}),
