@@ -58,8 +58,9 @@ def quantize_files(directory, files, quantization, *, contrib_ops=True, ranges=N
     names = {name for _, arrays in loaded.values() for name in arrays}
     kept = matches(names, quantization.keep_float)
     tied = {name for model, arrays in loaded.values() for name in _tied(model, arrays)}
+    done = {}
     for model, arrays in loaded.values():
-        _Quantizer(model, arrays, quantization, kept, tied, contrib_ops, ranges).run()
+        _Quantizer(model, arrays, quantization, (kept, tied), contrib_ops, ranges, done).run()
     save(directory, loaded)
 
 
@@ -80,11 +81,15 @@ def is_candidate(array):
 
 
 class _Quantizer:
-    """Quantises one graph in place. `arrays` are its initializers by name: the new ones join them."""
+    """Quantises one graph in place. `arrays` are its initializers by name: the new ones join them.
 
-    def __init__(self, model, arrays, quantization, kept, tied, contrib_ops, ranges):
-        self.model, self.arrays, self.quantization = model, arrays, quantization
-        self.tied, self.contrib_ops, self.ranges = tied, contrib_ops, ranges or {}
+    `groups` are the names of the weights that are kept and of those that are tied; `done` is what other graphs have made.
+    """
+
+    def __init__(self, model, arrays, quantization, groups, contrib_ops, ranges, done):
+        self.model, self.arrays, self.quantization, self.done = model, arrays, quantization, done
+        kept, self.tied = groups
+        self.contrib_ops, self.ranges = contrib_ops, ranges or {}
         self.bits = _BITS.get(quantization.mode)
         self.candidates = {name for name, array in arrays.items() if is_candidate(array) and name not in kept}
         self.transposed = {}
@@ -244,26 +249,29 @@ class _Quantizer:
 
     def _channels(self, name, by_rows):
         """Names of the weight `(K, N)` in 8 bits and of its scales, one for each channel that comes out."""
+        array = self.arrays[name]
         label = f"{name}.int8_by_row" if by_rows else f"{name}.int8"
-        if label not in self.arrays:
-            array = self.arrays[name]
-            q, scale = block_quantize.by_channel(array.T if by_rows else array)
-            self._store(label, q)
-            self._store(f"{label}.scale", scale)
-        return label, f"{label}.scale"
+        return self._quantized(label, array.T if by_rows else array, block_quantize.by_channel)
 
     def _blocks(self, name, by_rows):
         """Names of the weight by blocks `(N, blocks, bytes)` and of its scales `(N, blocks)`; block; `(N, K)`."""
         rows = self.arrays[name] if by_rows else self.arrays[name].T
         block = self.quantization.block_size if self.bits == 4 else _largest_block(rows.shape[1])
-        label = f"{name}.int{self.bits}_blocks"
-        if label not in self.arrays:
+
+        def by_block(rows):
             codes, scale = block_quantize.by_block(rows, self.bits, block)
-            if self.bits == 4:
-                codes, scale = block_quantize.pack_nibbles(codes), scale.astype("float16")
-            self._store(label, codes)
-            self._store(f"{label}.scale", scale)
-        return label, f"{label}.scale", block, rows.shape
+            return (codes, scale) if self.bits == 8 else (block_quantize.pack_nibbles(codes), scale.astype("float16"))
+
+        label = f"{name}.int{self.bits}_blocks" + ("" if by_rows else "_by_column")
+        return *self._quantized(label, rows, by_block), block, rows.shape
+
+    def _quantized(self, label, array, compute):
+        """Names of the codes and the scales of a weight; what another graph has of the same weight is not made again."""
+        source, made = self.done.get(label, (None, None))
+        if source is None or not np.array_equal(source, array):
+            made = compute(array)
+            self.done[label] = array, made
+        return self._store(label, made[0]), self._store(f"{label}.scale", made[1])
 
     def _as_float(self, scale, make):
         """Scales of 4-bit blocks are kept in half precision: the runtime makes them float once, when it loads."""

@@ -1,9 +1,9 @@
 """Graph rewrites for ops that TFLite lacks in one spelling and has in another; the values do not change.
 
 `x[:, None]` is one StridedSlice with a new-axis mask, which the converter lowers only for static shapes. It becomes a
-StridedSlice without the mask and ExpandDims. `Abs` and `Sign` of whole numbers become minima and maxima. Two things are for
-Keras's own int8 layers: a `Squeeze` of what a `Transpose` of unknown shape gives becomes a sum over the axes of size one, and
-a product of 8-bit numbers one of floats.
+StridedSlice without the mask and ExpandDims. `Abs` and `Sign` of whole numbers become minima and maxima. Two things are
+for Keras's own int8 layers: a `Squeeze` of what a `Transpose` of unknown shape gives becomes a sum over the axes of size
+one, and a product of 8-bit numbers one of floats.
 """
 
 import contextlib
