@@ -101,7 +101,8 @@ class _Quantizer:
         else:
             for graph in each_graph(self.model.graph):
                 self._find_transposed(graph)
-            for graph in list(each_graph(self.model.graph)):
+            # Bodies before the graphs that hold them: to give a graph other nodes is to copy its loops.
+            for graph in reversed(list(each_graph(self.model.graph))):
                 self._rewrite(graph)
             self._keep_the_rest_in_8_bits()
         nodes = [*self.top, *self.model.graph.node]

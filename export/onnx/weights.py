@@ -12,6 +12,7 @@ from onnx import numpy_helper
 
 FILE = "model.weights"
 _INLINE = 1024
+_PAGE, _ALIGNMENT = 4096, 64
 # What only moves numbers about can be done once, here.
 _FOLDS = {
     "Identity": lambda x: x,
@@ -53,7 +54,9 @@ class WeightsFile:
         content = memoryview(array).cast("B")
         digest = hashlib.sha256(content).digest()
         if digest not in self._places:
-            self._end = -(-self._end // 4096) * 4096  # Pages, so that the file can be mapped.
+            # Whole pages can be mapped; what is smaller than a few of them would only leave gaps.
+            unit = _PAGE if array.nbytes >= 8 * _PAGE else _ALIGNMENT
+            self._end = -(-self._end // unit) * unit
             with open(self._path, "r+b" if self._path.exists() else "wb") as file:
                 file.seek(self._end)
                 file.write(content)

@@ -138,6 +138,45 @@ def test_int8_is_the_dynamic_scheme_of_onnx(tmp_path):
     assert count(tmp_path, "MatMulInteger") == 2
 
 
+def test_a_loop_multiplies_whole_numbers_too(tmp_path):
+    """Five times `x -> x W`, with W outside the loop: as the products of the rounded weight, one after the other."""
+    rng = np.random.default_rng(3)
+    weight = rng.normal(0, 0.12, (K, K))
+    body = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["state", "loop/kernel"], ["next"]),
+            helper.make_node("Identity", ["go"], ["go_on"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("turn", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("state", TensorProto.FLOAT, [4, K]),
+        ],
+        [
+            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", TensorProto.FLOAT, [4, K]),
+        ],
+    )
+    arrays = {"loop/kernel": weight.astype("float32"), "count": np.array(5), "yes": np.array(True)}
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["count", "yes", "ids"], ["y"], body=body)],
+        "graph",
+        [helper.make_tensor_value_info("ids", TensorProto.FLOAT, [4, K])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, K])],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, str(tmp_path / FILES["serve"]))
+    quantize_files(tmp_path, FILES, Quantization("int8"))
+    assert "loop/kernel" not in initializers(tmp_path)
+    x = rng.normal(size=(4, K)).astype("float32")
+    want = x.astype("float64")
+    for _ in range(5):
+        want = dynamic_product(want, rounded_by_channel(weight))
+    np.testing.assert_allclose(run(tmp_path, x)[0], want, atol=5e-3 * np.abs(want).max())
+
+
 def test_half_precision_keeps_half_the_bytes(tmp_path):
     write(tmp_path)
     before = (tmp_path / "model.onnx").stat().st_size
