@@ -12,7 +12,7 @@ _HOMES = {
     "verify_bundle": "verify",
     "bench_bundle": "bench",
     "write_serving": "serving",
-    "sensitivity": "sensitivity",
+    "sensitivity": "layer_sensitivity",
     "Report": "report",
     "Evaluation": "evaluation",
     "Quantization": "quantization",

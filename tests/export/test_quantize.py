@@ -1,5 +1,9 @@
 """Quantised ONNX graphs against the same numbers in float64, and what quantisation refuses."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -260,6 +264,20 @@ def test_an_evaluation_counts_what_stays_and_what_is_lost():
 def test_refuses(make, message):
     with pytest.raises(QuantizationError, match=message):
         make()
+
+
+def test_examples_of_the_docstrings_run():
+    """In a process of their own: one of them converts."""
+    names = ("block_quantize", "evaluation", "quantization", "layer_sensitivity")
+    modules = [f"keras_transformer.export.{name}" for name in names]
+    code = (
+        "import doctest, importlib, sys\n"
+        f"found = [doctest.testmod(importlib.import_module(name)) for name in {modules}]\n"
+        "sys.exit(any(each.failed or not each.attempted for each in found))"
+    )
+    environment = os.environ | {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
 
 def initializers(directory):

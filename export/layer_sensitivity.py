@@ -10,7 +10,7 @@ from keras_transformer.export import runtime
 from keras_transformer.export.bundle import write_manifest
 from keras_transformer.export.errors import InvalidBundleError
 from keras_transformer.export.evaluation import judge
-from keras_transformer.export.manifest import file_records, read_manifest
+from keras_transformer.export.manifest import FILE, file_records, read_manifest
 from keras_transformer.export.onnx.graphs import load_arrays
 from keras_transformer.export.onnx.quantize import is_candidate, quantize_files
 from keras_transformer.export.quantization import Quantization
@@ -54,7 +54,7 @@ def sensitivity(bundle, quantize, evaluation, progress=None):
     >>> report = export(model, "/tmp/keras_transformer_doctest", formats=["onnx"])
     >>> data = Evaluation([np.random.default_rng(0).normal(size=(8, 64)).astype("float32")])
     >>> [each.weight for each in sensitivity("/tmp/keras_transformer_doctest", "int8", data)]
-    ['', 'wide/kernel']
+    ['', 'sequential/wide/kernel']
     """
     manifest = read_manifest(bundle)
     record = manifest["artifacts"].get("onnx")
@@ -86,6 +86,7 @@ def _measured(bundle, files, quantization, evaluation):
         folder = pathlib.Path(folder, "bundle")
         shutil.copytree(bundle, folder)
         manifest = read_manifest(folder)
+        (folder / FILE).unlink()  # Written anew, last: it does not list itself.
         quantize_files(folder, files, quantization, ranges=_ranges(folder, files, quantization))
         write_manifest(folder, {**manifest, "files": file_records(folder)})
         return evaluation.measure(runtime.load(folder, "onnx", check=False))
