@@ -11,6 +11,8 @@ import shutil
 
 import numpy as np
 
+from keras_transformer.export.tflite.rolls import without_rolls
+
 # tensorflow.DataType.DT_FLOAT, DT_INT8, DT_INT32 and DT_INT64.
 _FLOAT, _INT8 = 1, 6
 _INT32 = 3
@@ -84,7 +86,8 @@ def _without_turned_squeezes(function):
     nodes = {node.name: node for node in function.node_def}
     count = 0
     for node in list(function.node_def):
-        axes = list(node.attr["squeeze_dims"].list.i) if node.op == "Squeeze" else []
+        is_squeeze = node.op == "Squeeze" and "squeeze_dims" in node.attr
+        axes = list(node.attr["squeeze_dims"].list.i) if is_squeeze else []
         source = nodes.get(node.input[0].split(":")[0]) if axes else None
         if source is None or source.op != "Transpose" or node.attr["T"].type != _FLOAT:
             continue
@@ -129,7 +132,13 @@ def _set_types(node, **types):
         node.attr[name].type = kind
 
 
-_REWRITES = (_without_new_axes, _without_whole_signs, _without_turned_squeezes, _without_byte_products)
+_REWRITES = (
+    _without_new_axes,
+    _without_whole_signs,
+    _without_turned_squeezes,
+    _without_byte_products,
+    without_rolls,
+)
 
 
 def _rename_output(function, old, new):

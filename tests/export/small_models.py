@@ -146,6 +146,13 @@ class NewAxes(layers.Layer):
         return weights * bias[None], values[:, 0, None, ..., None], values[None, :, -1]
 
 
+def rolled():
+    """Rolls forwards and backwards, over one axis and two; TFLite has no such op."""
+    x = keras.Input((None, 4, 3), name="x")
+    both = ops.roll(ops.roll(x, 1, axis=1), -2, axis=2)
+    return keras.Model(x, {"both": both, "last": ops.roll(x, 2, axis=3)})
+
+
 def indexing():
     mask = keras.Input((None,), dtype="bool", name="mask")
     values = keras.Input((None, 4), name="values")

@@ -15,6 +15,7 @@ MODELS = (
     "two_lengths",
     "cache_scatter",
     "any_image",
+    "rolled",
     "indexing",
     "same_tensor",
     "whole_numbers",

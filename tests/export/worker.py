@@ -131,6 +131,7 @@ CASES = {
     "cache_scatter": lambda out: good(out, "cache_scatter", {"batch": 3, "length": 2}),
     "cache_slice": lambda out: good(out, "cache_slice", probes=list(slice_probes())),
     "any_image": lambda out: good(out, "any_image", {"batch": 2, "height": 40, "width": 88}),
+    "rolled": lambda out: good(out, "rolled", {"batch": 3, "length": 7}),
     "indexing": lambda out: good(out, "indexing", {"batch": 3, "length": 4}),
     "same_tensor": lambda out: good(out, "same_tensor", {"batch": 3}),
     "whole_numbers": lambda out: good(out, "whole_numbers", {"batch": 3, "length": 4}),
