@@ -1,6 +1,7 @@
 """The command line `keras-transformer`. Each command imports what it needs when it runs."""
 
 import argparse
+import importlib
 import os
 import sys
 
@@ -109,6 +110,11 @@ def _parser(words):
     return parser
 
 
+def _later(module, function="run"):
+    """What a command does; its module is imported when it is called."""
+    return lambda arguments: getattr(importlib.import_module(f"keras_transformer.export.{module}"), function)(arguments)
+
+
 def _command(commands, name, help, examples):
     """A subcommand whose `--help` ends in examples."""
     return commands.add_parser(
@@ -123,17 +129,11 @@ def _command(commands, name, help, examples):
 def _add_demo(commands, words):
     help = "train a Vision Transformer on real images, export it, and compare all three runtimes"
     parser = _command(commands, "demo", help, ["", "--dataset cifar10"])
-    parser.set_defaults(run=_run_demo)
+    parser.set_defaults(run=_later("demo"))
     if "demo" in words:
         from keras_transformer.export import demo
 
         demo.add_arguments(parser)
-
-
-def _run_demo(arguments):
-    from keras_transformer.export import demo
-
-    return demo.run(arguments)
 
 
 def _add_export(commands, words):
@@ -154,13 +154,7 @@ def _add_export(commands, words):
     help = "sizes such as batch=1,length=128 for which TFLite has a signature of fixed shapes; repeatable"
     parser.add_argument("--static", action="append", metavar="SIZES", help=help)
     quantize_arguments.add_arguments(parser)
-    parser.set_defaults(run=_run_export)
-
-
-def _run_export(arguments):
-    from keras_transformer.export import commands
-
-    return commands.export_file(arguments)
+    parser.set_defaults(run=_later("commands", "export_file"))
 
 
 def _add_verify(commands, words):
@@ -168,13 +162,7 @@ def _add_verify(commands, words):
     parser = _command(commands, "verify", help, ["bundle", "bundle --backend onnx"])
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
     parser.add_argument("--backend", action="append", help="only this runtime; may be given more than once")
-    parser.set_defaults(run=_run_verify)
-
-
-def _run_verify(arguments):
-    from keras_transformer.export import commands
-
-    return commands.verify(arguments)
+    parser.set_defaults(run=_later("commands", "verify"))
 
 
 def _add_run(commands, words):
@@ -186,13 +174,7 @@ def _add_run(commands, words):
     parser.add_argument("--backend", default="onnx", help="onnx (default), tflite or saved_model")
     parser.add_argument("--signature", default="serve", help="name of the signature (default: serve)")
     parser.add_argument("--output", metavar="FILE", help="write the outputs as .npz or .json instead of printing them")
-    parser.set_defaults(run=_run_run)
-
-
-def _run_run(arguments):
-    from keras_transformer.export import commands
-
-    return commands.run(arguments)
+    parser.set_defaults(run=_later("commands"))
 
 
 def _add_generate(commands, words):
@@ -201,25 +183,13 @@ def _add_generate(commands, words):
     help = "continue or translate a text with the bundle of a language model"
     parser = _command(commands, "generate", help, generate_command.EXAMPLES)
     generate_command.add_arguments(parser)
-    parser.set_defaults(run=_run_generate)
-
-
-def _run_generate(arguments):
-    from keras_transformer.export import generate_command
-
-    return generate_command.run(arguments)
+    parser.set_defaults(run=_later("generate_command"))
 
 
 def _add_inspect(commands, words):
     parser = _command(commands, "inspect", "show what a bundle holds", ["bundle"])
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
-    parser.set_defaults(run=_run_inspect)
-
-
-def _run_inspect(arguments):
-    from keras_transformer.export import commands
-
-    return commands.inspect(arguments)
+    parser.set_defaults(run=_later("commands", "inspect"))
 
 
 def _add_bench(commands, words):
@@ -228,13 +198,7 @@ def _add_bench(commands, words):
     help = "measure latency, throughput, memory and size in each runtime"
     parser = _command(commands, "bench", help, bench_command.EXAMPLES)
     bench_command.add_arguments(parser)
-    parser.set_defaults(run=_run_bench)
-
-
-def _run_bench(arguments):
-    from keras_transformer.export import bench_command
-
-    return bench_command.run(arguments)
+    parser.set_defaults(run=_later("bench_command"))
 
 
 def _add_serving(commands, words):
@@ -245,13 +209,7 @@ def _add_serving(commands, words):
     parser.add_argument("--version", dest="number", type=int, default=1, metavar="N", help="default: 1")
     help = "the signature that serving_default stands for (default: the bundle's first)"
     parser.add_argument("--default", metavar="NAME", help=help)
-    parser.set_defaults(run=_run_serving)
-
-
-def _run_serving(arguments):
-    from keras_transformer.export import commands
-
-    return commands.serving(arguments)
+    parser.set_defaults(run=_later("commands", "serving"))
 
 
 def _add_engine(commands, words):
@@ -260,13 +218,7 @@ def _add_engine(commands, words):
     help = "write a language model as onnxruntime-genai or LiteRT-LM loads it"
     parser = _command(commands, "engine", help, engine_command.EXAMPLES)
     engine_command.add_arguments(parser)
-    parser.set_defaults(run=_run_engine)
-
-
-def _run_engine(arguments):
-    from keras_transformer.export import engine_command
-
-    return engine_command.run(arguments)
+    parser.set_defaults(run=_later("engine_command"))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import html
 
 from keras_transformer.export.html_plots import bar, parity_plot, size_plot
+from keras_transformer.export.inspection import op_counts
 from keras_transformer.export.report import readable_size
 
 FILE = "report.html"
@@ -41,7 +42,7 @@ def write_report(directory, manifest, title):
         manifest: its manifest, complete but for the hashes.
         title: str. What was exported.
     """
-    ops = {name: _ops(directory, manifest, name) for name in manifest["artifacts"]}
+    ops = {name: op_counts(directory, manifest, name) for name in manifest["artifacts"] if name != "saved_model"}
     (directory / FILE).write_text(render(manifest, ops, title), encoding="utf-8")
 
 
@@ -148,30 +149,3 @@ def _pairs(pairs):
         f"<tr><td>{html.escape(name)}</td><td>{html.escape(str(value))}</td></tr>" for name, value in pairs.items()
     )
     return f"<table>{rows}</table>"
-
-
-def _ops(directory, manifest, name):
-    """How often each op stands in the first file of a format."""
-    path = directory / next(iter(manifest["artifacts"][name]["signatures"].values()))
-    if name == "onnx":
-        import onnx
-
-        from keras_transformer.export.onnx.graphs import each_graph
-
-        graph = onnx.load(str(path), load_external_data=False).graph
-        return _counted(node.op_type for each in each_graph(graph) for node in each.node)
-    if name == "tflite":
-        from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-        # Without XNNPACK, which would stand for all that it takes as one op.
-        resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-        interpreter = Interpreter(model_path=str(path), experimental_op_resolver_type=resolver)
-        return _counted(each["op_name"] for each in interpreter._get_ops_details())
-    return {}
-
-
-def _counted(names):
-    counts = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return counts

@@ -104,11 +104,9 @@ def _short(value, limit=80):
 def _onnx_ops(path):
     import onnx
 
-    pending = [onnx.load(str(path), load_external_data=False).graph]
-    while pending:
-        for node in pending.pop().node:
-            yield node.op_type
-            pending += [each.g for each in node.attribute if each.type == onnx.AttributeProto.GRAPH]
+    from keras_transformer.export.onnx.walk import all_nodes
+
+    return (node.op_type for node in all_nodes(onnx.load(str(path), load_external_data=False).graph))
 
 
 def _tflite_ops(path):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_transformer.export.blame import layer_of
 from keras_transformer.export.functional import fill_references
 from keras_transformer.export.genai.cache import key_value_cache
-from keras_transformer.export.onnx.graphs import each_graph
+from keras_transformer.export.onnx.walk import each_graph
 from keras_transformer.export.spec import ArraySpec, ExportSpec, Probe, Signature
 
 ENGINE = "onnxruntime-genai"

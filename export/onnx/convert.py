@@ -10,6 +10,7 @@ from keras_transformer.export.onnx.handlers import HANDLERS
 from keras_transformer.export.onnx.loops import hoist_invariants
 from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.walk import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inline
 from keras_transformer.export.quiet import quiet
@@ -35,7 +36,7 @@ def write(traced, spec, directory):
         UnsupportedOpError: a TensorFlow op has no counterpart in ONNX.
         ConversionError: the converter fails, the file is not valid, or weights that are no Keras variables exceed 2 GB.
     """
-    options = getattr(spec, "onnx", None) or OnnxOptions()
+    options = spec.onnx or OnnxOptions()
     if not spec.variables and traced.weight_bytes > _MAX_BYTES:
         size = traced.weight_bytes / 1e9
         raise ConversionError(NAME, f"the weights are {size:.1f} GB, and the spec does not name its variables")
@@ -137,15 +138,6 @@ def _refuse_leftovers(model, locate):
     if found:
         (op, layer), *others = found
         raise UnsupportedOpError(NAME, op, layer, others)
-
-
-def all_nodes(graph):
-    """Every node of an ONNX graph and of the bodies of its loops and branches."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from all_nodes(attribute.g)
 
 
 def _name_axes(graph, signature):

@@ -2,20 +2,10 @@
 
 import pathlib
 
-import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from keras_transformer.export.onnx.weights import FILE, WeightsFile
-
-
-def each_graph(graph):
-    """The graph, and the bodies of its loops and branches."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from each_graph(attribute.g)
+from keras_transformer.export.onnx.weights import FILE, WeightsFile, attach, inline
 
 
 def load_arrays(path):
@@ -44,8 +34,5 @@ def save(directory, loaded):
     shared = WeightsFile(directory / FILE) if len(loaded) > 1 or (directory / FILE).exists() else None
     (directory / FILE).unlink(missing_ok=True)
     for path, (model, arrays) in loaded.items():
-        for name, array in arrays.items():
-            array = np.ascontiguousarray(array).reshape(array.shape)
-            tensor = shared.initializer(name, array) if shared else numpy_helper.from_array(array, name)
-            model.graph.initializer.append(tensor)
+        attach(model, arrays, shared.initializer if shared else inline)
         onnx.save(model, str(directory / path))

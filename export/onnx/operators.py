@@ -1,4 +1,4 @@
-"""What each operator does to the sizes of its inputs, for `onnx_dims.Dims`."""
+"""What each operator does to the sizes of its inputs, for `dims.Dims`."""
 
 import operator
 

@@ -9,7 +9,9 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from keras_transformer.export import block_quantize
-from keras_transformer.export.onnx.graphs import each_graph, load_arrays, save
+from keras_transformer.export.onnx.graphs import load_arrays, save
+from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.walk import all_nodes, each_graph
 from keras_transformer.export.quantization import matches
 
 # Fewer numbers than these are not worth the nodes.
@@ -36,7 +38,7 @@ def quantize(spec, directory, files):
         from keras_transformer.export.onnx.calibrate import ranges_of
 
         ranges = ranges_of(directory, files, spec.quantization.calibration)
-    contrib_ops = getattr(spec.onnx, "contrib_ops", True)
+    contrib_ops = (spec.onnx or OnnxOptions()).contrib_ops
     quantize_files(directory, files, spec.quantization, contrib_ops=contrib_ops, ranges=ranges)
 
 
@@ -49,7 +51,7 @@ def quantize_files(directory, files, quantization, *, contrib_ops=True, ranges=N
         quantization: `Quantization`.
         contrib_ops: bool. Whether ops of ONNX Runtime's own may be used; without them "weight_int8" and "weight_int4" make
             weights float before each product.
-        ranges: for "int8_static": dict of tensor name to its least and largest value; see `onnx_calibrate`.
+        ranges: for "int8_static": dict of tensor name to its least and largest value; see `calibrate.ranges_of`.
 
     Raises:
         QuantizationError: a pattern of `keep_float` matches no weight.
@@ -67,11 +69,10 @@ def quantize_files(directory, files, quantization, *, contrib_ops=True, ranges=N
 def _tied(model, arrays):
     """Weights that are both a table to read rows from, and a matrix to multiply by."""
     roles = {}
-    for graph in each_graph(model.graph):
-        for node in graph.node:
-            for place, name in enumerate(node.input):
-                if name in arrays:
-                    roles.setdefault(name, set()).add((node.op_type, place))
+    for node in all_nodes(model.graph):
+        for place, name in enumerate(node.input):
+            if name in arrays:
+                roles.setdefault(name, set()).add((node.op_type, place))
     return {name for name, role in roles.items() if ("Gather", 0) in role and len(role) > 1}
 
 
@@ -99,8 +100,7 @@ class _Quantizer:
         if self.quantization.mode == "fp16":
             self._halve()
         else:
-            for graph in each_graph(self.model.graph):
-                self._find_transposed(graph)
+            self._find_transposed()
             # Bodies before the graphs that hold them: to give a graph other nodes is to copy its loops.
             for graph in reversed(list(each_graph(self.model.graph))):
                 self._rewrite(graph)
@@ -108,10 +108,10 @@ class _Quantizer:
         nodes = [*self.top, *self.model.graph.node]
         del self.model.graph.node[:]
         self.model.graph.node.extend(nodes)
-        read = {name for graph in each_graph(self.model.graph) for node in graph.node for name in node.input}
+        read = {name for node in all_nodes(self.model.graph) for name in node.input}
         for name in [name for name in self.arrays if name not in read]:
             del self.arrays[name]
-        if any(node.domain == "com.microsoft" for graph in each_graph(self.model.graph) for node in graph.node):
+        if any(node.domain == "com.microsoft" for node in all_nodes(self.model.graph)):
             _import_contrib(self.model)
 
     # Weights as a whole.
@@ -122,7 +122,7 @@ class _Quantizer:
             self.top.append(helper.make_node("Cast", [half], [name], f"{name}/to_float", to=TensorProto.FLOAT))
 
     def _keep_the_rest_in_8_bits(self):
-        read = {name for graph in each_graph(self.model.graph) for node in graph.node for name in node.input}
+        read = {name for node in all_nodes(self.model.graph) for name in node.input}
         for name in sorted(self.candidates & read):
             array = self.arrays.pop(name)
             q, scale = block_quantize.by_channel(array.reshape(len(array), -1).T)
@@ -131,8 +131,8 @@ class _Quantizer:
             node = helper.make_node("DequantizeLinear", [codes, scales], [name], f"{name}/to_float", axis=0)
             self.top.append(node)
 
-    def _find_transposed(self, graph):
-        for node in graph.node:
+    def _find_transposed(self):
+        for node in all_nodes(self.model.graph):
             name = node.input[0] if node.op_type == "Transpose" else None
             if name in self.candidates and self.arrays[name].ndim == 2:
                 self.transposed[node.output[0]] = name

@@ -14,7 +14,7 @@ class Rule(RewriteRuleClassBase):
     """A rule that may read sizes.
 
     Args:
-        dims: `onnx_dims.Dims` of the graph.
+        dims: `dims.Dims` of the graph.
         op_type: the operator that the pattern is for, where the rule serves several.
     """
 

@@ -14,7 +14,7 @@ def settle_sizes(graph, dims):
 
     Args:
         graph: `onnx_ir.Graph`, changed in place, and the bodies in it.
-        dims: its `onnx_dims.Dims`.
+        dims: its `dims.Dims`.
 
     Returns:
         int: how many were replaced.

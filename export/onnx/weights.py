@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from keras_transformer.export.onnx.walk import each_graph
+
 FILE = "model.weights"
 _INLINE = 1024
 _PAGE, _ALIGNMENT = 4096, 64
@@ -98,7 +100,7 @@ def fold(model, weights):
     del graph.input[:]
     graph.input.extend(kept)
     origins = _fold(graph, weights)
-    used = {name for each in _graphs(graph) for node in each.node for name in node.input}
+    used = {name for each in each_graph(graph) for node in each.node for name in node.input}
     return _named_after(origins, graph, {name: array for name, array in weights.items() if name in used})
 
 
@@ -112,7 +114,7 @@ def _named_after(origins, graph, weights):
             label = f"{origins[name]}~{number}"
         taken.add(label)
         names[name] = label
-    for each in _graphs(graph):
+    for each in each_graph(graph):
         for node in each.node:
             for place, name in enumerate(node.input):
                 node.input[place] = names.get(name, name)
@@ -122,11 +124,11 @@ def _named_after(origins, graph, weights):
 def _multiply_by_table(model, weights):
     """`MatMul(x, Transpose(weight))` of matrices as `Gemm` with `transB`: no transposed copy of a table anywhere."""
     ranks = {}
-    for graph in _graphs(onnx.shape_inference.infer_shapes(model).graph):
+    for graph in each_graph(onnx.shape_inference.infer_shapes(model).graph):
         for value in (*graph.value_info, *graph.input):
             if value.type.tensor_type.HasField("shape"):
                 ranks[value.name] = len(value.type.tensor_type.shape.dim)
-    for graph in _graphs(model.graph):
+    for graph in each_graph(model.graph):
         turned = {
             node.output[0]: node.input[0]
             for node in graph.node
@@ -142,9 +144,9 @@ def _multiply_by_table(model, weights):
 
 def _drop_unread(graph):
     """Removes transposes that nothing reads any more."""
-    read = {name for each in _graphs(graph) for node in each.node for name in node.input}
-    read |= {value.name for each in _graphs(graph) for value in each.output}
-    for each in _graphs(graph):
+    read = {name for each in each_graph(graph) for node in each.node for name in node.input}
+    read |= {value.name for each in each_graph(graph) for value in each.output}
+    for each in each_graph(graph):
         for node in list(each.node):
             if node.op_type == "Transpose" and node.output[0] not in read:
                 each.node.remove(node)
@@ -159,15 +161,15 @@ def _fold(graph, weights):
     origins = {}
     constants = {
         tensor.name: numpy_helper.to_array(tensor)
-        for each in _graphs(graph)
+        for each in each_graph(graph)
         for tensor in each.initializer
         if tensor.dims == [] or np.prod(tensor.dims) < _INLINE
     }
     counts = {}
-    for each in _graphs(graph):
+    for each in each_graph(graph):
         for name in (name for node in each.node for name in node.input):
             counts[name] = counts.get(name, 0) + 1
-    for each in _graphs(graph):
+    for each in each_graph(graph):
         outputs = {value.name for value in each.output}
         for node in list(each.node):
             first = node.input[0] if node.input else None
@@ -191,12 +193,3 @@ def _folded(node, array, arguments, is_alone):
 
 def _sizes(array, shape):
     return [array.shape[axis] if size == 0 else int(size) for axis, size in enumerate(shape)]
-
-
-def _graphs(graph):
-    """The graph and the bodies of its loops and branches."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _graphs(attribute.g)

@@ -44,9 +44,7 @@ class QuantizedModule(tf.Module):
         variables = [each for each in spec.variables if _is_large(each)]
         kept = matches([each.path for each in variables], quantization.keep_float)
         chosen = [each for each in variables if each.path not in kept]
-        make = {"fp16": _Half, "weight_int4": _Blocks}.get(quantization.mode, _Blocks)
-        bits = 4 if quantization.mode == "weight_int4" else 8
-        self.small = [make(each, bits, quantization.block_size if bits == 4 else _BLOCK) for each in chosen]
+        self.small = [_small(np.asarray(each), quantization) for each in chosen]
         self.exported_modules = list(spec.modules)
         self.functions = {
             name: self._trace(name, spec.signatures[name], chosen) for name in spec.names(saved_model.NAME)
@@ -70,12 +68,20 @@ def _is_large(variable):
     return str(variable.dtype) == "float32" and len(variable.shape) > 1 and np.prod(variable.shape) >= _SMALL
 
 
+def _small(array, quantization):
+    if quantization.mode == "fp16":
+        return _Half(array)
+    return (
+        _Blocks(array, 4, quantization.block_size) if quantization.mode == "weight_int4" else _Blocks(array, 8, _BLOCK)
+    )
+
+
 class _Half(tf.Module):
     """A weight in half precision."""
 
-    def __init__(self, variable, bits, block_size):
+    def __init__(self, array):
         super().__init__()
-        self.half = tf.Variable(np.asarray(variable).astype("float16"), trainable=False)
+        self.half = tf.Variable(array.astype("float16"), trainable=False)
 
     def __call__(self):
         return tf.cast(self.half, tf.float32)
@@ -84,9 +90,8 @@ class _Half(tf.Module):
 class _Blocks(tf.Module):
     """A weight in 4 or 8 bits, with a scale for each block of its last axis."""
 
-    def __init__(self, variable, bits, block_size):
+    def __init__(self, array, bits, block_size):
         super().__init__()
-        array = np.asarray(variable)
         width = array.shape[-1]
         self.shape, self.width, self.bits = array.shape, width, bits
         codes, scale = block_quantize.by_block(array.reshape(-1, width), bits, min(block_size, width + width % 2))

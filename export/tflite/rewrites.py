@@ -11,12 +11,11 @@ import shutil
 
 import numpy as np
 
+from keras_transformer.export.tflite.constants import INT32, WHOLE, add_constant, constant_value
 from keras_transformer.export.tflite.rolls import without_rolls
 
-# tensorflow.DataType.DT_FLOAT, DT_INT8, DT_INT32 and DT_INT64.
+# tensorflow.DataType.DT_FLOAT and DT_INT8.
 _FLOAT, _INT8 = 1, 6
-_INT32 = 3
-_WHOLE = {_INT32: np.int32, 9: np.int64}
 
 
 @contextlib.contextmanager
@@ -54,7 +53,7 @@ def _without_new_axes(function):
     slices = [node for node in nodes.values() if node.op == "StridedSlice" and _mask(node, "new_axis_mask")]
     count = 0
     for node in slices:
-        bounds = [_constant_value(nodes, name) for name in node.input[1:4]]
+        bounds = [constant_value(nodes, name) for name in node.input[1:4]]
         if all(bound is not None for bound in bounds):
             _rewrite(function, node, bounds)
             count += 1
@@ -63,14 +62,14 @@ def _without_new_axes(function):
 
 def _without_whole_signs(function):
     """Rewrites `Abs` as `max(x, -x)` and `Sign` as `min(max(x, -1), 1)` on whole numbers; returns how many."""
-    found = [node for node in function.node_def if node.op in ("Abs", "Sign") and node.attr["T"].type in _WHOLE]
+    found = [node for node in function.node_def if node.op in ("Abs", "Sign") and node.attr["T"].type in WHOLE]
     for node in found:
         source, kind = node.input[0], node.attr["T"].type
         if node.op == "Abs":
             node.op, other = "Maximum", function.node_def.add(name=f"{node.name}/negative", op="Neg", input=[source])
             operands = [source, f"{other.name}:y:0"]
         else:
-            least, most = (_add_constant(function, f"{node.name}/{end}", np.array(end), kind) for end in (-1, 1))
+            least, most = (add_constant(function, f"{node.name}/{end}", np.array(end), kind) for end in (-1, 1))
             node.op, other = "Minimum", function.node_def.add(name=f"{node.name}/raised", op="Maximum")
             other.input.extend([source, least])
             operands = [f"{other.name}:z:0", most]
@@ -91,11 +90,11 @@ def _without_turned_squeezes(function):
         source = nodes.get(node.input[0].split(":")[0]) if axes else None
         if source is None or source.op != "Transpose" or node.attr["T"].type != _FLOAT:
             continue
-        places = _add_constant(function, f"{node.name}/axes", np.array(axes))
+        places = add_constant(function, f"{node.name}/axes", np.array(axes))
         node.op = "Sum"
         node.input.append(places)
         del node.attr["squeeze_dims"]
-        node.attr["Tidx"].type = _INT32
+        node.attr["Tidx"].type = INT32
         node.attr["keep_dims"].b = False
         count += 1
     return count
@@ -156,10 +155,10 @@ def _rewrite(function, node, bounds):
     inner = function.node_def.add()
     inner.CopyFrom(node)
     inner.name = f"{node.name}/slice"
-    inner.attr["Index"].type = _INT32
+    inner.attr["Index"].type = INT32
     inner.attr.pop("_output_shapes", None)
     for position, (label, bound) in enumerate(zip(("begin", "end", "strides"), bounds, strict=True), 1):
-        inner.input[position] = _add_constant(function, f"{node.name}/{label}", bound[kept])
+        inner.input[position] = add_constant(function, f"{node.name}/{label}", bound[kept])
     for mask in ("begin_mask", "end_mask", "ellipsis_mask", "shrink_axis_mask"):
         bits = _mask(inner, mask)
         inner.attr[mask].i = sum(1 << place for place, index in enumerate(kept) if bits >> index & 1)
@@ -177,9 +176,9 @@ def _rewrite(function, node, bounds):
 def _expand(function, node, source, axis, kind):
     node.op = "ExpandDims"
     del node.input[:]
-    node.input.extend([source, _add_constant(function, f"{node.name}/axis", np.array(axis, np.int32))])
+    node.input.extend([source, add_constant(function, f"{node.name}/axis", np.array(axis, np.int32))])
     node.attr["T"].type = kind
-    node.attr["Tdim"].type = _INT32
+    node.attr["Tdim"].type = INT32
     return f"{node.name}:output:0"
 
 
@@ -214,19 +213,3 @@ def new_axes(entries):
 
 def _kept_before(entries, index):
     return sum(kind != "shrink" for kind in entries[:index])
-
-
-def _constant_value(nodes, name):
-    from tensorflow import make_ndarray
-
-    node = nodes.get(name.split(":")[0])
-    return make_ndarray(node.attr["value"].tensor) if node is not None and node.op == "Const" else None
-
-
-def _add_constant(function, name, array, kind=_INT32):
-    from tensorflow import make_tensor_proto
-
-    node = function.node_def.add(name=name, op="Const")
-    node.attr["value"].tensor.CopyFrom(make_tensor_proto(array.astype(_WHOLE[kind])))
-    node.attr["dtype"].type = kind
-    return f"{name}:output:0"

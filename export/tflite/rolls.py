@@ -2,7 +2,7 @@
 
 import numpy as np
 
-_INT32 = 3
+from keras_transformer.export.tflite.constants import INT32, add_constant, constant_value
 
 
 def without_rolls(function):
@@ -14,7 +14,7 @@ def without_rolls(function):
     nodes = {node.name: node for node in function.node_def}
     count = 0
     for node in [node for node in nodes.values() if node.op == "Roll"]:
-        shifts, axes = (_constant(nodes, name) for name in node.input[1:3])
+        shifts, axes = (constant_value(nodes, name) for name in node.input[1:3])
         if shifts is None or axes is None or (axes < 0).any() or not shifts.all():
             continue
         steps = list(zip(np.atleast_1d(shifts).tolist(), np.atleast_1d(axes).tolist(), strict=True))
@@ -36,10 +36,10 @@ def _roll(function, joined, name, source, place):
     parts = [_slice(function, f"{name}/{label}", source, bounds, (axis, kind, label)) for label in ("tail", "head")]
     joined.op = "ConcatV2"
     del joined.input[:]
-    joined.input.extend([*parts, _add(function, f"{name}/axis", np.array(axis))])
+    joined.input.extend([*parts, add_constant(function, f"{name}/axis", np.array(axis))])
     joined.attr.clear()
     joined.attr["T"].type = kind
-    joined.attr["Tidx"].type = _INT32
+    joined.attr["Tidx"].type = INT32
     joined.attr["N"].i = 2
     return f"{joined.name}:output:0"
 
@@ -49,28 +49,12 @@ def _slice(function, name, source, bounds, place):
     begin, end = (bounds, np.zeros_like(bounds)) if label == "tail" else (np.zeros_like(bounds), bounds)
     inputs = [source]
     for part, array in (("begin", begin), ("end", end), ("strides", np.ones_like(bounds))):
-        inputs.append(_add(function, f"{name}/{part}", array))
+        inputs.append(add_constant(function, f"{name}/{part}", array))
     node = function.node_def.add(name=name, op="StridedSlice", input=inputs)
     node.attr["T"].type = kind
-    node.attr["Index"].type = _INT32
+    node.attr["Index"].type = INT32
     every, others = (1 << axis + 1) - 1, (1 << axis) - 1
     masks = {"begin_mask": others, "end_mask": every} if label == "tail" else {"begin_mask": every, "end_mask": others}
     for mask in ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"):
         node.attr[mask].i = masks.get(mask, 0)
-    return f"{name}:output:0"
-
-
-def _constant(nodes, name):
-    from tensorflow import make_ndarray
-
-    node = nodes.get(name.split(":")[0])
-    return make_ndarray(node.attr["value"].tensor) if node is not None and node.op == "Const" else None
-
-
-def _add(function, name, array):
-    from tensorflow import make_tensor_proto
-
-    node = function.node_def.add(name=name, op="Const")
-    node.attr["value"].tensor.CopyFrom(make_tensor_proto(array.astype(np.int32)))
-    node.attr["dtype"].type = _INT32
     return f"{name}:output:0"

@@ -15,12 +15,12 @@ from onnx import parser
 
 from keras_transformer.export import load
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.onnx.convert import all_nodes
 from keras_transformer.export.onnx.dims import Dims
 from keras_transformer.export.onnx.operators import sizes_of
 from keras_transformer.export.onnx.optimize import optimize_proto
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.products import divide, multiply
+from keras_transformer.export.onnx.walk import all_nodes
 
 BLOCKS = 1
 CHAINS = ("ReduceMean", "Erf", "Softmax", "Sqrt", "Reciprocal", "Gemm")

@@ -1,0 +1,30 @@
+"""Constants in the functions of a SavedModel's graph."""
+
+import numpy as np
+
+# tensorflow.DataType.DT_INT32 and DT_INT64.
+INT32 = 3
+WHOLE = {INT32: np.int32, 9: np.int64}
+
+
+def constant_value(nodes, name):
+    """The array that a node holds, or None where it is no constant.
+
+    Args:
+        nodes: dict of node name to `NodeDef`.
+        name: of a node, or of its output.
+    """
+    from tensorflow import make_ndarray
+
+    node = nodes.get(name.split(":")[0])
+    return make_ndarray(node.attr["value"].tensor) if node is not None and node.op == "Const" else None
+
+
+def add_constant(function, name, array, kind=INT32):
+    """Adds a constant of whole numbers to a `FunctionDef`; returns the name of its output."""
+    from tensorflow import make_tensor_proto
+
+    node = function.node_def.add(name=name, op="Const")
+    node.attr["value"].tensor.CopyFrom(make_tensor_proto(array.astype(WHOLE[kind])))
+    node.attr["dtype"].type = kind
+    return f"{name}:output:0"
