@@ -76,6 +76,7 @@ class _Steps:
         self.vocabulary_size = record["vocabulary_size"]
         self.max_length = record["max_length"]
         self.is_encoder_decoder = record["is_encoder_decoder"]
+        self.rewinds = record["rewinds"]
         self._path = functools.partial(artifact_path, directory, manifest, backend)
         self._specs = functools.cache(functools.partial(signature_specs, manifest))
         self._backend = backend
@@ -132,13 +133,15 @@ class _Steps:
 
 
 class OnnxSteps(_Steps):
-    """ONNX Runtime. What a step adds to the cache is written in place: no step copies the cache."""
+    """ONNX Runtime. What a step adds to a growing cache is written in place: no step copies the cache."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self._sessions = {}
         self._lock = threading.Lock()
         _, manifest, backend, _ = arguments
+        # A state of fixed size is read by more nodes than the one that writes it: that one needs room of its own.
+        self._in_place = {spec.name for spec in self._specs("decode")[0] if "cache_length" in spec.axes}
         self._has_decode_token = "decode_token" in manifest["artifacts"][backend]["signatures"]
 
     def _session(self, signature):
@@ -160,13 +163,17 @@ class OnnxSteps(_Steps):
         names = [spec.name for spec in self._specs(signature)[1]]
         labels = [output.name for output in session.get_outputs()]
         for name, label in zip(names, labels, strict=True):
-            if name in self._grows:
+            if name in self._grows and name in self._in_place:
                 binding.bind_ortvalue_output(label, cache[name])
             else:
                 binding.bind_output(label)
         session.run_with_iobinding(binding)
         outputs = dict(zip(names, binding.get_outputs(), strict=True))
-        return {name: value.numpy() for name, value in outputs.items() if name not in self._grows}
+        return {
+            name: value if name in self._grows else value.numpy()
+            for name, value in outputs.items()
+            if name not in self._in_place
+        }
 
     def _array(self, array):
         import onnxruntime
@@ -259,6 +266,7 @@ _GENERATION = {
     "vocabulary_size": _is_size,
     "max_length": lambda value: value is None or _is_size(value),
     "is_encoder_decoder": lambda value: isinstance(value, bool),
+    "rewinds": lambda value: isinstance(value, bool),
     "start_id": _is_token,
     "end_id": _is_token,
 }

@@ -68,6 +68,67 @@ def cache_length(cache):
     return cache["key"].shape[2]
 
 
+def check_key_mask(cache, mask):
+    """Refuses a key mask `(B, S)` that does not cover the slots of a dense cache."""
+    if mask is not None and mask.shape[1] != cache_length(cache):
+        raise ValueError(
+            f"With a cache of {cache_length(cache)} slots, a key or value mask must cover the slots. Received a mask of "
+            f"shape {tuple(mask.shape)}. Pad rows on the right and count `cache_index` per row instead."
+        )
+
+
+def init_window_cache(batch_size, window, num_heads, key_dim, value_dim, dtype):
+    """A cache of the last `window` tokens alone, in their order, all zeros.
+
+    Returns:
+        dict with "recent_keys" `(B, K, window, key_dim)` and "recent_values" `(B, K, window, value_dim)`.
+    """
+    cache = init_dense_cache(batch_size, window, num_heads, key_dim, value_dim, dtype)
+    return {"recent_keys": cache["key"], "recent_values": cache["value"]}
+
+
+def extend_window_cache(cache, key, value, cache_index, token_mask=None):
+    """Joins new tokens to the recent ones, and keeps the last of them.
+
+    Args:
+        cache: dict as `init_window_cache` returns, of W tokens.
+        key: `(B, T, K, key_dim)`: the keys of T new tokens.
+        value: `(B, T, K, value_dim)`.
+        cache_index: int32 `()` or `(B,)`: the slot of each row's first new token.
+        token_mask: boolean `(B, T)`: False for padding, which stands on the right and is not kept; None for no padding.
+
+    Returns:
+        Keys `(B, W + T, K, key_dim)`, values alike, their slots `(1 | B, W + T)`, negative where there was no token yet, and
+        the next cache.
+    """
+    window, length = cache["recent_keys"].shape[2], ops.shape(key)[1]
+    joined = {
+        "recent_keys": ops.concatenate(
+            [cache["recent_keys"], _swap(ops.cast(key, cache["recent_keys"].dtype))], axis=2
+        ),
+        "recent_values": ops.concatenate(
+            [cache["recent_values"], _swap(ops.cast(value, cache["recent_values"].dtype))], axis=2
+        ),
+    }
+    if token_mask is None:
+        following = {name: slab[:, :, length : length + window] for name, slab in joined.items()}
+    else:
+        starts = ops.sum(ops.cast(token_mask, "int32"), axis=1)
+        following = {name: _slice_rows(slab, starts, window) for name, slab in joined.items()}
+    slots = token_slots(cache_index, window + length) - window
+    return _swap(joined["recent_keys"]), _swap(joined["recent_values"]), slots, following
+
+
+def _slice_rows(slab, starts, size):
+    """`slab[b, :, starts[b] : starts[b] + size]` of each row of `(B, K, L, H)`."""
+    heads, length, width = slab.shape[1], ops.shape(slab)[2], slab.shape[3]
+    rows = ops.shape(slab)[0] * heads
+    first = ops.arange(rows, dtype="int32") * length + ops.repeat(starts, heads)
+    places = ops.reshape(first, (-1, 1)) + ops.reshape(ops.arange(size, dtype="int32"), (1, -1))
+    taken = ops.take(ops.reshape(slab, (-1, width)), places, axis=0)
+    return ops.reshape(taken, (-1, heads, size, width))
+
+
 def token_slots(cache_index, length):
     """The slots `(1 | B, T)` of `length` tokens that start at `cache_index`."""
     cache_index = ops.cast(ops.convert_to_tensor(cache_index), "int32")

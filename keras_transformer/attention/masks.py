@@ -112,6 +112,18 @@ class Visibility:
     key_positions: Any = None
     from_start: bool = False
 
+    @classmethod
+    def from_slots(cls, query_slots, key_slots, **options):
+        """Tokens that stand at their slots, both counted from 0."""
+        return cls(
+            query_slots=query_slots,
+            key_slots=key_slots,
+            query_positions=query_slots,
+            key_positions=key_slots,
+            from_start=True,
+            **options,
+        )
+
     @property
     def is_plainly_causal(self):
         """Whether causality is all there is, as a fused kernel builds it by itself."""

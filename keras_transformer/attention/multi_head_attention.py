@@ -7,13 +7,13 @@ from keras_transformer.attention import capture
 from keras_transformer.attention.arguments import check_shapes, key_value_heads, positive, vector_shape
 from keras_transformer.attention.cache import (
     cache_length,
+    check_key_mask,
     fill_dense_cache,
-    init_dense_cache,
     read_dense_cache,
     token_slots,
-    update_dense_cache,
 )
 from keras_transformer.attention.masks import Visibility, combine
+from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms import MECHANISMS
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
@@ -148,7 +148,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if not isinstance(mechanism, str):
             if self._dropout or self._flash_attention is not None:
                 raise ValueError("With a mechanism instance, set dropout and flash_attention on the mechanism.")
-            return resolve(mechanism, MECHANISMS)
+            return resolve(mechanism, MECHANISMS, Mechanism)
         options = {"dropout": self._dropout, "seed": self.seed, "dtype": self.dtype_policy}
         mechanism = choice(mechanism, MECHANISMS)
         if mechanism is SoftmaxAttention:
@@ -169,25 +169,31 @@ class MultiHeadAttention(keras.layers.Layer):
     value_dense = property(lambda self: self._value_dense)
     output_dense = property(lambda self: self._output_dense)
 
+    honours = property(
+        lambda self: self.mechanism.honours, doc="What the mechanism takes into account: see `Mechanism`."
+    )
+    rewinds = property(lambda self: self.mechanism.rewinds, doc="Whether a cache can go back to an earlier index.")
+
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
         check_shapes(query_shape, value_shape, key_shape)
         heads, key_value_heads = self._num_heads, self._num_key_value_heads
         self._query_dense = self._project_in("query", heads, self._key_dim)
         self._query_dense.build(query_shape)
-        self._key_dense = self._project_in("key", key_value_heads, self._key_dim)
-        self._key_dense.build(key_shape)
+        self._key_dense = None
+        if not self.mechanism.shares_key:
+            self._key_dense = self._project_in("key", key_value_heads, self._key_dim)
+            self._key_dense.build(key_shape)
         if self._use_gate:
             self._gate_dense = self._project_in("gate", heads, self._value_dim, activation="sigmoid")
             self._gate_dense.build(query_shape)
         self._value_dense = self._project_in("value", key_value_heads, self._value_dim)
         self._value_dense.build(value_shape)
-        build_once(
-            self.mechanism,
-            (*query_shape[:2], heads, self._key_dim),
-            (*key_shape[:2], key_value_heads, self._key_dim),
-            (*value_shape[:2], key_value_heads, self._value_dim),
-        )
+        queries, keys = (*query_shape[:2], heads, self._key_dim), (*key_shape[:2], key_value_heads, self._key_dim)
+        values = (*value_shape[:2], key_value_heads, self._value_dim)
+        build_once(self.mechanism, queries, keys, values)
+        if self.position is not None:
+            build_once(self.position, queries, values)
         self._output_dense = self._project_out(self._output_shape or (query_shape[-1],))
         self._output_dense.build((*query_shape[:2], heads, self._value_dim))
 
@@ -248,21 +254,19 @@ class MultiHeadAttention(keras.layers.Layer):
         grows = cache is not None and cache_index is not None
         query = self._query_dense(query)  # (B, T, N, H)
         if cache is None or grows:
-            key, value = self._key_dense(key), self._value_dense(value)  # (B, S, K, H), (B, S, K, H_value)
+            key = query if self._key_dense is None else self._key_dense(key)  # (B, S, K, H)
+            value = self._value_dense(value)  # (B, S, K, H_value)
         else:
             key, value = read_dense_cache(cache)
+            check_key_mask(cache, combine(key_mask, value_mask))
         query_slots, key_slots = _slots(query, key, cache_index)
         query_positions, key_positions = _positions(positions, query_slots, key_slots)
         if self.position is not None:
             query, rotated = self.position.rotate(query, key, query_positions, key_positions)
             key = rotated if cache is None or grows else key
-        if grows:
-            cache = update_dense_cache(cache, key, value, cache_index)
-            key, value = read_dense_cache(cache)
-            key_slots = key_positions = ops.arange(ops.shape(key)[1], dtype="int32")
         visibility = Visibility(
             query_mask=query_mask,
-            key_mask=_key_mask(key_mask, value_mask, cache),
+            key_mask=combine(key_mask, value_mask),
             attention_mask=attention_mask,
             causal=use_causal_mask or grows,
             window=self._sliding_window,
@@ -272,38 +276,39 @@ class MultiHeadAttention(keras.layers.Layer):
             key_positions=key_positions,
             from_start=cache is None,
         )
-        context, scores = self._attend(query, key, value, visibility, return_attention_scores, training)
+        past = (cache, cache_index) if grows else (None, None)
+        result = self._attend(query, key, value, visibility, past, return_attention_scores, training)
+        context, scores, cache = (*result, cache) if not grows else result
         output = self._output_dense(context if gate is None else context * gate)
         returned = (output, scores if return_attention_scores else None, cache)
         returned = tuple(part for part in returned if part is not None)
         return returned[0] if len(returned) == 1 else returned
 
-    def _attend(self, query, key, value, visibility, return_attention_scores, training):
+    def _attend(self, query, key, value, visibility, past, return_attention_scores, training):
+        """Context, scores if asked, and the next cache where the past is one."""
         captured = capture.wants(self)
+        cache, cache_index = past
         result = self.mechanism(
             query,
             key,
             value,
             visibility=visibility,
             position=self.position,
+            cache=cache,
+            cache_index=cache_index,
             return_attention_scores=return_attention_scores or captured,
             training=training,
         )
+        result, *following = (result,) if cache is None else result
         context, scores = result if return_attention_scores or captured else (result, None)
         if captured:
             capture.record(self, scores)
-        return context, scores
+        return (context, scores, *following)
 
     def init_cache(self, batch_size, max_length, dtype=None):
-        """An empty cache for `max_length` tokens: see `cache.init_dense_cache`."""
-        return init_dense_cache(
-            batch_size,
-            max_length,
-            self._num_key_value_heads,
-            self._key_dim,
-            self._value_dim,
-            dtype or self.compute_dtype,
-        )
+        """An empty cache for `max_length` tokens, as the mechanism keeps them."""
+        measures = (self._num_key_value_heads, self._key_dim, self._value_dim)
+        return self.mechanism.init_cache(batch_size, max_length, *measures, dtype or self.compute_dtype)
 
     def memory_cache(self, value, key=None, positions=None):
         """The projections of a whole value, to attend to step after step: what a decoder reads of its encoder.
@@ -316,6 +321,10 @@ class MultiHeadAttention(keras.layers.Layer):
         Returns:
             dict with "key" `(B, K, S, key_dim)` and "value" `(B, K, S, value_dim)`.
         """
+        if self._key_dense is None:
+            raise ValueError(
+                f"{type(self.mechanism).__name__} takes its keys from the queries: it has no memory_cache."
+            )
         key, value = self._key_dense(value if key is None else key), self._value_dense(value)
         if self.position is not None:
             positions = ops.arange(ops.shape(key)[1], dtype="int32") if positions is None else positions
@@ -379,13 +388,3 @@ def _positions(positions, query_slots, key_slots):
         return query_slots, key_slots
     pair = positions if isinstance(positions, (tuple, list)) else (positions, positions)
     return tuple(slots if given is None else given for given, slots in zip(pair, (query_slots, key_slots), strict=True))
-
-
-def _key_mask(key_mask, value_mask, cache):
-    mask = combine(key_mask, value_mask)
-    if cache is not None and mask is not None and mask.shape[1] != cache_length(cache):
-        raise ValueError(
-            f"With a cache of {cache_length(cache)} slots, a key or value mask must cover the slots. Received a mask of "
-            f"shape {tuple(mask.shape)}. Pad rows on the right and count `cache_index` per row instead."
-        )
-    return mask

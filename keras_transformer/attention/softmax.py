@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.mechanism import EVERYTHING, Mechanism
 from keras_transformer.attention.scoring import SCORINGS, ScaledDot
 from keras_transformer.saving import build_once, resolve, serializable, serialize
 
@@ -12,7 +12,7 @@ _HIDDEN = -1e9
 
 
 @serializable
-class SoftmaxAttention(keras.layers.Layer):
+class SoftmaxAttention(Mechanism):
     """`softmax(scores(Q, K) + bias) V`, the attention of the Transformer, with any scoring function.
 
     Memory and time grow with T · S. The softmax is computed in float32 under every dtype policy. A query that may
@@ -26,16 +26,7 @@ class SoftmaxAttention(keras.layers.Layer):
             scaled dot scores without dropout, and returns no weights.
         seed: int or None. Of the dropout.
 
-    Call arguments:
-        query: float `(B, T, N, H)`.
-        key: float `(B, S, K, H)`; N is a multiple of K.
-        value: float `(B, S, K, H_value)`.
-        visibility: `masks.Visibility`, or None: every query sees every key.
-        position: an `AttentionPosition` whose bias is added to the scores, or None.
-        return_attention_scores: bool.
-
-    Returns:
-        The context `(B, T, N, H_value)`; with `return_attention_scores`, also the weights `(B, N, T, S)` before dropout.
+    Call arguments and result: see `Mechanism`. Everything is honoured. The scores are the weights before dropout.
 
     Raises:
         ValueError: `flash_attention=True` where the kernel cannot serve.
@@ -50,9 +41,10 @@ class SoftmaxAttention(keras.layers.Layer):
     Reference: Vaswani et al., arXiv 1706.03762, equation 1.
     """
 
+    honours = EVERYTHING
+
     def __init__(self, scoring="scaled_dot", dropout=0.0, flash_attention=None, seed=None, **kwargs):
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.scoring = resolve(scoring, SCORINGS, dtype=self.dtype_policy)
         self.dropout = dropout
         self.flash_attention = flash_attention
@@ -64,10 +56,11 @@ class SoftmaxAttention(keras.layers.Layer):
     def build(self, query_shape, key_shape, value_shape):
         build_once(self.scoring, query_shape, key_shape)
 
-    def call(self, query, key, value, visibility=None, position=None, return_attention_scores=False, training=None):
-        visibility = visibility or Visibility()
-        bias = None if position is None else position.bias(visibility.query_positions, visibility.key_positions)
-        takes_kernel = self._takes_kernel(key, value, return_attention_scores, training)
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        positions = (visibility.query_positions, visibility.key_positions)
+        bias = None if position is None else position.bias(query, *positions)
+        adds_values = position is not None and "values" in position.needs
+        takes_kernel = not adds_values and self._takes_kernel(key, value, return_attention_scores, training)
         if takes_kernel and visibility.is_plainly_causal:
             return self._fused(query, key, value, None, bias, is_causal=True)
         mask, seen = visibility.dense(), None
@@ -76,7 +69,10 @@ class SoftmaxAttention(keras.layers.Layer):
         if takes_kernel:
             return _where_seen(self._fused(query, key, value, mask, bias), seen)
         weights = self._softmax(self.scoring(query, key), _join(mask, bias))
-        context = _weigh(self._dropout_layer(weights, training=training), value)
+        dropped = self._dropout_layer(weights, training=training)
+        context = _weigh(dropped, value)
+        if adds_values:
+            context = context + position.values(dropped, *positions)
         context = _where_seen(context, seen)
         if not return_attention_scores:
             return context

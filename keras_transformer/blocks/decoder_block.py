@@ -25,7 +25,8 @@ class DecoderBlock(Block):
     Call arguments:
         inputs: float `(B, T, D)`.
         encoder_output: float `(B, S, D_encoder)`; needed with cross-attention, unless a cache holds it; refused without.
-        padding_mask: boolean `(B, T)`, True = a real token; None for the mask that Keras carries, if any.
+        padding_mask: boolean `(B, T)`, True = a real token; None for the mask that Keras carries, if any. With a cache it is
+            over the new tokens, padded on the right; needed where a cache keeps less than all tokens (`rewinds` is False).
         encoder_padding_mask: boolean `(B, S)`, likewise.
         attention_mask: boolean `(T, T)`, `(B, T, T)` or `(B, N, T, T)`, on top of causality.
         positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
@@ -36,7 +37,7 @@ class DecoderBlock(Block):
         `(B, T, D)`; with a cache, `(output, cache)`.
 
     Raises:
-        ValueError: unknown names; `encoder_output` missing or not wanted; a `padding_mask` together with a cache.
+        ValueError: unknown names; `encoder_output` missing or not wanted.
 
     Example:
 
@@ -94,10 +95,6 @@ class DecoderBlock(Block):
     ):
         if not _reads_memory(cache):
             self._check_encoder_output(encoder_output)
-        if cache is not None and padding_mask is not None:
-            raise ValueError(
-                "With a cache, pad rows on the right and count cache_index per row; padding_mask has no place."
-            )
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         next_cache = None
 
@@ -106,7 +103,8 @@ class DecoderBlock(Block):
             mixed = self.mixer(
                 x,
                 x,
-                value_mask=padding_mask,
+                query_mask=None if cache is None else padding_mask,
+                value_mask=padding_mask if cache is None else None,
                 attention_mask=attention_mask,
                 positions=positions,
                 cache=_own(cache),
@@ -133,6 +131,8 @@ class DecoderBlock(Block):
             x = self._around(self.cross_attention_residual, attend_encoder, x, padding_mask, training)
         x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
         return x if cache is None else (x, next_cache)
+
+    rewinds = property(lambda self: getattr(self.mixer, "rewinds", True), doc="Whether a cache can go back.")
 
     def init_cache(self, batch_size, max_length, dtype=None):
         """An empty cache of the mixer, for `max_length` tokens."""

@@ -34,7 +34,7 @@ class Speculative:
     Raises:
         ValueError: an argument is out of its range, or not of its kind.
         GenerationError: from `generate`: the draft has another vocabulary, is an encoder-decoder where the target is none
-            (or the reverse), or cannot hold the text.
+            (or the reverse), or cannot hold the text; the cache of one of them cannot go back.
 
     Notes:
         A repetition penalty changes both models' logits. Tokens that are not kept stay in the caches until others are
@@ -105,6 +105,11 @@ class Speculative:
             )
         if draft.is_encoder_decoder != steps.is_encoder_decoder:
             raise GenerationError("The draft and the model must both be encoder-decoders, or neither.")
+        for name, model in (("model", steps), ("draft", draft)):
+            if not getattr(model, "rewinds", True):
+                raise GenerationError(
+                    f"The cache of the {name} is of fixed size, and cannot go back to before a guess that was refused."
+                )
         if draft.max_length is None:
             return
         for plan in plans:

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.cache import token_slots
+from keras_transformer.attention.masks import length_mask
 from keras_transformer.blocks import EncoderBlock
 
 SOURCE_MASK = "source_padding_mask"
@@ -47,6 +48,7 @@ class Stepwise:
         cache: dict of tensors, batch first, as `init_cache` returns; in an encoder-decoder joined with what `encode`
             returns.
         cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
+        lengths: int32 `(B,)`: how many of the new tokens are real, the rest being padding on the right; None for all.
 
     Returns:
         `(output, cache)`: float `(B, T, D)`, and the next cache.
@@ -107,7 +109,13 @@ class Stepwise:
                 memory |= {f"{place}_{name}": tensor for name, tensor in parts.items()}
         return memory
 
-    def __call__(self, token_ids, cache, cache_index):
+    @property
+    def rewinds(self):
+        """Whether the cache can go back to an earlier index, as speculative decoding asks."""
+        return all(getattr(layer, "rewinds", True) for _, layer, _ in self._caches.values())
+
+    def __call__(self, token_ids, cache, cache_index, lengths=None):
+        padding_mask = None if lengths is None else length_mask(lengths, ops.shape(token_ids)[1])
         slots = token_slots(cache_index, ops.shape(token_ids)[1])
         next_cache = dict(cache)
         values = {id(self._inputs[self._token_ids]): token_ids}
@@ -118,6 +126,8 @@ class Stepwise:
             if id(node) in self._caches:
                 place, _, names = self._caches[id(node)]
                 own = {name: cache[f"{place}_{name}"] for name in names if f"{place}_{name}" in cache}
+                if not getattr(layer, "rewinds", True):
+                    kwargs["padding_mask"] = padding_mask
                 output, own = layer(*args, **kwargs, cache=own, cache_index=cache_index)
                 next_cache.update({f"{place}_{name}": tensor for name, tensor in own.items()})
                 return output

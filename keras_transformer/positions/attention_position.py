@@ -4,17 +4,30 @@ import keras
 
 
 class AttentionPosition(keras.layers.Layer):
-    """Base of positions that act inside attention; both methods do nothing until overridden.
+    """Base of positions that act inside attention; each method does nothing until overridden.
 
-    A position may turn the projected query and key (`rotate`), add a term to the scores (`bias`), or both.
-    Positions are int32 of shape `(1 | B, T)` for queries and `(1 | B, S)` for keys. With a cache, `rotate` is given only the
-    new keys, at their own positions, and cached keys stay as they were turned.
+    A position may turn the projected query and key (`rotate`), add a term to the scores (`bias`), and add a term to the
+    context (`values`). Positions are int32 of shape `(T,)` or `(B, T)` for queries and `(S,)` or `(B, S)` for keys. With a
+    cache, `rotate` is given only the new keys, at their own positions, and cached keys stay as they were turned.
+
+    Attributes:
+        needs: what it asks of a mechanism beyond turned queries and keys: "bias" (scores to add to), "query" (the bias
+            reads the queries), "values" (weights to add to the context by).
     """
+
+    needs = frozenset()
+
+    def build(self, *shapes):
+        """Makes weights; the shapes are those of the queries `(B, T, N, H)` and the values `(B, S, K, H_value)`."""
 
     def rotate(self, query, key, query_positions, key_positions):
         """Returns the query `(B, T, N, H)` and the key `(B, S, K, H)`, turned by their positions."""
         return query, key
 
-    def bias(self, query_positions, key_positions):
-        """Returns a term `(1 | B, N, T, S)` to add to the scores, or None."""
+    def bias(self, query, query_positions, key_positions):
+        """Returns a float32 term `(1 | B, N, T, S)` to add to the scores, or None; the query is as `rotate` left it."""
+        return None
+
+    def values(self, weights, query_positions, key_positions):
+        """Returns a term `(B, T, N, H_value)` to add to the context; the weights are `(B, N, T, S)`."""
         return None

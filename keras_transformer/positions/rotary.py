@@ -52,9 +52,6 @@ class Rotary(AttentionPosition):
         self.layout = layout
         self.rotary_dim = rotary_dim
 
-    def build(self, input_shape):
-        pass
-
     def call(self, inputs, positions=None):
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")

@@ -124,6 +124,11 @@ class LanguageModel(keras.Model):
             self._stepwise = Stepwise(self.backbone)
         return self._stepwise
 
+    @property
+    def rewinds(self):
+        """bool: whether the cache can go back to an earlier index; one of fixed size cannot."""
+        return self.stepwise.rewinds
+
     def init_cache(self, batch_size, max_length, dtype=None):
         """An empty cache for `max_length` tokens: dict of named tensors, batch first."""
         return self.stepwise.init_cache(batch_size, max_length, dtype)
@@ -144,7 +149,7 @@ class LanguageModel(keras.Model):
             `(logits, hidden_states, cache)`: float32 `(B, 1, V)`, of the last token of each prompt alone; float32
             `(B, T, D)`; dict of tensors. The next token of a row is read at `cache_index = lengths`.
         """
-        hidden, cache = self.stepwise(token_ids, cache, ops.zeros((), "int32"))
+        hidden, cache = self.stepwise(token_ids, cache, ops.zeros((), "int32"), lengths)
         last = ops.reshape(lengths, (-1, 1, 1)) - 1
         return self._to_logits(ops.take_along_axis(hidden, last, axis=1)), ops.cast(hidden, "float32"), cache
 

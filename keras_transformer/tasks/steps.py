@@ -25,6 +25,7 @@ class KerasSteps:
         self.vocabulary_size = model.vocabulary_size
         self.max_length = model.max_length
         self.is_encoder_decoder = model.is_encoder_decoder
+        self.rewinds = model.rewinds
         self.jit_compile = model.jit_compile
         self._encode = self._compiled(model.encode)
         self._prefill = self._compiled(model.prefill)

@@ -15,8 +15,8 @@ def tokens(length=5, seed=0):
     return np.random.default_rng(seed).normal(size=(2, length, WIDTH)).astype("float32")
 
 
-def attend():
-    return MultiHeadAttention(2, 4)
+def attend(**options):
+    return MultiHeadAttention(2, 4, **options)
 
 
 def norm_of(layer, name):
@@ -133,10 +133,17 @@ def test_missing_and_unwanted_encoder_output():
         DecoderBlock(attend(), DenseFeedForward(16))(tokens(), tokens())
 
 
-def test_padding_mask_with_a_cache_is_refused():
-    block = DecoderBlock(attend(), DenseFeedForward(16))
-    with pytest.raises(ValueError, match="cache_index per row"):
-        block(tokens(), padding_mask=np.ones((2, 5), bool), cache=block.init_cache(2, 5), cache_index=0)
+def test_padding_mask_with_a_cache_is_over_the_new_tokens():
+    """A cache that keeps the last tokens must not keep padding: two tokens and padding are two tokens."""
+    block = DecoderBlock(attend(mechanism="local"), DenseFeedForward(16))
+    x, mask = tokens(), np.arange(5)[None] < np.array([[2], [2]])
+    empty = block.init_cache(2, 9)
+    padded = block(x, padding_mask=mask, cache=empty, cache_index=0)[1]
+    alone = block(x[:, :2], cache=empty, cache_index=0)[1]
+    unmarked = block(x, cache=empty, cache_index=0)[1]
+    for name in alone:
+        np.testing.assert_allclose(padded[name], alone[name], atol=1e-6)
+        assert np.abs(np.asarray(unmarked[name] - alone[name])).max() > 1e-3
 
 
 @pytest.mark.parametrize("option", [{"residual": "no_such"}, {"norm": "no_such"}])

@@ -27,6 +27,7 @@ class Case:
         inputs: the arrays that the layer is called with.
         wrap: puts the object under test into a layer that can be called with the inputs.
         with_arguments: for an argument that acts only together with others: the others.
+        neutral: arguments that change the cost alone, not what is computed.
     """
 
     cls: type
@@ -35,6 +36,7 @@ class Case:
     inputs: Callable = lambda: (tokens(),)
     wrap: Callable = lambda layer: layer
     with_arguments: dict = dataclasses.field(default_factory=dict)
+    neutral: frozenset = frozenset()
 
     def make(self, **arguments):
         return self.wrap(self.cls(**{**self.required(), **arguments}))
@@ -91,6 +93,20 @@ _ATTENTION = {
     "position": "rotary",
 }
 
+
+def _mechanism(cls, arguments, neutral=(), with_arguments=None, **required):
+    """A mechanism inside `MultiHeadAttention`; `required` are the arguments of a small one."""
+    return Case(
+        cls,
+        required=lambda: required,
+        arguments=arguments,
+        neutral=frozenset(neutral),
+        with_arguments={**_DROPOUT, **(with_arguments or {})},
+        inputs=twice,
+        wrap=lambda mechanism: attend(mechanism=mechanism),
+    )
+
+
 MECHANISMS = {
     "softmax": Case(
         SoftmaxAttention,
@@ -98,6 +114,12 @@ MECHANISMS = {
         with_arguments=_DROPOUT,
         inputs=twice,
         wrap=lambda mechanism: attend(mechanism=mechanism),
+    ),
+    "local": _mechanism(
+        attention.LocalAttention,
+        arguments={"window": 2, "block_size": 4, "scoring": "dot", "dropout": 0.5, "seed": 7},
+        neutral={"block_size"},
+        window=3,
     ),
 }
 
@@ -172,16 +194,19 @@ RESIDUALS = {
     "sublayer": _residual(blocks.SublayerNormResidual),
 }
 
-_BLOCK = {"residual": "sandwich", "norm": "rms_norm", "dropout": 0.5, "seed": 7}
-
-LAYERS = {
-    "multi_head_attention": Case(
+MIXER_LAYERS = {
+    "multi_head": Case(
         MultiHeadAttention,
         lambda: {"num_heads": 4, "key_dim": 6},
         arguments=_ATTENTION,
         with_arguments=_DROPOUT,
         inputs=twice,
     ),
+}
+
+_BLOCK = {"residual": "sandwich", "norm": "rms_norm", "dropout": 0.5, "seed": 7}
+
+LAYERS = {
     "encoder_block": Case(
         blocks.EncoderBlock,
         lambda: {"mixer": attend(), "feedforward": feed_forward()},
@@ -227,8 +252,11 @@ ALL = {
     **{f"embedding-position-{name}": case for name, case in EMBEDDING_POSITIONS.items()},
     **{f"feedforward-{name}": case for name, case in FEEDFORWARDS.items()},
     **{f"residual-{name}": case for name, case in RESIDUALS.items()},
+    **{f"mixer-{name}": case for name, case in MIXER_LAYERS.items()},
     **{f"layer-{name}": case for name, case in LAYERS.items()},
 }
 
 # What attends: each must keep the laws of masks and caches.
-MIXERS = {name: ALL[name] for name in ALL if name.startswith(("mechanism-", "scoring-", "attention-position-"))}
+MIXERS = {
+    name: ALL[name] for name in ALL if name.startswith(("mechanism-", "mixer-", "scoring-", "attention-position-"))
+}

@@ -25,8 +25,11 @@ def mixers():
     outputs = {}
     for name, case in cases.MIXERS.items():
         layer = case.make()
-        outputs[f"{name}-padded"] = layer(x, x, value_mask=mask)
-        outputs[f"{name}-causal"] = layer(x, x, use_causal_mask=True, query_mask=mask)
+        honours = layer.honours
+        if "bidirectional" in honours:
+            outputs[f"{name}-padded"] = layer(x, x, query_mask=mask, value_mask=mask)
+        if "causal" in honours:
+            outputs[f"{name}-causal"] = layer(x, x, use_causal_mask=True, query_mask=mask)
     return keras.Model({"x": x, "padding_mask": mask}, _plain_names(outputs))
 
 
@@ -36,6 +39,8 @@ def cached_mixers():
     inputs, outputs = {"x": x, "cache_index": index}, {}
     for name, case in cases.MIXERS.items():
         layer = case.make()
+        if "cache" not in layer.honours:
+            continue
         empty = layer.init_cache(1, MAX_LENGTH)
         cache = {}
         for slab, tensor in empty.items():

@@ -9,6 +9,7 @@ from keras_transformer import attention, blocks, feedforward, positions
 
 DICTS = {
     "MECHANISMS": (attention.MECHANISMS, cases.MECHANISMS),
+    "MIXERS": (attention.MIXERS, cases.MIXER_LAYERS),
     "SCORINGS": (attention.SCORINGS, cases.SCORINGS),
     "ATTENTION_POSITIONS": (positions.ATTENTION_POSITIONS, cases.ATTENTION_POSITIONS),
     "EMBEDDING_POSITIONS": (positions.EMBEDDING_POSITIONS, cases.EMBEDDING_POSITIONS),

@@ -63,6 +63,8 @@ def test_argument_survives_config_and_acts(name, argument):
         return
     effect = fingerprint(restored, case.inputs())
     assert effect == fingerprint(changed, case.inputs())
+    if argument in case.neutral:
+        return
     assert effect != fingerprint(case.make(**others), case.inputs()), f"{argument} changes nothing"
 
 

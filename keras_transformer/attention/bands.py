@@ -1,0 +1,97 @@
+"""Sequences cut into blocks, each beside its neighbours: what a window of attention reads, at linear cost.
+
+A block takes a row of its own in the batch, so that whatever attends to short sequences attends to blocks. In the shapes,
+n is the number of blocks, `ceil(T / block_size)`.
+"""
+
+import dataclasses
+
+from keras import ops
+
+from keras_transformer.attention.masks import Visibility
+
+
+@dataclasses.dataclass(frozen=True)
+class Bands:
+    """How a sequence is cut: each block of queries reads its own block of keys, and some before and after it.
+
+    Attributes:
+        block_size: int >= 1. Tokens of a block.
+        before: int >= 0. How many blocks before its own a block reads.
+        after: int >= 0. How many after it.
+    """
+
+    block_size: int
+    before: int
+    after: int
+
+    @classmethod
+    def of_window(cls, window, block_size, causal):
+        """The bands that hold all keys fewer than `window` places away."""
+        reach = -(-(window - 1) // block_size)
+        return cls(block_size, reach, 0 if causal else reach)
+
+    def blocks(self, x):
+        """`(B, T, ...)` to `(B · n, block_size, ...)`, padded with zeros at the end."""
+        return ops.reshape(self._padded(x, 0, 0), (-1, self.block_size, *x.shape[2:]))
+
+    def neighbours(self, x):
+        """`(B, T, ...)` to `(B · n, (before + 1 + after) · block_size, ...)`: zeros beyond both ends."""
+        count = self.count(ops.shape(x)[1])
+        padded = self._padded(x, self.before, self.after)
+        size = self.block_size
+        parts = [padded[:, offset * size : (offset + count) * size] for offset in range(self.before + 1 + self.after)]
+        parts = [ops.reshape(part, (-1, size, *x.shape[2:])) for part in parts]
+        return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=1)
+
+    def join(self, x, length):
+        """`(B · n, block_size, ...)` back to `(B, length, ...)`."""
+        joined = ops.reshape(x, (-1, self.count(length) * self.block_size, *x.shape[2:]))
+        return joined[:, :length]
+
+    def visibility(self, visibility, query, key):
+        """A `Visibility` of blocks: their masks, slots and positions; keys beyond both ends are hidden.
+
+        Args:
+            visibility: of the whole sequences.
+            query: `(B, T, ...)`: gives batch and length.
+            key: `(B, T, ...)`.
+        """
+        batch, key_mask = ops.shape(key)[0], visibility.key_mask
+        if key_mask is None:
+            key_mask = ops.ones(ops.shape(key)[:2], dtype="bool")
+        slots = [_rows(each, batch) for each in (visibility.query_slots, visibility.key_slots)]
+        positions = [_rows(each, batch) for each in (visibility.query_positions, visibility.key_positions)]
+        return Visibility(
+            query_mask=None if visibility.query_mask is None else self.blocks(visibility.query_mask),
+            key_mask=self.neighbours(key_mask),
+            causal=visibility.causal,
+            window=visibility.window,
+            query_slots=self.blocks(slots[0]),
+            key_slots=self.neighbours(slots[1]),
+            query_positions=self.blocks(positions[0]),
+            key_positions=self.neighbours(positions[1]),
+        )
+
+    def count(self, length):
+        """The number of blocks n."""
+        return (length + self.block_size - 1) // self.block_size
+
+    def _padded(self, x, before, after):
+        length = ops.shape(x)[1]
+        end = self.count(length) * self.block_size - length + after * self.block_size
+        return pad_length(x, before * self.block_size, end)
+
+
+def pad_length(x, before, after):
+    """Zeros, or False, before and after along axis 1 of `(B, T, ...)`."""
+    if isinstance(before, int) and isinstance(after, int) and before == after == 0:
+        return x
+    zeros = [ops.zeros((ops.shape(x)[0], size, *x.shape[2:]), dtype=x.dtype) for size in (before, after)]
+    return ops.concatenate([zeros[0], x, zeros[1]], axis=1)
+
+
+def _rows(slots, batch_size):
+    """`(T,)` or `(1 | B, T)` to `(B, T)`."""
+    slots = ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
+    return ops.broadcast_to(slots, (batch_size, ops.shape(slots)[1]))

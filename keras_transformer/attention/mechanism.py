@@ -1,0 +1,148 @@
+"""The contract of a mechanism: which keys a query sees, and how they are weighed."""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.cache import (
+    check_key_mask,
+    init_dense_cache,
+    read_dense_cache,
+    update_dense_cache,
+)
+from keras_transformer.attention.masks import Visibility
+
+# What a mechanism may honour, and what to do where it does not.
+_ADVICE = {
+    "causal": "it has no causal form: call it with use_causal_mask=False, in an encoder",
+    "bidirectional": "it is causal by nature: call it with use_causal_mask=True, in a decoder",
+    "cross": "queries and keys must be the same tokens: use it for self-attention",
+    "attention_mask": "it builds no matrix of queries by keys: give padding as query_mask and value_mask, or use 'softmax'",
+    "window": "it takes no sliding_window: use mechanism='local'",
+    "scores": "it builds no matrix of queries by keys, so there are no scores to return",
+    "cache": "it has no form that reads token by token",
+    "bias": "a position that adds to the scores has nowhere to act: use one that turns queries and keys, as 'rotary'",
+    "query": "a position that reads the queries has nowhere to act: use one that turns queries and keys, as 'rotary'",
+    "values": "a position that adds to the values has nowhere to act: use one that turns queries and keys, as 'rotary'",
+}
+EVERYTHING = frozenset(_ADVICE)
+
+
+class Mechanism(keras.layers.Layer):
+    """Base of mechanisms: `MultiHeadAttention` projects, a mechanism weighs.
+
+    A subclass says in `honours` what it takes into account, and computes in `attend`; what it does not honour is refused
+    before anything is computed. Padding (`query_mask`, `key_mask`) is honoured by all. One that reads token by token with
+    less than all keys overrides `init_cache` and `extend`, and sets `rewinds` to False.
+
+    Attributes:
+        honours: set of "causal", "bidirectional", "cross" (keys are other tokens than queries), "attention_mask",
+            "window", "scores", "cache", and of what positions need: "bias", "query", "values".
+        shares_key: bool. Whether keys are the queries, so that there is no projection of keys.
+        rewinds: bool. Whether a cache can go back to an earlier index; one of fixed size cannot, and must be told
+            which new tokens are padding (`query_mask`).
+
+    Call arguments:
+        query: float `(B, T, N, H)`.
+        key: float `(B, S, K, H)`; N is a multiple of K.
+        value: float `(B, S, K, H_value)`.
+        visibility: `masks.Visibility`, or None: every query sees every key.
+        position: an `AttentionPosition` that has turned query and key already, or None.
+        cache: dict as `init_cache` returns, or None.
+        cache_index: int32 `()` or `(B,)`: the slot of each row's first new token; with a cache.
+        return_attention_scores: bool.
+
+    Returns:
+        The context `(B, T, N, H_value)`, or `(context, scores)` with scores `(B, N, T, S)`; with a cache,
+        `(that, next_cache)`.
+
+    Raises:
+        ValueError: asked for what it does not honour.
+    """
+
+    honours = frozenset()
+    shares_key = False
+    rewinds = True
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, query_shape, key_shape, value_shape):
+        pass
+
+    def call(
+        self,
+        query,
+        key,
+        value,
+        visibility=None,
+        position=None,
+        cache=None,
+        cache_index=None,
+        return_attention_scores=False,
+        training=None,
+    ):
+        if visibility is None:
+            slots = (ops.arange(ops.shape(x)[1], dtype="int32") for x in (query, key))
+            visibility = Visibility.from_slots(*slots)
+        self._refuse(query, key, visibility, position, cache, return_attention_scores)
+        options = {"return_attention_scores": return_attention_scores, "training": training}
+        if cache is None:
+            return self.attend(query, key, value, visibility, position, **options)
+        return self.extend(query, key, value, cache, cache_index, visibility, position, **options)
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        """Attention over whole sequences; arguments and result as those of `call` without a cache."""
+        raise NotImplementedError
+
+    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+        """An empty cache for `max_length` tokens; the default keeps all keys and values."""
+        return init_dense_cache(batch_size, max_length, num_heads, key_dim, value_dim, dtype)
+
+    def extend(self, query, key, value, cache, cache_index, visibility, position=None, **options):
+        """Attention of new tokens, whose keys join those in the cache; returns `(result, next_cache)`."""
+        check_key_mask(cache, visibility.key_mask)
+        cache = update_dense_cache(cache, key, value, cache_index)
+        key, value = read_dense_cache(cache)
+        slots = ops.arange(ops.shape(key)[1], dtype="int32")
+        visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
+        return self.attend(query, key, value, visibility, position, **options), cache
+
+    def _refuse(self, query, key, visibility, position, cache, return_attention_scores):
+        lengths = (query.shape[1], key.shape[1])
+        asked = {
+            "causal": visibility.causal,
+            "bidirectional": not visibility.causal,
+            "cross": cache is None and None not in lengths and lengths[0] != lengths[1],
+            "attention_mask": visibility.attention_mask is not None,
+            "window": visibility.window is not None,
+            "scores": return_attention_scores,
+            "cache": cache is not None,
+            **dict.fromkeys(() if position is None else position.needs, True),
+        }
+        refuse(self, asked)
+        if cache is not None and not self.rewinds and visibility.key_mask is not None:
+            raise ValueError(
+                f"The cache of {type(self).__name__} does not keep all keys, so a key mask cannot cover them: "
+                "mark padding among the new tokens with query_mask, and pad on the right."
+            )
+
+    def compute_output_shape(self, query_shape, key_shape, value_shape):
+        return (*query_shape[:-1], value_shape[-1])
+
+    def get_config(self):  # Keras can write down a dtype policy only where this is overridden.
+        return super().get_config()
+
+
+def refuse(layer, asked):
+    """Raises `ValueError`, with advice, for the first thing asked for that `layer.honours` does not name.
+
+    Args:
+        layer: a mechanism, or a mixer with projections of its own.
+        asked: dict from a name, as `Mechanism.honours` lists them, to whether it is asked for.
+    """
+    for what, is_asked in asked.items():
+        if is_asked and what not in layer.honours:
+            raise ValueError(f"{type(layer).__name__} cannot honour {what!r}: {_ADVICE[what]}.")
