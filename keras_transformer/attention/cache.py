@@ -81,10 +81,10 @@ def init_window_cache(batch_size, window, num_heads, key_dim, value_dim, dtype):
     """A cache of the last `window` tokens alone, in their order, all zeros.
 
     Returns:
-        dict with "recent_keys" `(B, K, window, key_dim)` and "recent_values" `(B, K, window, value_dim)`.
+        dict with "recent_keys" `(B, window, K, key_dim)` and "recent_values" `(B, window, K, value_dim)`.
     """
-    cache = init_dense_cache(batch_size, window, num_heads, key_dim, value_dim, dtype)
-    return {"recent_keys": cache["key"], "recent_values": cache["value"]}
+    widths = {"recent_keys": key_dim, "recent_values": value_dim}
+    return {name: ops.zeros((batch_size, window, num_heads, width), dtype=dtype) for name, width in widths.items()}
 
 
 def extend_window_cache(cache, key, value, cache_index, token_mask=None):
@@ -101,32 +101,28 @@ def extend_window_cache(cache, key, value, cache_index, token_mask=None):
         Keys `(B, W + T, K, key_dim)`, values alike, their slots `(1 | B, W + T)`, negative where there was no token yet, and
         the next cache.
     """
-    window, length = cache["recent_keys"].shape[2], ops.shape(key)[1]
-    joined = {
-        "recent_keys": ops.concatenate(
-            [cache["recent_keys"], _swap(ops.cast(key, cache["recent_keys"].dtype))], axis=2
-        ),
-        "recent_values": ops.concatenate(
-            [cache["recent_values"], _swap(ops.cast(value, cache["recent_values"].dtype))], axis=2
-        ),
-    }
+    window, length = cache["recent_keys"].shape[1], ops.shape(key)[1]
+    joined = {name: _after(cache[name], new) for name, new in (("recent_keys", key), ("recent_values", value))}
     if token_mask is None:
-        following = {name: slab[:, :, length : length + window] for name, slab in joined.items()}
+        following = {name: slab[:, length : length + window] for name, slab in joined.items()}
     else:
         starts = ops.sum(ops.cast(token_mask, "int32"), axis=1)
         following = {name: _slice_rows(slab, starts, window) for name, slab in joined.items()}
     slots = token_slots(cache_index, window + length) - window
-    return _swap(joined["recent_keys"]), _swap(joined["recent_values"]), slots, following
+    return joined["recent_keys"], joined["recent_values"], slots, following
+
+
+def _after(slab, new):
+    return ops.concatenate([slab, ops.cast(new, slab.dtype)], axis=1)
 
 
 def _slice_rows(slab, starts, size):
-    """`slab[b, :, starts[b] : starts[b] + size]` of each row of `(B, K, L, H)`."""
-    heads, length, width = slab.shape[1], ops.shape(slab)[2], slab.shape[3]
-    rows = ops.shape(slab)[0] * heads
-    first = ops.arange(rows, dtype="int32") * length + ops.repeat(starts, heads)
+    """`slab[b, starts[b] : starts[b] + size]` of each row of `(B, L, K, H)`."""
+    length, heads, width = ops.shape(slab)[1], *slab.shape[2:]
+    first = ops.arange(ops.shape(slab)[0], dtype="int32") * length + starts
     places = ops.reshape(first, (-1, 1)) + ops.reshape(ops.arange(size, dtype="int32"), (1, -1))
-    taken = ops.take(ops.reshape(slab, (-1, width)), places, axis=0)
-    return ops.reshape(taken, (-1, heads, size, width))
+    taken = ops.take(ops.reshape(slab, (-1, heads * width)), places, axis=0)
+    return ops.reshape(taken, (-1, size, heads, width))
 
 
 def token_slots(cache_index, length):

@@ -33,7 +33,7 @@ def test_cache_keeps_the_window_and_rotary_keys():
     whole = layer(x, x, use_causal_mask=True)
     cache = layer.init_cache(2, max_length=1000)
     assert {name: tuple(slab.shape) for name, slab in cache.items()} == dict.fromkeys(
-        ("recent_keys", "recent_values"), (2, 2, 4, 4)
+        ("recent_keys", "recent_values"), (2, 4, 2, 4)
     )
     for index in range(23):
         token = x[:, index : index + 1]
