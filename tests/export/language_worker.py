@@ -14,7 +14,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 
-from keras_transformer.attention import MultiHeadAttention
+from keras_transformer.attention import LocalAttention, MultiHeadAttention
 from keras_transformer.export import GenerationOptions, export
 from keras_transformer.models import Decoder, Size, Transformer
 from keras_transformer.tasks import LanguageModel
@@ -53,6 +53,13 @@ def llama():
     return LanguageModel(backbone, tie_embeddings=False, end_id=END_IDS["llama"])
 
 
+def mistral():
+    """Attention within a window: its cache keeps four tokens, however long the text."""
+    attention = MultiHeadAttention(2, 8, num_key_value_heads=1, mechanism=LocalAttention(window=4), position="rotary")
+    backbone = Decoder(SIZE, TOKENIZER.vocabulary_size, position=None, norm="rms_norm", attention=attention)
+    return LanguageModel(backbone)
+
+
 def randomise(model):
     """Weights with which the texts vary: an untrained model says one token over and over."""
     rng = np.random.default_rng(0)
@@ -71,6 +78,7 @@ CASES = {
     "gpt": lambda out: _export(gpt, out / "gpt", generation=GenerationOptions(prefill_buckets=BUCKETS)),
     "translator": lambda out: _export(translator, out / "translator"),
     "llama": _llama,
+    "mistral": lambda out: _export(mistral, out / "mistral", generation=GenerationOptions(prefill_buckets=BUCKETS)),
     "serve": lambda out: _export(gpt, out / "serve", formats=["saved_model"], generation=False),
 }
 

@@ -91,6 +91,33 @@ def calls(monkeypatch):
     return seen
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_cache_of_fixed_size_gives_what_keras_gives(models, backend, search):
+    runtime = models.runtime("mistral", backend)
+    assert runtime.generate(PROMPTS, **options(search)) == models.expected("mistral", search)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_cache_of_fixed_size_does_not_go_back(models, backend):
+    target, draft = models.runtime("mistral", backend), models.runtime("gpt", backend)
+    for model, guesser in ((target, draft), (draft, target)):
+        with pytest.raises(GenerationError, match="fixed size"):
+            model.generate(PROMPTS[:1], sampler=Speculative(guesser))
+
+
+def test_the_graph_that_generates_keeps_a_cache_of_fixed_size(models):
+    lengths = [len(prompt) for prompt in PROMPTS]
+    inputs = {
+        "token_ids": np.array([prompt + [0] * (max(lengths) - len(prompt)) for prompt in PROMPTS], "int32"),
+        "lengths": np.array(lengths, "int32"),
+        "max_new_tokens": np.array(NEW, "int32"),
+    }
+    for backend in BACKENDS:
+        texts = models.runtime("mistral", backend, "generate")(inputs)["new_token_ids"]
+        assert texts.tolist() == models.expected("mistral")
+
+
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", NAMES)
