@@ -88,6 +88,8 @@ class Mechanism(keras.layers.Layer):
             slots = (ops.arange(ops.shape(x)[1], dtype="int32") for x in (query, key))
             visibility = Visibility.from_slots(*slots)
         self._refuse(query, key, visibility, position, cache, return_attention_scores)
+        if "cross" not in self.honours and visibility.query_mask is None and cache is None:
+            visibility = dataclasses.replace(visibility, query_mask=visibility.key_mask)  # The same tokens.
         options = {"return_attention_scores": return_attention_scores, "training": training}
         if cache is None:
             return self.attend(query, key, value, visibility, position, **options)

@@ -37,7 +37,8 @@ class DecoderBlock(Block):
         `(B, T, D)`; with a cache, `(output, cache)`.
 
     Raises:
-        ValueError: unknown names; `encoder_output` missing or not wanted.
+        ValueError: unknown names; a `cross_attention` that serves self-attention alone; `encoder_output` missing, or not
+            wanted.
 
     Example:
 
@@ -67,6 +68,8 @@ class DecoderBlock(Block):
         self.mixer = resolve(mixer, {}, keras.layers.Layer)
         self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
         self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer)
+        if "cross" not in getattr(self.cross_attention, "honours", {"cross"}):
+            raise ValueError(f"{self.cross_attention.name} attends to its own tokens alone: it is no cross-attention.")
         self.mixer_residual = self._make_residual("mixer_residual")
         self.cross_attention_residual = cross_attention and self._make_residual("cross_attention_residual")
         self.feedforward_residual = self._make_residual("feedforward_residual")

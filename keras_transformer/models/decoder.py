@@ -45,7 +45,8 @@ def Decoder(
         position: "learned", "sinusoidal", "rotary", an instance, or None.
         residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
-        attention: a `MultiHeadAttention` to copy for each block, in place of the default; it brings its own position.
+        attention: a name in `attention.MECHANISMS`; or a layer in the manner of `MultiHeadAttention` to copy for each block,
+            which brings its own position.
         feedforward: "dense", "gated", or an instance to copy.
         activation: of a feed-forward given by name.
         dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.

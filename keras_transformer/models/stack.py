@@ -2,11 +2,11 @@
 
 import keras
 
-from keras_transformer.attention import MultiHeadAttention, segment_mask
+from keras_transformer.attention import MECHANISMS, MultiHeadAttention, segment_mask
 from keras_transformer.blocks import NORMS, RESIDUALS, Residual
 from keras_transformer.feedforward import FEEDFORWARDS
 from keras_transformer.positions import ATTENTION_POSITIONS, EMBEDDING_POSITIONS, AttentionPosition, Learned
-from keras_transformer.saving import clone, resolve
+from keras_transformer.saving import choice, clone, resolve
 
 
 def token_input(name="token_ids"):
@@ -36,12 +36,25 @@ def split_position(position, max_sequence_length):
 
 
 def make_attention(size, template=None, position=None, dropout=0.0, name="self_attention"):
-    """Attention for one block: a copy of the template, or as wide as the tokens."""
-    if template is None:
+    """Attention for one block: a copy of the template, or as wide as the tokens, around the mechanism that it names."""
+    if template is None or isinstance(template, str):
         template = MultiHeadAttention(
-            size.num_heads, size.hidden_dim // size.num_heads, dropout=dropout, position=clone(position)
+            size.num_heads,
+            size.hidden_dim // size.num_heads,
+            dropout=dropout,
+            position=clone(position),
+            mechanism=template or "softmax",
         )
     return clone(template, name=name)
+
+
+def make_cross_attention(size, template=None, dropout=0.0):
+    """Attention to other tokens: as `make_attention`, but softmax where the mechanism is for self-attention alone."""
+    if isinstance(template, str):
+        template = template if "cross" in choice(template, MECHANISMS).honours else None
+    elif "cross" not in getattr(template, "honours", {"cross"}):
+        template = clone(template, mechanism="softmax") if isinstance(template, MultiHeadAttention) else None
+    return make_attention(size, template, dropout=dropout, name="cross_attention")
 
 
 def make_feed_forward(size, feedforward, activation):

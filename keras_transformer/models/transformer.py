@@ -6,7 +6,14 @@ import keras
 
 from keras_transformer.blocks import DecoderBlock, EncoderBlock
 from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import final_norm, make_attention, make_feed_forward, padding_input, token_input
+from keras_transformer.models.stack import (
+    final_norm,
+    make_attention,
+    make_cross_attention,
+    make_feed_forward,
+    padding_input,
+    token_input,
+)
 from keras_transformer.positions import Sinusoidal
 
 # Vaswani et al., table 3.
@@ -41,7 +48,8 @@ def Transformer(
         tie_embeddings: bool. Whether source and target share one table (which `tasks.LanguageModel` shares too, by default).
         residual: "post" (the paper), "pre", "sandwich", "sublayer", or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
-        attention: a `MultiHeadAttention` to copy for every attention, in place of the default.
+        attention: a name in `attention.MECHANISMS`, or a layer in the manner of `MultiHeadAttention` to copy for every
+            attention. What serves self-attention alone leaves cross-attention to softmax.
         feedforward: "dense", "gated", or an instance to copy.
         activation: of a feed-forward given by name.
         dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give; the paper's big has 0.3.
@@ -90,7 +98,7 @@ def Transformer(
         DecoderBlock(
             make_attention(size, attention),
             make_feed_forward(size, feedforward, activation),
-            cross_attention=make_attention(size, attention, name="cross_attention"),
+            cross_attention=make_cross_attention(size, attention),
             name=f"decoder_block_{index}",
             **options,
         )

@@ -43,7 +43,7 @@ def ViT(
         class_token: bool. Whether a learned token comes first.
         dropout: float in [0, 1). Of the embedded patches, and of what attention and feed-forward give.
         attention_dropout: float in [0, 1). Of the attention weights.
-        attention: a `MultiHeadAttention` to copy for each block, in place of the default.
+        attention: a name in `attention.MECHANISMS`, or a layer in the manner of `MultiHeadAttention` to copy for each block.
         layer_norm_epsilon: float.
         name: str.
 

@@ -146,6 +146,11 @@ def test_padding_mask_with_a_cache_is_over_the_new_tokens():
         assert np.abs(np.asarray(unmarked[name] - alone[name])).max() > 1e-3
 
 
+def test_cross_attention_must_serve_other_tokens():
+    with pytest.raises(ValueError, match="no cross-attention"):
+        DecoderBlock(attend(), DenseFeedForward(16), cross_attention=attend(mechanism="local"))
+
+
 @pytest.mark.parametrize("option", [{"residual": "no_such"}, {"norm": "no_such"}])
 def test_unknown_names_list_the_valid_ones(option):
     with pytest.raises(ValueError, match="sandwich|batch_norm"):

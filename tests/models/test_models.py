@@ -168,6 +168,25 @@ def test_attention_template_reaches_every_block():
     assert mixers[0].position is not mixers[1].position
 
 
+def _attention(model):
+    """Mechanism of each attention of a model, by name."""
+    layers = (layer for layer in model._flatten_layers() if isinstance(layer, MultiHeadAttention))
+    return {layer.path.rsplit("/", 1)[-1]: type(layer.mechanism).__name__ for layer in layers}
+
+
+def test_attention_may_be_the_name_of_a_mechanism():
+    model = models.Encoder(SMALL, vocabulary_size=11, attention="local")
+    assert _attention(model) == {"self_attention": "LocalAttention"}
+    with pytest.raises(ValueError, match="softmax"):
+        models.Encoder(SMALL, vocabulary_size=11, attention="no_such")
+
+
+def test_cross_attention_takes_a_mechanism_that_serves_it():
+    expected = {"self_attention": "LocalAttention", "cross_attention": "SoftmaxAttention"}
+    for attention in ("local", MultiHeadAttention(4, 4, mechanism="local")):
+        assert _attention(models.Transformer(SMALL, 11, attention=attention)) == expected
+
+
 def test_vit_of_another_image_size_takes_the_weights():
     small = models.ViT(SMALL, patch_size=4, image_size=8)
     large = models.ViT(SMALL, patch_size=4, image_size=16, grid_size=2)
