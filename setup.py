@@ -54,7 +54,7 @@ setup(
         "jax": ["jax>=0.10"],
         "genai": ["onnxruntime-genai>=0.18"],
         "litertlm": ["litert-lm>=0.18.1", "litert-lm-builder>=0.18.1"],
-        "test": [*DEMO, *METRICS, "pytest>=8", "ruff>=0.8", "jax>=0.10", "keras-hub>=0.32"],
+        "test": [*DEMO, *METRICS, "pytest>=8", "pytest-xdist>=3.6", "ruff>=0.8", "jax>=0.10", "keras-hub>=0.32"],
         "benchmark": ["keras-hub>=0.32", "torch>=2.13", "transformers>=5"],
     },
     entry_points={"console_scripts": ["keras-transformer=keras_transformer.export.cli:main"]},
