@@ -128,6 +128,7 @@ def main():
     parser.add_argument("--only", nargs="+", choices=BACKBONES)
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
     parser.add_argument("--ours-only", action="store_true")
+    parser.add_argument("--tiny", action="store_true", help="they are of toy size anyway")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

@@ -13,16 +13,15 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import concurrent.futures
-import pathlib
+import functools
 import statistics
-import tempfile
 import time
 
 import keras
 import numpy as np
 import tensorflow as tf
 from gpt2 import GPT2, hugging_face, keras_hub, ours
-from measure import Table, arguments, ratio, ratio_note, take_turns, timed, versions
+from measure import Table, arguments, kept, ratio, ratio_note, take_turns, timed, versions, working_folder
 
 from keras_transformer.export import GenerationOptions, export, load
 
@@ -33,14 +32,14 @@ PEERS = ("keras_hub", "hugging_face")
 def rivals(options, measures, directory):
     """Dict of name to a function of prompt and number of new tokens that returns the new tokens."""
     model = ours(measures)
-    static = GenerationOptions(whole_graph=False, static_length=measures.static_length)
-    export(model, directory, options.formats, generation=static) if options.formats else None
+    sizes = {"static_length": measures.static_length, "prefill_buckets": (options.prompt,)}
+    static = GenerationOptions(whole_graph=False, **sizes)
     found = {"keras, XLA": model.generator()}
-    found |= {name: load(directory, name, num_threads=options.threads) for name in options.formats}
-    for mode in options.quantize:
-        small = directory.with_name(mode)
-        export(model, small, options.formats, generation=static, quantize=mode)
-        found |= {f"{name}, {mode}": load(small, name, num_threads=options.threads) for name in options.formats}
+    for mode in [None, *options.quantize] if options.formats else []:
+        make = functools.partial(export, model, formats=options.formats, generation=static, quantize=mode)
+        path = kept(directory if mode is None else directory.with_name(mode), make)
+        for name in options.formats:
+            found[f"{name}, {mode}" if mode else name] = load(path, name, num_threads=options.threads)
     generators = {
         name: lambda prompt, new, generator=generator: generator.generate(prompt, max_new_tokens=new)
         for name, generator in found.items()
@@ -94,6 +93,7 @@ def parse():
     parser.add_argument("--formats", nargs="*", choices=BACKENDS, default=list(BACKENDS))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument("--quantize", nargs="*", default=[], metavar="MODE", help="also files quantised so")
+    parser.add_argument("--files", metavar="DIR", help="keep what is exported there, and use what lies there")
     parser.add_argument("--curve", type=int, metavar="N", help="also the time of each of N tokens, in stretches of 128")
     return parser.parse_args()
 
@@ -117,8 +117,8 @@ def main():
     table = Table(title, versions(*packages, "torch"))
     keras.utils.set_random_seed(0)
     prompt = np.random.default_rng(0).integers(0, measures.vocabulary_size, options.prompt).tolist()
-    with tempfile.TemporaryDirectory() as folder:
-        model, own, generators = rivals(options, measures, pathlib.Path(folder, "bundle"))
+    with working_folder(options.files, "decode") as folder:
+        model, own, generators = rivals(options, measures, folder / "bundle")
         check(generators, prompt, min(options.new, 16), options.quantize)
         runs = {name: timed(lambda run=run: run(prompt, options.new), 1) for name, run in generators.items()}
         turns = take_turns(runs, options.rounds)

@@ -22,12 +22,12 @@ from measure import Table, versions
 FORMATS = ("saved_model", "tflite", "onnx")
 
 
-def cases():
+def cases(tiny=False):
     """Name -> function that builds the model."""
     from keras_transformer import models, tasks
     from keras_transformer.attention import MultiHeadAttention
 
-    size, words = models.Size(4, 128, 4, 512), 4000
+    size, words = (models.Size(1, 64, 2, 64), 50) if tiny else (models.Size(4, 128, 4, 512), 4000)
 
     def encoder(**options):
         return models.Encoder(size, words, max_sequence_length=64, **options)
@@ -35,7 +35,9 @@ def cases():
     def decoder(**options):
         return models.Decoder(size, words, max_sequence_length=64, **options)
 
-    grouped = MultiHeadAttention(4, 32, num_key_value_heads=2, position="rotary")
+    grouped = MultiHeadAttention(
+        size.num_heads, size.hidden_dim // size.num_heads, num_key_value_heads=2, position="rotary"
+    )
     return {
         "ViT": lambda: models.ViT(size, patch_size=8, image_size=32),
         "Encoder": encoder,
@@ -57,16 +59,16 @@ def cases():
     }
 
 
-def export_one(name, modes):
+def export_one(name, options):
     """Prints the record of one model as JSON: mode -> format -> figures, or the error."""
     import keras
 
     from keras_transformer.export import ExportError, export
 
     keras.utils.set_random_seed(0)
-    model, found = cases()[name](), {}
-    for mode in ("float32", *modes):
-        for format in FORMATS:
+    model, found = cases(options.tiny)[name](), {}
+    for mode in ("float32", *options.modes):
+        for format in options.formats:
             try:
                 with tempfile.TemporaryDirectory() as folder:
                     quantize = None if mode == "float32" else mode
@@ -76,6 +78,13 @@ def export_one(name, modes):
                 record = {"error": f"{type(error).__name__}: {error}"}
             found.setdefault(mode, {})[format] = record
     print(json.dumps(found))
+
+
+def _in_a_process(name, options):
+    """A converter may crash, and leaks."""
+    command = [sys.executable, __file__, "--one", name, "--modes", *options.modes, "--formats", *options.formats]
+    command += ["--tiny"] if options.tiny else []
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 def cell(record):
@@ -90,23 +99,24 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="also write the table as JSON")
     parser.add_argument("--modes", nargs="*", default=["int8"])
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these models")
+    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
+    parser.add_argument("--tiny", action="store_true", help="networks of toy size: shows that it runs")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        return export_one(options.one, options.modes)
+        return export_one(options.one, options)
     table = Table("Every model, from Keras", versions("tensorflow", "keras", "onnxruntime", "ai-edge-litert"))
     errors = []
     for name in options.only or cases():
-        command = [sys.executable, __file__, "--one", name, "--modes", *options.modes]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = _in_a_process(name, options)
         if done.returncode:
             errors.append(f"{name}: the process ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")
-            table.add(model=name, **{f"float32 {format}": "no result" for format in FORMATS})
+            table.add(model=name, **{f"float32 {format}": "no result" for format in options.formats})
             continue
         record = json.loads(done.stdout.splitlines()[-1])
         table.add(
             model=name,
-            **{f"{mode} {format}": cell(each[format]) for mode, each in record.items() for format in FORMATS},
+            **{f"{mode} {format}": cell(each[format]) for mode, each in record.items() for format in each},
         )
         errors += [
             f"{name}, {mode}: {each['error']}"

@@ -5,11 +5,13 @@ reported is the median of the ratios of neighbouring turns, with the quartiles b
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import platform
 import statistics
 import sys
+import tempfile
 import time
 from importlib import metadata
 from typing import NamedTuple
@@ -100,6 +102,30 @@ def versions(*packages):
         except metadata.PackageNotFoundError:
             found[package] = "absent"
     return found
+
+
+@contextlib.contextmanager
+def working_folder(directory, name):
+    """Path of a folder for exported files: `directory / name`, which stays, or one that goes when the block ends.
+
+    Args:
+        directory: path, or None.
+        name: str. Of the folder in it.
+    """
+    if directory is not None:
+        folder = pathlib.Path(directory, name)
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield pathlib.Path(folder)
+
+
+def kept(path, make):
+    """`path`, which `make(path)` writes unless it is there already."""
+    if not path.exists():
+        make(path)
+    return path
 
 
 class Table:

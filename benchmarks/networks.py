@@ -93,7 +93,7 @@ def hub_vit(measures):
     )
 
 
-def hub_encoder(measures):
+def hub_encoder(measures, activation="gelu"):
     from keras_hub.layers import TokenAndPositionEmbedding, TransformerEncoder
 
     token_ids, padding_mask = _text_inputs()
@@ -104,7 +104,7 @@ def hub_encoder(measures):
             measures.intermediate_dim,
             measures.num_heads,
             dropout=measures.dropout,
-            activation="gelu",
+            activation=activation,
             layer_norm_epsilon=NORM_EPSILON,
             normalize_first=True,
         )

@@ -3,16 +3,15 @@
 import pathlib
 import tempfile
 
-import keras
 import numpy as np
 from engines import in_words, proven
+from hub_weights import with_our_weights
 from measure import milliseconds, ratio, take_turns, timed
-from networks import ENCODER, NORM_EPSILON, TINY, Measures, our_encoder, our_vit, same_weights, trained_looking
-from peers_torch import compiled, dynamo_onnx, eager, optimized_onnx, torch_encoder, torch_vit, weights_of
+from networks import ENCODER, TINY, Measures, hub_encoder, our_encoder, our_vit, trained_looking
+from peers_torch import compiled, dynamo_onnx, eager, optimized_onnx, torch_encoder, torch_vit
 
 from keras_transformer.export import export
 
-SIZES = ((1, 128), (8, 128), (1, 512), (8, 512))
 VIT_S = Measures(num_layers=12, num_heads=6, image_size=224)
 TOLERANCE = 1e-4
 
@@ -26,19 +25,23 @@ def measure(table, options):
 
 
 def encoder_rows(table, options, directory):
-    sizes = ((1, 4), (2, 8)) if options.tiny else SIZES
-    measures = ENCODER._replace(dropout=0.0, length=max(length for _, length in sizes))
-    measures = measures._replace(**TINY) if options.tiny else measures
+    measures = encoder_measures(options)
     model = trained_looking(our_encoder(measures))
     network = torch_encoder(model, measures)
     opened = _torch_rivals(network, token_inputs(2, 8, measures), measures, options, directory)
     opened = {"ours": our_file(model, directory, options), **opened}
     opened["KerasHub, ONNX Runtime"] = attempt(lambda: hub_file(model, measures, directory, options))
-    for batch, length in sizes:
+    for batch, length in options.sizes:
         arrays = token_inputs(batch, length, measures)
         add_rows(
             table, options, opened, arrays, model(arrays), {"network": "encoder", "batch": batch, "length": length}
         )
+
+
+def encoder_measures(options):
+    """The encoder for the longest of the sizes that are asked for."""
+    measures = ENCODER._replace(dropout=0.0, length=max(length for _, length in options.sizes))
+    return measures._replace(**TINY) if options.tiny else measures
 
 
 def vit_rows(table, options, directory):
@@ -127,56 +130,15 @@ def hub_file(model, measures, directory, options):
     Its GELU is written with `erf`: as `keras.ops.gelu` it gives a file that ONNX Runtime does not load.
     """
     from keras import ops
-    from keras_hub.layers import TokenAndPositionEmbedding, TransformerEncoder
 
     def gelu(x):
         return 0.5 * x * (1 + ops.erf(x * 0.5**0.5))
 
-    ids = keras.Input((None,), dtype="int32", name="token_ids")
-    mask = keras.Input((None,), dtype="bool", name="padding_mask")
-    embedding = TokenAndPositionEmbedding(measures.vocabulary_size, measures.length, measures.hidden_dim)
-    x, blocks = embedding(ids), []
-    for _ in range(measures.num_layers):
-        blocks.append(
-            TransformerEncoder(
-                measures.intermediate_dim,
-                measures.num_heads,
-                activation=gelu,
-                layer_norm_epsilon=NORM_EPSILON,
-                normalize_first=True,
-            )
-        )
-        x = blocks[-1](x, padding_mask=mask)
-    norm = keras.layers.LayerNormalization(epsilon=NORM_EPSILON)
-    hub = keras.Model({"token_ids": ids, "padding_mask": mask}, norm(x), name="keras_hub")
-    same_weights(model, hub)
-    _fill_hub(embedding, blocks, norm, weights_of(model))
+    hub = with_our_weights(hub_encoder(measures, gelu), model)
     hub(token_inputs(1, 2, measures))  # Its export refuses a model that was never called.
     path = directory / "hub.onnx"
     hub.export(str(path), format="onnx", verbose=False)
     return session(path, options.threads)
-
-
-def _fill_hub(embedding, blocks, norm, weights):
-    """Our weights in KerasHub's layers."""
-    embedding.token_embedding.embeddings.assign(weights["token_embedding/embeddings"])
-    embedding.position_embedding.position_embeddings.assign(weights["position_embedding/embeddings"])
-    places = {
-        "self_attention_layer/query": "self_attention/query",
-        "self_attention_layer/key": "self_attention/key",
-        "self_attention_layer/value": "self_attention/value",
-        "self_attention_layer/attention_output": "self_attention/attention_output",
-        "self_attention_layer_norm": "mixer_residual/norm",
-        "feedforward_layer_norm": "feedforward_residual/norm",
-        "feedforward_intermediate_dense": "feedforward/hidden",
-        "feedforward_output_dense": "feedforward/output",
-    }
-    for index, block in enumerate(blocks):
-        for weight in block.weights:
-            part, name = weight.path.split("/", 1)[1].rsplit("/", 1)
-            weight.assign(weights[f"encoder_block_{index}/{places[part]}/{name}"])
-    for weight in norm.weights:
-        weight.assign(weights[f"final_norm/{weight.path.rsplit('/', 1)[1]}"])
 
 
 def add_rows(table, options, opened, arrays, expected, where, tolerance=TOLERANCE):

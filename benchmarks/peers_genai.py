@@ -24,6 +24,7 @@ QUANTIZE = {"fp32": None, "int8": "int8", "weight_int8": "weight_int8", "weight_
 # What runs beside the engine: it reads a line for each turn, and answers with seconds and tokens.
 _WORKER = """
 import json, sys, time
+from importlib import metadata
 import numpy as np
 import onnxruntime_genai as engine
 
@@ -41,13 +42,18 @@ def decode(prompt, new):
         generator.generate_next_token()
     return generator.get_sequence(0)[len(prompt):].tolist()
 
-print("ready", flush=True)
+print("ready", metadata.version("onnxruntime-genai"), flush=True)
 for line in sys.stdin:
     task = json.loads(line)
     wall, cpu = time.perf_counter(), time.process_time()
     tokens = decode(task["prompt"], task["new"])
     print(json.dumps({"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "tokens": tokens}), flush=True)
 """
+
+
+def is_installed(python=sys.executable):
+    """Whether an interpreter has the engine."""
+    return not subprocess.run([python, "-c", "import onnxruntime_genai"], capture_output=True).returncode
 
 
 class Genai:
@@ -57,13 +63,18 @@ class Genai:
         directory: path of what `write_genai` wrote.
         threads: int.
         python: the interpreter of an environment that has onnxruntime-genai.
+
+    Raises:
+        RuntimeError: the engine does not run there.
     """
 
     def __init__(self, directory, threads=2, python=sys.executable):
         words = [python, "-c", _WORKER, str(directory), str(threads)]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        if self._process.stdout.readline().strip() != "ready":
-            raise RuntimeError(f"onnxruntime-genai does not run in {python}")
+        ready, _, self.version = self._process.stdout.readline().strip().partition(" ")
+        if ready != "ready":
+            self.close()
+            raise RuntimeError(f"it does not run in {pathlib.Path(python).name}")
 
     def decode(self, prompt, new):
         """Decodes greedily: `(tokens, Turn)`."""
@@ -138,6 +149,7 @@ def compare(model, prompt, options, quantize):
             return generator.generate(prompt, max_new_tokens=options.new)
 
         with Genai(other, options.threads, options.python) as engine:
+            options.version = engine.version
             same = list(map(int, generate())) == engine.decode(prompt, options.new)[0]
             rivals = {OURS: timed(generate, 1), ENGINE: lambda: engine.decode(prompt, options.new)[1]}
             return take_turns(rivals, options.rounds), size, same
@@ -155,9 +167,10 @@ def main():
     model = ours(measures)
     prompt = np.random.default_rng(0).integers(0, measures.vocabulary_size, options.prompt).tolist()
     title = f"onnxruntime-genai, prompt {options.prompt}, {options.new} new tokens, {options.threads} threads"
-    table = Table(title, versions("keras-transformer", "onnxruntime", "onnxruntime-genai"))
+    table = Table(title, versions("keras-transformer", "onnxruntime"))
     for name in options.quantize:
         turns, size, same = compare(model, prompt, options, QUANTIZE[name])
+        table.versions["onnxruntime-genai"] = options.version
         for rival, found in turns.items():
             figures = {"ms": milliseconds(found), "tokens/s": round(options.new / milliseconds(found) * 1e3, 1)}
             compared = ratio(turns[OURS], found) if rival == ENGINE else {}

@@ -4,8 +4,8 @@ import pathlib
 import tempfile
 
 import numpy as np
-from networks import ENCODER, TINY, our_encoder, our_vit, trained_looking
-from peers_fp32 import SIZES, VIT_S, add_rows, attempt, our_file, session, token_inputs
+from networks import TINY, our_encoder, our_vit, trained_looking
+from peers_fp32 import VIT_S, add_rows, attempt, encoder_measures, our_file, session, token_inputs
 from peers_torch import dynamo_onnx, optimized_onnx, torch_encoder, torch_vit
 
 from keras_transformer.export import export
@@ -23,13 +23,11 @@ def measure(table, options):
 
 
 def encoder_rows(table, options, directory):
-    sizes = ((1, 4), (2, 8)) if options.tiny else SIZES
-    measures = ENCODER._replace(dropout=0.0, length=max(length for _, length in sizes))
-    measures = measures._replace(**TINY) if options.tiny else measures
+    measures = encoder_measures(options)
     model = trained_looking(our_encoder(measures))
     opened = _ours(table, "encoder", model, directory, options)
     opened |= _torch(torch_encoder(model, measures), token_inputs(2, 8, measures), measures, options, directory)
-    for batch, length in sizes:
+    for batch, length in options.sizes:
         arrays = token_inputs(batch, length, measures)
         where = {"network": "encoder, int8", "batch": batch, "length": length}
         add_rows(table, options, opened, arrays, model(arrays), where, TOLERANCE)

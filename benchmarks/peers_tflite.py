@@ -5,14 +5,14 @@ dynamic, litert-torch's is made for each shape. int8: ours by `export`, KerasHub
 litert-torch's by ai-edge-quantizer's; a peer that is not installed is left out with a note.
 """
 
-import pathlib
-import tempfile
-
+import keras
 import numpy as np
 import tensorflow as tf
-from engines import in_words
-from measure import milliseconds, ratio, take_turns, timed
-from networks import ENCODER, TINY, Measures, hub_encoder, hub_vit, our_encoder, our_vit, trained_looking
+from engines import in_words, proven
+from hub_weights import with_our_weights
+from measure import kept, milliseconds, ratio, take_turns, timed, working_folder
+from networks import TINY, hub_encoder, hub_vit, our_encoder, our_vit, trained_looking
+from peers_fp32 import VIT_S, encoder_measures, token_inputs
 
 from keras_transformer.export import export_spec
 from keras_transformer.export.functional import functional_spec
@@ -20,85 +20,94 @@ from keras_transformer.export.quantization import Quantization
 from keras_transformer.export.tflite.quantize import quantized
 from keras_transformer.export.tflite.signatures import static_signatures
 
-SIZES = ((1, 128), (8, 128), (1, 512), (8, 512))
-VIT_S = Measures(num_layers=12, num_heads=6, image_size=224)
-KINDS = ("fp32", "int8")
+# Share of the scale by which a file may differ from the Keras model before it counts as wrong.
+TOLERANCES = {"fp32": 1e-4, "int8": 0.1}
 
 
 def measure(table, options):
     """Adds the rows of the encoder and of the ViT."""
     for network, rows in (("encoder", _encoder_rows), ("vit_s", _vit_rows)):
         if network in options.networks:
-            with tempfile.TemporaryDirectory() as directory:
-                rows(table, options, pathlib.Path(directory))
+            keras.utils.set_random_seed(0)
+            with working_folder(options.files, f"tflite_{network}") as directory:
+                rows(table, options, directory)
 
 
 def _encoder_rows(table, options, directory):
-    sizes = ((1, 4), (2, 8)) if options.tiny else SIZES
-    measures = ENCODER._replace(dropout=0.0, length=max(length for _, length in sizes))
-    measures = measures._replace(**TINY) if options.tiny else measures
-    model, hub = trained_looking(our_encoder(measures)), trained_looking(hub_encoder(measures))
-    ours = _our_files(model, [{"batch": batch, "length": length} for batch, length in sizes], directory)
-    peers = _hub_files(hub, directory)
-    for batch, length in sizes:
-        token_ids = np.random.default_rng(0).integers(0, measures.vocabulary_size, (batch, length)).astype("int32")
-        arrays = {"token_ids": token_ids, "padding_mask": np.ones(token_ids.shape, "bool")}
+    measures = encoder_measures(options)
+    model = trained_looking(our_encoder(measures))
+    sizes = [{"batch": batch, "length": length} for batch, length in options.sizes]
+    ours = _our_files(model, sizes, directory)
+    peers = _hub_files(lambda: with_our_weights(hub_encoder(measures), model), directory)
+    for batch, length in options.sizes:
+        arrays = token_inputs(batch, length, measures)
         torch_files = _torch_files("torch_encoder", model, measures, arrays, directory, table)
         case = {"network": "encoder", "batch": batch, "length": length}
-        signature = f"serve_{batch}x{length}"
-        _rows(table, options, case, arrays, model(arrays), _opened(ours, peers, torch_files, signature, options))
+        opened = _opened(ours, peers, torch_files, f"serve_{batch}x{length}", options)
+        _rows(table, options, case, arrays, np.asarray(model(arrays)), opened)
 
 
 def _vit_rows(table, options, directory):
     measures = VIT_S._replace(**TINY) if options.tiny else VIT_S
-    model, hub = trained_looking(our_vit(measures)), trained_looking(hub_vit(measures))
-    ours, peers = _our_files(model, [{"batch": 1}], directory), _hub_files(hub, directory)
+    model = trained_looking(our_vit(measures))
+    ours = _our_files(model, [{"batch": 1}], directory)
+    peers = _hub_files(lambda: with_our_weights(hub_vit(measures), model), directory)
     arrays = {"images": np.random.default_rng(0).random((1, measures.image_size, measures.image_size, 3), "float32")}
     turned = {"images": np.ascontiguousarray(arrays["images"].transpose(0, 3, 1, 2))}
     torch_files = _torch_files("torch_vit", model, measures, turned, directory, table)
     case = {"network": "vit_s", "batch": 1, "length": (measures.image_size // measures.patch_size) ** 2 + 1}
-    _rows(table, options, case, arrays, model(arrays), _opened(ours, peers, torch_files, "serve_1", options))
+    opened = _opened(ours, peers, torch_files, "serve_1", options)
+    _rows(table, options, case, arrays, np.asarray(model(arrays)), opened)
 
 
 def _our_files(model, sizes, directory):
     """Dict of kind to the path of our file."""
     spec = static_signatures(functional_spec(model), sizes)
-    export_spec(spec, directory / "ours", ["tflite"])
-    path = directory / "ours" / "model.tflite"
-    small = directory / "ours_int8.tflite"
-    small.write_bytes(quantized(path.read_bytes(), Quantization("int8"), spec.variables))
-    return {"fp32": path, "int8": small}
+    path = kept(directory / "ours", lambda path: export_spec(spec, path, ["tflite"])) / "model.tflite"
+
+    def quantise(small):
+        small.write_bytes(quantized(path.read_bytes(), Quantization("int8"), spec.variables))
+
+    return {"fp32": path, "int8": kept(directory / "ours_int8.tflite", quantise)}
 
 
-def _hub_files(model, directory):
+def _hub_files(make_model, directory):
     """KerasHub's own export, and the converter's dynamic range on its SavedModel."""
-    path, saved = directory / "hub.tflite", directory / "hub_saved_model"
-    model.export(str(path), format="litert", verbose=False)
-    model.export(str(saved), verbose=False)
-    converter = tf.lite.TFLiteConverter.from_saved_model(str(saved))
-    converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    small = directory / "hub_int8.tflite"
-    small.write_bytes(converter.convert())
-    return {"fp32": path, "int8": small}
+
+    def convert(small):
+        saved = directory / "hub_saved_model"
+        make_model().export(str(saved), verbose=False)
+        converter = tf.lite.TFLiteConverter.from_saved_model(str(saved))
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        small.write_bytes(converter.convert())
+
+    def export(path):
+        make_model().export(str(path), format="litert", verbose=False)
+
+    return {"fp32": kept(directory / "hub.tflite", export), "int8": kept(directory / "hub_int8.tflite", convert)}
 
 
 def _torch_files(builder, model, measures, arrays, directory, table):
     """litert-torch's file of exactly these shapes, and ai-edge-quantizer's of it; what is not there is left out."""
-    try:
+    shapes = "x".join(map(str, next(iter(arrays.values())).shape))
+
+    def convert(path):
         import litert_torch
         import peers_torch
         import torch
 
         network = getattr(peers_torch, builder)(model, measures)
-        shapes = "x".join(map(str, next(iter(arrays.values())).shape))
-        path = directory / f"torch_{shapes}.tflite"
         litert_torch.convert(network.eval(), tuple(map(torch.from_numpy, arrays.values()))).export(str(path))
+
+    def quantise(small):
         from ai_edge_quantizer import quantizer, recipe
 
-        small = directory / f"torch_{shapes}_int8.tflite"
         found = quantizer.Quantizer(str(path), recipe.dynamic_wi8_afp32()).quantize()
         small.write_bytes(found.quantized_model)
-        return {"fp32": path, "int8": small}
+
+    try:
+        path = kept(directory / f"torch_{shapes}.tflite", convert)
+        return {"fp32": path, "int8": kept(directory / f"torch_{shapes}_int8.tflite", quantise)}
     except Exception as error:  # Not installed, or whatever it raises, is the finding.
         table.note(f"litert-torch: {in_words(error)}")
         return {}
@@ -107,7 +116,7 @@ def _torch_files(builder, model, measures, arrays, directory, table):
 def _opened(ours, peers, torch_files, signature, options):
     """Dict of kind to a dict of rival to `(function of arrays, size of its file)`."""
     found = {}
-    for kind in KINDS:
+    for kind in TOLERANCES:
         files = {
             "ours": (ours[kind], signature),
             "ours, dynamic": (ours[kind], "serve"),
@@ -146,21 +155,26 @@ def _turned(array, shape):
 
 
 def _rows(table, options, case, arrays, expected, opened):
-    turns = take_turns(
-        {
-            (kind, name): timed(lambda run=run: run(arrays), options.repeat)
-            for kind, rivals in opened.items()
-            for name, (run, _) in rivals.items()
-        },
-        options.rounds,
-    )
-    scale = float(np.abs(expected).max())
+    """Times all that give the right values in turns; a row for each peer of ours of the same kind."""
+    right = {}
     for kind, rivals in opened.items():
-        run, size = rivals["ours"]
+        for name, (run, size) in rivals.items():
+            wrong = proven(run, arrays, expected, TOLERANCES[kind])
+            if wrong is None:
+                right[kind, name] = run, size
+            elif name.startswith("ours"):
+                raise RuntimeError(f"{name}, {kind}: {wrong}")
+            else:
+                table.note(f"{case['network']}, {name}, {kind}: {wrong}")
+    runs = {pair: timed(lambda run=run: run(arrays), options.repeat) for pair, (run, _) in right.items()}
+    turns = take_turns(runs, options.rounds)
+    scale = float(np.abs(expected).max())
+    for kind in opened:
+        run, size = right[kind, "ours"]
         row = {**case, "kind": kind, "ours_ms": milliseconds(turns[kind, "ours"])}
         row["of_scale"] = round(float(np.abs(run(arrays) - expected).max()) / scale, 6)
-        row["of_fp32_size"] = round(size / opened["fp32"]["ours"][1], 3)
-        pairs = [(kind, name) for name in rivals if name != "ours"] + [("fp32", "ours")] * (kind != "fp32")
-        for pair in pairs:
+        row["of_fp32_size"] = round(size / right["fp32", "ours"][1], 3)
+        pairs = [pair for pair in right if pair[0] == kind and pair[1] != "ours"]
+        for pair in pairs + [("fp32", "ours")] * (kind != "fp32"):
             peer = f"{pair[1]}, {pair[0]}"
             table.add(**row, peer=peer, peer_ms=milliseconds(turns[pair]), **ratio(turns[kind, "ours"], turns[pair]))

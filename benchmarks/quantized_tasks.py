@@ -3,6 +3,7 @@
     python benchmarks/quantized_tasks.py --task translation --model translation/model.keras --data-dir multi30k
     python benchmarks/quantized_tasks.py --task sst2 --model text_classification/model.keras --data-dir sentences
     python benchmarks/quantized_tasks.py --task cifar10 --model image_classification/model.keras --data-dir cifar10
+    python benchmarks/quantized_tasks.py --task cifar10 --tiny    # a toy model and images of noise: shows that it runs
 
 The models are those that the examples leave. The score is BLEU (tokenised, lower-cased, greedy decoding) or accuracy, in
 per cent, over the whole test set; that of the float file is taken in the same runtime, in the same run.
@@ -60,8 +61,13 @@ def sst2(arguments):
 def cifar10(arguments):
     from keras_transformer.training import load_images
 
-    images, labels = load_images(data_dir=arguments.data_dir).test
-    step, count = 100, 200 if arguments.tiny else len(labels)
+    step = 100
+    if arguments.data_dir is None:
+        random = np.random.default_rng(0)
+        images, labels = random.integers(0, 256, (2 * step, 32, 32, 3)), random.integers(0, 10, 2 * step)
+    else:
+        images, labels = load_images(data_dir=arguments.data_dir).test
+    count = 2 * step if arguments.tiny else len(labels)
     starts = range(0, count, step)
     inputs = [{"images": images[start : start + step].astype("float32")} for start in starts]
     return _in_percent(inputs, [labels[start : start + step] for start in starts]), inputs[:4]
@@ -84,19 +90,29 @@ def _in_percent(inputs, labels):
     return Evaluation(inputs, score=accuracy)
 
 
+def toy_classifier():
+    """An untrained ViT in place of the one that the example trains on CIFAR-10."""
+    from keras_transformer import models, tasks
+
+    return tasks.ImageClassifier(models.ViT(models.Size(1, 64, 2, 64), patch_size=8, image_size=32), 10)
+
+
 TASKS = {"translation": translation, "sst2": sst2, "cifar10": cifar10}
 
 
 def main():
     parser = arguments(__doc__)
     parser.add_argument("--task", choices=TASKS, required=True)
-    parser.add_argument("--model", type=pathlib.Path, required=True, help="the .keras file that the example left")
+    parser.add_argument("--model", type=pathlib.Path, help="the .keras file that the example left")
     parser.add_argument("--tokenizer", type=pathlib.Path, help="its tokenizer, where it does not lie beside it")
-    parser.add_argument("--data-dir", type=pathlib.Path, required=True)
+    parser.add_argument("--data-dir", type=pathlib.Path)
     parser.add_argument("--modes", nargs="+", default=["int8"], help=f"of {', '.join(MODES)}, int8_static")
     parser.add_argument("--formats", nargs="+", default=["saved_model", "tflite", "onnx"])
     options = parser.parse_args()
-    model = load_model(options.model)
+    is_toy = options.tiny and options.task == "cifar10" and options.model is None
+    if not is_toy and (options.model is None or options.data_dir is None):
+        parser.error("--model and --data-dir are needed")
+    model = toy_classifier() if is_toy else load_model(options.model)
     evaluation, calibration = TASKS[options.task](options)
     table = Table(f"{options.task}: what quantisation costs", versions("tensorflow", "onnxruntime", "ai-edge-litert"))
     for mode in options.modes:

@@ -17,10 +17,10 @@ def add_arguments(parser):
     parser.add_argument("--backend", action="append", help="only this runtime; may be given more than once")
     help = "size of an axis; may be given more than once (default: as in the bundle's smallest probe)"
     parser.add_argument("--size", action="append", type=_size, default=[], metavar="AXIS=N", help=help)
-    parser.add_argument("--batch", type=_positive, metavar="N", help="--size batch=N")
-    parser.add_argument("--length", type=_positive, metavar="N", help="--size length=N; of a language model the prompt")
-    parser.add_argument("--rounds", type=_positive, default=20, metavar="N", help="turns of five calls (default: 20)")
-    parser.add_argument("--threads", type=_positive, metavar="N", help="for one call (default: every core)")
+    parser.add_argument("--batch", type=positive, metavar="N", help="--size batch=N")
+    parser.add_argument("--length", type=positive, metavar="N", help="--size length=N; of a language model the prompt")
+    parser.add_argument("--rounds", type=positive, default=20, metavar="N", help="turns of five calls (default: 20)")
+    parser.add_argument("--threads", type=positive, metavar="N", help="for one call (default: every core)")
     parser.add_argument("--json", metavar="FILE", help="also write the figures as JSON")
 
 
@@ -39,7 +39,8 @@ def run(arguments):
     return 0
 
 
-def _positive(text):
+def positive(text):
+    """A whole number of at least 1, of a word of the command line."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return int(text)
@@ -49,4 +50,4 @@ def _size(text):
     axis, _, size = text.partition("=")
     if not axis or not size:
         raise argparse.ArgumentTypeError(f"{text!r} is not AXIS=N")
-    return axis, _positive(size)
+    return axis, positive(size)

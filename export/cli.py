@@ -16,6 +16,7 @@ _EXAMPLES = """examples:
   keras-transformer generate bundle "Once upon a time" --sampler random --top-p 0.9
   keras-transformer inspect bundle
   keras-transformer bench bundle --batch 8
+  keras-transformer sensitivity bundle --evaluate test.npz
   keras-transformer serving bundle --out served --version 1
 """
 
@@ -103,6 +104,7 @@ def _parser(words):
         _add_generate,
         _add_inspect,
         _add_bench,
+        _add_sensitivity,
         _add_serving,
         _add_engine,
     ):
@@ -199,6 +201,15 @@ def _add_bench(commands, words):
     parser = _command(commands, "bench", help, bench_command.EXAMPLES)
     bench_command.add_arguments(parser)
     parser.set_defaults(run=_later("bench_command"))
+
+
+def _add_sensitivity(commands, words):
+    from keras_transformer.export import sensitivity_command
+
+    help = "show which weights cost most accuracy when they are quantised"
+    parser = _command(commands, "sensitivity", help, sensitivity_command.EXAMPLES)
+    sensitivity_command.add_arguments(parser)
+    parser.set_defaults(run=_later("sensitivity_command"))
 
 
 def _add_serving(commands, words):

@@ -47,8 +47,14 @@ def full_precision():
         switch.enable_tensor_float_32_execution(before)
 
 
-def onnx_session(path, num_threads):
-    """A session of ONNX Runtime on the CPU. Several threads may run it at once."""
+def onnx_session(path, num_threads, waits=True):
+    """A session of ONNX Runtime on the CPU. Several threads may run it at once.
+
+    Args:
+        path: of the file.
+        num_threads: int.
+        waits: bool. Whether its threads keep their cores busy for a while after a call, so that the next starts at once.
+    """
     with needs_library("onnx"):
         import onnxruntime
 
@@ -57,6 +63,8 @@ def onnx_session(path, num_threads):
     options.intra_op_num_threads = num_threads
     options.inter_op_num_threads = 1  # Ops run one after another, each on all threads.
     options.log_severity_level = 3
+    if not waits:
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from keras_transformer.export.engines import TFLiteEngine, load_saved_model, onnx_session
 from keras_transformer.export.errors import ExportError, InvalidBundleError, RunError
 from keras_transformer.export.manifest import artifact_path, signature_specs
+from keras_transformer.export.onnx.binding import Binding, BoundCache
 from keras_transformer.export.tokenizers import read_tokenizer
 from keras_transformer.generation import Generator
 from keras_transformer.generation.plan import Output
@@ -76,7 +77,7 @@ class _Steps:
         self.vocabulary_size = record["vocabulary_size"]
         self.max_length = record["max_length"]
         self.is_encoder_decoder = record["is_encoder_decoder"]
-        self.rewinds = record["rewinds"]
+        self.rewinds = record.get("rewinds", True)
         self._path = functools.partial(artifact_path, directory, manifest, backend)
         self._specs = functools.cache(functools.partial(signature_specs, manifest))
         self._backend = backend
@@ -110,7 +111,8 @@ class _Steps:
             output = Output(np.asarray(results["logits"]), np.asarray(results["hidden_states"]))
             if output.logits.ndim != 3 or output.logits.shape[-1] != self.vocabulary_size:
                 raise ValueError(f"logits of shape {output.logits.shape} for {self.vocabulary_size} tokens")
-        return output, {**cache, **{name: results[name] for name in self._grows if name in results}}
+        new = {name: results[name] for name in self._grows if name in results}
+        return output, {**cache, **new} if new else cache
 
     @contextlib.contextmanager
     def _typed(self, signature):
@@ -147,33 +149,40 @@ class OnnxSteps(_Steps):
     def _session(self, signature):
         with self._lock:
             if signature not in self._sessions:
-                self._sessions[signature] = onnx_session(str(self._path(signature)), self._num_threads)
+                # What runs once a text would keep its threads on the cores that the steps after it need.
+                waits = signature.startswith("decode")
+                self._sessions[signature] = onnx_session(str(self._path(signature)), self._num_threads, waits)
             return self._sessions[signature]
 
     def _call(self, signature, arrays, cache):
         if signature == "decode" and arrays["token_ids"].shape[1] == 1 and self._has_decode_token:
             signature = "decode_token"
-        session = self._session(signature)
-        binding = session.io_binding()
-        for name, array in arrays.items():
-            binding.bind_cpu_input(name, array)
-        for name, value in cache.items():
-            binding.bind_ortvalue_input(name, value)
-        # By position, as an output of an input's name has another in the file.
-        names = [spec.name for spec in self._specs(signature)[1]]
-        labels = [output.name for output in session.get_outputs()]
-        for name, label in zip(names, labels, strict=True):
-            if name in self._grows and name in self._in_place:
-                binding.bind_ortvalue_output(label, cache[name])
-            else:
-                binding.bind_output(label)
-        session.run_with_iobinding(binding)
-        outputs = dict(zip(names, binding.get_outputs(), strict=True))
+        binding = self._bound(signature, arrays["token_ids"].shape, cache) if "token_ids" in arrays else None
+        binding = binding or Binding(self._session(signature), self._names(signature), cache, self._in_place)
         return {
-            name: value if name in self._grows else value.numpy()
-            for name, value in outputs.items()
-            if name not in self._in_place
+            name: value if name in self._grows else value.numpy().copy() for name, value in binding.run(arrays).items()
         }
+
+    def _bound(self, signature, shape, cache):
+        """The binding of a cache that steps leave where it is, which serves every step of the same shape; else None."""
+        if not isinstance(cache, BoundCache):
+            return None
+        if cache.key != (signature, shape):
+            cache.binding = Binding(self._session(signature), self._names(signature), cache, self._in_place)
+            cache.key = signature, shape
+        return cache.binding
+
+    def _names(self, signature):
+        return [spec.name for spec in self._specs(signature)[1]]
+
+    def init_cache(self, batch_size, length, source=None):
+        return self._bindable(super().init_cache(batch_size, length, source))
+
+    def take_rows(self, cache, rows):
+        return self._bindable(super().take_rows(cache, rows))
+
+    def _bindable(self, cache):
+        return BoundCache(cache) if self._in_place.issuperset(self._grows) else cache
 
     def _array(self, array):
         import onnxruntime
@@ -266,7 +275,6 @@ _GENERATION = {
     "vocabulary_size": _is_size,
     "max_length": lambda value: value is None or _is_size(value),
     "is_encoder_decoder": lambda value: isinstance(value, bool),
-    "rewinds": lambda value: isinstance(value, bool),
     "start_id": _is_token,
     "end_id": _is_token,
 }

@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 from keras_transformer.export import runtime
 from keras_transformer.export.bundle import write_manifest
-from keras_transformer.export.errors import InvalidBundleError
+from keras_transformer.export.errors import InvalidBundleError, QuantizationError
 from keras_transformer.export.evaluation import judge
-from keras_transformer.export.manifest import FILE, file_records, read_manifest
+from keras_transformer.export.manifest import FILE, file_records, files_of, read_manifest
 from keras_transformer.export.onnx.graphs import load_arrays
 from keras_transformer.export.onnx.quantize import is_candidate, quantize_files
-from keras_transformer.export.quantization import Quantization
+from keras_transformer.export.quantization import Quantization, matches
+
+# How the first entry, which has no weight, is shown.
+ALL = "all quantised"
 
 
 class Sensitivity(NamedTuple):
@@ -23,11 +26,15 @@ class Sensitivity(NamedTuple):
         weight: path of the weight; "" for all of them quantised.
         agreement: share of the top answers that stay as in float, or None.
         score: the evaluation's score, or None.
+        score_float: the score of the float files, or None.
+        size: bytes of the ONNX files so quantised.
     """
 
     weight: str
     agreement: float | None
     score: float | None
+    score_float: float | None
+    size: int
 
 
 def sensitivity(bundle, quantize, evaluation, progress=None):
@@ -44,7 +51,7 @@ def sensitivity(bundle, quantize, evaluation, progress=None):
 
     Raises:
         InvalidBundleError: no ONNX files, or quantised ones.
-        QuantizationError: see `export`.
+        QuantizationError: see `export`; or inputs for a language model, which is measured by a score.
 
     Example:
 
@@ -60,6 +67,8 @@ def sensitivity(bundle, quantize, evaluation, progress=None):
     record = manifest["artifacts"].get("onnx")
     if record is None or "quantization" in record:
         raise InvalidBundleError(f"'{bundle}' holds no float ONNX files to quantise")
+    if manifest.get("generation") is not None and len(evaluation.inputs):
+        raise QuantizationError("a language model is measured by a score of what it generates, not by inputs")
     quantization = Quantization.of(quantize)
     evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
     before = evaluation.measure(runtime.load(bundle, "onnx"))
@@ -67,16 +76,16 @@ def sensitivity(bundle, quantize, evaluation, progress=None):
     arrays = {
         name: each for path in files.values() for name, each in load_arrays(pathlib.Path(bundle, path))[1].items()
     }
-    weights = [name for name, array in arrays.items() if is_candidate(array)]
+    kept = matches(arrays, quantization.keep_float)
+    weights = [name for name, array in arrays.items() if is_candidate(array) and name not in kept]
     found = []
     for weight in ["", *weights]:
         kept = (*quantization.keep_float, *([_literal(weight)] if weight else []))
         changed = dataclasses.replace(quantization, keep_float=kept)
-        after = _measured(pathlib.Path(bundle), files, changed, evaluation)
-        figures = judge(evaluation, "onnx", before, after)
-        found.append(Sensitivity(weight, figures["agreement"], figures["score"]))
+        after, size = _measured(pathlib.Path(bundle), files, changed, evaluation)
+        found.append(Sensitivity(weight=weight, size=size, **judge(evaluation, "onnx", before, after)))
         if progress is not None:
-            progress(f"{weight or 'all quantised'}: agreement {figures['agreement']}, score {figures['score']}")
+            progress(f"{weight or ALL}: agreement {found[-1].agreement}, score {found[-1].score}")
     worth = lambda each: (-(each.score or 0.0), -(each.agreement or 0.0))  # noqa: E731
     return [found[0], *sorted(found[1:], key=worth)]
 
@@ -88,8 +97,10 @@ def _measured(bundle, files, quantization, evaluation):
         manifest = read_manifest(folder)
         (folder / FILE).unlink()  # Written anew, last: it does not list itself.
         quantize_files(folder, files, quantization, ranges=_ranges(folder, files, quantization))
-        write_manifest(folder, {**manifest, "files": file_records(folder)})
-        return evaluation.measure(runtime.load(folder, "onnx", check=False))
+        manifest["files"] = file_records(folder)
+        write_manifest(folder, manifest)
+        size = sum(manifest["files"][name]["bytes"] for name in files_of(manifest, "onnx"))
+        return evaluation.measure(runtime.load(folder, "onnx", check=False)), size
 
 
 def _ranges(folder, files, quantization):

@@ -11,26 +11,35 @@ _LABELS = "labels"
 def add_arguments(parser):
     """Adds the options of `export` that have to do with quantisation."""
     group = parser.add_argument_group("quantisation")
+    add_mode(group)
+    add_evaluation(group)
     add = group.add_argument
-    add("--quantize", metavar="MODE", help="fp16, int8, int8_static, weight_int8 or weight_int4")
-    add("--calibrate", metavar="FILE", help=".npz with an array for each input, for int8_static")
-    add(
-        "--keep-float",
-        action="append",
-        metavar="PATTERN",
-        help="weights that stay float, such as '*/head/*'; repeatable",
-    )
-    add("--block-size", type=int, metavar="N", help="weights that share a scale in weight_int4 (default: 32)")
-    add("--evaluate", metavar="FILE", help=f".npz with an array for each input and, for a score, '{_LABELS}'")
     add("--min-agreement", type=float, metavar="SHARE", help="fail if fewer of the top answers stay, such as 0.99")
     add("--max-loss", type=float, metavar="SHARE", help="fail if the accuracy falls by more, such as 0.005")
+
+
+def add_mode(parser, default=None):
+    """Adds the options that say how to quantise."""
+    add = parser.add_argument
+    known = "fp16, int8, int8_static, weight_int8 or weight_int4" + (f" (default: {default})" if default else "")
+    add("--quantize", metavar="MODE", default=default, help=known)
+    add("--calibrate", metavar="FILE", help=".npz with an array for each input, for int8_static")
+    help = "weights that stay float, such as '*/head/*'; repeatable"
+    add("--keep-float", action="append", metavar="PATTERN", help=help)
+    add("--block-size", type=int, metavar="N", help="weights that share a scale in weight_int4 (default: 32)")
+
+
+def add_evaluation(parser, required=False):
+    """Adds the option that names the data to measure with."""
+    help = f".npz with an array for each input and, for a score, '{_LABELS}'"
+    parser.add_argument("--evaluate", metavar="FILE", required=required, help=help)
 
 
 def read_arguments(arguments):
     """The keyword arguments of `export` that the options ask for.
 
     Args:
-        arguments: what `argparse` gives for the options of `add_arguments`.
+        arguments: what `argparse` gives for the options of `add_arguments`, with or without the two bounds.
 
     Returns:
         dict of "quantize" and "evaluation", each None where nothing is asked for.
@@ -49,7 +58,7 @@ def read_arguments(arguments):
         ("min_agreement", "evaluate"),
         ("max_loss", "evaluate"),
     ):
-        if getattr(arguments, option) is not None and getattr(arguments, needed) is None:
+        if getattr(arguments, option, None) is not None and getattr(arguments, needed) is None:
             raise QuantizationError(f"--{option.replace('_', '-')} needs --{needed}")
     if arguments.quantize is None:
         return {"quantize": None, "evaluation": None}
@@ -67,7 +76,8 @@ def _evaluation(arguments, cls):
     arrays = _arrays(arguments.evaluate)
     labels = arrays.pop(_LABELS, None)
     batches = None if labels is None else [each[_LABELS] for each in _batches({_LABELS: labels})]
-    return cls(_batches(arrays), batches, min_agreement=arguments.min_agreement, max_loss=arguments.max_loss)
+    bounds = {name: getattr(arguments, name, None) for name in ("min_agreement", "max_loss")}
+    return cls(_batches(arrays), batches, **bounds)
 
 
 def _arrays(path):

@@ -32,8 +32,11 @@ FILE = "model.litertlm"
 _UNBOUNDED = 512
 _BUCKETS = (32, 128)
 _SENTENCEPIECE = "sentencepiece"
-# What the engine's chats become: the messages as they are, one after the other.
-_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
+# What the engine's chats become: the messages as they are, one after the other. The engine gives texts as lists of parts.
+_TEMPLATE = (
+    "{% for message in messages %}{% if message.content is string %}{{ message.content }}{% else %}"
+    "{% for part in message.content %}{{ part.text }}{% endfor %}{% endif %}{% endfor %}"
+)
 
 
 def write_litertlm(

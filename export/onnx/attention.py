@@ -2,9 +2,9 @@
 
 import onnx_ir as ir
 
-from keras_transformer.export.onnx.operators import sizes_of
+from keras_transformer.export.onnx.integers import constant, sizes_of
 from keras_transformer.export.onnx.products import multiply
-from keras_transformer.export.onnx.rules import Rule, is_float, rule_set, scalar
+from keras_transformer.export.onnx.rules import Rule, attributes_of, is_float, rule_set, scalar
 
 _SWAP = [0, 2, 1, 3]
 
@@ -192,8 +192,35 @@ class TokensFirstMasked(TokensFirst):
         return super().rewrite(op, query, key, value, attended)
 
 
+class RepeatedHeads(Rule):
+    """Keys and values that are repeated for the queries that share them, without repeating them."""
+
+    def pattern(self, op, query, key, value, repeats, same_repeats, shape, same_shape):
+        keys = op.Reshape(op.Tile(key, repeats), shape)
+        values = op.Reshape(op.Tile(value, same_repeats), same_shape)
+        return op.Attention(query, keys, values, _allow_other_inputs=True, _outputs=["attended"])
+
+    def check(self, context, key, value, repeats, same_repeats, attended, **_):
+        heads = attended.producer().attributes.get_int("kv_num_heads", 0)
+        return self._is_repeated(key, repeats, heads) and self._is_repeated(value, same_repeats, heads)
+
+    @staticmethod
+    def _is_repeated(value, repeats, heads):
+        """Whether heads `(B, S, K, 1, H)` are repeated in place to so many."""
+        sizes, counts = sizes_of(value), constant(repeats)
+        if sizes is None or len(sizes) != 5 or sizes[3] != 1 or counts is None or not isinstance(sizes[4], int):
+            return False
+        return isinstance(sizes[2], int) and counts.tolist() == [1, 1, 1, heads / sizes[2], 1]
+
+    def rewrite(self, op, query, key, value, attended, **_):
+        node = attended.producer()
+        flat = [op.Reshape(each, self.ints(op, 0, 0, sizes_of(each)[2] * sizes_of(each)[4])) for each in (key, value)]
+        options = attributes_of(attended) | {"kv_num_heads": sizes_of(key)[2]}
+        return op.Attention(query, *flat, *node.inputs[3:], **options)
+
+
 def attention_rules(dims):
     """The rules for a graph whose sizes are known."""
     rules = [Attention, AttentionWithoutBias, GroupedAttention, GroupedAttentionWithoutBias]
-    rules += [TokensFirst, TokensFirstMasked, ScaleThroughTranspose, ScaleIntoAttention]
+    rules += [TokensFirst, TokensFirstMasked, ScaleThroughTranspose, ScaleIntoAttention, RepeatedHeads]
     return [rule_set([rule(dims) for rule in rules], commute=True)]

@@ -9,7 +9,8 @@ import itertools
 import numpy as np
 import onnx_ir as ir
 
-from keras_transformer.export.onnx.operators import ELEMENTWISE, Operators, sizes_of
+from keras_transformer.export.onnx.integers import sizes_of
+from keras_transformer.export.onnx.operators import ELEMENTWISE, SEVERAL, Operators
 
 
 def _without_names(sizes):
@@ -86,7 +87,7 @@ class Dims(Operators):
             rule = self._elementwise
         sizes = rule(node) if rule else None
         for number, output in enumerate(node.outputs):
-            if node.op_type == "Loop":
+            if node.op_type == "Loop" or (number and node.op_type in SEVERAL and sizes is not None):
                 continue
             known = _without_names(sizes_of(output))
             found = sizes if number == 0 and sizes is not None else known

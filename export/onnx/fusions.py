@@ -8,8 +8,8 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from keras_transformer.export.onnx.integers import constant, sizes_of
 from keras_transformer.export.onnx.names import TRANSPOSED, VECTOR
-from keras_transformer.export.onnx.operators import constant, sizes_of
 from keras_transformer.export.onnx.rules import CONTRIB, Rule, is_close, is_float, rule_set, scalar
 
 
@@ -75,6 +75,20 @@ class RMSNormalization(Rule):
         if scale is None:
             return None
         return op.RMSNormalization(x, scale, axis=-1, epsilon=scalar(epsilon))
+
+
+class RMSNormalizationOfPower(RMSNormalization):
+    """The same, its square written as a power."""
+
+    def pattern(self, op, x, axes, epsilon, scale, two):
+        mean = op.ReduceMean(op.Pow(x, two), axes, keepdims=1)
+        return op.Mul(op.Mul(x, op.Reciprocal(op.Sqrt(op.Add(mean, epsilon)))), scale)
+
+    def check(self, context, x, axes, epsilon, scale, two):
+        return is_close(two, 2) and super().check(context, x, axes, epsilon, scale)
+
+    def rewrite(self, op, x, axes, epsilon, scale, two):
+        return super().rewrite(op, x, axes, epsilon, scale)
 
 
 class _Gelu(Rule):
@@ -177,10 +191,24 @@ class GemmOfTransposed(Rule):
         return op.MatMul(x, op.Constant(value=turned, _outputs=[f"{weight.name}{TRANSPOSED}"]))
 
 
+class GemmOfReshaped(GemmOfTransposed):
+    """The same with a weight of more axes."""
+
+    def pattern(self, op, x, weight, shape):
+        return op.Gemm(x, op.Reshape(weight, shape, _outputs=["matrix"]), _outputs=["product"])
+
+    def check(self, context, x, weight, matrix, product, **_):
+        return sizes_of(matrix) is not None and super().check(context, x, weight, product)
+
+    def rewrite(self, op, x, weight, matrix, product, **_):
+        turned = ir.tensor(np.ascontiguousarray(weight.const_value.numpy().reshape(sizes_of(matrix)).T))
+        return op.MatMul(x, op.Constant(value=turned, _outputs=[f"{weight.name}{TRANSPOSED}"]))
+
+
 def fusion_rules(options):
     """The rules for `OnnxOptions`."""
-    norms = [LayerNormalization()] + ([RMSNormalization()] if options.target >= 23 else [])
+    norms = [LayerNormalization()] + ([RMSNormalization(), RMSNormalizationOfPower()] if options.target >= 23 else [])
     has_gelu = options.target >= 20
     gelus = [rule(not has_gelu) for rule in (GeluErfc, GeluErf, GeluTanh)] if has_gelu or options.contrib_ops else []
-    sets = [rule_set([*norms, GatherAnyIndex(), PlainGemm(), GemmOfTransposed()])]
+    sets = [rule_set([*norms, GatherAnyIndex(), PlainGemm(), GemmOfTransposed(), GemmOfReshaped()])]
     return [*sets, rule_set(gelus, commute=True)] if gelus else sets

@@ -1,85 +1,25 @@
 """What each operator does to the sizes of its inputs, for `dims.Dims`."""
 
-import operator
-
-import onnx_ir as ir
-
+from keras_transformer.export.onnx.integers import Integers, sizes_of
 from keras_transformer.export.onnx.products import divide, multiply
 
-INTEGERS = (ir.DataType.INT32, ir.DataType.INT64)
-_OPERATORS = {"Add": operator.add, "Sub": operator.sub, "Max": max, "Min": min}
 _NAMES = """
     Add Sub Mul Div Pow Max Min And Or Xor Equal Less LessOrEqual Greater GreaterOrEqual Where Mod Not Neg Abs Sqrt
     Reciprocal Erf Exp Log Tanh Sigmoid Relu Sin Cos Cast Identity Softmax Gelu Floor Ceil Round Sign Clip Softplus
-    LayerNormalization RMSNormalization IsNaN LeakyRelu Elu ScatterND
+    LayerNormalization RMSNormalization RotaryEmbedding IsNaN LeakyRelu Elu ScatterND TensorScatter
 """
 ELEMENTWISE = set(_NAMES.split())
-_FIRST_ONLY = {"LayerNormalization", "RMSNormalization", "ScatterND", "Clip"}
-_LONGEST = 8
+_FIRST_ONLY = {"LayerNormalization", "RMSNormalization", "RotaryEmbedding", "ScatterND", "TensorScatter", "Clip"}
+SEVERAL = ("TopK", "Split")  # Their methods settle all outputs but the first.
+_TO_THE_END = 10**9  # What the converter writes for an open end.
 
 
-def sizes_of(value):
-    """The shape of a value as a list of ints and texts, or None where its rank is not known."""
-    if value is None or value.shape is None:
-        return None
-    return [size if isinstance(size, int) else size.value for size in value.shape]
-
-
-def constant(value):
-    """A small constant as a numpy array, or None."""
-    if value is None:
-        return None
-    tensor = ir.convenience.get_const_tensor(value)
-    return None if tensor is None or tensor.size > 2**20 else tensor.numpy()
-
-
-class Operators:
+class Operators(Integers):
     """Methods named after operators; each gives the sizes of the first output of a node, or None.
 
-    A subclass gives `_fresh`, an iterator of new names, and the dicts `_numbers`, `_results` and `_at_most`.
+    A subclass gives `_settle`, which writes sizes onto a value, `_fresh`, an iterator of new names, and the dicts
+    `_numbers`, `_results`, `_at_most` and `sources`.
     """
-
-    # Integers that hold sizes.
-
-    def numbers(self, value):
-        """The sizes that an integer vector or scalar holds, or None."""
-        if value in self._numbers:
-            return self._numbers[value]
-        array = constant(value)
-        if array is None or array.dtype.kind not in "iu" or array.ndim > 1 or array.size > _LONGEST:
-            return None
-        return [int(each) for each in array] if array.ndim else int(array)
-
-    def held(self, value):
-        """The sizes that a computed integer vector or scalar holds, or None."""
-        return self._numbers.get(value)
-
-    def _named(self, value):
-        """Names for the integers of a short vector of which nothing is known, the same whenever they are asked for."""
-        sizes = sizes_of(value)
-        if value.dtype not in INTEGERS or sizes is None or len(sizes) != 1 or sizes[0] not in range(_LONGEST):
-            return None
-        return self._numbers.setdefault(value, [next(self._fresh) for _ in range(sizes[0])])
-
-    def _hold(self, node, held):
-        if held is not None:
-            self._numbers[node.outputs[0]] = held
-            return [len(held)] if isinstance(held, list) else []
-        return None
-
-    def _shape(self, node):
-        sizes = sizes_of(node.inputs[0])
-        start, end = (node.attributes.get_int(name, default) for name, default in (("start", 0), ("end", None)))
-        return self._hold(node, None if sizes is None else sizes[start:end])
-
-    def _cast(self, node):
-        held = self.numbers(node.inputs[0])
-        if held is not None:
-            self._hold(node, held)
-        return sizes_of(node.inputs[0])
-
-    def _identity(self, node):
-        return self._cast(node)
 
     def _gather(self, node):
         data, indices = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
@@ -107,45 +47,36 @@ class Operators:
         total = sum(along) if all(isinstance(size, int) for size in along) else None
         return [*shapes[0][:axis], total, *shapes[0][axis + 1 :]]
 
-    def _computed(self, node):
-        held = [self.numbers(value) for value in node.inputs]
-        if len(held) == 2 and None not in held:
-            self._hold(node, self._pairwise(node.op_type, *held))
-        return self._elementwise(node)
-
-    _add = _sub = _mul = _max = _min = _div = _computed
-
-    def _pairwise(self, kind, first, second):
-        if not isinstance(first, list) and not isinstance(second, list):
-            return self._result(kind, first, second)
-        length = max(len(each) if isinstance(each, list) else 1 for each in (first, second))
-        rows = [each if isinstance(each, list) else [each] for each in (first, second)]
-        rows = [row * length if len(row) == 1 else row for row in rows]
-        return [self._result(kind, a, b) for a, b in zip(*rows, strict=True)]
-
-    def _result(self, kind, first, second):
-        """What an operator makes of two sizes; the same name for the same operator and sizes."""
-        if kind == "Mul":
-            return multiply(first, second)
-        if isinstance(first, int) and isinstance(second, int) and kind in _OPERATORS:
-            return _OPERATORS[kind](first, second)
-        if (kind in ("Add", "Sub") and second == 0) or (kind in ("Max", "Min") and first == second):
-            return first
-        if kind == "Add" and first == 0:
-            return second
-        pair = (first, second) if kind in ("Sub", "Div") else tuple(sorted((first, second), key=str))
-        if (kind, *pair) not in self._results:
-            self._results[kind, *pair] = next(self._fresh)
-        return self._results[kind, *pair]
-
-    def _reduceprod(self, node):
-        held = self.numbers(node.inputs[0])
-        if not isinstance(held, list):
+    def _gathernd(self, node):
+        data, places = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
+        depth = None if not places else places[-1]
+        if data is None or not isinstance(depth, int):
             return None
-        product = multiply(*held)
-        return self._hold(node, [product] if node.attributes.get_int("keepdims", 1) else product)
+        return [*places[:-1], *data[node.attributes.get_int("batch_dims", 0) + depth :]]
 
-    # Shapes.
+    def _topk(self, node):
+        sizes, count = sizes_of(node.inputs[0]), self.numbers(node.inputs[1])
+        if sizes is None or not isinstance(count, list):
+            return None
+        sizes[node.attributes.get_int("axis", -1)] = count[0]
+        self._settle(node.outputs[1], sizes)
+        return sizes
+
+    def _tile(self, node):
+        sizes, repeats = sizes_of(node.inputs[0]), self.numbers(node.inputs[1])
+        if sizes is None or not isinstance(repeats, list):
+            return None
+        return [multiply(size, repeat) for size, repeat in zip(sizes, repeats, strict=True)]
+
+    def _split(self, node):
+        sizes, count = sizes_of(node.inputs[0]), len(node.outputs)
+        axis = node.attributes.get_int("axis", 0)
+        if sizes is None or len(node.inputs) > 1 or not isinstance(sizes[axis], int) or sizes[axis] % count:
+            return None
+        sizes[axis] //= count
+        for output in node.outputs[1:]:
+            self._settle(output, sizes)
+        return sizes
 
     def _squeeze(self, node):
         held = self.numbers(node.inputs[0])
@@ -171,6 +102,8 @@ class Operators:
         sizes = sizes_of(node.inputs[0])
         starts, ends = (self.numbers(value) for value in node.inputs[1:3])
         axes = self.numbers(node.inputs[3]) if len(node.inputs) > 3 and node.inputs[3] else None
+        if len(node.inputs) < 4 and sizes is not None and isinstance(starts, list):
+            axes = list(range(len(starts)))
         steps = self.numbers(node.inputs[4]) if len(node.inputs) > 4 else [1]
         if sizes is None or not isinstance(axes, list):
             return None
@@ -187,7 +120,7 @@ class Operators:
             return len(range(size)[start:end])
         if start != 0:
             return None
-        if end == size:
+        if end == size or (isinstance(end, int) and end >= _TO_THE_END):
             return size
         name = next(self._fresh)
         if isinstance(end, str):
@@ -275,7 +208,3 @@ class Operators:
             return [*sizes[:3], value[3]]
         heads, value_heads = node.attributes.get_int("q_num_heads"), node.attributes.get_int("kv_num_heads")
         return [*sizes[:2], divide(multiply(value[2], heads), value_heads)]
-
-    def _range(self, node):
-        start, limit, step = (self.numbers(value) for value in node.inputs)
-        return [limit] if start == 0 and step == 1 and limit is not None else [None]

@@ -7,12 +7,16 @@ from onnxscript import optimizer, version_converter
 
 from keras_transformer.export.onnx.attention import attention_rules
 from keras_transformer.export.onnx.dims import Dims
+from keras_transformer.export.onnx.einsum import einsum_rules
 from keras_transformer.export.onnx.fusions import fusion_rules
+from keras_transformer.export.onnx.masks import mask_rules
 from keras_transformer.export.onnx.names import name_parts
 from keras_transformer.export.onnx.reshapes import reshape_rules
+from keras_transformer.export.onnx.rotary import rotary_rules
+from keras_transformer.export.onnx.scatter import scatter_rules
 from keras_transformer.export.onnx.sizes import settle_sizes
 
-_ROUNDS = 8
+_ROUNDS = 12
 _FOLD_BYTES = 4096
 
 
@@ -73,13 +77,19 @@ def optimize(model, options):
         common.ShapeInferencePass()(model)
         dims = Dims(model.graph)
         count = settle_sizes(model.graph, dims)
-        attention = attention_rules(dims) if options.target >= 23 else []
-        sets = [*fusion_rules(options), *attention, *reshape_rules(dims)]
-        if not count + sum(rules.apply_to_model(model) for rules in sets):
+        # What only sizes were read from would seem to be needed outside of what a rule replaces.
+        common.RemoveUnusedNodesPass()(model)
+        if not count + sum(rules.apply_to_model(model) for rules in _rules(dims, options)):
             break
         _clean(model)
     common.RemoveUnusedOpsetsPass()(model)
     return model
+
+
+def _rules(dims, options):
+    makers = [rotary_rules, einsum_rules, mask_rules, attention_rules] if options.target >= 23 else []
+    makers += [scatter_rules] if options.target >= 24 else []
+    return [*fusion_rules(options), *(rules for make in (*makers, reshape_rules) for rules in make(dims))]
 
 
 def _clean(model):
@@ -88,7 +98,20 @@ def _clean(model):
         common.IdentityEliminationPass(),
         common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
         common.DeduplicateInitializersPass(),
-        common.CommonSubexpressionEliminationPass(),
-        common.RemoveUnusedNodesPass(),
     ):
         each(model)
+    _tidy(model, model.graph)
+    common.RemoveUnusedNodesPass()(model)
+
+
+def _tidy(model, graph):
+    """Computes what is computed twice once, and drops constants that nothing reads, in each body too: the library's passes
+    look at the top alone."""
+    common.CommonSubexpressionEliminationPass()(ir.Model(graph, ir_version=model.ir_version))
+    for node in graph:
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH:
+                _tidy(model, attribute.as_graph())
+    for name, value in list(graph.initializers.items()):
+        if not value.uses() and not value.is_graph_output():
+            graph.initializers.pop(name)

@@ -14,8 +14,9 @@ class OnnxOptions:
     """Which operators an ONNX file may use.
 
     Args:
-        opset: int from 18 to 24: the version of the operator set. 20 has `Gelu`; 23 `Attention` and `RMSNormalization`; 24
-            runs from ONNX Runtime 1.24 on. None for 23, which every ONNX Runtime from 1.23 on runs.
+        opset: int from 18 to 24: the version of the operator set. 20 has `Gelu`; 23 `Attention`, `RMSNormalization` and
+            `RotaryEmbedding`; 24 `TensorScatter` for caches, and runs from ONNX Runtime 1.25 on. None for 23, which every
+            ONNX Runtime from 1.23 on runs.
         contrib_ops: bool. Whether ONNX Runtime's own operators (domain `com.microsoft`) may be used where the operator
             set lacks one. False gives files of standard operators alone.
         optimize: bool. Whether the graph is rewritten into fused operators; without it, it is as the converter wrote it,

@@ -1,6 +1,6 @@
 """Rules that leave of reshapes and transposes only those that move numbers, and let projections meet in rank 2."""
 
-from keras_transformer.export.onnx.operators import constant, sizes_of
+from keras_transformer.export.onnx.integers import constant, sizes_of
 from keras_transformer.export.onnx.products import multiply
 from keras_transformer.export.onnx.rules import Rule, attributes_of, rule_set
 

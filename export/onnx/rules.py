@@ -5,7 +5,7 @@ import math
 import onnx_ir as ir
 from onnxscript.rewriter import RewriteRuleClassBase, pattern
 
-from keras_transformer.export.onnx.operators import constant, sizes_of
+from keras_transformer.export.onnx.integers import constant, sizes_of
 
 CONTRIB = "com.microsoft"
 

@@ -4,40 +4,46 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir import tape as ir_tape
 
-from keras_transformer.export.onnx.operators import INTEGERS, constant
+from keras_transformer.export.onnx.integers import INTEGERS, constant
 
-_PLAIN = ("Concat", "Squeeze", "Cast")
+_PLAIN = ("Concat", "Squeeze", "Unsqueeze", "Cast")
 
 
-def settle_sizes(graph, dims):
+def settle_sizes(graph, dims, known=None):
     """Replaces every integer that is known to be a size of an input, or a vector of such.
+
+    A size that is computed, as the slots of a cache inside a graph are, is read where it is first found.
 
     Args:
         graph: `onnx_ir.Graph`, changed in place, and the bodies in it.
         dims: its `dims.Dims`.
+        known: dict of the name of a computed size to an integer that holds it, around the graph.
 
     Returns:
         int: how many were replaced.
     """
-    count = 0
+    count, known = 0, dict(known or {})
     for node in list(graph):
         for attribute in node.attributes.values():
             if attribute.type == ir.AttributeType.GRAPH:
-                count += settle_sizes(attribute.as_graph(), dims)
-        count += _settle(graph, node, dims)
+                count += settle_sizes(attribute.as_graph(), dims, known)
+        count += _settle(graph, node, dims, known)
     return count
 
 
-def _settle(graph, node, dims):
+def _settle(graph, node, dims, known):
     value = node.outputs[0]
     held = None if value.is_graph_output() or value.dtype not in INTEGERS else dims.held(value)
-    if held is None or _is_plain(value) or not value.uses():
+    if held is None or not value.uses() or _is_plain(value, known):
         return 0
     sizes = held if isinstance(held, list) else [held]
-    if not sizes or any(isinstance(size, str) and size not in dims.sources for size in sizes):
+    names = {size for size in sizes if isinstance(size, str) and size not in dims.sources and size not in known}
+    if len(sizes) == 1 and names:
+        known[sizes[0]] = value
+    if not sizes or names:
         return 0
     tape = ir_tape.Tape()
-    found = _vector(tape, sizes, dims)
+    found = _vector(tape, sizes, dims, known)
     if not isinstance(held, list):
         found = tape.op("Squeeze", [found, _constant(tape, [0])])
     if value.dtype != ir.DataType.INT64:
@@ -47,28 +53,36 @@ def _settle(graph, node, dims):
     return 1
 
 
-def _vector(tape, sizes, dims):
+def _vector(tape, sizes, dims, known):
     parts = []
     for size in sizes:
         if isinstance(size, int):
             parts.append(_constant(tape, [size]))
-        else:
+        elif size in dims.sources:
             source, axis = dims.sources[size]
             parts.append(tape.op("Shape", [source], {"start": axis, "end": axis + 1}))
+        else:
+            parts.append(_as_vector(tape, known[size], dims))
     return parts[0] if len(parts) == 1 else tape.op("Concat", parts, {"axis": 0})
+
+
+def _as_vector(tape, value, dims):
+    if not isinstance(dims.held(value), list):
+        value = tape.op("Unsqueeze", [value, _constant(tape, [0])])
+    return tape.op("Cast", [value], {"to": ir.DataType.INT64})
 
 
 def _constant(tape, numbers):
     return tape.op("Constant", [], {"value": ir.tensor(np.array(numbers, np.int64))})
 
 
-def _is_plain(value):
-    """Whether a value is already made of constants and shapes of inputs alone."""
-    if constant(value) is not None:
+def _is_plain(value, known):
+    """Whether a value is already made of constants, shapes of inputs and known sizes alone."""
+    if constant(value) is not None or any(value is each for each in known.values()):
         return True
     node = value.producer()
     if node is None:
         return False
     if node.op_type == "Shape":
         return node.inputs[0].is_graph_input() and "start" in node.attributes
-    return node.op_type in _PLAIN and all(_is_plain(each) for each in node.inputs)
+    return node.op_type in _PLAIN and all(_is_plain(each, known) for each in node.inputs)

@@ -7,31 +7,65 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+SIDE_BY_SIDE = 3
+TURNS = ["--rounds", "2"]
+# Name -> the script and its options, and columns that its table must have.
 COMMANDS = {
-    "train_step": (["--networks", "encoder", "--modes", "plain", "--batch-size", "2"], {"ours_ms", "peer_ms", "ratio"}),
-    "inference": (["--formats", "onnx", "--batch-sizes", "1", "--repeat", "1"], {"ours_ms", "peer_ms", "ratio"}),
-    "gpu_training": (["--device", "cpu", "--networks", "decoder", "--no-torch"], {"samples_per_s", "tflops"}),
+    "train_step": (
+        ["train_step", *TURNS, "--networks", "encoder", "--modes", "plain", "--batch-size", "2"],
+        {"ours_ms", "peer_ms", "ratio"},
+    ),
+    "inference": (
+        ["inference", *TURNS, "--formats", "onnx", "--batch-sizes", "1", "--repeat", "1"],
+        {"ours_ms", "peer_ms", "ratio"},
+    ),
+    "gpu_training": (
+        ["gpu_training", *TURNS, "--steps", "1", "--device", "cpu", "--networks", "decoder", "--no-torch"],
+        {"samples_per_s", "tflops"},
+    ),
+    "peers": (
+        ["export_vs_peers", *TURNS, "--repeat", "1", "--networks", "encoder", "--only", "eager"]
+        + ["--groups", "fp32", "tflite", "decoder", "--sizes", "1x4"],
+        {"ours_ms", "peer_ms", "ratio", "of_scale", "tokens_per_s", "peer_tokens_per_s", "same_text"},
+    ),
+    "every_model": (
+        ["every_model", "--only", "Encoder", "--formats", "onnx"],
+        {"model", "float32 onnx", "int8 onnx"},
+    ),
+    "quantized_tasks": (
+        ["quantized_tasks", "--task", "cifar10", "--formats", "onnx"],
+        {"float_score", "score", "agreement", "of_float"},
+    ),
+    "backbones": (
+        ["backbones", "--only", "bert", "--formats", "onnx", "--ours-only"],
+        {"backbone", "ours onnx"},
+    ),
 }
 
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
     """The benchmarks run side by side, since each mostly waits for imports: name -> (printed, JSON, errors)."""
-    pytest.importorskip("keras_hub")
+    for needed in ("keras_hub", "torch", "transformers"):
+        pytest.importorskip(needed)
     directory = tmp_path_factory.mktemp("benchmarks")
-    running = {name: _start(name, options, directory) for name, (options, _) in COMMANDS.items()}
-    return {name: _finish(name, process, directory) for name, process in running.items()}
+    names, found = list(COMMANDS), {}
+    for first in range(0, len(names), SIDE_BY_SIDE):
+        running = {name: _start(name, directory) for name in names[first : first + SIDE_BY_SIDE]}
+        found |= {name: _finish(name, process, directory) for name, process in running.items()}
+    return found
 
 
-def _start(name, options, directory):
-    command = [sys.executable, f"benchmarks/{name}.py", "--tiny", "--rounds", "2", *options]
-    command += ["--steps", "1"] if name == "gpu_training" else []
+def _start(name, directory):
+    script, *options = COMMANDS[name][0]
+    command = [sys.executable, f"benchmarks/{script}.py", "--tiny", *options, "--json", str(directory / name)]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([*command, "--json", str(directory / name)], cwd=ROOT, env=environment, **pipes)
+    return subprocess.Popen(command, cwd=ROOT, env=environment, **pipes)
 
 
 def _finish(name, process, directory):
@@ -43,16 +77,16 @@ def _finish(name, process, directory):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_table_is_the_json(name, reports):
     printed, report = reports[name]
-    lines = printed.splitlines()
-    start = next(index for index, line in enumerate(lines) if line.startswith("network "))
+    lines = printed[printed.index(report["title"]) :].splitlines()  # Converters may print before.
+    start = next(index for index, line in enumerate(lines) if set(line) == {"-", " "}) - 1
     spans = [match.span() for match in re.finditer("-+", lines[start + 1])]
     cells = [[line[begin:end].strip() for begin, end in spans] for line in lines[start:]]
     columns = cells[0]
     assert COMMANDS[name][1] <= set(columns)
+    assert report["rows"]
     for found, row in zip(cells[2:], report["rows"], strict=False):
         assert found == ["-" if row.get(column) is None else str(row[column]) for column in columns]
     assert all(note in lines for note in report["notes"])
-    assert report["title"] == lines[0]
 
 
 @pytest.mark.parametrize("name", ["train_step", "inference"])
@@ -61,6 +95,39 @@ def test_every_ratio_is_of_a_peer_in_the_same_run(name, reports):
     assert {row["peer"] for row in rows} >= {"keras_hub" if name == "train_step" else "keras_hub, our export"}
     for row in rows:
         assert row["low"] <= row["ratio"] <= row["high"]
+
+
+def test_a_peer_takes_part_when_its_file_computes_what_ours_does(reports):
+    rows = reports["peers"][1]["rows"]
+    peers = {(row["network"], row.get("kind"), row["peer"].removesuffix(" (best)")) for row in rows}
+    assert peers >= {
+        ("encoder", None, "torch eager"),
+        ("encoder", None, "KerasHub, ONNX Runtime"),
+        ("encoder", "fp32", "KerasHub, fp32"),
+        ("encoder", "int8", "KerasHub, int8"),
+    }
+    of_scale = {row["kind"]: row["of_scale"] for row in rows if "of_scale" in row}
+    assert of_scale["fp32"] <= 1e-5 < of_scale["int8"] <= 0.1
+
+
+def test_generation_is_of_the_same_text(reports):
+    rows = [row for row in reports["peers"][1]["rows"] if row["network"] == "decoder"]
+    assert {row["kind"] for row in rows} == {"ONNX, fp32", "ONNX, int8", "TFLite, fp32", "TFLite, int8"}
+    assert {row["peer"] for row in rows} >= {"KerasHub, XLA", "Hugging Face, torch"}
+    assert all(row["same_text"] for row in rows if row["kind"].endswith("fp32"))
+
+
+def test_what_an_export_says_of_itself(reports):
+    (row,) = reports["every_model"][1]["rows"]
+    assert float(row["float32 onnx"]) <= 1e-5
+    ratio, share = map(float, row["int8 onnx"].split())
+    assert 1e-4 < ratio < 0.2
+    assert 0.2 < share < 1
+    (row,) = reports["backbones"][1]["rows"]
+    assert float(row["ours onnx"]) <= 1e-5
+    (row,) = reports["quantized_tasks"][1]["rows"]
+    assert row["change"] == pytest.approx(row["score"] - row["float_score"], abs=0.011)
+    assert 0.8 < row["agreement"] <= 1
 
 
 def test_without_a_gpu_it_says_so(reports):
@@ -110,3 +177,21 @@ def test_networks_that_differ_are_refused():
     networks.same_weights(networks.our_encoder(tiny), networks.plain_encoder(tiny))
     with pytest.raises(AssertionError, match="keras_layers"):
         networks.same_weights(networks.our_encoder(tiny), networks.plain_encoder(tiny._replace(num_layers=2)))
+
+
+def test_kerashub_with_our_weights_computes_what_ours_does():
+    pytest.importorskip("keras_hub")
+    networks, hub_weights = _import("networks"), _import("hub_weights")
+    tiny = networks.ENCODER._replace(**networks.TINY, vocabulary_size=50, dropout=0.0)._replace(num_layers=2)
+    random = np.random.default_rng(0)
+    images = random.random((2, tiny.image_size, tiny.image_size, 3), "float32")
+    text = {"token_ids": random.integers(0, 50, (2, 8)), "padding_mask": np.arange(8) < np.array([[8], [5]])}
+    for ours, hub, inputs in (
+        (networks.our_vit, networks.hub_vit, images),
+        (networks.our_encoder, networks.hub_encoder, text),
+    ):
+        model = networks.trained_looking(ours(tiny))
+        peer = hub_weights.with_our_weights(hub(tiny), model)
+        is_text = np.asarray(text["padding_mask"]) if inputs is text else ...
+        expected = np.asarray(model(inputs, training=False))[is_text]
+        np.testing.assert_allclose(np.asarray(peer(inputs, training=False))[is_text], expected, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Exports the models that test_onnx_optimize.py looks at: `onnx_worker.py OUT_DIRECTORY`."""
+"""Exports the models that the tests of ONNX graphs look at: `onnx_worker.py OUT_DIRECTORY`."""
 
 import dataclasses
 import json
@@ -20,6 +20,7 @@ from keras_transformer.export.language import language_spec
 from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.models import Decoder, Encoder, Size, ViT
+from keras_transformer.positions import Rotary
 from keras_transformer.tasks import LanguageModel
 
 SIZE = Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=24)
@@ -58,21 +59,36 @@ def two_layers_one_name():
     return keras.Model(inputs, parts[1](parts[0](inputs)))
 
 
-def decoder(target):
-    attention = MultiHeadAttention(4, 4, num_key_value_heads=2, position="rotary")
+def keras_attention(masked=False, causal=False):
+    x = keras.Input((None, 16), name="x")
+    mask = keras.Input((None,), dtype="bool", name="mask")
+    attention = keras.layers.MultiHeadAttention(2, 8, name="attention")
+    y = attention(x, x, attention_mask=keras.ops.expand_dims(mask, 1) if masked else None, use_causal_mask=causal)
+    return keras.Model({"x": x, "mask": mask} if masked else x, y)
+
+
+def decoder(target, position="rotary", options=None):
     backbone = Decoder(
         SIZE,
         VOCABULARY,
         max_sequence_length=32,
         position=None,
-        attention=attention,
+        attention=MultiHeadAttention(4, 4, num_key_value_heads=2, position=position),
         norm="rms_norm",
         feedforward="gated",
     )
-    spec = language_spec(
-        randomise(LanguageModel(backbone)), options=GenerationOptions(whole_graph=False, prefill_buckets=())
-    )
-    export_spec(spec, target, ["onnx"])
+    write_language(backbone, target, ("prefill", "decode", "decode_token"), options)
+
+
+def write_language(backbone, target, signatures, options=None):
+    spec = language_spec(randomise(LanguageModel(backbone)), options=GenerationOptions(prefill_buckets=()))
+    kept = {name: signature for name, signature in spec.signatures.items() if name in signatures}
+    export_spec(dataclasses.replace(spec, signatures=kept, onnx=options), target, ["onnx"])
+
+
+def two_blocks(target):
+    backbone = Decoder(SIZE._replace(num_layers=2), VOCABULARY, position=Rotary(layout="halves"))
+    write_language(backbone, target, ("decode", "generate"))
 
 
 def external(target):
@@ -91,7 +107,11 @@ CASES = {
     "plain": lambda out: write(encoder(), out, OnnxOptions(optimize=False)),
     "scores": lambda out: write(scores(), out),
     "same_names": lambda out: write(two_layers_one_name(), out),
+    "keras_masked": lambda out: write(keras_attention(masked=True), out),
+    "keras_causal": lambda out: write(keras_attention(causal=True), out),
     "decoder": decoder,
+    "decoder_24": lambda out: decoder(out, Rotary(layout="halves", rotary_dim=2), OnnxOptions(opset=24)),
+    "two_blocks": two_blocks,
     "external": external,
 }
 

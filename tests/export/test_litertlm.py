@@ -18,6 +18,7 @@ from keras_transformer.text import Bytes
 TOKENIZER = Bytes()
 PROMPTS = ["The engine", "ab", "c"]
 NEW, SLOTS, BUCKETS = 8, 24, (4, 8)
+TURN = 3
 END_ID = 161
 
 
@@ -52,7 +53,12 @@ def main(out):
         tflite.write(TracedModule(spec), spec, out)
     tokens = [model.generate([1, *TOKENIZER.encode(prompt)], max_new_tokens=NEW) for prompt in PROMPTS]
     texts = model.generate(PROMPTS, max_new_tokens=NEW)
-    (out / "results.json").write_text(json.dumps({"tokens": tokens, "texts": texts}))
+    read, chat = [1], []
+    for prompt in PROMPTS:
+        read += TOKENIZER.encode(prompt)
+        said = model.generate(read, max_new_tokens=TURN)
+        read, chat = read + said, [*chat, TOKENIZER.decode(said)]
+    (out / "results.json").write_text(json.dumps({"tokens": tokens, "texts": texts, "chat": chat}))
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +180,18 @@ def test_the_file_carries_what_the_engine_must_know(written):
     assert tokenizers.Tokenizer.from_str(content.decode()).encode("Aé").ids == TOKENIZER.encode("Aé")
 
 
+def test_a_chat_is_its_texts_one_after_the_other():
+    """The engine gives a text as a list of parts: as they are, a model would read the marks of the list."""
+    jinja2 = pytest.importorskip("jinja2")
+    from keras_transformer.export.litertlm.write import _TEMPLATE
+
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "one "}, {"type": "text", "text": "two "}]},
+        {"role": "assistant", "content": "three"},
+    ]
+    assert jinja2.Template(_TEMPLATE).render(messages=messages) == "one two three"
+
+
 def test_the_engine_says_what_the_model_says(written):
     pytest.importorskip("litert_lm")
     from keras_transformer.export.litertlm.check import ask_engine
@@ -182,6 +200,16 @@ def test_the_engine_says_what_the_model_says(written):
         text, ids, _ = ask_engine(written / "gpt.litertlm", prompt, NEW)
         assert ids == TOKENIZER.encode(prompt)
         assert text == expected
+
+
+def test_each_turn_of_a_chat_follows_those_before_it(written):
+    engine = pytest.importorskip("litert_lm")
+    sampler = engine.SamplerConfig(top_k=1, top_p=1.0, temperature=1.0)
+    with (
+        engine.Engine(str(written / "gpt.litertlm"), backend=engine.Backend.CPU(), cache_dir=":nocache") as opened,
+        opened.create_conversation(sampler_config=sampler, max_output_tokens=TURN) as chat,
+    ):
+        assert [str(chat.send_message(prompt)) for prompt in PROMPTS] == results(written)["chat"]
 
 
 if __name__ == "__main__":

@@ -3,24 +3,21 @@
 Every file here was compared with the Keras model by the export that wrote it: a bundle is there only if it is right.
 """
 
-import collections
 import warnings
 
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime
 import pytest
 from onnx import parser
+from onnx_graphs import operators, random, rewritten
 
 from keras_transformer.export import load
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.onnx.dims import Dims
-from keras_transformer.export.onnx.operators import sizes_of
-from keras_transformer.export.onnx.optimize import optimize_proto
+from keras_transformer.export.onnx.integers import sizes_of
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.products import divide, multiply
-from keras_transformer.export.onnx.walk import all_nodes
 
 BLOCKS = 1
 CHAINS = ("ReduceMean", "Erf", "Softmax", "Sqrt", "Reciprocal", "Gemm")
@@ -28,10 +25,6 @@ CHAINS = ("ReduceMean", "Erf", "Softmax", "Sqrt", "Reciprocal", "Gemm")
 
 def written(optimized, name, file="model.onnx"):
     return onnx.load(str(optimized.bundle(name) / file), load_external_data=False)
-
-
-def operators(model):
-    return collections.Counter(node.op_type for node in all_nodes(model.graph))
 
 
 def opset(model):
@@ -270,25 +263,6 @@ g (int32[batch, length] ids) => (float[batch, length, 2] y)
   y = Gather<axis = 0>(table, indices)
 }
 """
-
-
-def rewritten(text, feeds, options=OnnxOptions(), **words):  # noqa: B008
-    """The operators of a graph after rewriting; asserts that its values are the same."""
-    for word, value in words.items():
-        text = text.replace(word, str(value))
-    before = parser.parse_model(text)
-    onnx.checker.check_model(before, full_check=True)
-    after, arrays = optimize_proto(before, {}, options)
-    after.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in arrays.items())
-    (expected,), (found,) = (
-        onnxruntime.InferenceSession(each.SerializeToString()).run(None, feeds) for each in (before, after)
-    )
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    return operators(after)
-
-
-def random(*shape):
-    return np.random.default_rng(0).normal(size=shape).astype("float32")
 
 
 def test_layer_normalization():

@@ -1,0 +1,66 @@
+"""Every mechanism and mixer with arguments that suit a length: what the benchmarks of long sequences have in common."""
+
+import inspect
+import math
+
+import numpy as np
+
+from keras_transformer.attention import MECHANISMS, MIXERS, MultiHeadAttention
+
+# Those that take projected tensors, and those with projections of their own; the plain layer is what both stand in for.
+NAMES = [*MECHANISMS, *(name for name in MIXERS if name != "multi_head")]
+
+
+def arguments(name, length, window):
+    """Constructor arguments of a mechanism or mixer, besides heads, that suit a length.
+
+    Args:
+        name: str, in `NAMES`.
+        length: int. Tokens, at the most.
+        window: int, a multiple of 4. What a local pattern counts as near, both sides together.
+    """
+    root = 2 ** round(math.log2(math.sqrt(length)))
+    block = max(1, window // 4)
+    usual = {"window": window // 2, "attention_window": window, "num_global_tokens": 1, "group_size": window}
+    special = {
+        "dilated": {"window": block, "dilation": 4},
+        "sparse_strided": {"stride": root},
+        "sparse_fixed": {"block_size": root, "summary_size": max(1, root // 16)},
+        "block_sparse": {"layout": _checkered(length, block), "block_size": block},
+        "bigbird": {"block_size": block},
+        "longnet": {"segment_lengths": (window, 4 * window), "dilation_rates": (1, 4)},
+        "lsh": {"num_buckets": max(2, 2 * length // block), "chunk_length": block, "num_rounds": 2},
+        "clustered": {"num_clusters": window // 2},
+        "improved_clustered": {"num_clusters": window // 2, "top_k": block},
+        "retrieval": {"top_k": block},
+        "linformer": {"max_sequence_length": length, "projected_length": window},
+    }
+    known = inspect.signature(MECHANISMS.get(name) or MIXERS[name]).parameters
+    return special.get(name) or {argument: value for argument, value in usual.items() if argument in known}
+
+
+def _checkered(length, block_size):
+    """A layout of one's own: each block sees itself, the one before it, and the first."""
+    count = -(-length // block_size)
+    rows, columns = np.indices((count, count))
+    return (rows == columns) | (rows == columns + 1) | (columns == 0)
+
+
+def mixer(name, length, num_heads, key_dim, window=128):
+    """A layer that maps `(x, x)` to what attention makes of them."""
+    options = arguments(name, length, window)
+    if name in MECHANISMS:
+        return MultiHeadAttention(num_heads, key_dim, mechanism=MECHANISMS[name](**options))
+    if name == "long_short_range":
+        # Half of the width for each branch.
+        near = MIXERS["lightweight_convolution"](num_heads=num_heads, kernel_size=7)
+        return MIXERS[name](MultiHeadAttention(num_heads, max(1, key_dim // 2)), near)
+    cls = MIXERS[name]
+    known = inspect.signature(cls).parameters
+    measures = {"num_heads": num_heads, "key_dim": key_dim}
+    return cls(**{key: value for key, value in measures.items() if key in known}, **options)
+
+
+def is_causal(layer):
+    """Whether a layer is to be called with causality: where it has no other form."""
+    return "bidirectional" not in layer.honours

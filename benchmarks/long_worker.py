@@ -1,0 +1,99 @@
+"""One measurement of `long_sequences.py`, in a process of its own, so that its peak of memory is nobody else's.
+
+python benchmarks/long_worker.py '{"rival": "ours", "name": "local", "length": 2048, ...}'
+"""
+
+import json
+import os
+import pathlib
+import resource
+import statistics
+import sys
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+_STATUS = pathlib.Path("/proc/self/status")
+
+
+def our_step(job):
+    import keras
+    import tensorflow as tf
+    from long_mechanisms import is_causal, mixer
+
+    tf.config.threading.set_intra_op_parallelism_threads(job["threads"])
+    tf.config.threading.set_inter_op_parallelism_threads(job["threads"])
+    layer = mixer(job["name"], job["length"], job["num_heads"], job["key_dim"], job["window"])
+    if job["causal"] and "causal" not in layer.honours:
+        raise ValueError("it has no causal form")
+    width, causal = job["num_heads"] * job["key_dim"], job["causal"] or is_causal(layer)
+    x = keras.random.normal((1, job["length"], width), seed=0)
+    layer.build(x.shape, x.shape)
+    weights = [weight.value for weight in layer.trainable_weights]
+
+    def forward():
+        return layer(x, x, use_causal_mask=causal)
+
+    def forward_and_backward():
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(tf.square(layer(x, x, use_causal_mask=causal, training=True)))
+        return tape.gradient(loss, [x, *weights])
+
+    run = tf.function(forward_and_backward if job["train"] else forward, autograph=False, jit_compile=job["xla"])
+
+    def step():
+        for tensor in tf.nest.flatten(run()):
+            tensor.numpy()  # Not before it is computed.
+
+    return step
+
+
+def peer_step(job):
+    import torch
+    from long_peers import PEERS, step
+
+    torch.set_num_threads(job["threads"])
+    torch.manual_seed(0)
+    width = job["num_heads"] * job["key_dim"]
+    module = PEERS[job["name"]](job["length"], job["num_heads"], job["key_dim"], job["window"], job["causal"])
+    return step(module, job["length"], width, job["train"])
+
+
+def forget_peak():
+    """From here on the kernel's peak of this process counts anew."""
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+
+
+def memory(kind):
+    """Mebibytes now ("VmRSS") or at the peak ("VmHWM")."""
+    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(kind))
+    return int(line.split()[1]) / 1024
+
+
+def measure(job):
+    """Seconds of one step, the median, and how far memory rose above what stood before the first."""
+    resource.setrlimit(resource.RLIMIT_AS, (job["max_gb"] * 2**30,) * 2)
+    step = {"ours": our_step, "peer": peer_step}[job["rival"]](job)
+    forget_peak()
+    before = memory("VmRSS")
+    step()
+    times, start = [], time.perf_counter()
+    while len(times) < job["rounds"] and (not times or time.perf_counter() - start < job["seconds"]):
+        begin, cpu = time.perf_counter(), time.process_time()
+        step()
+        times.append((time.perf_counter() - begin, time.process_time() - cpu))
+    wall, cpu = (statistics.median(each) for each in zip(*times, strict=True))
+    return {"seconds": wall, "cpu": cpu, "peak_mb": memory("VmHWM") - before}
+
+
+def main():
+    try:
+        result = measure(json.loads(sys.argv[1]))
+    except Exception as error:  # Whatever stands in the way is the finding.
+        result = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"}
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Writes docs/attention.md, the page of all mechanisms, and its pictures, from the mechanisms themselves.
+
+    python benchmarks/mechanisms_page.py
+
+Nothing on the page is kept by hand but its frame: names come from the dicts, words from the docstrings, caches from
+asking for one, pictures from probing. So a mechanism that is added is on the page when the command has run again.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import argparse
+import inspect
+import pathlib
+import re
+
+import keras
+from long_mechanisms import NAMES, arguments, mixer
+
+from keras_transformer.attention import MECHANISMS, MIXERS
+from keras_transformer.plots.attention_pattern import attention_weights, draw_patterns
+from keras_transformer.positions import ATTENTION_POSITIONS
+
+DOCS = pathlib.Path(__file__).parents[1] / "docs"
+N, WINDOW = 64, 16
+_DIRECTIONS = {"bidirectional": "two-sided", "causal": "causal"}
+
+_FRAME = """# Attention: the whole family
+
+Written by `python benchmarks/mechanisms_page.py`; change the docstrings, not this page.
+
+`MultiHeadAttention` projects; a *mechanism* says which keys a query sees and how they are weighed. Any of them stands
+under its name in `MultiHeadAttention(..., mechanism="local")`, as an instance where it has arguments, and so in every
+block and model. A *mixer* has projections of its own, and stands in a block in place of `MultiHeadAttention`. What a
+mechanism cannot honour, such as a dense mask where it builds no matrix of queries by keys, it refuses with a
+`ValueError` that says what to do instead; padding is honoured by all, at any length.
+
+Every one is exported to SavedModel, TFLite and ONNX, whole and, where it has a cache, step by step, and each file is
+compared with the Keras layer in its own runtime, by `tests/contract/test_export.py`. What it claims to cost is
+counted in its graph, in that of its gradient and in its exported files, from 2,048 to 8,192 tokens, by
+`tests/contract/test_cost.py`.
+
+## Who attends to whom
+
+Drawn by `plots.attention_pattern`: rows are {n} queries, columns {n} keys, bright is much and black is nothing, each
+row on its own scale, with random tokens. What a query sees is found by probing: one-hot values for a mechanism, a
+change of each token for a mixer, whose own token shows as bright as the one that moves it most.
+
+Two-sided:
+
+![Two-sided patterns](attention_two-sided.png)
+
+Causal:
+
+![Causal patterns](attention_causal.png)
+
+## Mechanisms and mixers
+
+{mechanisms}
+
+## Positions
+
+Tokens can say where they stand by turning queries and keys, or by adding to the scores or the context, for which a
+mechanism must have scores to add to: the column says what each needs.
+
+{positions}
+"""
+
+
+def summary(cls):
+    """The first sentence of a docstring, which often is the formula, on one line."""
+    text = inspect.getdoc(cls).split("\n\n")[0]
+    return " ".join(text.split())
+
+
+def cost(cls):
+    """What the docstring says of growth."""
+    text = " ".join(inspect.getdoc(cls).split("Args:")[0].split())
+    sentences = re.split(r"(?<=[.;:]) (?=[A-Z(])", text)
+    return " ".join(each for each in sentences if re.search(r"\bgrows?\b", each))
+
+
+def reference(cls):
+    """Paper and number of the first reference."""
+    found = re.search(r"References?: (.*)", " ".join(inspect.getdoc(cls).split()))
+    if not found:
+        return ""
+    paper = re.match(r".*?(?:arXiv:? ?\d{4}\.\d{4,5}|\. )", found[1] + ". ")[0].rstrip(". ")
+    return re.sub(r"arXiv:? ?(\d{4}\.\d{4,5})", r"[arXiv \1](https://arxiv.org/abs/\1)", paper)
+
+
+def cache(layer):
+    """What a layer keeps of the past, by asking it."""
+    if "cache" not in layer.honours:
+        return "none"
+    layer.build((1, N, 32), (1, N, 32))
+    short, long = ({name: slab.shape for name, slab in layer.init_cache(1, n).items()} for n in (N, 2 * N))
+    kind = "of fixed size" if short == long else "grows with the text"
+    return f"{kind}: {', '.join(f'`{name}`' for name in short)}"
+
+
+def forms(honours):
+    """Directions, and what else can be asked for."""
+    words = [word for what, word in _DIRECTIONS.items() if what in honours]
+    words += [word for what, word in (("cross", "cross"), ("attention_mask", "any mask")) if what in honours]
+    return ", ".join(words)
+
+
+def positions_of(name, honours):
+    """Which positions act in it; a mixer that names none in its constructor takes none, but for those of its parts."""
+    if name in MIXERS and "position" not in inspect.signature(MIXERS[name]).parameters:
+        return "of its attention" if name == "long_short_range" else "none"
+    named = [position for position, cls in ATTENTION_POSITIONS.items() if cls().needs <= honours]
+    return "all" if len(named) == len(ATTENTION_POSITIONS) else ", ".join(named)
+
+
+def table(rows):
+    """Rows, as dicts of column to text, in Markdown."""
+    columns = list(rows[0])
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[row[column].replace("|", "\\|") for column in columns] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def mechanism_rows():
+    rows = []
+    for name in NAMES:
+        cls, layer = MECHANISMS.get(name) or MIXERS[name], mixer(name, N, 2, 8, WINDOW)
+        row = {"name": f"`{name}`" if name in MECHANISMS else f"`{name}` (mixer)", "what it computes": summary(cls)}
+        row |= {"cost": cost(cls), "forms": forms(layer.honours), "positions": positions_of(name, layer.honours)}
+        rows.append(row | {"cache": cache(layer), "reference": reference(cls)})
+    return rows
+
+
+def position_rows():
+    return [
+        {"name": f"`{name}`", "what it computes": summary(cls), "needs": ", ".join(sorted(cls().needs)) or "nothing",
+         "reference": reference(cls)}
+        for name, cls in ATTENTION_POSITIONS.items()
+    ]  # fmt: skip
+
+
+def draw(direction):
+    """The figure of all that have this direction, "causal" or "bidirectional"."""
+    keras.utils.set_random_seed(0)  # Of weights and hashes: the picture is the same each time.
+    weights = {}
+    for name in NAMES:
+        cls = MECHANISMS.get(name)
+        layer = cls(**arguments(name, N, WINDOW)) if cls else mixer(name, N, 1, 16, WINDOW)
+        if direction in layer.honours:
+            weights[name] = attention_weights(layer, N, causal=direction == "causal")
+    return draw_patterns(weights)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--directory", type=pathlib.Path, default=DOCS, help="where the page goes")
+    directory = parser.parse_args().directory
+    for direction, word in _DIRECTIONS.items():
+        draw(direction).savefig(directory / f"attention_{word}.png", dpi=110)
+    page = _FRAME.format(n=N, mechanisms=table(mechanism_rows()), positions=table(position_rows()))
+    (directory / "attention.md").write_text(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""`keras-transformer sensitivity`: which weights of a bundle cost most when they are quantised."""
+
+import json
+import pathlib
+import sys
+
+from keras_transformer.export import quantize_arguments
+from keras_transformer.export.bench_command import positive
+
+EXAMPLES = [
+    "bundle --evaluate test.npz",
+    "bundle --evaluate test.npz --quantize weight_int4 --keep-float '*/head/*' --top 10 --json figures.json",
+]
+_COLUMNS = ("left in float", "agreement", "score", "size", "gain")
+
+
+def add_arguments(parser):
+    """What the command takes."""
+    parser.add_argument("bundle", metavar="DIR", help="a float bundle with ONNX files; it is not changed")
+    quantize_arguments.add_evaluation(parser, required=True)
+    quantize_arguments.add_mode(parser, default="int8")
+    help = "show only the N weights that cost most (default: all)"
+    parser.add_argument("--top", type=positive, metavar="N", help=help)
+    parser.add_argument("--json", metavar="FILE", help="also write the figures of all weights as JSON")
+
+
+def run(arguments):
+    """Prints the table."""
+    from keras_transformer.export.layer_sensitivity import sensitivity
+
+    options = quantize_arguments.read_arguments(arguments)
+    if arguments.json:  # What can be wrong is looked at before the measuring.
+        pathlib.Path(arguments.json).touch()
+    found = sensitivity(arguments.bundle, options["quantize"], options["evaluation"], progress=_progress)
+    mode = options["quantize"].mode
+    print(table(arguments.bundle, mode, found, arguments.top))
+    if arguments.json:
+        record = {"bundle": arguments.bundle, "quantize": mode, "rows": [each._asdict() for each in found]}
+        pathlib.Path(arguments.json).write_text(json.dumps(record, indent=1) + "\n")
+    return 0
+
+
+def table(bundle, mode, found, top=None):
+    """The figures as text.
+
+    Args:
+        bundle: path, for the head.
+        mode: name of the mode, for the head.
+        found: list of `Sensitivity`, as `sensitivity` gives it.
+        top: int or None: how many weights to show; all when None.
+
+    Returns:
+        str.
+    """
+    from keras_transformer.export.layer_sensitivity import ALL
+    from keras_transformer.export.report import fixed_width, readable_size
+
+    whole = found[0]
+    gained = "agreement" if whole.score is None else "score"
+    rows = [_COLUMNS]
+    for each in found[: None if top is None else top + 1]:
+        gain = getattr(each, gained) - getattr(whole, gained)
+        size = readable_size(each.size)
+        rows.append((each.weight or ALL, _cell(each.agreement), _cell(each.score), size, f"{gain:+.4f}"))
+    head = f"{bundle}, {mode}" + ("" if whole.score is None else f", score in float {whole.score_float:.4f}")
+    return f"{head}\n\n{fixed_width(rows)}\n\ngain: in {gained}, by leaving one weight in float"
+
+
+def _cell(value):
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _progress(line):
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,36 @@
+"""Small ONNX graphs written by hand, before and after rewriting."""
+
+import collections
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import parser
+
+from keras_transformer.export.onnx.optimize import optimize_proto
+from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.walk import all_nodes
+
+
+def operators(model):
+    """How often each operator stands in a graph and the bodies in it."""
+    return collections.Counter(node.op_type for node in all_nodes(model.graph))
+
+
+def rewritten(text, feeds, options=OnnxOptions(), tolerance=1e-5, **words):  # noqa: B008
+    """The operators of a graph after rewriting; asserts that its values are the same."""
+    for word, value in words.items():
+        text = text.replace(word, str(value))
+    before = parser.parse_model(text)
+    onnx.checker.check_model(before, full_check=True)
+    after, arrays = optimize_proto(before, {}, options)
+    after.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in arrays.items())
+    (expected,), (found,) = (
+        onnxruntime.InferenceSession(each.SerializeToString()).run(None, feeds) for each in (before, after)
+    )
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance / 10)
+    return operators(after)
+
+
+def random(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype("float32")
