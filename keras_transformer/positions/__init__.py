@@ -1,9 +1,22 @@
 """Where tokens stand. An embedding position is added to the input; an attention position plugs into attention."""
 
+from keras_transformer.positions.alibi import ALiBi
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.learned import Learned
+from keras_transformer.positions.relative_bias import RelativeBias
 from keras_transformer.positions.rotary import Rotary
+from keras_transformer.positions.rotary_scaling import (
+    ROTARY_SCALINGS,
+    LinearScaling,
+    Llama3Scaling,
+    NTKScaling,
+    RotaryScaling,
+    YaRNScaling,
+)
+from keras_transformer.positions.shaw import ShawRelative
 from keras_transformer.positions.sinusoidal import Sinusoidal
+from keras_transformer.positions.transformer_xl import TransformerXLRelative
+from keras_transformer.positions.xpos import XPos
 
 EMBEDDING_POSITIONS = {
     "sinusoidal": Sinusoidal,
@@ -12,6 +25,29 @@ EMBEDDING_POSITIONS = {
 
 ATTENTION_POSITIONS = {
     "rotary": Rotary,
+    "xpos": XPos,
+    "alibi": ALiBi,
+    "relative_bias": RelativeBias,
+    "shaw": ShawRelative,
+    "transformer_xl": TransformerXLRelative,
 }
 
-__all__ = ["ATTENTION_POSITIONS", "EMBEDDING_POSITIONS", "AttentionPosition", "Learned", "Rotary", "Sinusoidal"]
+__all__ = [
+    "ATTENTION_POSITIONS",
+    "EMBEDDING_POSITIONS",
+    "ROTARY_SCALINGS",
+    "ALiBi",
+    "AttentionPosition",
+    "Learned",
+    "LinearScaling",
+    "Llama3Scaling",
+    "NTKScaling",
+    "RelativeBias",
+    "Rotary",
+    "RotaryScaling",
+    "ShawRelative",
+    "Sinusoidal",
+    "TransformerXLRelative",
+    "XPos",
+    "YaRNScaling",
+]

@@ -1,10 +1,12 @@
 """Rotary position embedding (RoPE)."""
 
+import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
-from keras_transformer.saving import serializable
+from keras_transformer.positions.rotary_scaling import ROTARY_SCALINGS, RotaryScaling, rotary_rates
+from keras_transformer.saving import resolve, serializable
 
 _LAYOUTS = ("pairs", "halves")
 
@@ -21,6 +23,8 @@ class Rotary(AttentionPosition):
         max_wavelength: float > 0. Default 10000.
         layout: "pairs" or "halves".
         rotary_dim: even int, or None for the whole head. Only the first `rotary_dim` features are turned.
+        scaling: None, or "linear", "ntk", "yarn", "llama3", or an instance: how the angles change for sequences longer than
+            a model was trained on.
 
     Call arguments:
         inputs: float `(B, T, N, H)`.
@@ -39,18 +43,18 @@ class Rotary(AttentionPosition):
     >>> Rotary()(x, positions=[1]).numpy().round(3).ravel().tolist()
     [0.5400000214576721, 0.8410000205039978]
 
-    Reference: Su et al., RoFormer, arXiv 2104.09864, equation 34. `halves` and `rotary_dim` are not in the paper.
+    Reference: Su et al., RoFormer, arXiv 2104.09864, equation 34. `halves`, `rotary_dim` and `scaling` are not in the paper.
     """
 
-    def __init__(self, max_wavelength=10000.0, layout="pairs", rotary_dim=None, **kwargs):
+    def __init__(self, max_wavelength=10000.0, layout="pairs", rotary_dim=None, scaling=None, **kwargs):
         super().__init__(**kwargs)
-        if layout not in _LAYOUTS:
-            raise ValueError(f"layout must be one of {_LAYOUTS}. Received: {layout!r}")
+        check_layout(layout)
         if rotary_dim is not None and (rotary_dim < 2 or rotary_dim % 2):
             raise ValueError(f"rotary_dim must be a positive even integer. Received: {rotary_dim}")
         self.max_wavelength = float(max_wavelength)
         self.layout = layout
         self.rotary_dim = rotary_dim
+        self.scaling = resolve(scaling, ROTARY_SCALINGS, RotaryScaling)
 
     def call(self, inputs, positions=None):
         if positions is None:
@@ -70,27 +74,15 @@ class Rotary(AttentionPosition):
         return ops.concatenate([turned, x[..., width:]], axis=-1)
 
     def _turn_all(self, x, positions):
-        cos, sin = self._cos_and_sin(positions, x.shape[-1])
-        return x * ops.cast(cos, x.dtype) + self._quarter_turn(x) * ops.cast(sin, x.dtype)
-
-    def _cos_and_sin(self, positions, width):
-        """`(1 | B, T, 1, width)` each."""
-        rates = self.max_wavelength ** -(np.arange(0, width, 2) / width)
-        rates = np.repeat(rates, 2) if self.layout == "pairs" else np.tile(rates, 2)
-        angles = ops.expand_dims(ops.cast(positions, "float32"), -1) * rates.astype("float32")
-        angles = ops.expand_dims(angles, 0) if len(angles.shape) == 2 else angles
-        angles = ops.expand_dims(angles, 2)
-        return ops.cos(angles), ops.sin(angles)
-
-    def _quarter_turn(self, x):
-        """Each pair `(a, b)` becomes `(-b, a)`."""
-        width = x.shape[-1]
-        if self.layout == "halves":
-            first, second = x[..., : width // 2], x[..., width // 2 :]
-            return ops.concatenate([-second, first], axis=-1)
-        # A product with a constant keeps rank 4 (delegates on phones refuse rank 5) and needs no gather.
-        turn = np.kron(np.eye(width // 2), np.array([[0.0, 1.0], [-1.0, 0.0]]))
-        return ops.matmul(x, ops.convert_to_tensor(turn, x.dtype))
+        width, magnitude = x.shape[-1], 1.0
+        if self.scaling is None:
+            rates = rotary_rates(width, self.max_wavelength)
+        else:
+            rates, magnitude = self.scaling.rates(width, self.max_wavelength), self.scaling.magnitude
+        cos, sin = cos_and_sin(positions, rates, self.layout)
+        if magnitude != 1.0:
+            cos, sin = cos * magnitude, sin * magnitude
+        return turn(x, cos, sin, self.layout)
 
     def compute_output_shape(self, input_shape):
         return input_shape
@@ -101,4 +93,46 @@ class Rotary(AttentionPosition):
             "max_wavelength": self.max_wavelength,
             "layout": self.layout,
             "rotary_dim": self.rotary_dim,
+            "scaling": None if self.scaling is None else keras.saving.serialize_keras_object(self.scaling),
         }
+
+
+def check_layout(layout):
+    """Refuses a layout of pairs that there is not."""
+    if layout not in _LAYOUTS:
+        raise ValueError(f"layout must be one of {_LAYOUTS}. Received: {layout!r}")
+
+
+def cos_and_sin(positions, rates, layout):
+    """Of the angle of each feature, float32 `(1 | B, T, 1, H)` each.
+
+    Args:
+        positions: int `(T,)` or `(B, T)`.
+        rates: float64 array `(H / 2,)`: angle per position of each pair.
+        layout: "pairs" or "halves".
+    """
+    angles = ops.expand_dims(ops.cast(positions, "float32"), -1) * spread(rates, layout).astype("float32")
+    angles = ops.expand_dims(angles, 0) if len(angles.shape) == 2 else angles
+    angles = ops.expand_dims(angles, 2)
+    return ops.cos(angles), ops.sin(angles)
+
+
+def spread(values, layout):
+    """An array `(H / 2,)` with a value for each pair, as one with a value for each feature."""
+    return np.repeat(values, 2) if layout == "pairs" else np.tile(values, 2)
+
+
+def turn(x, cos, sin, layout):
+    """`(B, T, N, H)` turned: each pair `(a, b)` becomes `(a cos θ - b sin θ, a sin θ + b cos θ)`."""
+    return x * ops.cast(cos, x.dtype) + _quarter_turn(x, layout) * ops.cast(sin, x.dtype)
+
+
+def _quarter_turn(x, layout):
+    """Each pair `(a, b)` becomes `(-b, a)`."""
+    width = x.shape[-1]
+    if layout == "halves":
+        first, second = x[..., : width // 2], x[..., width // 2 :]
+        return ops.concatenate([-second, first], axis=-1)
+    # A product with a constant keeps rank 4 (delegates on phones refuse rank 5) and needs no gather.
+    quarter = np.kron(np.eye(width // 2), np.array([[0.0, 1.0], [-1.0, 0.0]]))
+    return ops.matmul(x, ops.convert_to_tensor(quarter, x.dtype))

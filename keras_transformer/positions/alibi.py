@@ -1,0 +1,67 @@
+"""Attention with linear biases."""
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.positions.attention_position import AttentionPosition
+from keras_transformer.positions.distances import distances
+from keras_transformer.saving import serializable
+
+
+@serializable
+class ALiBi(AttentionPosition):
+    """Lowers the score of a key by its distance, at a slope of its own for each head: `bias_nij = -m_n |i - j|`.
+
+    With N a power of 2, `m_n = 2^(-8n / N)` for n = 1 .. N. Otherwise, with P the largest power of 2 below N, the first P
+    heads have the slopes for P heads, and the others every second slope for 2P heads, from the first one. Nothing is
+    learned, and queries and keys are left as they are: no position is too far.
+
+    Args:
+        symmetric: bool. Whether keys on both sides lose alike: right for encoders, and in decoders no different. False is
+            the signed distance, `m_n (j - i)`, of BLOOM: a key ahead gains.
+
+    Returns:
+        A bias, float32 `(1 | B, N, T, S)`.
+
+    Raises:
+        ValueError: in a mechanism that takes no bias.
+
+    Example:
+
+    >>> import numpy as np
+    >>> query = np.zeros((1, 1, 2, 4))  # Two heads: slopes of 1/16 and 1/256.
+    >>> np.array(ALiBi().bias(query, np.array([2]), np.array([0, 1, 3]))).tolist()
+    [[[[-0.125, -0.0625, -0.0625]], [[-0.0078125, -0.00390625, -0.00390625]]]]
+
+    Reference: Press et al., Train Short, Test Long, arXiv 2108.12409, section 3. It is causal; the symmetric form for
+    encoders, and slopes for any number of heads, are from the authors' code.
+    """
+
+    needs = frozenset({"bias"})
+
+    def __init__(self, symmetric=True, **kwargs):
+        super().__init__(**kwargs)
+        self.symmetric = symmetric
+
+    def bias(self, query, query_positions, key_positions):
+        distance = ops.cast(distances(query_positions, key_positions), "float32")
+        distance = -ops.abs(distance) if self.symmetric else distance
+        slopes = alibi_slopes(query.shape[2]).astype("float32").reshape(1, -1, 1, 1)
+        return ops.expand_dims(distance, 1) * slopes
+
+    def get_config(self):
+        return {**super().get_config(), "symmetric": self.symmetric}
+
+
+def alibi_slopes(num_heads):
+    """The slope of each head, float64 `(num_heads,)`.
+
+    Example:
+
+    >>> alibi_slopes(3).tolist()
+    [0.0625, 0.00390625, 0.25]
+    """
+    power = 2 ** (num_heads.bit_length() - 1)
+    slopes = 2.0 ** (-8 / power * np.arange(1, power + 1))
+    more = 2.0 ** (-4 / power * np.arange(1, 2 * power + 1, 2))
+    return np.concatenate([slopes, more[: num_heads - power]])

@@ -1,0 +1,228 @@
+"""Scaling of rotary angles, so that a model reads longer sequences than it was trained on.
+
+A scaling changes the rate of each pair of features, in angle per position, and may stretch the turned features.
+"""
+
+import math
+
+import numpy as np
+
+from keras_transformer.saving import serializable
+
+
+class RotaryScaling:
+    """Base of the scalings: `rates` and, where attention has a temperature, `magnitude`.
+
+    Attributes:
+        magnitude: float. What turned queries and keys are multiplied by.
+    """
+
+    magnitude = 1.0
+
+    def __init__(self, factor):
+        if not factor >= 1:
+            raise ValueError(f"factor must be at least 1. Received: {factor}")
+        self.factor = float(factor)
+
+    def rates(self, width, max_wavelength):
+        """The rates, float64 `(width / 2,)`, of heads of which `width` features are turned."""
+        raise NotImplementedError
+
+    def get_config(self):
+        return {"factor": self.factor}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+@serializable
+class LinearScaling(RotaryScaling):
+    """Position interpolation: positions are divided by `factor`.
+
+    Args:
+        factor: float >= 1. How many times longer sequences become.
+
+    Raises:
+        ValueError: `factor` below 1.
+
+    Example:
+
+    >>> LinearScaling(4.0).rates(2, 10000.0).tolist()
+    [0.25]
+
+    Reference: Chen et al., Extending Context Window of Large Language Models via Positional Interpolation,
+    arXiv 2306.15595, equation 4.
+    """
+
+    def __init__(self, factor=2.0):
+        super().__init__(factor)
+
+    def rates(self, width, max_wavelength):
+        return rotary_rates(width, max_wavelength) / self.factor
+
+
+@serializable
+class NTKScaling(RotaryScaling):
+    """NTK-aware scaling: `max_wavelength` grows by `factor^(H / (H - 2))`, so that fast pairs keep their rates.
+
+    The dynamic variant computes the factor from the length read so far, `s L / L_0 - (s - 1)`. Keys in a cache would then
+    have been turned at other rates than the queries that meet them, so it is not offered: give the factor of the longest
+    sequence.
+
+    Args:
+        factor: float >= 1. How many times longer sequences become: the slowest pair turns as with `LinearScaling`.
+
+    Raises:
+        ValueError: `factor` below 1; fewer than 4 features to turn.
+
+    Example:
+
+    >>> NTKScaling(4.0).rates(4, 10000.0).round(4).tolist()
+    [1.0, 0.0025]
+
+    Reference: Peng et al., YaRN, arXiv 2309.00071, definition 1.
+    """
+
+    def __init__(self, factor=2.0):
+        super().__init__(factor)
+
+    def rates(self, width, max_wavelength):
+        if width < 4:
+            raise ValueError(f"NTK scaling needs at least 4 features to turn. Received: {width}")
+        return rotary_rates(width, max_wavelength * self.factor ** (width / (width - 2)))
+
+
+@serializable
+class YaRNScaling(RotaryScaling):
+    """YaRN: slow pairs are interpolated, fast ones kept, those between blended; attention gets a temperature.
+
+    A pair that turns r times over `original_max_sequence_length` has the rate `(1 - γ(r)) θ / factor + γ(r) θ`, where γ goes
+    from 0 to 1 along the pairs between `beta_slow` and `beta_fast` turns. Turned queries and keys are multiplied by
+    `magnitude`.
+
+    Args:
+        factor: float >= 1. How many times longer sequences become.
+        original_max_sequence_length: int >= 1. The length that the model was trained on.
+        beta_fast: float. Pairs that turn more often than this are kept.
+        beta_slow: float, below `beta_fast`. Pairs that turn less often are interpolated.
+        magnitude: float, or None for `0.1 ln(factor) + 1`.
+        truncate: bool. Whether the blend begins and ends at whole pairs.
+
+    Raises:
+        ValueError: `factor` below 1; `beta_slow` not below `beta_fast`.
+
+    Example:
+
+    >>> scaling = YaRNScaling(4.0, original_max_sequence_length=32)
+    >>> scaling.rates(4, 10000.0).round(4).tolist(), round(scaling.magnitude, 4)
+    ([1.0, 0.0025], 1.1386)
+
+    Reference: Peng et al., YaRN, arXiv 2309.00071, definition 2 and equation 22. There γ is linear in the number of turns;
+    here it is linear in the index of the pair, as in the authors' code and all checkpoints.
+    """
+
+    def __init__(
+        self,
+        factor=2.0,
+        original_max_sequence_length=4096,
+        beta_fast=32.0,
+        beta_slow=1.0,
+        magnitude=None,
+        truncate=True,
+    ):
+        super().__init__(factor)
+        if not 0 < beta_slow < beta_fast:
+            raise ValueError(f"beta_slow must be in (0, beta_fast={beta_fast}). Received: {beta_slow}")
+        self.original_max_sequence_length = original_max_sequence_length
+        self.beta_fast = beta_fast
+        self.beta_slow = beta_slow
+        self.magnitude = 0.1 * math.log(factor) + 1.0 if magnitude is None else float(magnitude)
+        self.truncate = truncate
+
+    def rates(self, width, max_wavelength):
+        first, last = (self._pair(turns, width, max_wavelength) for turns in (self.beta_fast, self.beta_slow))
+        if self.truncate:
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, width - 1)
+        last = first + 0.001 if first == last else last
+        slow = np.clip((np.arange(width // 2) - first) / (last - first), 0, 1)
+        kept = rotary_rates(width, max_wavelength)
+        return kept * (1 - slow) + kept / self.factor * slow
+
+    def _pair(self, turns, width, max_wavelength):
+        """The index, a real number, of the pair that turns so often over the original length."""
+        wavelength = self.original_max_sequence_length / (2 * math.pi * turns)
+        return width * math.log(wavelength) / (2 * math.log(max_wavelength))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "original_max_sequence_length": self.original_max_sequence_length,
+            "beta_fast": self.beta_fast,
+            "beta_slow": self.beta_slow,
+            "magnitude": self.magnitude,
+            "truncate": self.truncate,
+        }
+
+
+@serializable
+class Llama3Scaling(RotaryScaling):
+    """Llama 3.1: pairs of long wavelength are interpolated, short ones kept, those between blended by their number of turns.
+
+    With r turns over `original_max_sequence_length`: the rate is divided by `factor` where `r < low_freq_factor`, kept where
+    `r > high_freq_factor`, and blended with the share `(r - low) / (high - low)` between.
+
+    Args:
+        factor: float >= 1. How many times longer sequences become.
+        original_max_sequence_length: int >= 1. The length that the model was trained on.
+        low_freq_factor: float. Pairs that turn less often are interpolated.
+        high_freq_factor: float, above `low_freq_factor`. Pairs that turn more often are kept.
+
+    Raises:
+        ValueError: `factor` below 1; `low_freq_factor` not below `high_freq_factor`.
+
+    Example:
+
+    >>> Llama3Scaling(8.0, original_max_sequence_length=8192).rates(4, 500000.0).round(6).tolist()
+    [1.0, 0.000525]
+
+    Reference: the code of Llama 3.1 (`apply_scaling`); Grattafiori et al., The Llama 3 Herd of Models, arXiv 2407.21783.
+    """
+
+    def __init__(self, factor=8.0, original_max_sequence_length=8192, low_freq_factor=1.0, high_freq_factor=4.0):
+        super().__init__(factor)
+        if not low_freq_factor < high_freq_factor:
+            raise ValueError(
+                f"low_freq_factor must be below high_freq_factor={high_freq_factor}. Received: {low_freq_factor}"
+            )
+        self.original_max_sequence_length = original_max_sequence_length
+        self.low_freq_factor = low_freq_factor
+        self.high_freq_factor = high_freq_factor
+
+    def rates(self, width, max_wavelength):
+        kept = rotary_rates(width, max_wavelength)
+        turns = self.original_max_sequence_length * kept / (2 * math.pi)
+        share = np.clip((turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor), 0, 1)
+        return kept * share + kept / self.factor * (1 - share)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "original_max_sequence_length": self.original_max_sequence_length,
+            "low_freq_factor": self.low_freq_factor,
+            "high_freq_factor": self.high_freq_factor,
+        }
+
+
+def rotary_rates(width, max_wavelength):
+    """`max_wavelength^(-2i / width)` of each pair i, float64 `(width / 2,)`."""
+    return max_wavelength ** -(np.arange(0, width, 2) / width)
+
+
+ROTARY_SCALINGS = {
+    "linear": LinearScaling,
+    "ntk": NTKScaling,
+    "yarn": YaRNScaling,
+    "llama3": Llama3Scaling,
+}
