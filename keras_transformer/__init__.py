@@ -22,6 +22,7 @@ _ROOMS = (
     "models",
     "plots",
     "positions",
+    "recurrence",
     "tasks",
     "text",
     "training",

@@ -9,6 +9,7 @@ _SERIALIZABLE = (
     "attention",
     "positions",
     "feedforward",
+    "recurrence",
     "blocks",
     "vision",
     "models",
@@ -104,6 +105,16 @@ def serialize(layer):
     config = keras.saving.serialize_keras_object(layer)
     config.pop("build_config", None)
     return config
+
+
+def serialize_shared(layer):
+    """As `serialize`, of a layer that several others may hold: a saved model has it once again when it is loaded.
+
+    Keras marks what it meets a second time, and the first config of it only where no other layer has copied that by then.
+    So it meets this one twice here. Outside of saving a model nothing is marked.
+    """
+    serialize(layer)
+    return serialize(layer)
 
 
 def build_once(layer, *shapes):

@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 
 import keras_transformer
-from keras_transformer import attention, blocks, feedforward, generation, models, positions, tasks, text, vision
+from keras_transformer import (
+    attention,
+    blocks,
+    feedforward,
+    generation,
+    models,
+    positions,
+    recurrence,
+    tasks,
+    text,
+    vision,
+)
 
 ROOT = Path(keras_transformer.__file__).parent
 MODULES = sorted(
@@ -23,6 +34,7 @@ PUBLIC = [
     *positions.ATTENTION_POSITIONS.values(),
     *positions.EMBEDDING_POSITIONS.values(),
     *feedforward.FEEDFORWARDS.values(),
+    *recurrence.RECURRENCES.values(),
     blocks.EncoderBlock,
     blocks.DecoderBlock,
     vision.PatchEmbedding,

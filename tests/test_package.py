@@ -33,7 +33,7 @@ def imports(path):
 
 
 # From the ground up: a room may use those before it, and itself.
-ORDER = ["positions", "attention", "feedforward", "blocks", "vision", "models", "generation", "tasks"]
+ORDER = ["positions", "attention", "feedforward", "recurrence", "blocks", "vision", "models", "generation", "tasks"]
 # What stands beside the rooms, and text, which needs none of them.
 COMMON = {"projection", "saving", "version", "compiling", "text"}
 

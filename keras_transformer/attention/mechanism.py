@@ -87,7 +87,7 @@ class Mechanism(keras.layers.Layer):
         if visibility is None:
             slots = (ops.arange(ops.shape(x)[1], dtype="int32") for x in (query, key))
             visibility = Visibility.from_slots(*slots)
-        self._refuse(query, key, visibility, position, cache, return_attention_scores)
+        self._refuse(query, value, visibility, position, cache, return_attention_scores)
         if "cross" not in self.honours and visibility.query_mask is None and cache is None:
             visibility = dataclasses.replace(visibility, query_mask=visibility.key_mask)  # The same tokens.
         options = {"return_attention_scores": return_attention_scores, "training": training}
@@ -112,16 +112,16 @@ class Mechanism(keras.layers.Layer):
         visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
         return self.attend(query, key, value, visibility, position, **options), cache
 
-    def _refuse(self, query, key, visibility, position, cache, return_attention_scores):
-        lengths = (query.shape[1], key.shape[1])
+    def _refuse(self, query, value, visibility, position, cache, return_attention_scores):
+        lengths = (query.shape[1], value.shape[1])  # Not that of the key, which may be the query.
         asked = {
+            "cache": cache is not None,  # First: a cache makes attention causal.
             "causal": visibility.causal,
             "bidirectional": not visibility.causal,
             "cross": cache is None and None not in lengths and lengths[0] != lengths[1],
             "attention_mask": visibility.attention_mask is not None,
             "window": visibility.window is not None,
             "scores": return_attention_scores,
-            "cache": cache is not None,
             **dict.fromkeys(() if position is None else position.needs, True),
         }
         refuse(self, asked)

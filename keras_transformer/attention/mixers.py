@@ -4,8 +4,20 @@ A layer of its own is here only where its projections are not those of `MultiHea
 has `honours`, `rewinds`, `init_cache` and `output_dense`.
 """
 
+from keras_transformer.attention.dynamic_convolution import DynamicConvolution
+from keras_transformer.attention.flash import MixedChunkAttention
+from keras_transformer.attention.gated_attention_unit import GatedAttentionUnit
+from keras_transformer.attention.lightweight import LightweightConvolution
+from keras_transformer.attention.long_short_range import LongShortRangeAttention
+from keras_transformer.attention.longformer import LongformerAttention
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 
 MIXERS = {
     "multi_head": MultiHeadAttention,
+    "longformer": LongformerAttention,
+    "gated_attention_unit": GatedAttentionUnit,
+    "flash": MixedChunkAttention,
+    "lightweight_convolution": LightweightConvolution,
+    "dynamic_convolution": DynamicConvolution,
+    "long_short_range": LongShortRangeAttention,
 }

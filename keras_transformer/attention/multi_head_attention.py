@@ -18,7 +18,7 @@ from keras_transformer.attention.mechanisms import MECHANISMS
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.projection import Projection
-from keras_transformer.saving import build_once, choice, resolve, serializable, serialize
+from keras_transformer.saving import build_once, choice, resolve, serializable, serialize, serialize_shared
 
 
 @serializable
@@ -371,7 +371,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "seed": self.seed,
             "num_key_value_heads": self._num_key_value_heads,
             "mechanism": self._mechanism_name or serialize(self.mechanism),
-            "position": serialize(self.position),
+            "position": serialize_shared(self.position),
         }
 
 

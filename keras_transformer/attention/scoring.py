@@ -115,6 +115,40 @@ class Cosine(_Scoring):
 
 
 @serializable
+class Gaussian(_Scoring):
+    """`-|q - k|² / 2 w²`, with one learned width w for each head: under softmax, the Nadaraya-Watson estimator.
+
+    `|q|²` is the same for all keys of a query: softmax does not see it, and it is left out.
+
+    Args:
+        width: float > 0, or None for `H^(1/4)`, where products weigh as in scaled dot. Where w starts.
+
+    Reference: Zhang et al., Dive into Deep Learning, arXiv 2106.11342, "Attention Pooling by Similarity"; Tsai et al.,
+    Transformer Dissection, arXiv 1908.11775, section 3.1.
+    """
+
+    def __init__(self, width=None, **kwargs):
+        super().__init__(**kwargs)
+        if width is not None and width <= 0:
+            raise ValueError(f"width must be positive. Received: {width}")
+        self.width = width
+
+    def build(self, query_shape, key_shape):
+        width = query_shape[3] ** 0.25 if self.width is None else self.width
+        initializer = keras.initializers.Constant(math.log(width))
+        self.log_width = self.add_weight(name="log_width", shape=(query_shape[2], 1), initializer=initializer)
+
+    def call(self, query, key):
+        # One feature more, 1 of the query and -|k|² / 2 of the key: all terms in one product.
+        norm = -0.5 * ops.sum(ops.square(key), axis=-1, keepdims=True)
+        query = ops.concatenate([query, ops.ones_like(query[..., :1])], axis=-1)
+        return grouped_scores(query * ops.exp(-2.0 * self.log_width), ops.concatenate([key, norm], axis=-1))
+
+    def get_config(self):
+        return {**super().get_config(), "width": self.width}
+
+
+@serializable
 class Bilinear(_Scoring):
     """`qᵀ M k`, with one M for each head; query and key heads may differ in width.
 
@@ -237,5 +271,6 @@ SCORINGS = {
     "bilinear": Bilinear,
     "additive": Additive,
     "cosine": Cosine,
+    "gaussian": Gaussian,
     "location": Location,
 }

@@ -5,10 +5,8 @@ from keras import ops
 
 from keras_transformer.attention.mechanism import EVERYTHING, Mechanism
 from keras_transformer.attention.scoring import SCORINGS, ScaledDot
+from keras_transformer.attention.weighing import join, weigh, where_seen
 from keras_transformer.saving import build_once, resolve, serializable, serialize
-
-# Far below every score, and far from overflow when a score or a bias is added to it.
-_HIDDEN = -1e9
 
 
 @serializable
@@ -67,16 +65,20 @@ class SoftmaxAttention(Mechanism):
         if visibility.can_hide_all_keys:
             seen = ops.any(mask, axis=-1, keepdims=True)  # (B | 1, N | 1, T | 1, 1)
         if takes_kernel:
-            return _where_seen(self._fused(query, key, value, mask, bias), seen)
-        weights = self._softmax(self.scoring(query, key), _join(mask, bias))
-        dropped = self._dropout_layer(weights, training=training)
-        context = _weigh(dropped, value)
+            return where_seen(self._fused(query, key, value, mask, bias), seen)
+        weights = self._softmax(self.scoring(query, key), join(mask, bias))
+        dropped = self.drop(weights, training)
+        context = weigh(dropped, value)
         if adds_values:
             context = context + position.values(dropped, *positions)
-        context = _where_seen(context, seen)
+        context = where_seen(context, seen)
         if not return_attention_scores:
             return context
         return context, weights if seen is None else weights * ops.cast(seen, weights.dtype)
+
+    def drop(self, weights, training=None):
+        """The weights, of which in training a share is dropped."""
+        return self._dropout_layer(weights, training=training)
 
     def _softmax(self, scores, bias):
         dtype = scores.dtype
@@ -124,30 +126,3 @@ class SoftmaxAttention(Mechanism):
             "flash_attention": self.flash_attention,
             "seed": self.seed,
         }
-
-
-def _join(mask, bias):
-    """Mask and position bias as one float32 term, `(B | 1, N | 1, T | 1, S)`, so that the scores are read once."""
-    if mask is None:
-        return bias
-    hidden = ops.cast(ops.logical_not(mask), "float32") * _HIDDEN
-    return hidden if bias is None else hidden + ops.cast(bias, "float32")
-
-
-def _weigh(weights, value):
-    """The weighted sum of values, `(B, T, N, H_value)`, without repeating the values of grouped heads."""
-    heads, value_heads = weights.shape[1], value.shape[2]
-    value = ops.transpose(value, (0, 2, 1, 3))
-    if heads == value_heads:
-        return ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
-    length, key_length = ops.shape(weights)[2], ops.shape(weights)[3]
-    weights = ops.reshape(weights, (-1, value_heads, heads // value_heads * length, key_length))
-    context = ops.reshape(ops.matmul(weights, value), (-1, heads, length, value.shape[3]))
-    return ops.transpose(context, (0, 2, 1, 3))
-
-
-def _where_seen(context, seen):
-    """Zeros in the context `(B, T, N, H)` of queries that see no key, so neither NaN nor the mean of the values."""
-    if seen is None:
-        return context
-    return context * ops.cast(ops.transpose(seen, (0, 2, 1, 3)), context.dtype)

@@ -8,6 +8,9 @@ from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block
 from keras_transformer.saving import build_once, resolve, serializable, serialize
 
+# What a feed-forward's part of the cache is named by.
+_FEEDFORWARD = "feedforward_"
+
 
 @serializable
 class DecoderBlock(Block):
@@ -15,7 +18,8 @@ class DecoderBlock(Block):
 
     Args:
         mixer: `MultiHeadAttention`, or another causal layer of its contract, or its config.
-        feedforward: a layer `(B, T, D)` to `(B, T, D)`, or its config.
+        feedforward: a layer `(B, T, D)` to `(B, T, D)`, or its config; one with a cache, such as `recurrence.ChannelMixing`,
+            is called as a mixer is.
         cross_attention: `MultiHeadAttention` or its config; None for a decoder-only block.
         residual: "pre", "post", "sandwich", "sublayer", or an instance of `Residual`, of which the block makes copies.
         norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
@@ -127,7 +131,14 @@ class DecoderBlock(Block):
             return self.cross_attention(x, None, value_mask=mask, positions=(slots, None), cache=memory)[0]
 
         def feed_forward(x):
-            return self.feedforward(x, training=training)
+            nonlocal next_cache
+            if not hasattr(self.feedforward, "init_cache"):
+                return self.feedforward(x, training=training)
+            own = cache and _named(cache, _FEEDFORWARD)
+            fed = self.feedforward(x, query_mask=padding_mask, cache=own, cache_index=cache_index, training=training)
+            fed, own = (fed, {}) if cache is None else fed
+            next_cache = next_cache and next_cache | {f"{_FEEDFORWARD}{name}": tensor for name, tensor in own.items()}
+            return fed
 
         x = self._around(self.mixer_residual, mix, inputs, padding_mask, training)
         if self.cross_attention is not None:
@@ -135,11 +146,18 @@ class DecoderBlock(Block):
         x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
         return x if cache is None else (x, next_cache)
 
-    rewinds = property(lambda self: getattr(self.mixer, "rewinds", True), doc="Whether a cache can go back.")
+    @property
+    def rewinds(self):
+        """Whether a cache can go back."""
+        return all(getattr(layer, "rewinds", True) for layer in (self.mixer, self.feedforward))
 
     def init_cache(self, batch_size, max_length, dtype=None):
-        """An empty cache of the mixer, for `max_length` tokens."""
-        return self.mixer.init_cache(batch_size, max_length, dtype)
+        """An empty cache of the mixer, and of a feed-forward that has one, for `max_length` tokens."""
+        cache = self.mixer.init_cache(batch_size, max_length, dtype)
+        if hasattr(self.feedforward, "init_cache"):
+            own = self.feedforward.init_cache(batch_size, max_length, dtype)
+            cache |= {f"{_FEEDFORWARD}{name}": tensor for name, tensor in own.items()}
+        return cache
 
     def memory_cache(self, encoder_output):
         """What the cross-attention reads of the encoder, "cross_key" and "cross_value", to be put into the cache once."""
@@ -173,4 +191,9 @@ def _reads_memory(cache):
 
 def _own(cache):
     """The part of the cache that the mixer reads and writes."""
-    return cache and {name: tensor for name, tensor in cache.items() if not name.startswith("cross_")}
+    return cache and {name: tensor for name, tensor in cache.items() if not name.startswith(("cross_", _FEEDFORWARD))}
+
+
+def _named(cache, prefix):
+    """The part of the cache whose names begin with `prefix`, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in cache.items() if name.startswith(prefix)}

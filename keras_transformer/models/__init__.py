@@ -1,7 +1,11 @@
 """One file per architecture: a size table, and a function from symbolic inputs to outputs."""
 
 from keras_transformer.models.decoder import Decoder
+from keras_transformer.models.encode_in_windows import encode_in_windows
 from keras_transformer.models.encoder import Encoder
+from keras_transformer.models.retnet import RetNet
+from keras_transformer.models.rwkv import RWKV
+from keras_transformer.models.s4 import S4Model
 from keras_transformer.models.size import Size
 from keras_transformer.models.stepwise import Stepwise
 from keras_transformer.models.transformer import Transformer
@@ -12,6 +16,21 @@ MODELS = {
     "transformer": Transformer,
     "encoder": Encoder,
     "decoder": Decoder,
+    "retnet": RetNet,
+    "rwkv": RWKV,
+    "s4": S4Model,
 }
 
-__all__ = ["MODELS", "Decoder", "Encoder", "Size", "Stepwise", "Transformer", "ViT"]
+__all__ = [
+    "MODELS",
+    "RWKV",
+    "Decoder",
+    "Encoder",
+    "RetNet",
+    "S4Model",
+    "Size",
+    "Stepwise",
+    "Transformer",
+    "ViT",
+    "encode_in_windows",
+]

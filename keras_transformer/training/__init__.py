@@ -23,6 +23,7 @@ _LAZY = {
     "MissingFileError": "errors",
     "NoImagesError": "errors",
     "Ragged": "ragged",
+    "RedrawFeatures": "redraw_features",
     "Sentence": "readers",
     "SequenceDataError": "errors",
     "Span": "spans",

@@ -4,16 +4,35 @@ A case says how to make the layer, what to call it with, and a non-default value
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import keras
 import numpy as np
 
-from keras_transformer import attention, blocks, feedforward, positions, vision
+from keras_transformer import attention, blocks, feedforward, positions, recurrence, vision
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
 
 WIDTH = 12
 LENGTH = 7
+
+
+@dataclasses.dataclass(frozen=True)
+class Growth:
+    """How the cost of attention grows with the length n: as n to this power, at the most.
+
+    Attributes:
+        memory: of the largest tensor.
+        flops: of the operations.
+        arguments: function of n to the constructor arguments that a sequence of n needs beyond the required ones.
+    """
+
+    memory: float = 1.0
+    flops: float = 1.0
+    arguments: Callable = lambda length: {}
+
+
+LINEAR, QUADRATIC = Growth(), Growth(memory=2.0, flops=2.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +47,7 @@ class Case:
         wrap: puts the object under test into a layer that can be called with the inputs.
         with_arguments: for an argument that acts only together with others: the others.
         neutral: arguments that change the cost alone, not what is computed.
+        growth: what a mechanism or mixer claims to cost; see `test_cost.py`.
     """
 
     cls: type
@@ -37,6 +57,7 @@ class Case:
     wrap: Callable = lambda layer: layer
     with_arguments: dict = dataclasses.field(default_factory=dict)
     neutral: frozenset = frozenset()
+    growth: Growth = LINEAR
 
     def make(self, **arguments):
         return self.wrap(self.cls(**{**self.required(), **arguments}))
@@ -94,7 +115,7 @@ _ATTENTION = {
 }
 
 
-def _mechanism(cls, arguments, neutral=(), with_arguments=None, **required):
+def _mechanism(cls, arguments, neutral=(), with_arguments=None, growth=LINEAR, **required):
     """A mechanism inside `MultiHeadAttention`; `required` are the arguments of a small one."""
     return Case(
         cls,
@@ -102,9 +123,16 @@ def _mechanism(cls, arguments, neutral=(), with_arguments=None, **required):
         arguments=arguments,
         neutral=frozenset(neutral),
         with_arguments={**_DROPOUT, **(with_arguments or {})},
+        growth=growth,
         inputs=twice,
         wrap=lambda mechanism: attend(mechanism=mechanism),
     )
+
+
+def banded(count):
+    """A layout of a window of blocks, and one block that all see."""
+    blocks = np.arange(count)
+    return (np.abs(blocks[:, None] - blocks) <= 1) | (blocks == 0)
 
 
 MECHANISMS = {
@@ -112,6 +140,7 @@ MECHANISMS = {
         SoftmaxAttention,
         arguments={"scoring": "dot", "dropout": 0.5, "flash_attention": True, "seed": 7},
         with_arguments=_DROPOUT,
+        growth=QUADRATIC,
         inputs=twice,
         wrap=lambda mechanism: attend(mechanism=mechanism),
     ),
@@ -120,6 +149,153 @@ MECHANISMS = {
         arguments={"window": 2, "block_size": 4, "scoring": "dot", "dropout": 0.5, "seed": 7},
         neutral={"block_size"},
         window=3,
+    ),
+    "longnet": _mechanism(
+        attention.LongNetAttention,
+        arguments={
+            "segment_lengths": [2, 6],
+            "dilation_rates": [1, 3],
+            "scoring": "dot",
+            "mixing_gradient": True,
+            "dropout": 0.5,
+            "seed": 7,
+        },
+        neutral={"mixing_gradient"},  # It changes the gradient alone.
+        segment_lengths=[3, 6],
+        dilation_rates=[1, 2],
+    ),
+    "lsh": _mechanism(
+        attention.LSHAttention,
+        arguments={
+            "num_buckets": 4,
+            "chunk_length": 1,
+            "num_rounds": 1,
+            "attend_across_buckets": True,
+            "dropout": 0.5,
+            "seed": 7,
+        },
+        num_buckets=2,
+        chunk_length=2,
+        num_rounds=2,
+    ),
+    "clustered": _mechanism(
+        attention.ClusteredAttention,
+        arguments={"num_clusters": 3, "bits": 3, "iterations": 0, "dropout": 0.5, "seed": 7},
+        num_clusters=2,
+        bits=6,
+        iterations=3,
+    ),
+    "improved_clustered": _mechanism(
+        attention.ImprovedClusteredAttention,
+        arguments={
+            "num_clusters": 3,
+            "bits": 3,
+            "iterations": 0,
+            "top_k": 1,
+            "block_size": 4,
+            "dropout": 0.5,
+            "seed": 7,
+        },
+        neutral={"block_size"},
+        num_clusters=2,
+        bits=6,
+        iterations=3,
+        top_k=2,
+    ),
+    "linear": _mechanism(
+        attention.LinearAttention,
+        arguments={"feature_map": "taylor", "epsilon": 0.1, "chunk_size": 2, "dropout": 0.5, "seed": 7},
+        neutral={"chunk_size"},
+        chunk_size=3,
+    ),
+    "performer": _mechanism(
+        attention.PerformerAttention,
+        arguments={"num_features": 5, "kernel": "relu", "chunk_size": 2, "dropout": 0.5, "seed": 7},
+        neutral={"chunk_size"},
+        num_features=8,
+        chunk_size=3,
+    ),
+    "linformer": _mechanism(
+        attention.LinformerAttention,
+        arguments={
+            "max_sequence_length": 12,
+            "projected_length": 2,
+            "sharing": "none",
+            "kernel_initializer": "ones",
+            "scoring": "dot",
+            "dropout": 0.5,
+            "seed": 7,
+        },
+        growth=Growth(arguments=lambda length: {"max_sequence_length": length}),
+        max_sequence_length=16,
+        projected_length=3,
+    ),
+    "blockwise": _mechanism(
+        attention.BlockwiseAttention,
+        arguments={"query_block_size": 3, "block_size": 4, "scale": 0.3, "dropout": 0.5, "seed": 7},
+        neutral={"query_block_size", "block_size"},
+        growth=Growth(flops=2.0, arguments=lambda length: {"query_block_size": 256, "block_size": 256}),
+        query_block_size=2,
+        block_size=3,
+    ),
+    "retrieval": _mechanism(
+        attention.RetrievalAttention,
+        arguments={"top_k": 2, "block_size": 3, "dropout": 0.5, "seed": 7},
+        neutral={"block_size"},
+        # The search is exact: every query meets every key.
+        growth=Growth(flops=2.0, arguments=lambda length: {"block_size": 256}),
+        top_k=3,
+        block_size=4,
+    ),
+    "dilated": _mechanism(
+        attention.DilatedAttention,
+        arguments={"window": 3, "dilation": 3, "block_size": 4, "scoring": "dot", "dropout": 0.5, "seed": 7},
+        neutral={"block_size"},
+        window=2,
+    ),
+    "sparse_strided": _mechanism(
+        attention.StridedSparseAttention,
+        arguments={"stride": 2, "separate_heads": True, "scoring": "dot", "dropout": 0.5, "seed": 7},
+        growth=Growth(1.5, 1.5, lambda length: {"stride": math.isqrt(length) | 1}),
+        stride=3,
+    ),
+    "sparse_fixed": _mechanism(
+        attention.FixedSparseAttention,
+        arguments={
+            "block_size": 4,
+            "summary_size": 2,
+            "summary_groups": 2,
+            "scoring": "dot",
+            "dropout": 0.5,
+            "seed": 7,
+        },
+        growth=Growth(1.5, 1.5, lambda length: {"block_size": math.isqrt(length) | 1}),
+        block_size=3,
+        summary_size=1,
+    ),
+    "block_sparse": _mechanism(
+        attention.BlockSparseAttention,
+        arguments={"block_size": 3, "scoring": "dot", "dropout": 0.5, "seed": 7},
+        growth=Growth(arguments=lambda length: {"layout": banded(length // 64), "block_size": 64}),
+        layout=[[i == j or j == 0 or (i + j) % 3 == 1 for j in range(24)] for i in range(24)],
+        block_size=2,
+    ),
+    "bigbird": _mechanism(
+        attention.BigBirdAttention,
+        arguments={
+            "block_size": 2,
+            "num_window_blocks": 5,
+            "num_random_blocks": 2,
+            "num_first_blocks": 0,
+            "num_last_blocks": 0,
+            "scoring": "dot",
+            "dropout": 0.5,
+            "seed": 7,
+            "random_seed": 1,
+        },
+        block_size=1,
+        num_window_blocks=1,
+        num_random_blocks=1,
     ),
 }
 
@@ -137,17 +313,44 @@ SCORINGS = {
     "dot": _scoring(attention.Dot),
     "scaled_dot": _scoring(attention.ScaledDot, scale=0.3),
     "cosine": _scoring(attention.Cosine, temperature=0.5, epsilon=10.0),
+    "gaussian": _scoring(attention.Gaussian, width=0.7),
     "bilinear": _scoring(attention.Bilinear, kernel_initializer="ones"),
     "additive": _scoring(attention.Additive, units=5, kernel_initializer="ones"),
     "location": _scoring(attention.Location, max_sequence_length=9, kernel_initializer="ones"),
 }
 
-ATTENTION_POSITIONS = {
-    "rotary": Case(
-        positions.Rotary,
-        arguments={"max_wavelength": 50.0, "layout": "halves", "rotary_dim": 4},
+
+def _position(cls, with_arguments=None, **arguments):
+    return Case(
+        cls,
+        arguments=arguments,
+        with_arguments=with_arguments or {},
         inputs=twice,
         wrap=lambda position: attend(position=position, num_key_value_heads=2),
+    )
+
+
+ATTENTION_POSITIONS = {
+    "rotary": _position(positions.Rotary, max_wavelength=50.0, layout="halves", rotary_dim=4, scaling="linear"),
+    "xpos": _position(positions.XPos, max_wavelength=50.0, scale_base=9.0, center=3, layout="halves"),
+    "alibi": _position(positions.ALiBi, symmetric=False),
+    "relative_bias": _position(
+        positions.RelativeBias,
+        # With many buckets, short sequences do not tell one reach from another.
+        with_arguments={"max_distance": {"num_buckets": 8}},
+        num_buckets=8,
+        max_distance=10,
+        bidirectional=False,
+        initializer="ones",
+    ),
+    "shaw": _position(positions.ShawRelative, max_distance=2, use_values=False, scale=0.3, initializer="ones"),
+    "transformer_xl": _position(
+        positions.TransformerXLRelative,
+        width=10,
+        max_wavelength=50.0,
+        scale=0.3,
+        kernel_initializer="ones",
+        bias_initializer="ones",
     ),
 }
 
@@ -194,14 +397,147 @@ RESIDUALS = {
     "sublayer": _residual(blocks.SublayerNormResidual),
 }
 
+
+def _mixer(cls, arguments, growth=LINEAR, **required):
+    """A mixer with projections of its own; `required` are the arguments of a small one."""
+    return Case(
+        cls,
+        lambda: {name: value() if callable(value) else value for name, value in required.items()},
+        arguments=arguments,
+        with_arguments=_DROPOUT,
+        inputs=twice,
+        growth=growth,
+    )
+
+
+_GATED = {
+    "intermediate_dim": 10,
+    "key_dim": 4,
+    "position": "rotary",
+    "dropout": 0.5,
+    "kernel_initializer": "ones",
+    "seed": 7,
+}
+_CONVOLUTION = {"kernel_size": 4, "gated": False, "dropout": 0.5, "kernel_initializer": "ones", "seed": 7}
+
 MIXER_LAYERS = {
+    "gated_attention_unit": _mixer(
+        attention.GatedAttentionUnit, _GATED, growth=QUADRATIC, key_dim=6, position="relative_bias"
+    ),
+    "flash": _mixer(
+        attention.MixedChunkAttention,
+        {**_GATED, "group_size": 2},
+        key_dim=6,
+        group_size=3,
+        position="relative_bias",
+    ),
+    "lightweight_convolution": _mixer(attention.LightweightConvolution, _CONVOLUTION, num_heads=4, kernel_size=3),
+    "dynamic_convolution": _mixer(attention.DynamicConvolution, _CONVOLUTION, num_heads=4, kernel_size=3),
+    "long_short_range": _mixer(
+        attention.LongShortRangeAttention,
+        {"attention_dim": 4},
+        attention=lambda: MultiHeadAttention(num_heads=2, key_dim=3, mechanism="linear"),
+        convolution=lambda: attention.LightweightConvolution(num_heads=2, kernel_size=3),
+    ),
+    "longformer": Case(
+        attention.LongformerAttention,
+        lambda: {"num_heads": 4, "key_dim": 6, "attention_window": 4, "num_global_tokens": 1},
+        arguments={
+            "attention_window": 2,
+            "dilation": [1, 2, 1, 2],
+            "num_global_tokens": 2,
+            "max_global_tokens": 3,
+            "position": "rotary",
+            "dropout": 0.5,
+            "use_bias": False,
+            "kernel_initializer": "ones",
+            "seed": 7,
+        },
+        with_arguments=_DROPOUT,
+        inputs=twice,
+        neutral=frozenset({"max_global_tokens"}),  # It is room for a mask that a call may give.
+    ),
     "multi_head": Case(
         MultiHeadAttention,
         lambda: {"num_heads": 4, "key_dim": 6},
         arguments=_ATTENTION,
         with_arguments=_DROPOUT,
+        growth=QUADRATIC,
         inputs=twice,
     ),
+}
+
+
+# The small chunks above are many; what is carried between chunks of the usual size costs little.
+_IN_CHUNKS = Growth(arguments=lambda length: {"chunk_size": 32})
+
+
+def _state_space(cls):
+    return Case(
+        cls,
+        lambda: {"state_dim": 4, "chunk_size": 3},
+        arguments={
+            "state_dim": 6,
+            "min_step": 0.02,
+            "max_step": 0.5,
+            "chunk_size": 2,
+            "activation": "gelu_tanh",
+            "kernel_initializer": "ones",
+            "seed": 7,
+        },
+        # Beside the cost: how weights start, among random ones; test_s4.py looks at that.
+        neutral=frozenset({"chunk_size", "min_step", "max_step", "seed"}),
+        growth=_IN_CHUNKS,
+        inputs=twice,
+    )
+
+
+# Where the layer stands sets how its vectors start; test_time_mixing.py looks at that.
+_DEPTH = {"layer_index": {"num_layers": 3}}
+_STARTS = frozenset({"chunk_size", "layer_index", "num_layers"})
+
+RECURRENCES = {
+    "retention": Case(
+        recurrence.MultiScaleRetention,
+        lambda: {"num_heads": 2, "key_dim": 4, "chunk_size": 3},
+        arguments={
+            "value_dim": 3,
+            "chunk_size": 2,
+            "activation": "gelu_tanh",
+            "max_wavelength": 50.0,
+            "epsilon": 0.5,
+            "use_bias": True,
+            "kernel_initializer": "ones",
+        },
+        neutral=frozenset({"chunk_size"}),
+        growth=_IN_CHUNKS,
+        inputs=twice,
+    ),
+    "time_mixing": Case(
+        recurrence.TimeMixing,
+        lambda: {"chunk_size": 3},
+        arguments={
+            "channels": 5,
+            "layer_index": 1,
+            "num_layers": 3,
+            "chunk_size": 2,
+            "kernel_initializer": "ones",
+        },
+        with_arguments=_DEPTH,
+        neutral=_STARTS,
+        growth=_IN_CHUNKS,
+        inputs=twice,
+    ),
+    "channel_mixing": Case(
+        recurrence.ChannelMixing,
+        lambda: {"intermediate_dim": 16},
+        arguments={"layer_index": 1, "num_layers": 3, "kernel_initializer": "ones"},
+        with_arguments=_DEPTH,
+        neutral=_STARTS,
+        inputs=twice,
+    ),
+    "s4d": _state_space(recurrence.S4D),
+    "s4": _state_space(recurrence.S4),
 }
 
 _BLOCK = {"residual": "sandwich", "norm": "rms_norm", "dropout": 0.5, "seed": 7}
@@ -225,6 +561,18 @@ LAYERS = {
         arguments=_BLOCK,
         with_arguments=_DROPOUT,
         inputs=lambda: (tokens(), tokens(length=5, seed=1)),
+    ),
+    "kernel_pooling": Case(
+        attention.KernelPooling,
+        arguments={
+            "kernel": "triangular",
+            "width": 3.0,
+            "learn_width": True,
+            "per_feature": True,
+            "leave_one_out": True,
+        },
+        with_arguments={"per_feature": {"learn_width": True}},
+        inputs=lambda: (tokens(), tokens(length=5, seed=1), tokens(length=5, width=4, seed=2)),
     ),
     "patch_embedding": Case(
         vision.PatchEmbedding,
@@ -253,10 +601,13 @@ ALL = {
     **{f"feedforward-{name}": case for name, case in FEEDFORWARDS.items()},
     **{f"residual-{name}": case for name, case in RESIDUALS.items()},
     **{f"mixer-{name}": case for name, case in MIXER_LAYERS.items()},
+    **{f"recurrence-{name}": case for name, case in RECURRENCES.items()},
     **{f"layer-{name}": case for name, case in LAYERS.items()},
 }
 
 # What attends: each must keep the laws of masks and caches.
 MIXERS = {
-    name: ALL[name] for name in ALL if name.startswith(("mechanism-", "mixer-", "scoring-", "attention-position-"))
+    name: ALL[name]
+    for name in ALL
+    if name.startswith(("mechanism-", "mixer-", "scoring-", "attention-position-", "recurrence-"))
 }

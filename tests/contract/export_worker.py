@@ -13,6 +13,7 @@ import numpy as np
 import cases
 from keras_transformer import models, tasks
 from keras_transformer.export import export
+from keras_transformer.saving import build_once
 from laws import randomise
 
 SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=4, intermediate_dim=32)
@@ -41,6 +42,7 @@ def cached_mixers():
         layer = case.make()
         if "cache" not in layer.honours:
             continue
+        build_once(layer, x.shape, x.shape)  # A state may be as wide as the tokens.
         empty = layer.init_cache(1, MAX_LENGTH)
         cache = {}
         for slab, tensor in empty.items():

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 import cases
-from keras_transformer import attention, blocks, feedforward, positions
+from keras_transformer import attention, blocks, feedforward, positions, recurrence
 
 DICTS = {
     "MECHANISMS": (attention.MECHANISMS, cases.MECHANISMS),
@@ -14,6 +14,7 @@ DICTS = {
     "ATTENTION_POSITIONS": (positions.ATTENTION_POSITIONS, cases.ATTENTION_POSITIONS),
     "EMBEDDING_POSITIONS": (positions.EMBEDDING_POSITIONS, cases.EMBEDDING_POSITIONS),
     "FEEDFORWARDS": (feedforward.FEEDFORWARDS, cases.FEEDFORWARDS),
+    "RECURRENCES": (recurrence.RECURRENCES, cases.RECURRENCES),
     "RESIDUALS": (blocks.RESIDUALS, cases.RESIDUALS),
 }
 

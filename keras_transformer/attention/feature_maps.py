@@ -1,0 +1,137 @@
+"""What linear attention makes of queries and keys, so that `φ(q) · φ(k)` stands for the exponential of their product."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_transformer.saving import serializable
+
+
+class FeatureMap(keras.layers.Layer):
+    """Base of feature maps; a subclass computes `call`, and says in `features` how many it makes.
+
+    Queries and keys are mapped alike unless `map_query` and `map_key` are overridden. Features that are not negative keep
+    the weights of attention positive.
+
+    Call arguments:
+        x: float32 `(B, T, N, H)`.
+
+    Returns:
+        float32 `(B, T, N, M)`.
+    """
+
+    def build(self, *shapes):
+        """Makes weights; the shapes are those of the queries and the keys."""
+
+    def features(self, width):
+        """The number of features M of a head that is `width` wide."""
+        return width
+
+    def map_query(self, query):
+        """The features of queries `(B, T, N, H)`."""
+        return self.call(query)
+
+    def map_key(self, key, key_mask=None, causal=False):
+        """The features of keys `(B, S, K, H)`.
+
+        Args:
+            key: float32 `(B, S, K, H)`.
+            key_mask: boolean `(B, S)`, or None. The features of False keys are not used, and must touch no others.
+            causal: bool. Whether the features of a key must not depend on the keys after it.
+        """
+        return self.call(key)
+
+    def compute_output_shape(self, shape):
+        return (*shape[:-1], self.features(shape[-1]))
+
+    def get_config(self):  # Keras can write down a dtype policy only where this is overridden.
+        return super().get_config()
+
+
+@serializable
+class Elu(FeatureMap):
+    """`φ(x) = elu(x) + 1`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> Elu()(np.array([[[[0.0, 2.0]]]])).numpy().ravel().tolist()
+    [1.0, 3.0]
+
+    Reference: Katharopoulos et al., arXiv 2006.16236, equation 7.
+    """
+
+    def call(self, x):
+        return ops.elu(x) + 1.0
+
+
+@serializable
+class Relu(FeatureMap):
+    """`φ(x) = max(x, 0)`.
+
+    Reference: Kasai et al., Finetuning Pretrained Transformers into RNNs, arXiv 2103.13076, whose learned map
+    before it is here the projection of the attention layer.
+    """
+
+    def call(self, x):
+        return ops.relu(x)
+
+
+@serializable
+class Square(FeatureMap):
+    """`φ(x) = x²`, feature by feature."""
+
+    def call(self, x):
+        return ops.square(x)
+
+
+@serializable
+class Softmax(FeatureMap):
+    """`φ(x) = [softmax(x), softmax(-x)]`, over the features: M = 2 H.
+
+    Reference: Zhang et al., The Hedgehog & the Porcupine, arXiv 2402.04347; the learned map before it is here
+    the projection of the attention layer.
+    """
+
+    def features(self, width):
+        return 2 * width
+
+    def call(self, x):
+        return ops.concatenate([ops.softmax(x, axis=-1), ops.softmax(-x, axis=-1)], axis=-1)
+
+
+@serializable
+class Taylor(FeatureMap):
+    """`φ(x) = [1, x / H^¼, x xᵀ / √(2 H)]`, so that `φ(q) · φ(k) = 1 + s + s² / 2` with `s = q · k / √H`: M = 1 + H + H².
+
+    The exponential of softmax up to its second order; positive for any s.
+
+    Example:
+
+    >>> import numpy as np
+    >>> Taylor()(np.full((1, 1, 1, 1), 2.0)).numpy().ravel().round(3).tolist()
+    [1.0, 2.0, 2.8280000686645508]
+
+    Reference: Arora et al., Based, arXiv 2402.18668.
+    """
+
+    def features(self, width):
+        return 1 + width + width**2
+
+    def call(self, x):
+        width = x.shape[-1]
+        x = x * width**-0.25
+        length = ops.shape(x)[1]
+        rows = ops.reshape(x, (-1, width, 1))
+        squares = ops.reshape(ops.matmul(rows, ops.reshape(x, (-1, 1, width))), (-1, length, x.shape[2], width**2))
+        return ops.concatenate([ops.ones_like(x[..., :1]), x, squares / math.sqrt(2.0)], axis=-1)
+
+
+FEATURE_MAPS = {
+    "elu": Elu,
+    "relu": Relu,
+    "softmax": Softmax,
+    "square": Square,
+    "taylor": Taylor,
+}

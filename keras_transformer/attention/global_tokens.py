@@ -1,0 +1,154 @@
+"""A few tokens of each row, taken out and put back: those that everybody sees, and that see everybody."""
+
+import dataclasses
+from typing import Any
+
+from keras import ops
+
+from keras_transformer.attention.masks import combine
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstTokens:
+    """The first `count` tokens of each row.
+
+    Attributes:
+        count: int >= 1.
+        length: the length T of the rows.
+    """
+
+    count: int
+    length: Any
+
+    @property
+    def is_global(self):
+        """Boolean `(1, T)`."""
+        return ops.expand_dims(ops.arange(self.length, dtype="int32") < self.count, 0)
+
+    mask = None  # All of them are there.
+
+    def gather(self, x):
+        """`(B, T, ...)` to `(B, G, ...)`."""
+        return x[:, : self.count]
+
+    gather_integers = gather
+
+    def scatter(self, x, chosen):
+        """`(B, T, N, H)` with `chosen`, `(B, G, N, H)`, in place of its own."""
+        return ops.concatenate([chosen, x[:, self.count :]], axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class MarkedTokens:
+    """The tokens that a mask marks: the first `count` of them in each row.
+
+    They are taken by a product with one-hot rows: no sort, no index that points beyond a short row.
+
+    Attributes:
+        selection: float32 `(B, G, T)`: one-hot rows, or zeros where a row has fewer tokens than `count`.
+    """
+
+    selection: Any
+
+    @classmethod
+    def of_mask(cls, mask, count):
+        """The first `count` True places of a boolean mask `(B, T)`."""
+        ranks = ops.cumsum(ops.cast(mask, "int32"), axis=1) * ops.cast(mask, "int32")  # 1, 2, ...; 0 for others.
+        wanted = ops.reshape(ops.arange(1, count + 1, dtype="int32"), (1, count, 1))
+        return cls(ops.cast(ops.equal(ops.expand_dims(ranks, 1), wanted), "float32"))
+
+    @property
+    def is_global(self):
+        """Boolean `(B, T)`."""
+        return ops.sum(self.selection, axis=1) > 0.5
+
+    @property
+    def mask(self):
+        """Boolean `(B, G)`: which of the places are taken."""
+        return ops.sum(self.selection, axis=2) > 0.5
+
+    def gather(self, x):
+        """`(B, T, ...)` to `(B, G, ...)`."""
+        rows = ops.reshape(x, (-1, ops.shape(x)[1], _width(x)))
+        chosen = ops.matmul(ops.cast(self.selection, x.dtype), rows)
+        return ops.reshape(chosen, (-1, self.selection.shape[1], *x.shape[2:]))
+
+    def gather_integers(self, x):
+        """`(1 | B, T)` integers, below 2^24, to `(B, G)`."""
+        rows = ops.expand_dims(ops.cast(x, "float32"), 2)
+        return ops.cast(ops.round(ops.squeeze(ops.matmul(self.selection, rows), 2)), "int32")
+
+    def scatter(self, x, chosen):
+        """`(B, T, N, H)` with `chosen`, `(B, G, N, H)`, in place of its own."""
+        back = ops.transpose(ops.cast(self.selection, x.dtype), (0, 2, 1))
+        rows = ops.matmul(back, ops.reshape(chosen, (-1, self.selection.shape[1], _width(chosen))))
+        others = ops.cast(ops.logical_not(self.is_global), x.dtype)
+        kept = x * ops.expand_dims(ops.expand_dims(others, 2), 3)
+        return kept + ops.reshape(rows, (-1, ops.shape(x)[1], *x.shape[2:]))
+
+
+def of_keys(visibility, chosen):
+    """The `Visibility` of all queries over the chosen keys."""
+    mask = chosen.mask
+    if visibility.key_mask is not None:
+        mask = combine(mask, _gather_mask(visibility.key_mask, chosen))
+    return dataclasses.replace(
+        visibility,
+        key_mask=mask,
+        key_slots=chosen.gather_integers(_rows(visibility.key_slots)),
+        key_positions=chosen.gather_integers(_rows(visibility.key_positions)),
+    )
+
+
+def of_queries(visibility, chosen):
+    """The `Visibility` of the chosen queries over all keys."""
+    mask = chosen.mask
+    if visibility.query_mask is not None:
+        mask = combine(mask, _gather_mask(visibility.query_mask, chosen))
+    return dataclasses.replace(
+        visibility,
+        query_mask=mask,
+        query_slots=chosen.gather_integers(_rows(visibility.query_slots)),
+        query_positions=chosen.gather_integers(_rows(visibility.query_positions)),
+    )
+
+
+def write_first(cache, new, slots, token_mask=None):
+    """Writes those new tokens that are among the first ones.
+
+    Args:
+        cache: dict of tensors `(B, N, G, H)`.
+        new: dict of some of their names to tensors `(B, T, N, H)`.
+        slots: int `(1 | B, T)`: where the new tokens stand.
+        token_mask: boolean `(B, T)`: False for padding, which is not written; or None.
+
+    Returns:
+        dict of the tensors named in `new`.
+    """
+    first = ops.reshape(ops.arange(cache[next(iter(new))].shape[2], dtype="int32"), (1, 1, -1, 1))
+    here = ops.equal(first, ops.expand_dims(ops.expand_dims(slots, 1), 1))  # (1 | B, 1, G, T)
+    if token_mask is not None:
+        here = ops.logical_and(here, ops.expand_dims(ops.expand_dims(ops.cast(token_mask, "bool"), 1), 1))
+    following = {}
+    for name, tokens in new.items():
+        slab = cache[name]
+        selection = ops.cast(here, slab.dtype)
+        kept = 1 - ops.sum(selection, axis=-1, keepdims=True)
+        written = ops.matmul(selection, ops.transpose(ops.cast(tokens, slab.dtype), (0, 2, 1, 3)))
+        following[name] = slab * kept + written
+    return following
+
+
+def _gather_mask(mask, chosen):
+    return ops.cast(chosen.gather_integers(ops.cast(mask, "int32")), "bool")
+
+
+def _rows(slots):
+    return ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
+
+
+def _width(x):
+    width = 1
+    for size in x.shape[2:]:
+        width *= size
+    return width

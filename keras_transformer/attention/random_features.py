@@ -1,0 +1,128 @@
+"""Random features: a product of them stands, on average, for a kernel of queries and keys."""
+
+import math
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.feature_maps import FeatureMap
+from keras_transformer.saving import serializable
+
+# Added to every feature, so that no sum of them is zero: the figures of Google's and of the PyTorch implementation.
+_SOFTMAX_FLOOR, _RELU_FLOOR = 1e-4, 1e-3
+# The largest exponent of a key where no maximum over keys may be taken off: sums of such features stay in float32.
+_LARGEST_EXPONENT = 60.0
+# Below every projection: padded keys have no part in the largest.
+_HIDDEN = -1e9
+
+
+@serializable
+class RandomFeatures(FeatureMap):
+    """Positive orthogonal random features of the softmax kernel (FAVOR+), or of the ReLU kernel.
+
+    With `x' = x / H^¼` and rows w of a random matrix W, "softmax": `φ(x) = M^-½ (exp(W x' - |x'|² / 2 - c) + 1e-4)`, whose
+    products are on average `exp(q · k / √H)`; "relu": `φ(x) = max(W x', 0) + 1e-3`. c keeps the exponentials small and falls
+    out of attention: for a query the largest of its `W x'`, for keys the largest of all keys of a head; with causality 0 for
+    keys, since that maximum would look ahead, and exponents stop at 60.
+
+    Args:
+        num_features: int >= 1, or None for `floor(H ln H)`. M: the error falls with `1 / √M`.
+        kernel: "softmax" or "relu".
+        seed: int or None. Of W, drawn anew at each `redraw`.
+
+    Call arguments:
+        x: float32 `(B, T, N, H)`.
+
+    Returns:
+        float32 `(B, T, N, M)`.
+
+    Raises:
+        ValueError: `num_features` below 1; unknown kernel.
+
+    Example:
+
+    >>> import numpy as np
+    >>> features = RandomFeatures(num_features=8, kernel="relu", seed=0)
+    >>> tuple(features(np.ones((1, 5, 2, 4))).shape)
+    (1, 5, 2, 8)
+
+    Reference: Choromanski et al., Rethinking Attention with Performers, arXiv 2009.14794, lemma 1 and section 2.4.
+    Deviation: no maximum over keys with causality, where the authors' takes one over the whole sequence.
+    """
+
+    def __init__(self, num_features=None, kernel="softmax", seed=None, **kwargs):
+        super().__init__(**kwargs)
+        if kernel not in ("softmax", "relu"):
+            raise ValueError(f"kernel must be 'softmax' or 'relu'. Received: {kernel!r}")
+        self.num_features = None if num_features is None else positive("num_features", num_features)
+        self.kernel = kernel
+        self.seed = seed
+        self._generator = None
+
+    def features(self, width):
+        return self.num_features or max(1, int(width * math.log(width)))
+
+    def build(self, query_shape, key_shape=None):
+        width = query_shape[-1]
+        self.projection = self.add_weight(
+            name="projection",
+            shape=(self.features(width), width),
+            initializer=lambda shape, dtype=None: ops.convert_to_tensor(self._draw(*shape), dtype),
+            trainable=False,
+            autocast=False,
+        )
+
+    def call(self, x):
+        return self.map_query(x)
+
+    def map_query(self, query):
+        projected = self._project(query)
+        if self.kernel == "relu":
+            return ops.relu(projected) + _RELU_FLOOR
+        return self._exponentials(query, projected, ops.max(projected, axis=-1, keepdims=True))
+
+    def map_key(self, key, key_mask=None, causal=False):
+        projected = self._project(key)
+        if self.kernel == "relu":
+            return ops.relu(projected) + _RELU_FLOOR
+        if causal:
+            return self._exponentials(key, projected, None)
+        seen = projected
+        if key_mask is not None:
+            mask = ops.expand_dims(ops.cast(key_mask, "bool"), (2, 3))
+            seen = ops.where(mask, projected, ops.full_like(projected, _HIDDEN))
+        return self._exponentials(key, projected, ops.max(seen, axis=(1, 3), keepdims=True))
+
+    def redraw(self):
+        """Draws W anew, as training should now and then, so that it does not settle on the errors of one draw."""
+        self.projection.assign(self._draw(*self.projection.shape))
+
+    def _project(self, x):
+        w = ops.transpose(ops.convert_to_tensor(self.projection)) * x.shape[-1] ** -0.25
+        rows = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), w)
+        return ops.reshape(rows, (-1, ops.shape(x)[1], x.shape[2], w.shape[-1]))
+
+    def _exponentials(self, x, projected, largest):
+        exponents = projected - ops.sum(ops.square(x), axis=-1, keepdims=True) * (0.5 * x.shape[-1] ** -0.5)
+        if largest is not None:  # Not trained on: it falls out of attention.
+            exponents = exponents - ops.stop_gradient(largest)
+        exponents = ops.minimum(exponents, _LARGEST_EXPONENT)
+        return (ops.exp(exponents) + _SOFTMAX_FLOOR) * self.projection.shape[0] ** -0.5
+
+    def _draw(self, count, width):
+        """Rows that are orthogonal in blocks of `width`, each as long as a row of normal numbers."""
+        if self._generator is None:
+            seed = np.random.randint(2**31) if self.seed is None else self.seed
+            self._generator = np.random.default_rng(seed)
+        blocks = [np.linalg.qr(self._generator.normal(size=(width, width)))[0].T for _ in range(-(-count // width))]
+        norms = np.linalg.norm(self._generator.normal(size=(count, width)), axis=1, keepdims=True)
+        return (np.concatenate(blocks)[:count] * norms).astype("float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_features": self.num_features,
+            "kernel": self.kernel,
+            "seed": self.seed,
+        }

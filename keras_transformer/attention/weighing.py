@@ -1,0 +1,33 @@
+"""What every softmax over scores shares: hidden keys, the weighted sum of values, queries that see nothing."""
+
+from keras import ops
+
+# Far below every score, and far from overflow when a score or a bias is added to it.
+HIDDEN = -1e9
+
+
+def join(mask, bias):
+    """Mask and position bias as one float32 term, `(B | 1, N | 1, T | 1, S)`, so that the scores are read once."""
+    if mask is None:
+        return bias
+    hidden = ops.cast(ops.logical_not(mask), "float32") * HIDDEN
+    return hidden if bias is None else hidden + ops.cast(bias, "float32")
+
+
+def weigh(weights, value):
+    """The weighted sum of values, `(B, T, N, H_value)`, without repeating the values of grouped heads."""
+    heads, value_heads = weights.shape[1], value.shape[2]
+    value = ops.transpose(value, (0, 2, 1, 3))
+    if heads == value_heads:
+        return ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
+    length, key_length = ops.shape(weights)[2], ops.shape(weights)[3]
+    weights = ops.reshape(weights, (-1, value_heads, heads // value_heads * length, key_length))
+    context = ops.reshape(ops.matmul(weights, value), (-1, heads, length, value.shape[3]))
+    return ops.transpose(context, (0, 2, 1, 3))
+
+
+def where_seen(context, seen):
+    """Zeros in the context `(B, T, N, H)` of queries that see no key, so neither NaN nor the mean of the values."""
+    if seen is None:
+        return context
+    return context * ops.cast(ops.transpose(seen, (0, 2, 1, 3)), context.dtype)

@@ -1,0 +1,72 @@
+"""The Retentive Network."""
+
+from keras_transformer.models.decoder import Decoder
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.recurrence import MultiScaleRetention
+
+# Sun et al., section 3.1: the feed-forward is as wide as the values, 2 D; heads are 256 wide.
+SIZES = {
+    "1.3B": Size(24, 2048, 8, 4096),
+    "2.7B": Size(32, 2560, 10, 5120),
+    "6.7B": Size(32, 4096, 16, 8192),
+}
+
+
+def RetNet(
+    size,
+    vocabulary_size,
+    *,
+    value_dim=None,
+    chunk_size=128,
+    residual="pre",
+    norm="rms_norm",
+    feedforward="gated",
+    activation="gelu",
+    dropout=0.0,
+    name="retnet",
+):
+    """A decoder whose blocks mix by retention: it trains in parallel, and generates from a state of fixed size.
+
+    Args:
+        size: "1.3B", "2.7B", "6.7B", or a `Size`.
+        vocabulary_size: int. V.
+        value_dim: int, or None for twice the width of a query head. Width of each value head.
+        chunk_size: int >= 1. Changes the cost alone.
+        residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
+        norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
+        feedforward: "dense", "gated", or an instance to copy.
+        activation: of a feed-forward given by name.
+        dropout: float in [0, 1). Of the embedding, and of what retention and feed-forward give.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size or a part; heads of odd width.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> RetNet(Size(2, 16, 2, 32), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Sun et al., arXiv 2307.08621, section 2. The feed-forward is gated and norms are of the root mean square, as
+    in the authors' code (torchscale); the paper has a plain feed-forward and layer norms.
+    """
+    size = get_size(size, SIZES)
+    retention = MultiScaleRetention(
+        size.num_heads, size.hidden_dim // size.num_heads, value_dim=value_dim, chunk_size=chunk_size
+    )
+    return Decoder(
+        size,
+        vocabulary_size,
+        position=None,
+        residual=residual,
+        norm=norm,
+        attention=retention,
+        feedforward=feedforward,
+        activation=activation,
+        dropout=dropout,
+        name=name,
+    )

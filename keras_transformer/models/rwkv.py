@@ -1,0 +1,68 @@
+"""RWKV-4."""
+
+import keras
+
+from keras_transformer.blocks import DecoderBlock
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.stack import padding_input, token_input
+from keras_transformer.recurrence import ChannelMixing, TimeMixing
+
+# Peng et al., section 4. There are no heads: each channel is one.
+SIZES = {
+    "169M": Size(12, 768, 1, 3072),
+    "430M": Size(24, 1024, 1, 4096),
+    "1.5B": Size(24, 2048, 1, 8192),
+    "3B": Size(32, 2560, 1, 10240),
+    "7B": Size(32, 4096, 1, 16384),
+    "14B": Size(40, 5120, 1, 20480),
+}
+
+
+def RWKV(size, vocabulary_size, *, chunk_size=8, dropout=0.0, layer_norm_epsilon=1e-5, name="rwkv"):
+    """A decoder of time mixing and channel mixing: it trains in parallel, and generates from a state of fixed size.
+
+    Args:
+        size: "169M", "430M", "1.5B", "3B", "7B", "14B", or a `Size`, whose `num_heads` is not read.
+        vocabulary_size: int. V.
+        chunk_size: int >= 1. Changes the cost alone.
+        dropout: float in [0, 1). Of what time mixing and channel mixing give.
+        layer_norm_epsilon: float.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> RWKV(Size(2, 16, 1, 32), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Peng et al., arXiv 2305.13048, section 3.
+    """
+    size = get_size(size, SIZES)
+    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    # Layers
+    embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
+    places = [{"layer_index": index, "num_layers": size.num_layers} for index in range(size.num_layers)]
+    blocks = [
+        DecoderBlock(
+            TimeMixing(chunk_size=chunk_size, name="time_mixing", **place),
+            ChannelMixing(size.intermediate_dim, name="channel_mixing", **place),
+            norm=norm,
+            dropout=dropout,
+            name=f"decoder_block_{place['layer_index']}",
+        )
+        for place in places
+    ]
+    # Graph
+    inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
+    x = embedding(inputs["token_ids"])
+    x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="embedding_norm")(x)
+    for block in blocks:
+        x = block(x, padding_mask=inputs["padding_mask"])
+    x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm")(x)
+    return keras.Model(inputs, x, name=name)

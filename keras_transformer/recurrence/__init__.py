@@ -1,0 +1,29 @@
+"""Mixers that carry a state of fixed size in place of keys and values."""
+
+from keras_transformer.recurrence.channel_mixing import ChannelMixing
+from keras_transformer.recurrence.mixer import Recurrence
+from keras_transformer.recurrence.retention import MultiScaleRetention
+from keras_transformer.recurrence.s4 import S4
+from keras_transformer.recurrence.s4d import S4D
+from keras_transformer.recurrence.scan import associative_scan, linear_scan
+from keras_transformer.recurrence.time_mixing import TimeMixing
+
+RECURRENCES = {
+    "retention": MultiScaleRetention,
+    "time_mixing": TimeMixing,
+    "channel_mixing": ChannelMixing,
+    "s4d": S4D,
+    "s4": S4,
+}
+
+__all__ = [
+    "RECURRENCES",
+    "S4",
+    "S4D",
+    "ChannelMixing",
+    "MultiScaleRetention",
+    "Recurrence",
+    "TimeMixing",
+    "associative_scan",
+    "linear_scan",
+]

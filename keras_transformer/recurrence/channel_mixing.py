@@ -1,0 +1,84 @@
+"""Channel mixing, the feed-forward of RWKV."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.recurrence.mixer import Recurrence
+from keras_transformer.recurrence.time_mixing import check_layer_index
+from keras_transformer.recurrence.token_shift import TokenShift
+from keras_transformer.saving import serializable
+
+
+@serializable
+class ChannelMixing(Recurrence):
+    """`σ(r_t) · (relu(k_t)² W_v)`, where r and k are projections of the token mixed with the one before it.
+
+    The feed-forward of a `DecoderBlock` that reads one token back: its cache is that token.
+
+    Args:
+        intermediate_dim: int >= 1. Width of k.
+        layer_index: int >= 0. Where the layer stands in its stack: it sets where the mixes start.
+        num_layers: int > `layer_index`. Of the stack.
+        kernel_initializer: of the projections.
+
+    Call arguments: see `Recurrence`; `positions` are not read.
+
+    Returns:
+        `(B, T, D)`; with a cache, `(output, next_cache)`. The cache is "token" `(B, D)`, float32.
+
+    Raises:
+        ValueError: `intermediate_dim` below 1; `layer_index` not below `num_layers`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = ChannelMixing(16)
+    >>> tuple(layer(np.ones((1, 3, 8), "float32")).shape)
+    (1, 3, 8)
+
+    Reference: Peng et al., RWKV, arXiv 2305.13048, section 3 (channel mixing of RWKV-4).
+    """
+
+    def __init__(self, intermediate_dim, layer_index=0, num_layers=1, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.intermediate_dim = positive("intermediate_dim", intermediate_dim)
+        check_layer_index(layer_index, num_layers)
+        self.layer_index = layer_index
+        self.num_layers = num_layers
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        self._built_width = width = query_shape[-1]
+        mix = (np.arange(width) / width) ** (1 - self.layer_index / self.num_layers)
+        self.token_shift = TokenShift({"key": mix, "receptance": mix}, dtype=self.dtype_policy, name="token_shift")
+        self.token_shift.build(query_shape)
+        self.key_dense = self._projection("key", self.intermediate_dim)
+        self.receptance_dense = self._projection("receptance", width)
+        self.output_dense = self._projection("output", width)
+        for dense, size in (
+            (self.key_dense, width),
+            (self.receptance_dense, width),
+            (self.output_dense, self.intermediate_dim),
+        ):
+            dense.build((*query_shape[:2], size))
+
+    def mix(self, x, mask, positions, cache, training=None):
+        before = None if cache is None else cache["token"]
+        (for_key, for_receptance), token = self.token_shift(x, mask=mask, before=before)
+        hidden = self.output_dense(ops.square(ops.relu(self.key_dense(for_key))))
+        return ops.sigmoid(self.receptance_dense(for_receptance)) * hidden, {"token": token}
+
+    def init_cache(self, batch_size, max_length=None, dtype=None):
+        """The token before the first: zeros."""
+        return {"token": ops.zeros((batch_size, self._width()), dtype="float32")}
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "layer_index": self.layer_index,
+            "num_layers": self.num_layers,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,0 +1,134 @@
+"""Retention: attention without softmax, whose weights fade with distance, so that a state stands for the past."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.positions.rotary import cos_and_sin, turn
+from keras_transformer.recurrence.decayed_products import decayed_products
+from keras_transformer.recurrence.mixer import Recurrence
+from keras_transformer.saving import serializable
+
+
+@serializable
+class MultiScaleRetention(Recurrence):
+    """`(activation(X W_g) * norm(Y)) W_o`, where head n has `y_t = q_t Σ_{s <= t} γ_n^(t - s) k_sᵀ v_s`.
+
+    `γ_n = 1 - 2^(-5 - n)`, q and k turn with their positions, and the norm makes the root mean square of each head 1. Its
+    three forms are one computation: with a chunk as long as the sequence it is the parallel form, with one token the
+    recurrent form. Time grows with `T · (C + key_dim) · value_dim` of each head, memory with `T · C`, for chunks of C.
+    Products are in float32 under every dtype policy.
+
+    Args:
+        num_heads: int >= 1. N.
+        key_dim: even int >= 2. Width of each query and key head.
+        value_dim: int >= 1, or None for `2 * key_dim`. Width of each value head.
+        chunk_size: int >= 1. C, default 128; changes the cost alone.
+        activation: of the gate. Default "silu".
+        max_wavelength: float > 0. Of the slowest pair of features. Default 10000.
+        epsilon: float > 0. In the norm. Default 1e-6.
+        use_bias: bool. Of the projections. Default False.
+        kernel_initializer: of the projections.
+
+    Call arguments: see `Recurrence`. `positions` say how far queries and keys turn; weights fade by the order of tokens.
+
+    Returns:
+        `(B, T, D)`; with a cache, `(output, next_cache)`. The cache is "state" `(B, N, key_dim, value_dim)`, float32.
+
+    Raises:
+        ValueError: odd `key_dim`; asked for a call that is not causal, scores, an `attention_mask`, or cross-attention.
+
+    Padding is no step: it adds nothing, and nothing fades. Export: all three formats, with and without a cache.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = MultiScaleRetention(num_heads=2, key_dim=4)
+    >>> x = np.random.default_rng(0).normal(size=(1, 5, 8)).astype("float32")
+    >>> whole, state, outputs = layer(x, x), layer.init_cache(batch_size=1), []
+    >>> for index in range(5):
+    ...     output, state = layer(x[:, index : index + 1], cache=state, cache_index=index)
+    ...     outputs.append(output)
+    >>> bool(np.allclose(np.concatenate(outputs, axis=1), whole, atol=1e-5))
+    True
+
+    Reference: Sun et al., Retentive Network, arXiv 2307.08621, equations 5 to 8. The scales of section 2.2 ("retention score
+    normalization") are left out: the norm undoes them, but for `epsilon`, and without them the forms are equal. Heads are
+    normalised by their root mean square, as in the authors' code, where equation 8 has a group norm.
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        chunk_size=128,
+        activation="silu",
+        max_wavelength=10000.0,
+        epsilon=1e-6,
+        use_bias=False,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = positive("num_heads", num_heads)
+        self.key_dim = positive("key_dim", key_dim)
+        self.value_dim = 2 * key_dim if value_dim is None else positive("value_dim", value_dim)
+        self.chunk_size = positive("chunk_size", chunk_size)
+        if key_dim % 2:
+            raise ValueError(f"Features turn in pairs: key_dim must be even. Received: {key_dim}")
+        self.activation = get_activation(activation)
+        self.max_wavelength = float(max_wavelength)
+        self.epsilon = epsilon
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        widths = {"query": self.key_dim, "key": self.key_dim, "value": self.value_dim, "gate": self.value_dim}
+        for name, width in widths.items():
+            dense = self._projection(name, self.num_heads * width, self.use_bias)
+            dense.build(query_shape)
+            setattr(self, f"{name}_dense", dense)
+        self.output_dense = self._projection("output", query_shape[-1], self.use_bias)
+        self.output_dense.build((*query_shape[:2], self.num_heads * self.value_dim))
+
+    def mix(self, x, mask, positions, cache, training=None):
+        query = self._turned(self.query_dense(x), positions)
+        key = self._turned(self.key_dense(x), positions) * self.key_dim**-0.5
+        value = ops.cast(self._split(self.value_dense(x), self.value_dim), "float32")
+        decay = np.log1p(-(2.0 ** (-5.0 - np.arange(self.num_heads))))
+        state = None if cache is None else cache["state"]
+        retained, state = decayed_products(query, key, value, decay, self.chunk_size, mask, state)
+        squares = ops.mean(ops.square(retained), axis=-1, keepdims=True)
+        retained = ops.cast(retained * ops.rsqrt(squares + self.epsilon), x.dtype)
+        retained = ops.reshape(retained, (-1, ops.shape(x)[1], self.num_heads * self.value_dim))
+        return self.output_dense(self.activation(self.gate_dense(x)) * retained), {"state": state}
+
+    def _turned(self, x, positions):
+        """Heads of float32, turned by their positions."""
+        x = ops.cast(self._split(x, self.key_dim), "float32")
+        rates = self.max_wavelength ** -np.linspace(0.0, 1.0, self.key_dim // 2)
+        return turn(x, *cos_and_sin(positions, rates, "pairs"), "pairs")
+
+    def _split(self, x, width):
+        return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, width))
+
+    def init_cache(self, batch_size, max_length=None, dtype=None):
+        """The state before the first token, of one size for any `max_length`; float32, as sums of many terms are."""
+        return {"state": ops.zeros((batch_size, self.num_heads, self.key_dim, self.value_dim), dtype="float32")}
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "chunk_size": self.chunk_size,
+            "activation": keras.activations.serialize(self.activation),
+            "max_wavelength": self.max_wavelength,
+            "epsilon": self.epsilon,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,0 +1,158 @@
+"""S4: state spaces whose transition is diagonal plus a matrix of rank one, started from HiPPO."""
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.recurrence.s4_layer import S4Layer
+from keras_transformer.recurrence.state_space import ChunkedSystem
+from keras_transformer.saving import serializable
+
+
+@serializable
+class S4(S4Layer):
+    """`GLU(activation(y + d u))`, where y is the response of a linear system, one for each channel, to u.
+
+    The system is `h' = (Λ - p p*) h + b u`, `y = 2 Re(c h)` with `state_dim / 2` complex numbers in Λ, p, b, c and h: of
+    conjugate pairs one is held. It is made discrete with step Δ by the bilinear rule, in closed form. Convolution (a chunk
+    as long as the sequence), chunked and step form are one computation, in float32 under every dtype policy, without
+    complex numbers. With states of S, time grows with `T · (C + S + S² / C · log(T / C)) · D`, and `S³ · log C · D` once for
+    the powers of the transition; memory with `T · D · (1 + S / C)`.
+
+    Args:
+        state_dim: even int >= 2. Width of a channel's state. Default 64.
+        min_step, max_step: floats, 0 < min_step <= max_step. Steps Δ start between them. Default 0.001 and 0.1.
+        chunk_size: int >= 1. C, default 64; changes the cost alone.
+        activation: default "gelu".
+        kernel_initializer: of the output projections.
+        seed: int or None. Of the start of steps and outputs.
+
+    Call arguments: see `Recurrence`; `positions` are not read.
+
+    Returns:
+        `(B, T, D)`; with a cache, `(output, next_cache)`. The cache is "state" `(B, D, state_dim)`, real parts and then
+        imaginary ones; float32.
+
+    Raises:
+        ValueError: odd `state_dim`; steps that are not positive; asked for a call that is not causal, scores, an
+            `attention_mask`, or cross-attention.
+
+    Padding is an input of zero; at the end of new tokens it is no step. Export: all three formats, with and without a cache.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = S4(state_dim=8)
+    >>> tuple(layer(np.ones((1, 3, 4), "float32")).shape)
+    (1, 3, 4)
+
+    Reference: Gu et al., Efficiently Modeling Long Sequences with Structured State Spaces, arXiv 2111.00396, section 3 and
+    appendix C; HiPPO-LegS of rank one. The kernel is made from powers of the transition, where the paper has a Cauchy kernel
+    and a Fourier transform; each channel has a Λ, p and b of its own, where the paper ties them in part.
+    """
+
+    def _build_system(self, width):
+        self._add_steps(width)
+        rates, low_rank, inputs = hippo(self.state_dim)
+        half = self.state_dim // 2
+        starts = {
+            "log_decay": np.log(-rates.real),
+            "frequency": rates.imag,
+            "low_rank_real": low_rank.real,
+            "low_rank_imaginary": low_rank.imag,
+            "input_real": inputs.real,
+            "input_imaginary": inputs.imag,
+        }
+        for name, start in starts.items():
+            self._add(name, (width, half), np.tile(start, (width, 1)))
+        self._add_outputs(width, half)
+
+    def _pair(self, name):
+        return ops.concatenate([self._float(f"{name}_real"), self._float(f"{name}_imaginary")], axis=1)
+
+    def _discrete(self):
+        """`A (D, S, S)` and `B (D, S)` of one step."""
+        half_step = 0.5 * ops.expand_dims(ops.exp(self._float("log_step")), 1)
+        low_rank, inputs = self._pair("low_rank"), self._pair("input")
+        # The inverse of 1 - Δ / 2 Λ, and with it that of 1 - Δ / 2 (Λ - p p*), which differs by a product of two vectors.
+        real, imaginary = 1.0 + half_step * ops.exp(self._float("log_decay")), -half_step * self._float("frequency")
+        over = 1.0 / (real * real + imaginary * imaginary)
+        inverse = _rotations(real * over, -imaginary * over)
+        column = ops.matmul(inverse, ops.expand_dims(low_rank, 2))  # (D, S, 1)
+        row = ops.matmul(ops.expand_dims(2.0 * low_rank, 1), inverse)  # (D, 1, S)
+        scale = 1.0 + ops.expand_dims(half_step, 2) * ops.matmul(ops.expand_dims(2.0 * low_rank, 1), column)
+        inverse = inverse - (ops.expand_dims(half_step, 2) / scale) * column * row
+        written = ops.matmul(inverse, ops.expand_dims(2.0 * half_step * inputs, 2))[:, :, 0]
+        return 2.0 * inverse - ops.eye(self.state_dim, dtype="float32"), written
+
+    def _system(self, size):
+        a, written = self._discrete()
+        output = 2.0 * ops.concatenate([self._float("output_real"), -self._float("output_imaginary")], axis=1)
+        squares = [a]  # A, A², A⁴, ...
+        while 2 ** len(squares) <= size:
+            squares.append(ops.matmul(squares[-1], squares[-1]))
+        columns = ops.expand_dims(written, 2)  # A^t B: (D, S, 1), and twice as many with each square
+        rows = ops.matmul(ops.expand_dims(output, 1), a)  # C A^(t + 1): (D, 1, S)
+        for square in squares:
+            if columns.shape[2] < size:
+                columns = ops.concatenate([columns, ops.matmul(square, columns)], axis=2)
+                rows = ops.concatenate([rows, ops.matmul(rows, square)], axis=1)
+        columns, rows = columns[:, :, :size], rows[:, :size]
+        return ChunkedSystem(
+            kernel=ops.matmul(ops.expand_dims(output, 1), columns)[:, 0],
+            reads=ops.transpose(rows, (0, 2, 1)),
+            writes=ops.transpose(columns[:, :, ::-1], (0, 2, 1)),
+            transition=(_power(squares, size),),
+            apply=_apply,
+            square=lambda transition: (ops.matmul(transition[0], transition[0]),),
+            advance=lambda states, counts: _advance(states, counts, squares),
+        )
+
+
+def _rotations(real, imaginary):
+    """Diagonal complex matrices `(D, S / 2)` as real ones `(D, S, S)`, which act on real parts, then imaginary ones."""
+    eye = ops.eye(real.shape[1], dtype="float32")
+    real, imaginary = ops.expand_dims(real, 2) * eye, ops.expand_dims(imaginary, 2) * eye
+    upper, lower = ops.concatenate([real, -imaginary], axis=2), ops.concatenate([imaginary, real], axis=2)
+    return ops.concatenate([upper, lower], axis=1)
+
+
+def _power(squares, exponent):
+    """The power of A, from A, A², A⁴, ...; the exponent is below twice the last."""
+    factors = [square for bit, square in enumerate(squares) if exponent >> bit & 1]
+    product = factors[0]
+    for factor in factors[1:]:
+        product = ops.matmul(product, factor)
+    return product
+
+
+def _apply(transition, states):
+    """Transitions `(D, S, S)` times states `(D, m, B, S)`."""
+    width, _, _, size = shape = ops.shape(states[0])
+    moved = ops.matmul(ops.reshape(states[0], (width, -1, size)), ops.transpose(transition[0], (0, 2, 1)))
+    return (ops.reshape(moved, shape),)
+
+
+def _advance(states, counts, squares):
+    """States `(D, B, S)`, each times the power of A that `counts` `(B,)` names, bit by bit."""
+    for bit, square in enumerate(squares):
+        moved = ops.matmul(states, ops.transpose(square, (0, 2, 1)))
+        is_set = ops.equal(counts // 2**bit % 2, 1)
+        states = ops.where(ops.reshape(is_set, (1, -1, 1)), moved, states)
+    return states
+
+
+def hippo(state_dim):
+    """HiPPO-LegS as a diagonal minus a product of vectors: `Λ`, `p` and `b`, complex128 `(state_dim / 2,)`.
+
+    `A_nk = -√((2n + 1)(2k + 1))` below the diagonal, `-(n + 1)` on it; `A + p pᵀ` with `p_n = √(n + 1/2)` is a skew matrix
+    less half the identity, whose eigenvectors are orthogonal: in their basis it is Λ.
+    """
+    n = np.arange(state_dim)
+    inputs, low_rank = np.sqrt(2 * n + 1.0), np.sqrt(n + 0.5)
+    a = -np.tril(np.outer(inputs, inputs), -1) - np.diag(n + 1.0)
+    normal = a + np.outer(low_rank, low_rank)
+    skew = (normal - normal.T) / 2
+    frequencies, vectors = np.linalg.eigh(-1j * skew)
+    order = np.argsort(frequencies)[state_dim // 2 :]  # Of each conjugate pair the one with positive frequency.
+    vectors = vectors[:, order].conj().T
+    return -0.5 + 1j * frequencies[order], vectors @ low_rank, vectors @ inputs

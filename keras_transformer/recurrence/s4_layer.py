@@ -1,0 +1,99 @@
+"""What the layers of S4 share: the system's inputs and outputs, skip, activation, gate and state."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.recurrence.mixer import Recurrence
+from keras_transformer.recurrence.state_space import respond
+
+
+class S4Layer(Recurrence):
+    """Base of S4 and S4D: a subclass makes its weights in `_build_system`, and a `ChunkedSystem` of them in `_system`."""
+
+    def __init__(
+        self,
+        state_dim=64,
+        min_step=0.001,
+        max_step=0.1,
+        chunk_size=64,
+        activation="gelu",
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if positive("state_dim", state_dim) % 2:
+            raise ValueError(f"A state holds pairs: state_dim must be even. Received: {state_dim}")
+        if not 0 < min_step <= max_step:
+            raise ValueError(f"Steps must be 0 < min_step <= max_step. Received: {min_step}, {max_step}")
+        self.state_dim = state_dim
+        self.min_step = min_step
+        self.max_step = max_step
+        self.chunk_size = positive("chunk_size", chunk_size)
+        self.activation = get_activation(activation)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        self._built_width = width = query_shape[-1]
+        self._build_system(width)
+        self._add("skip", (width,), "ones")
+        self.output_dense = self._projection("output", width, use_bias=True)
+        self.output_dense.build(query_shape)
+        self.gate_dense = self._projection("gate", width, use_bias=True)
+        self.gate_dense.build(query_shape)
+
+    def _add(self, name, shape, start):
+        initializer = start if not isinstance(start, np.ndarray) else _constant(start)
+        setattr(self, name, self.add_weight(shape=shape, initializer=initializer, name=name))
+
+    def _add_steps(self, width):
+        steps = keras.initializers.RandomUniform(np.log(self.min_step), np.log(self.max_step), seed=self.seed)
+        self._add("log_step", (width,), steps)
+
+    def _add_outputs(self, width, half):
+        for offset, name in enumerate(("output_real", "output_imaginary")):
+            seed = None if self.seed is None else self.seed + 1 + offset
+            self._add(name, (width, half), keras.initializers.RandomNormal(stddev=0.5**0.5, seed=seed))
+
+    def _float(self, name):
+        return ops.cast(getattr(self, name), "float32")
+
+    def _build_system(self, width):
+        raise NotImplementedError
+
+    def _system(self, size):
+        """A `ChunkedSystem` of chunks of `size`."""
+        raise NotImplementedError
+
+    def mix(self, x, mask, positions, cache, training=None):
+        length = x.shape[1]
+        size = self.chunk_size if length is None else min(self.chunk_size, length)
+        inputs = ops.cast(x, "float32")
+        state = None if cache is None else cache["state"]
+        outputs, state = respond(self._system(size), inputs, mask, state)
+        outputs = ops.cast(self.activation(outputs + self._float("skip") * inputs), x.dtype)
+        return self.output_dense(outputs) * ops.sigmoid(self.gate_dense(outputs)), {"state": state}
+
+    def init_cache(self, batch_size, max_length=None, dtype=None):
+        """The state before the first token, of one size for any `max_length`; float32."""
+        return {"state": ops.zeros((batch_size, self._width(), self.state_dim), dtype="float32")}
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "state_dim": self.state_dim,
+            "min_step": self.min_step,
+            "max_step": self.max_step,
+            "chunk_size": self.chunk_size,
+            "activation": keras.activations.serialize(self.activation),
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "seed": self.seed,
+        }
+
+
+def _constant(start):
+    return lambda shape, dtype: ops.convert_to_tensor(start, dtype)

@@ -1,0 +1,104 @@
+"""Scans: the running combination of a sequence of elements, in steps as many as the logarithm of its length.
+
+Distances double from step to step: a graph holds one step for each doubling; where the length is not known before running,
+one loop over them. Only what every export format has an op for is used. Mixers run these over chunks, not tokens.
+"""
+
+import numpy as np
+from keras import ops
+
+
+def associative_scan(combine, elements, fills):
+    """`y_i = x_0 ∘ x_1 ∘ ... ∘ x_i` along axis 1, for an associative `∘`.
+
+    Time and memory grow with `n log n`, for n elements.
+
+    Args:
+        combine: function of two tuples of tensors, the earlier elements and the later, to their combination.
+        elements: tuple of tensors `(B | 1, n, ...)`.
+        fills: tuple of floats, one for each tensor: what stands before the first element, and changes nothing in `combine`.
+
+    Returns:
+        Tuple of tensors, shaped as the elements.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.arange(1.0, 6.0).reshape(1, 5)
+    >>> np.array(associative_scan(lambda a, b: (a[0] * b[0],), (x,), fills=(1.0,))[0]).tolist()
+    [[1.0, 2.0, 6.0, 24.0, 120.0]]
+
+    Reference: Hillis and Steele, Data Parallel Algorithms, 1986.
+    """
+
+    def step(distance, *elements):
+        earlier = tuple(delayed(x, distance, fill) for x, fill in zip(elements, fills, strict=True))
+        return combine(earlier, elements)
+
+    elements = tuple(ops.convert_to_tensor(x) for x in elements)
+    return doubling(step, elements, ops.shape(elements[0])[1])
+
+
+def linear_scan(apply, square, transition, x):
+    """`h_i = A h_{i - 1} + x_i` along axis 1, with `h_{-1} = 0` and the same A for every step.
+
+    Args:
+        apply: function of the transition and x, which gives `A x` at every place.
+        square: function of the transition, which gives `A²`.
+        transition: tuple of tensors, A.
+        x: tuple of tensors `(B, n, ...)`.
+
+    Returns:
+        h, shaped as x.
+
+    Example:
+
+    >>> import numpy as np
+    >>> halve = (np.array(0.5),)
+    >>> apply, square = (lambda a, x: (a[0] * x[0],)), (lambda a: (a[0] * a[0],))
+    >>> np.array(linear_scan(apply, square, halve, (np.ones((1, 4)),))[0]).tolist()
+    [[1.0, 1.5, 1.75, 1.875]]
+    """
+    size = len(transition)
+
+    def step(distance, *carry):
+        transition, x = carry[:size], carry[size:]
+        added = apply(transition, tuple(delayed(part, distance, 0.0) for part in x))
+        return *square(transition), *(part + more for part, more in zip(x, added, strict=True))
+
+    carry = tuple(ops.convert_to_tensor(part) for part in (*transition, *x))
+    return doubling(step, carry, ops.shape(x[0])[1])[size:]
+
+
+def doubling(step, carry, count):
+    """`carry = step(distance, *carry)` for the distances 1, 2, 4, ... below `count`.
+
+    Args:
+        step: function of a distance, an int or an int32 `()`, and the parts of the carry, to the next carry.
+        carry: tuple of tensors, whose shapes stay.
+        count: int or int32 `()`.
+    """
+    if isinstance(count, int):  # Always on JAX, which finds no gradient of a loop.
+        distance = 1
+        while distance < count:
+            carry = step(distance, *carry)
+            distance *= 2
+        return tuple(carry)
+    # Told how often it runs, a compiler knows how much to keep for the gradient.
+    powers = ops.convert_to_tensor(2 ** np.arange(31), "int32")
+    steps = ops.sum(ops.cast(ops.less(powers, count), "int32"))
+    loop = ops.while_loop(
+        lambda distance, *_: ops.less(distance, count),
+        lambda distance, *carry: (distance * 2, *step(distance, *carry)),
+        (ops.convert_to_tensor(1, "int32"), *carry),
+        maximum_iterations=steps,
+    )
+    return tuple(loop[1:])
+
+
+def delayed(x, distance, fill=0.0):
+    """`(B, n, ...)` moved `distance` places to the right: `fill` comes in, the last fall out."""
+    # Not a slice of x behind as many fills: in a loop, TFLite gets that wrong.
+    batch_size, count, *rest = ops.shape(x)
+    before = ops.broadcast_to(ops.convert_to_tensor(fill, x.dtype), (batch_size, distance, *rest))
+    return ops.concatenate([before, x[:, : count - distance]], axis=1)

@@ -1,0 +1,128 @@
+"""Linear state spaces, one for each channel, chunk by chunk: `h_t = A h_{t - 1} + B u_t`, `y_t = C h_t`, in real numbers.
+
+Within a chunk the outputs are a product with a matrix that the system's kernel fills, between chunks a state is carried. In
+the shapes, D is the number of channels, S the width of a state, C the size of a chunk, n their number.
+"""
+
+import dataclasses
+from typing import Any
+
+from keras import ops
+
+from keras_transformer.attention.bands import pad_length
+from keras_transformer.attention.chunks import count
+from keras_transformer.recurrence.scan import linear_scan
+
+
+@dataclasses.dataclass(frozen=True)
+class ChunkedSystem:
+    """What a chunk of C tokens does to its outputs and to the state, as matrices; channels come first.
+
+    Attributes:
+        kernel: `(D, C)`: `C A^t B`, the response to an impulse.
+        reads: `(D, S, C)`: `C A^(t + 1)`, what the state before the chunk gives at each place.
+        writes: `(D, C, S)`: `A^(C - 1 - t) B`, what the token at each place leaves in the state after the chunk.
+        transition: tuple of tensors: `A^C`, as `apply` and `square` take it.
+        apply: function of a transition `(D, ...)` and a tuple of one `(D, m, B, S)`, to such a tuple.
+        square: function of a transition.
+        advance: function of states `(D, B, S)` and whole numbers `(B,)` below C: each state times that power of A.
+    """
+
+    kernel: Any
+    reads: Any
+    writes: Any
+    transition: Any
+    apply: Any
+    square: Any
+    advance: Any
+
+    @property
+    def size(self):
+        return self.kernel.shape[1]
+
+
+def respond(system, x, mask=None, state=None):
+    """The outputs of a system from its inputs.
+
+    Time grows with `T · (C + S) · D`, memory with `T · D` and, for the states before each chunk, `T / C · S · D`.
+
+    Args:
+        system: `ChunkedSystem`.
+        x: float32 `(B, T, D)`.
+        mask: float32 `(B, T)`, 0 for padding, which is an input of zero; or None.
+        state: `(B, D, S)`: before the first token; None for zeros.
+
+    Returns:
+        `(B, T, D)`; and the state after the last token that is no padding, which stands on the right, or None where none
+        was given.
+    """
+    length, width, size = ops.shape(x)[1], x.shape[2], system.size
+    chunks = count(length, size)
+    if mask is not None:
+        x = x * ops.expand_dims(mask, 2)
+    padded = pad_length(x, 0, chunks * size - length)
+    # Channels first, then chunks, then examples: (D, n, B, C).
+    blocks = ops.transpose(ops.reshape(padded, (-1, chunks, size, width)), (3, 1, 0, 2))
+    rows = ops.reshape(blocks, (width, -1, size))  # (D, n · B, C)
+    y = ops.matmul(rows, _toeplitz(system.kernel))
+    following = None
+    if state is not None or not (isinstance(chunks, int) and chunks == 1):
+        states = _states(system, rows, ops.shape(x)[0], chunks, state)  # (D, n + 1, B, S), or n
+        before = states if state is None else states[:, :-1]
+        y = y + ops.matmul(ops.reshape(before, (width, -1, ops.shape(states)[3])), system.reads)
+        if state is not None:
+            is_whole = mask is None and isinstance(length, int) and length % size == 0
+            following = states[:, -1] if is_whole else _partial(system, blocks, states, _lengths(x, mask))
+            following = ops.transpose(following, (1, 0, 2))
+    y = ops.transpose(ops.reshape(y, (width, chunks, -1, size)), (2, 1, 3, 0))
+    return ops.reshape(y, (-1, chunks * size, width))[:, :length], following
+
+
+def _toeplitz(kernel):
+    """`(D, C)` to `(D, C, C)`: row s holds what input s gives at each place, the kernel moved s places to the right."""
+    width, size = kernel.shape
+    # Rows of length 2 C, one place short: each is the one before moved by one.
+    row = ops.concatenate([kernel, ops.zeros((width, size), kernel.dtype)], axis=1)
+    long = ops.reshape(ops.tile(row, (1, size)), (width, -1))[:, : size * (2 * size - 1)]
+    return ops.reshape(long, (width, size, 2 * size - 1))[:, :, :size]
+
+
+def _states(system, rows, batch_size, chunks, state):
+    """The states before each chunk, and, if one is given, after the last."""
+    width = rows.shape[0]
+    sums = ops.matmul(rows, system.writes)
+    sums = ops.reshape(sums, (width, chunks, batch_size, system.writes.shape[2]))
+    first = ops.zeros_like(sums[:, :1])
+    if state is not None:
+        first = ops.expand_dims(ops.transpose(ops.cast(state, sums.dtype), (1, 0, 2)), 1)
+    else:
+        sums = sums[:, :-1]
+    return linear_scan(system.apply, system.square, system.transition, (ops.concatenate([first, sums], axis=1),))[0]
+
+
+def _lengths(x, mask):
+    """How many tokens of each row are no padding: int32 `(B,)`."""
+    mask = ops.ones_like(x[:, :, 0]) if mask is None else mask
+    return ops.cast(ops.sum(mask, axis=1), "int32")
+
+
+def _partial(system, blocks, states, lengths):
+    """The state `(D, B, S)` after the last token of each row: of the chunk that it ends in, a part alone has been read.
+
+    Args:
+        blocks: inputs `(D, n, B, C)`.
+        states: before each chunk and after the last, `(D, n + 1, B, S)`.
+        lengths: int32 `(B,)`.
+    """
+    size, chunks = system.size, ops.shape(blocks)[1]
+    chunk, rest = lengths // size, lengths % size
+    picked = ops.transpose(ops.one_hot(chunk, chunks + 1, dtype=blocks.dtype))  # (n + 1, B)
+    picked = ops.expand_dims(ops.expand_dims(picked, 0), 3)
+    before = ops.sum(states * picked, axis=1)  # (D, B, S)
+    inputs = ops.sum(blocks * picked[:, :-1], axis=1)  # (D, B, C); zeros where a row ends with its chunk
+    # The tokens that were read, moved to the end of the chunk, as the matrix of writes takes them.
+    places = ops.expand_dims(ops.arange(size, dtype="int32"), 0) + ops.expand_dims(rest, 1) - size  # (B, C)
+    moved = ops.one_hot(places, size, dtype=blocks.dtype)  # (B, C, C); none before the first
+    inputs = ops.matmul(ops.transpose(inputs, (1, 0, 2)), ops.transpose(moved, (0, 2, 1)))
+    inputs = ops.transpose(inputs, (1, 0, 2))
+    return system.advance(before, rest) + ops.matmul(inputs, system.writes)

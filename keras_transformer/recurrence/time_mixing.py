@@ -1,0 +1,149 @@
+"""Time mixing, the attention of RWKV."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.recurrence.mixer import Recurrence
+from keras_transformer.recurrence.token_shift import TokenShift
+from keras_transformer.recurrence.wkv import NOTHING, weighted_means
+from keras_transformer.saving import serializable
+
+
+@serializable
+class TimeMixing(Recurrence):
+    """`(σ(r_t) · y_t) W_o`, where each channel of `y_t` is a mean of values over all tokens so far, weighed by their keys.
+
+    `y_t = (Σ_{s < t} e^(k_s - (t - 1 - s) w) v_s + e^(u + k_t) v_t) / (the sum of these weights)`, and r, k and v are
+    projections of the token mixed with the one before it. Weights are held as logarithms: there is no length at which they
+    overflow. Time and memory grow with `T · (C · A + D · A)`, for chunks of C and A channels; one token costs `D · A`.
+
+    Args:
+        channels: int >= 1, or None for D. A.
+        layer_index: int >= 0. Where the layer stands in its stack: deeper layers start with a longer memory.
+        num_layers: int > `layer_index`. Of the stack.
+        chunk_size: int >= 1. C, default 8; changes the cost alone.
+        kernel_initializer: of the projections.
+
+    Call arguments: see `Recurrence`; `positions` are not read.
+
+    Returns:
+        `(B, T, D)`; with a cache, `(output, next_cache)`. The cache is of float32: "token" `(B, D)`, the last one; "mean"
+        and "log_weight" `(B, A)`; and "is_begun" `(B, 1)`, 0 before the first token.
+
+    Raises:
+        ValueError: `layer_index` not below `num_layers`; asked for a call that is not causal, scores, an `attention_mask`,
+            or cross-attention.
+
+    Padding is no step: it weighs nothing, and nothing fades. Export: all three formats, with and without a cache.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer, x = TimeMixing(), np.random.default_rng(0).normal(size=(1, 5, 8)).astype("float32")
+    >>> whole, state, outputs = layer(x), layer.init_cache(batch_size=1), []
+    >>> for index in range(5):
+    ...     output, state = layer(x[:, index : index + 1], cache=state, cache_index=index)
+    ...     outputs.append(output)
+    >>> bool(np.allclose(np.concatenate(outputs, axis=1), whole, atol=1e-5))
+    True
+
+    Reference: Peng et al., RWKV, arXiv 2305.13048, section 3 (time mixing of RWKV-4); vectors start as in the authors' code.
+    A past is kept as a mean and a logarithm, where that code keeps numerator, denominator and maximum.
+    """
+
+    def __init__(
+        self,
+        channels=None,
+        layer_index=0,
+        num_layers=1,
+        chunk_size=8,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.channels = None if channels is None else positive("channels", channels)
+        check_layer_index(layer_index, num_layers)
+        self.layer_index = layer_index
+        self.num_layers = num_layers
+        self.chunk_size = positive("chunk_size", chunk_size)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        self._built_width = width = query_shape[-1]
+        channels = self.channels or width
+        depth = self.layer_index / max(1, self.num_layers - 1)
+        self.token_shift = TokenShift(
+            _mixes(width, depth, self.layer_index / self.num_layers), dtype=self.dtype_policy, name="token_shift"
+        )
+        self.token_shift.build(query_shape)
+        place = np.arange(channels)
+        decay = -5 + 8 * (place / max(1, channels - 1)) ** (0.7 + 1.3 * depth)
+        bonus = np.log(0.3) + 0.5 * ((place + 1) % 3 - 1)
+        self.log_decay = self._vector("log_decay", decay)
+        self.bonus = self._vector("bonus", bonus)
+        for name in ("receptance", "key", "value"):
+            dense = self._projection(name, channels)
+            dense.build(query_shape)
+            setattr(self, f"{name}_dense", dense)
+        self.output_dense = self._projection("output", width)
+        self.output_dense.build((*query_shape[:2], channels))
+
+    def _vector(self, name, start):
+        return self.add_weight(
+            shape=start.shape, initializer=lambda shape, dtype: ops.convert_to_tensor(start, dtype), name=name
+        )
+
+    def mix(self, x, mask, positions, cache, training=None):
+        cache = cache or {}
+        (for_key, for_value, for_receptance), token = self.token_shift(x, mask=mask, before=cache.get("token"))
+        key, value = self.key_dense(for_key), self.value_dense(for_value)
+        key, value, log_decay, bonus = (ops.cast(part, "float32") for part in (key, value, self.log_decay, self.bonus))
+        past = None
+        if cache:
+            past = (ops.where(cache["is_begun"] > 0, cache["log_weight"], NOTHING), cache["mean"])
+        means, past = weighted_means(key, value, ops.exp(log_decay), bonus, self.chunk_size, mask, past)
+        receptance = ops.sigmoid(self.receptance_dense(for_receptance))
+        output = self.output_dense(receptance * ops.cast(means, x.dtype))
+        return output, past and {"token": token, **_state(*past)}
+
+    def init_cache(self, batch_size, max_length=None, dtype=None):
+        """The state before the first token, of one size for any `max_length`; float32, as logarithms of weights must be."""
+        width = self._width()
+        channels = self.channels or width
+        widths = {"token": width, "mean": channels, "log_weight": channels, "is_begun": 1}
+        return {name: ops.zeros((batch_size, width), dtype="float32") for name, width in widths.items()}
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "channels": self.channels,
+            "layer_index": self.layer_index,
+            "num_layers": self.num_layers,
+            "chunk_size": self.chunk_size,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+
+def _state(log_weight, mean):
+    """What no token has entered is all zeros."""
+    is_begun = log_weight > 0.5 * NOTHING
+    return {
+        "mean": ops.where(is_begun, mean, 0.0),
+        "log_weight": ops.where(is_begun, log_weight, 0.0),
+        "is_begun": ops.cast(is_begun[:, :1], "float32"),
+    }
+
+
+def _mixes(width, depth, share):
+    """Where the mixes of key, value and receptance start."""
+    place = np.arange(width) / width
+    key = place ** (1 - share)
+    return {"key": key, "value": key + 0.3 * depth, "receptance": place ** (0.5 * (1 - share))}
+
+
+def check_layer_index(layer_index, num_layers):
+    """Refuses a layer that stands outside its stack."""
+    if not 0 <= layer_index < num_layers:
+        raise ValueError(f"layer_index must be in [0, num_layers). Received: {layer_index} of {num_layers}")

@@ -1,0 +1,123 @@
+"""The counters, against costs computed by hand."""
+
+import keras
+import pytest
+from keras import ops
+
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("counts TensorFlow graphs", allow_module_level=True)
+
+import tensorflow as tf
+
+from graph_cost import einsum_terms, traced_cost
+from loop_rounds import UnknownCost
+
+BLOCK = 16
+
+
+def block(x, index):
+    return ops.slice(x, (index * BLOCK, 0), (BLOCK, 3))
+
+
+def gradient(function):
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return tape.gradient(y, x)
+
+    return run
+
+
+def test_a_product_of_matrices():
+    cost = traced_cost(lambda x, y: ops.relu(ops.matmul(x, y)), (8, 5), (5, 7))
+    assert (cost.largest, cost.flops) == (8 * 7, 2 * 8 * 5 * 7 + 8 * 7)
+
+
+@pytest.mark.parametrize(
+    "equation, shapes, terms",
+    [
+        ("btd,dnh->btnh", [(2, 3, 4), (4, 5, 6)], 2 * 3 * 4 * 5 * 6),
+        ("...ij,jk->...ik", [(2, 3, 4, 5), (5, 6)], 2 * 3 * 4 * 5 * 6),
+        ("ij,ij->", [(3, 4), (3, 4)], 12),
+    ],
+)
+def test_an_einsum(equation, shapes, terms):
+    assert einsum_terms(equation, shapes) == terms
+    assert traced_cost(lambda *xs: tf.einsum(equation, *xs), *shapes).flops in range(2 * terms, 2 * terms + 200)
+
+
+def test_a_convolution_and_its_gradient():
+    kernel = tf.ones((5, 1, 3, 4))
+
+    def convolve(x):
+        return tf.nn.conv2d(x, kernel, 1, "SAME")
+
+    forward, both = (traced_cost(each, (1, 20, 1, 3)).flops for each in (convolve, gradient(convolve)))
+    product = 2 * 20 * 4 * 5 * 3
+    assert forward == product
+    # The gradient of a linear map does not need the map itself; ones are 20 * 4, their shapes a few more.
+    assert product <= both <= product + 20 * 4 + 20
+
+
+def test_a_loop_counts_as_often_as_it_runs():
+    def sums(x):
+        rounds = x.shape[0] // BLOCK
+        return ops.while_loop(lambda i, y: i < rounds, lambda i, y: (i + 1, y + ops.sum(block(x, i))), (0, 0.0))[1]
+
+    short, long = (traced_cost(sums, (n, 3)).flops for n in (64, 128))
+    # A round reads its block twice, to slice and to sum it.
+    assert long - short == pytest.approx((128 - 64) * 3 * 2, rel=0.15)
+
+
+def test_a_loop_within_a_loop_that_runs_longer_with_every_round():
+    """Causal blocks: round i reads i + 1 blocks, so n (n + 1) / 2 in all."""
+
+    def pairs(x):
+        rounds = x.shape[0] // BLOCK
+
+        def row(i, y):
+            return ops.while_loop(lambda j, y: j <= i, lambda j, y: (j + 1, y + ops.sum(block(x, j))), (0, y))[1]
+
+        return ops.while_loop(lambda i, y: i < rounds, lambda i, y: (i + 1, row(i, y)), (0, 0.0))[1]
+
+    blocks = {n: n // BLOCK * (n // BLOCK + 1) // 2 for n in (64, 128)}
+    costs = {n: traced_cost(pairs, (n, 3)).flops for n in blocks}
+    assert (costs[128] - costs[64]) / (blocks[128] - blocks[64]) == pytest.approx(BLOCK * 3 * 2, rel=0.15)
+
+
+def test_what_a_loop_keeps_for_its_gradient_is_one_tensor():
+    """A scan that squares its state of 50 numbers n times must remember all states."""
+
+    def squares(x):
+        steps = x.shape[0]
+        state = ops.ones((50,)) * x[0, 0]
+        return ops.sum(ops.while_loop(lambda i, y: i < steps, lambda i, y: (i + 1, y * y), (0, state))[1])
+
+    assert traced_cost(squares, (64, 3)).largest == 64 * 3
+    assert traced_cost(gradient(squares), (64, 3)).largest == 64 * 50
+
+
+def test_the_gradient_of_a_loop_within_a_loop_is_followed():
+    def pairs(x):
+        rounds = x.shape[0] // BLOCK
+
+        def row(i, y):
+            return ops.while_loop(
+                lambda j, y: j <= i, lambda j, y: (j + 1, y * ops.sum(ops.square(block(x, j)))), (0, y)
+            )[1]
+
+        return ops.while_loop(lambda i, y: i < rounds, lambda i, y: (i + 1, row(i, y)), (0, 1.0))[1]
+
+    forward, both = (traced_cost(each, (64, 3)).flops for each in (pairs, gradient(pairs)))
+    # Of each slice TensorFlow makes a gradient of the whole length, and adds it up: 10 blocks, 64 * 3 numbers each.
+    assert both > forward + 2 * 10 * 64 * 3
+
+
+def test_nothing_is_guessed():
+    with pytest.raises(UnknownCost, match="is not known"):
+        traced_cost(lambda x: tf.boolean_mask(x, x > 0), (8,))
+    with pytest.raises(UnknownCost, match="is not known"):
+        traced_cost(
+            lambda x: ops.while_loop(lambda i: i < ops.cast(ops.sum(x), "int32"), lambda i: (i + 1,), (0,)), (8,)
+        )
