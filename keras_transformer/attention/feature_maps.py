@@ -21,8 +21,8 @@ class FeatureMap(keras.layers.Layer):
         float32 `(B, T, N, M)`.
     """
 
-    def build(self, *shapes):
-        """Makes weights; the shapes are those of the queries and the keys."""
+    def build(self, shape):
+        """Makes weights; the shape is that of the queries, `(B, T, N, H)`."""
 
     def features(self, width):
         """The number of features M of a head that is `width` wide."""
@@ -111,7 +111,7 @@ class Taylor(FeatureMap):
 
     >>> import numpy as np
     >>> Taylor()(np.full((1, 1, 1, 1), 2.0)).numpy().ravel().round(3).tolist()
-    [1.0, 2.0, 2.8280000686645508]
+    [1.0, 2.0, 2.828000068664551]
 
     Reference: Arora et al., Based, arXiv 2402.18668.
     """

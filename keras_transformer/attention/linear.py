@@ -63,7 +63,7 @@ class LinearAttention(Mechanism):
         self._dropout_layer = keras.layers.Dropout(dropout, noise_shape=(None, None, None, 1), seed=seed)
 
     def build(self, query_shape, key_shape, value_shape):
-        build_once(self.feature_map, query_shape, key_shape)
+        build_once(self.feature_map, query_shape)
 
     def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
         if visibility.causal:

@@ -63,8 +63,8 @@ class RandomFeatures(FeatureMap):
     def features(self, width):
         return self.num_features or max(1, int(width * math.log(width)))
 
-    def build(self, query_shape, key_shape=None):
-        width = query_shape[-1]
+    def build(self, shape):
+        width = shape[-1]
         self.projection = self.add_weight(
             name="projection",
             shape=(self.features(width), width),

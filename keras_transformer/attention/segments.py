@@ -64,11 +64,15 @@ class Segments:
             key_mask = ops.ones((batch, length), dtype="bool")
         mask = None
         if key_mask is not None:
-            key_mask = ops.expand_dims(ops.cast(key_mask, "bool"), 2)
             heads = 1 if self.rate == 1 else self.heads
-            mask = self.blocks(ops.broadcast_to(key_mask, (*ops.shape(key_mask)[:2], heads)))
-            mask = ops.expand_dims(ops.transpose(mask, (0, 2, 1)), 2)  # (B · n, N, 1, m)
-        return Visibility(attention_mask=mask, causal=visibility.causal, query_slots=slots, key_slots=slots)
+            key_mask = ops.expand_dims(ops.cast(key_mask, "bool"), 2)
+            key_mask = self.blocks(ops.broadcast_to(key_mask, (batch, length, heads)))  # (B · n, m, N)
+            if heads == 1:
+                key_mask = ops.squeeze(key_mask, 2)
+            else:
+                key_mask, mask = None, ops.expand_dims(ops.transpose(key_mask, (0, 2, 1)), 2)
+        options = {"causal": visibility.causal, "query_slots": slots, "key_slots": slots}
+        return Visibility(key_mask=key_mask, attention_mask=mask, **options)
 
     def join(self, part, length):
         """A `Part` of blocks back to `(B, length, N, ...)`; a token that a head has not kept saw nothing."""

@@ -47,7 +47,8 @@ def cached_mixers():
         cache = {}
         for slab, tensor in empty.items():
             label = f"{name}-{slab}".replace("-", "_")
-            cache[slab] = inputs[label] = keras.Input(tensor.shape[1:], name=label)
+            dtype = keras.backend.standardize_dtype(tensor.dtype)
+            cache[slab] = inputs[label] = keras.Input(tensor.shape[1:], dtype=dtype, name=label)
         output, following = layer(x, x, cache=cache, cache_index=index)
         outputs[name] = output
         outputs |= {f"next-{name}-{slab}": tensor for slab, tensor in following.items()}
@@ -103,7 +104,8 @@ def probes_of_cache(model):
         probe = {"x": rng.normal(size=(batch_size, length, cases.WIDTH)), "cache_index": np.array(index, "int32")}
         for name, tensor in model.input.items():
             if name not in probe:
-                probe[name] = rng.normal(size=(batch_size, *tensor.shape[1:]))
+                size = (batch_size, *tensor.shape[1:])
+                probe[name] = rng.integers(0, 2, size) if "int" in tensor.dtype else rng.normal(size=size)
         probes.append({name: np.asarray(value, model.input[name].dtype) for name, value in probe.items()})
     return probes
 
