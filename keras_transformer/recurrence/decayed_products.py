@@ -7,8 +7,8 @@ in the batch. In the shapes, C is the size of a chunk, n their number.
 import numpy as np
 from keras import ops
 
-from keras_transformer.attention.chunks import chunk_length, count, heads_first, pad_to_chunks, tokens_first
-from keras_transformer.recurrence.scan import associative_scan
+from keras_transformer.attention.chunks import count, heads_first, pad_to_chunks, tokens_first
+from keras_transformer.recurrence.scan import associative_scan, chunk_size_for
 
 
 def decayed_products(query, key, value, log_decay, chunk_size, mask=None, state=None):
@@ -30,7 +30,7 @@ def decayed_products(query, key, value, log_decay, chunk_size, mask=None, state=
         `(B, T, N, H)`, and the state after the last token, or None.
     """
     length, heads = ops.shape(query)[1], query.shape[2]
-    size = chunk_length(query, chunk_size)
+    size = chunk_size_for(query, chunk_size)
     if mask is not None:
         key = key * ops.cast(ops.expand_dims(mask, (2, 3)), key.dtype)
     places = _places(query, mask, size, state is not None)
@@ -52,7 +52,7 @@ def decayed_products(query, key, value, log_decay, chunk_size, mask=None, state=
 
 def _is_one(x, length, size):
     """Whether there is one chunk, as far as is known before running."""
-    return isinstance(length, int) and isinstance(size, int) and length <= size
+    return isinstance(length, int) and length <= size
 
 
 def _places(x, mask, size, ends_matter):

@@ -77,19 +77,23 @@ class Recurrence(keras.layers.Layer):
                 "the new tokens with query_mask, and pad on the right."
             )
         mask = combine(query_mask, key_mask)
-        mask = None if mask is None else ops.cast(mask, "float32")
+        x, per_token = query, None
+        if mask is not None:
+            mask = ops.cast(mask, "float32")
+            per_token = ops.cast(ops.expand_dims(mask, 2), x.dtype)
+            # Also for TFLite, which at times wrote over an input of the graph that several layers read as it is.
+            x = x * per_token
         if positions is None:
             positions = token_slots(0 if cache_index is None else cache_index, ops.shape(query)[1])
-        output, state = self.mix(query, mask, positions, cache, training=training)
-        if mask is not None:
-            output = output * ops.cast(ops.expand_dims(mask, 2), output.dtype)
+        output, state = self.mix(x, mask, positions, cache, training=training)
+        output = output if mask is None else output * per_token
         return output if cache is None else (output, state)
 
     def mix(self, x, mask, positions, cache, training=None):
         """The output, and the next state.
 
         Args:
-            x: float `(B, T, D)`.
+            x: float `(B, T, D)`, zeros at padding.
             mask: float32 `(B, T)`, 0 for padding, or None for no padding. Padding must not change what other tokens give;
                 with a cache the next state must be that after the last token that is none.
             positions: int `(T,)` or `(1 | B, T)`.

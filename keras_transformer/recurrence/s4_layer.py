@@ -7,6 +7,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.recurrence.mixer import Recurrence
+from keras_transformer.recurrence.scan import chunk_size_for
 from keras_transformer.recurrence.state_space import respond
 
 
@@ -70,8 +71,7 @@ class S4Layer(Recurrence):
         raise NotImplementedError
 
     def mix(self, x, mask, positions, cache, training=None):
-        length = x.shape[1]
-        size = self.chunk_size if length is None else min(self.chunk_size, length)
+        size = chunk_size_for(x, self.chunk_size)
         inputs = ops.cast(x, "float32")
         state = None if cache is None else cache["state"]
         outputs, state = respond(self._system(size), inputs, mask, state)

@@ -1,14 +1,11 @@
 """Scans: the running combination of a sequence of elements, in steps as many as the logarithm of its length.
 
-Distances double from step to step: a graph holds one step for each doubling. Only what every export format has an op for is
-used, and no loop: TFLite's gives wrong values now and then where the sizes of its tensors are not known before running.
-Mixers run these over chunks, not tokens.
+Distances double from step to step: a graph holds one step for each doubling; where the length is not known before running,
+one loop over them. Only what every export format has an op for is used. Mixers run these over chunks, not tokens.
 """
 
+import numpy as np
 from keras import ops
-
-# Of a graph that serves every length, up to 65,536 elements. One whose length is known holds as many as it needs.
-_MOST_DOUBLINGS = 16
 
 
 def associative_scan(combine, elements, fills):
@@ -81,12 +78,26 @@ def doubling(step, carry, count):
         carry: tuple of tensors, whose shapes stay.
         count: int or int32 `()`.
     """
-    is_known = isinstance(count, int)
-    for doublings in range((count - 1).bit_length() if is_known else _MOST_DOUBLINGS):
-        distance = 2**doublings
-        # Beyond the length there is nothing to combine with, and nothing changes.
-        carry = step(distance if is_known else ops.minimum(distance, count), *carry)
-    return tuple(carry)
+    if isinstance(count, int):  # Always on JAX, which finds no gradient of a loop.
+        distance = 1
+        while distance < count:
+            carry = step(distance, *carry)
+            distance *= 2
+        return tuple(carry)
+    # Told how often it runs, a compiler knows how much to keep for the gradient.
+    powers = ops.convert_to_tensor(2 ** np.arange(31), "int32")
+    loop = ops.while_loop(
+        lambda distance, *_: ops.less(distance, count),
+        lambda distance, *carry: (distance * 2, *step(distance, *carry)),
+        (ops.convert_to_tensor(1, "int32"), *carry),
+        maximum_iterations=ops.sum(ops.cast(ops.less(powers, count), "int32")),
+    )
+    return tuple(loop[1:])
+
+
+def chunk_size_for(x, chunk_size):
+    """The size of the chunks of `(B, T, ...)`: no more than T, where that is known; an int in any case."""
+    return chunk_size if x.shape[1] is None else min(chunk_size, x.shape[1])
 
 
 def delayed(x, distance, fill=0.0):

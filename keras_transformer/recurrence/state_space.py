@@ -48,8 +48,8 @@ def respond(system, x, mask=None, state=None):
 
     Args:
         system: `ChunkedSystem`.
-        x: float32 `(B, T, D)`.
-        mask: float32 `(B, T)`, 0 for padding, which is an input of zero; or None.
+        x: float32 `(B, T, D)`, zeros at padding.
+        mask: float32 `(B, T)`, 0 for padding, or None.
         state: `(B, D, S)`: before the first token; None for zeros.
 
     Returns:
@@ -58,8 +58,6 @@ def respond(system, x, mask=None, state=None):
     """
     length, width, size = ops.shape(x)[1], x.shape[2], system.size
     chunks = count(length, size)
-    if mask is not None:
-        x = x * ops.expand_dims(mask, 2)
     padded = pad_length(x, 0, chunks * size - length)
     # Channels first, then chunks, then examples: (D, n, B, C).
     blocks = ops.transpose(ops.reshape(padded, (-1, chunks, size, width)), (3, 1, 0, 2))

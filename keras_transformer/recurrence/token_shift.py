@@ -11,8 +11,8 @@ class TokenShift(keras.layers.Layer):
         mixes: dict of name to float array `(D,)`: where each learned μ starts.
 
     Call arguments:
-        x: float `(B, T, D)`.
-        mask: float `(B, T)`, 0 for padding, which counts as a token of zeros; or None.
+        x: float `(B, T, D)`, zeros at padding, which counts as a token of zeros.
+        mask: float `(B, T)`, 0 for padding, or None.
         before: float `(B, D)`: the token before the first; None for zeros.
 
     Returns:
@@ -36,8 +36,6 @@ class TokenShift(keras.layers.Layer):
         ]
 
     def call(self, x, mask=None, before=None):
-        if mask is not None:
-            x = x * ops.cast(ops.expand_dims(mask, 2), x.dtype)
         first = ops.zeros_like(x[:, :1]) if before is None else ops.cast(ops.expand_dims(before, 1), x.dtype)
         joined = ops.concatenate([first, x], axis=1)  # (B, T + 1, D)
         previous = joined[:, : ops.shape(x)[1]]

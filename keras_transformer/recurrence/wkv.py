@@ -7,8 +7,8 @@ shapes, C is the size of a chunk, n their number, A the channels.
 from keras import ops
 
 from keras_transformer.attention.bands import pad_length
-from keras_transformer.attention.chunks import chunk_length, count, pad_to_chunks
-from keras_transformer.recurrence.scan import associative_scan
+from keras_transformer.attention.chunks import count, pad_to_chunks
+from keras_transformer.recurrence.scan import associative_scan, chunk_size_for
 
 # The logarithm of no weight: far below any other, and finite, so that differences of two are numbers.
 NOTHING = -1e30
@@ -32,7 +32,7 @@ def weighted_means(key, value, decay, bonus, chunk_size, mask=None, past=None):
         `(B, T, A)`, and the past after the last token, or None where none was given.
     """
     length, width = ops.shape(key)[1], key.shape[2]
-    size = chunk_length(key, chunk_size)
+    size = chunk_size_for(key, chunk_size)
     chunks = count(length, size)
     key, steps = _with_padding(key, mask, size, chunks)
     key, value = (ops.reshape(x, (-1, size, width)) for x in (key, pad_to_chunks(value, size)))
@@ -54,7 +54,7 @@ def weighted_means(key, value, decay, bonus, chunk_size, mask=None, past=None):
 def _with_padding(key, mask, size, chunks):
     """Keys in whole chunks, those of padding weighing nothing; and which tokens are steps, `(1 | B · n, C)`."""
     length = ops.shape(key)[1]
-    is_whole = isinstance(length, int) and isinstance(size, int) and length % size == 0
+    is_whole = isinstance(length, int) and length % size == 0
     if mask is None and is_whole:
         return key, ops.ones((1, size), dtype="float32")
     mask = ops.ones_like(key[:, :, 0]) if mask is None else mask

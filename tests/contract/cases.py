@@ -611,3 +611,16 @@ MIXERS = {
     for name in ALL
     if name.startswith(("mechanism-", "mixer-", "scoring-", "attention-position-", "recurrence-"))
 }
+
+
+def _groups(size=6):
+    """Mixers that are exported in one graph: a few of one kind, and each with a cache. A recurrence stands alone."""
+    kinds = {}
+    for name in MIXERS:
+        kind = name if name.startswith("recurrence-") else name.split("-")[0]
+        kinds.setdefault(kind, []).append(name)
+    parts = [names[i : i + size] for names in kinds.values() for i in range(0, len(names), size)]
+    return [{name: MIXERS[name] for name in part} for part in parts]
+
+
+GROUPS = _groups()

@@ -1,10 +1,11 @@
-"""Exports every variant in a process of its own: converters leak, and may crash. `python export_worker.py DIRECTORY`.
+"""Exports every variant in a process of its own, as converters leak and crash: `export_worker.py DIRECTORY [NAME ...]`.
 
 Variants share a graph where they can, one output for each: the converters' start costs more than the layers.
 """
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import keras
@@ -20,11 +21,11 @@ SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=4, intermediate_dim=32
 MAX_LENGTH = 16
 
 
-def mixers():
-    """Every mechanism, scoring and position: padded self-attention, and causal."""
+def mixers(group):
+    """Mechanisms, scorings and positions: padded self-attention, and causal."""
     x, mask = keras.Input((None, cases.WIDTH), name="x"), keras.Input((None,), dtype="bool", name="padding_mask")
     outputs = {}
-    for name, case in cases.MIXERS.items():
+    for name, case in group.items():
         layer = case.make()
         honours = layer.honours
         if "bidirectional" in honours:
@@ -34,11 +35,11 @@ def mixers():
     return keras.Model({"x": x, "padding_mask": mask}, _plain_names(outputs))
 
 
-def cached_mixers():
-    """Every mixer's step: the cache in, some tokens, the cache out; a place of its own for each row."""
+def cached_mixers(group):
+    """A step of each mixer: the cache in, some tokens, the cache out; a place of its own for each row."""
     x, index = keras.Input((None, cases.WIDTH), name="x"), keras.Input((), dtype="int32", name="cache_index")
     inputs, outputs = {"x": x, "cache_index": index}, {}
-    for name, case in cases.MIXERS.items():
+    for name, case in group.items():
         layer = case.make()
         if "cache" not in layer.honours:
             continue
@@ -81,8 +82,8 @@ def mixed_precision_vit():
 
 
 MODELS = {
-    "mixers": mixers,
-    "cached_mixers": cached_mixers,
+    **{f"mixers_{index}": partial(mixers, group) for index, group in enumerate(cases.GROUPS)},
+    **{f"cached_mixers_{index}": partial(cached_mixers, group) for index, group in enumerate(cases.GROUPS)},
     "sequence_layers": sequence_layers,
     "vit": lambda: tasks.ImageClassifier(models.ViT(SIZE, patch_size=4, image_size=8), num_classes=5),
     "vit_resized": resized_vit,
@@ -114,12 +115,12 @@ def _plain_names(outputs):
     return {name.replace("-", "_"): tensor for name, tensor in outputs.items()}
 
 
-def main(directory):
+def main(directory, *names):
     results = {}
-    for name, make in MODELS.items():
+    for name in names or MODELS:
         keras.utils.set_random_seed(0)
-        model = randomise(make(), scale=0.1)
-        probes = probes_of_cache(model) if name == "cached_mixers" else None
+        model = randomise(MODELS[name](), scale=0.1)
+        probes = probes_of_cache(model) if name.startswith("cached_mixers") else None
         try:
             # How a language model generates once exported is tested in tests/export/test_language.py.
             results[name] = export(model, directory / name, probes=probes, generation=False).to_dict()
@@ -130,4 +131,4 @@ def main(directory):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

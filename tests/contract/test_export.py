@@ -13,8 +13,7 @@ import cases
 WORKER = Path(__file__).with_name("export_worker.py")
 FORMATS = ("saved_model", "tflite", "onnx")
 NAMES = [
-    "mixers",
-    "cached_mixers",
+    *(f"{kind}_{index}" for kind in ("mixers", "cached_mixers") for index in range(len(cases.GROUPS))),
     "sequence_layers",
     "vit",
     "vit_resized",
@@ -51,10 +50,15 @@ def test_three_runtimes_agree_with_keras(results, name):
 
 
 def test_every_mixer_was_compared_with_and_without_a_cache(results):
-    compared = {figures["output"] for figures in results["mixers"]["artifacts"]["onnx"]["parity"]}
-    cached = {figures["output"] for figures in results["cached_mixers"]["artifacts"]["onnx"]["parity"]}
+    compared, cached = (_outputs(results, kind) for kind in ("mixers", "cached_mixers"))
     for name, case in cases.MIXERS.items():
         label, honours = name.replace("-", "_"), case.make().honours
         assert ("bidirectional" in honours) == (f"{label}_padded" in compared)
         assert ("causal" in honours) == (f"{label}_causal" in compared)
         assert ("cache" in honours) == (label in cached)
+
+
+def _outputs(results, kind):
+    """The outputs of all groups of a kind that were compared."""
+    groups = [result["artifacts"]["onnx"]["parity"] for name, result in results.items() if name.startswith(kind)]
+    return {figures["output"] for parity in groups for figures in parity}
