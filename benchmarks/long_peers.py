@@ -123,7 +123,6 @@ class Full(nn.Module):
 # Of which of our names each is the peer.
 PEERS = {
     "softmax": Full,
-    "blockwise": Full,
     "longformer": longformer,
     "bigbird": bigbird,
     "lsh": lsh,

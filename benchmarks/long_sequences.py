@@ -2,7 +2,7 @@
 
     python benchmarks/long_sequences.py --json long.json                              # all; about an hour on two cores
     python benchmarks/long_sequences.py --only longformer bigbird --lengths 2048 4096
-    python benchmarks/long_sequences.py --only blockwise --num-heads 1 --lengths 16384 --modes train
+    python benchmarks/long_sequences.py --only local --num-heads 1 --lengths 16384 --modes train
 
 A row is one layer, projections included, on one sequence: forward, or a training step, which is the gradients of all
 weights and of the input too. Each figure is from a process of its own; memory is how far that process rose above what
@@ -22,7 +22,6 @@ MODES = ("forward", "train")
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 PEERS = {
     "softmax": "torch fused attention",
-    "blockwise": "torch fused attention",
     "longformer": "Hugging Face Longformer",
     "bigbird": "Hugging Face BigBird",
     "lsh": "Hugging Face Reformer",

@@ -2,7 +2,6 @@
 
 from keras_transformer.attention.bigbird import BigBirdAttention
 from keras_transformer.attention.block_sparse import BlockSparseAttention
-from keras_transformer.attention.blockwise import BlockwiseAttention
 from keras_transformer.attention.clustered import ClusteredAttention, ImprovedClusteredAttention
 from keras_transformer.attention.dilated import DilatedAttention
 from keras_transformer.attention.dynamic_convolution import DynamicConvolution
@@ -44,7 +43,6 @@ __all__ = [
     "BigBirdAttention",
     "Bilinear",
     "BlockSparseAttention",
-    "BlockwiseAttention",
     "ClusteredAttention",
     "Cosine",
     "DilatedAttention",

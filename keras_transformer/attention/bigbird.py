@@ -36,7 +36,10 @@ class BigBirdAttention(Mechanism):
         seed: int or None. Of the dropout.
         random_seed: int. Of the random blocks, which are the same in training and after. Give each layer its own.
 
-    Call arguments and result: see `Mechanism`. Not causal, self-attention, positions of every kind.
+    Call arguments: see `Mechanism`. Not causal, self-attention, positions of every kind.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
         ValueError: a size out of range; asked for causality, a cache, scores, an `attention_mask` or other keys than

@@ -30,9 +30,12 @@ class BlockSparseAttention(Mechanism):
         dropout: float in [0, 1). Share of the weights dropped in training.
         seed: int or None. Of the dropout.
 
-    Call arguments and result: see `Mechanism`. Causal (inside a block too) and not, self-attention, positions of every kind
+    Call arguments: see `Mechanism`. Causal (inside a block too) and not, self-attention, positions of every kind
     (with a layout for each head, those alone that turn queries and keys). The cache keeps all keys; a few new tokens are
     scored against each.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
         ValueError: a layout that is not square, or not of as many heads; sequences longer than the layout; asked for scores,

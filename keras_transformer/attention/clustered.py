@@ -80,8 +80,11 @@ class ClusteredAttention(_Clustered):
         dropout: float in [0, 1). Share of the weights dropped in training; members of a cluster lose the same.
         seed: int or None. Of the planes, which are weights (not trained, but saved), and of the dropout.
 
-    Call arguments and result: see `Mechanism`. Not causal: a mean would tell of later queries. Keys may be other tokens than
+    Call arguments: see `Mechanism`. Not causal: a mean would tell of later queries. Keys may be other tokens than
     queries; padded queries are in no cluster; positions that turn queries and keys.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
         ValueError: asked for causality, a cache, scores, an `attention_mask`, or a position that adds to the scores.
@@ -127,7 +130,13 @@ class ImprovedClusteredAttention(_Clustered):
         dropout: float in [0, 1). Share of the weights dropped in training.
         seed: int or None. Of the planes, which are weights (not trained, but saved), and of the dropout.
 
-    Call arguments, result, raises: as for `ClusteredAttention`.
+    Call arguments: as for `ClusteredAttention`.
+
+    Returns:
+        The context `(B, T, N, H_value)`.
+
+    Raises:
+        ValueError: as for `ClusteredAttention`.
 
     Example:
 

@@ -30,8 +30,11 @@ class DilatedAttention(Mechanism):
         dropout: float in [0, 1). Share of the weights dropped in training.
         seed: int or None. Of the dropout.
 
-    Call arguments and result: see `Mechanism`. Causal and not, self-attention, positions of every kind. Its cache keeps the
+    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind. Its cache keeps the
     last `window · dilation` keys, whatever `max_length` is; a single new token reads every `dilation`-th of them.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
         ValueError: an argument below 1; asked for scores, an `attention_mask` or other keys than queries.

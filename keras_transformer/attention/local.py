@@ -27,8 +27,11 @@ class LocalAttention(Mechanism):
         dropout: float in [0, 1). Share of the weights dropped in training.
         seed: int or None. Of the dropout.
 
-    Call arguments and result: see `Mechanism`. Causal and not, self-attention, positions of every kind. Its cache keeps the
+    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind. Its cache keeps the
     last `window` keys, whatever `max_length` is.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
         ValueError: `window` or `block_size` below 1; asked for scores, an `attention_mask` or other keys than queries.

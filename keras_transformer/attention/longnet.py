@@ -38,8 +38,11 @@ class LongNetAttention(Mechanism):
         dropout: float in [0, 1). Share of the weights dropped in training.
         seed: int or None. Of the dropout.
 
-    Call arguments and result: see `Mechanism`. Causal and not, self-attention; positions that turn queries and keys. Its
+    Call arguments: see `Mechanism`. Causal and not, self-attention; positions that turn queries and keys. Its
     cache keeps as many tokens as the longest segment has, whatever `max_length` is.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
         ValueError: lists of unequal length; a rate that does not divide its segment; asked for scores, an

@@ -48,9 +48,12 @@ class LSHAttention(Mechanism):
         dropout: float in [0, 1). Share of the weights dropped in training.
         seed: int or None. Of the rotations, which are weights (not trained, but saved), and of the dropout.
 
-    Call arguments and result: see `Mechanism`. The key is not read: `MultiHeadAttention` makes no projection for it. A
+    Call arguments: see `Mechanism`. The key is not read: `MultiHeadAttention` makes no projection for it. A
     token whose key is masked gives zeros. Causal and not, self-attention; positions that turn queries and keys alike
     ("rotary", not "xpos"). The cache keeps all tokens and their buckets; few new tokens read it whole, many sort it.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
         ValueError: an odd `num_buckets`; fewer key/value heads than query heads; asked for scores, an `attention_mask`,

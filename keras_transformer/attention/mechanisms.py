@@ -2,7 +2,6 @@
 
 from keras_transformer.attention.bigbird import BigBirdAttention
 from keras_transformer.attention.block_sparse import BlockSparseAttention
-from keras_transformer.attention.blockwise import BlockwiseAttention
 from keras_transformer.attention.clustered import ClusteredAttention, ImprovedClusteredAttention
 from keras_transformer.attention.dilated import DilatedAttention
 from keras_transformer.attention.linear import LinearAttention
@@ -26,7 +25,6 @@ MECHANISMS = {
     "linear": LinearAttention,
     "performer": PerformerAttention,
     "linformer": LinformerAttention,
-    "blockwise": BlockwiseAttention,
     "retrieval": RetrievalAttention,
     "dilated": DilatedAttention,
     "sparse_strided": StridedSparseAttention,

@@ -24,7 +24,10 @@ class SoftmaxAttention(Mechanism):
             scaled dot scores without dropout, and returns no weights.
         seed: int or None. Of the dropout.
 
-    Call arguments and result: see `Mechanism`. Everything is honoured. The scores are the weights before dropout.
+    Call arguments: see `Mechanism`. Everything is honoured. The scores are the weights before dropout.
+
+    Returns:
+        The context `(B, T, N, H_value)`, or `(context, scores)`; with a cache, `(that, next_cache)`.
 
     Raises:
         ValueError: `flash_attention=True` where the kernel cannot serve.

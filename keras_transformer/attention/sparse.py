@@ -31,9 +31,12 @@ class StridedSparseAttention(Mechanism):
         dropout: float in [0, 1). Share of the weights dropped in training.
         seed: int or None. Of the dropout.
 
-    Call arguments and result: see `Mechanism`. Causal and not, self-attention, positions of every kind (with
+    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind (with
     `separate_heads`, those alone that turn queries and keys). Every key is in the reach of a later query, so the cache
     keeps all; a new token is scored against each.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
         ValueError: `stride` below 1; heads, or key/value heads above 1, that do not halve; asked for scores, an

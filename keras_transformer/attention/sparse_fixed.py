@@ -33,8 +33,11 @@ class FixedSparseAttention(Mechanism):
         dropout: float in [0, 1). Share of the weights dropped in training.
         seed: int or None. Of the dropout.
 
-    Call arguments and result: see `Mechanism`. Causal and not, self-attention, positions of every kind. The cache keeps all
+    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind. The cache keeps all
     keys, so that it can go back to an earlier index; a new token is scored against each.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
         ValueError: sizes below 1, or summaries that do not fit a block; asked for scores, an `attention_mask` or other keys

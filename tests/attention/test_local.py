@@ -20,7 +20,8 @@ def test_any_length_is_the_masked_dense_formula(window, block_size, causal):
         mask = np.random.default_rng(1).uniform(size=(2, length)) > 0.3
         for key_mask in (None, mask):
             plain = Visibility.from_slots(slots, slots, causal=causal, key_mask=key_mask)
-            masked = Visibility.from_slots(slots, slots, causal=causal, key_mask=key_mask, window=window)
+            masks = {"query_mask": key_mask, "key_mask": key_mask}  # The same tokens.
+            masked = Visibility.from_slots(slots, slots, causal=causal, window=window, **masks)
             output = LocalAttention(window, block_size)(query, key[:, :, :2], value[:, :, :2], visibility=plain)
             expected = SoftmaxAttention()(query, key[:, :, :2], value[:, :, :2], visibility=masked)
             np.testing.assert_allclose(output, expected, atol=1e-6)

@@ -106,7 +106,7 @@ def test_invalid_arguments(options, message):
 
 
 def test_unknown_scoring_lists_the_valid_ones():
-    with pytest.raises(ValueError, match="additive, bilinear, cosine, dot, location, scaled_dot"):
+    with pytest.raises(ValueError, match="additive, bilinear, cosine, dot, gaussian, location, scaled_dot"):
         SoftmaxAttention(scoring="no_such")
 
 

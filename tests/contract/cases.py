@@ -230,14 +230,6 @@ MECHANISMS = {
         max_sequence_length=16,
         projected_length=3,
     ),
-    "blockwise": _mechanism(
-        attention.BlockwiseAttention,
-        arguments={"query_block_size": 3, "block_size": 4, "scale": 0.3, "dropout": 0.5, "seed": 7},
-        neutral={"query_block_size", "block_size"},
-        growth=Growth(flops=2.0, arguments=lambda length: {"query_block_size": 256, "block_size": 256}),
-        query_block_size=2,
-        block_size=3,
-    ),
     "retrieval": _mechanism(
         attention.RetrievalAttention,
         arguments={"top_k": 2, "block_size": 3, "dropout": 0.5, "seed": 7},
