@@ -53,3 +53,24 @@ class Projection(keras.layers.EinsumDense):
     def quantize(self, mode=None, type_check=False, config=None):
         """As `EinsumDense` does it; Keras keeps it from subclasses, but the weights here are the very same."""
         return super().quantize(mode, type_check=False, config=config)
+
+
+def token_projection(layer, name, width, use_bias=True, activation=None):
+    """An unbuilt map of each token to `width` channels, with the initializer and dtype of the layer that it is part of.
+
+    Args:
+        layer: with `kernel_initializer`, which is cloned: one that is shared would give equal weights.
+        name: str.
+        width: int.
+        use_bias: bool.
+        activation: as for `keras.layers.Dense`.
+    """
+    return Projection(
+        "btd,de->bte",
+        output_shape=(None, width),
+        bias_axes="e" if use_bias else None,
+        activation=activation,
+        kernel_initializer=layer.kernel_initializer.clone(),
+        name=name,
+        dtype=layer.dtype_policy,
+    )

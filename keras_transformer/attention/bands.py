@@ -5,10 +5,11 @@ n is the number of blocks, `ceil(T / block_size)`.
 """
 
 import dataclasses
+import math
 
 from keras import ops
 
-from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.masks import Visibility, slot_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +61,8 @@ class Bands:
         batch, key_mask = ops.shape(key)[0], visibility.key_mask
         if key_mask is None:
             key_mask = ops.ones(ops.shape(key)[:2], dtype="bool")
-        slots = [_rows(each, batch) for each in (visibility.query_slots, visibility.key_slots)]
-        positions = [_rows(each, batch) for each in (visibility.query_positions, visibility.key_positions)]
+        slots = [slot_rows(each, batch) for each in (visibility.query_slots, visibility.key_slots)]
+        positions = [slot_rows(each, batch) for each in (visibility.query_positions, visibility.key_positions)]
         return Visibility(
             query_mask=None if visibility.query_mask is None else self.blocks(visibility.query_mask),
             key_mask=self.neighbours(key_mask),
@@ -75,12 +76,33 @@ class Bands:
 
     def count(self, length):
         """The number of blocks n."""
-        return (length + self.block_size - 1) // self.block_size
+        return block_count(length, self.block_size)
 
     def _padded(self, x, before, after):
         length = ops.shape(x)[1]
         end = self.count(length) * self.block_size - length + after * self.block_size
         return pad_length(x, before * self.block_size, end)
+
+
+def block_count(length, size):
+    """How many blocks of `size` hold `length` tokens."""
+    return (length + size - 1) // size
+
+
+def pad_to_blocks(x, size):
+    """Zeros at the end of `(B, T, ...)`, up to whole blocks."""
+    length = ops.shape(x)[1]
+    return pad_length(x, 0, block_count(length, size) * size - length)
+
+
+def take_rows(x, starts, size):
+    """`x[b, starts[b] : starts[b] + size]` of each row of `(B, L, ...)`; starts are `(B,)` or `(B, 1)`."""
+    length, rest = ops.shape(x)[1], x.shape[2:]
+    first = ops.arange(ops.shape(x)[0], dtype="int32") * length
+    places = ops.expand_dims(first, 1) + ops.reshape(starts, (-1, 1))
+    places = places + ops.expand_dims(ops.arange(size, dtype="int32"), 0)
+    taken = ops.take(ops.reshape(x, (-1, math.prod(rest))), places, axis=0)
+    return ops.reshape(taken, (-1, size, *rest))
 
 
 def pad_length(x, before, after):
@@ -89,9 +111,3 @@ def pad_length(x, before, after):
         return x
     zeros = [ops.zeros((ops.shape(x)[0], size, *x.shape[2:]), dtype=x.dtype) for size in (before, after)]
     return ops.concatenate([zeros[0], x, zeros[1]], axis=1)
-
-
-def _rows(slots, batch_size):
-    """`(T,)` or `(1 | B, T)` to `(B, T)`."""
-    slots = ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
-    return ops.broadcast_to(slots, (batch_size, ops.shape(slots)[1]))

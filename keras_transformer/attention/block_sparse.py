@@ -5,7 +5,8 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.block_table import BlockTable, block_count, join_blocks, put_blocks
+from keras_transformer.attention.bands import block_count
+from keras_transformer.attention.block_table import BlockTable, join_blocks, put_blocks
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.placed import extend_dense
 from keras_transformer.attention.softmax import SoftmaxAttention

@@ -5,12 +5,13 @@ grows with the entries of the table. In the shapes, n is the number of blocks an
 """
 
 import dataclasses
+import math
 from typing import Any
 
 from keras import ops
 
-from keras_transformer.attention.bands import pad_length
-from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.bands import block_count, pad_to_blocks
+from keras_transformer.attention.masks import Visibility, slot_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,7 @@ class BlockTable:
     def queries(self, x):
         """`(B, T, ...)` to `(B · R, block_size, ...)`."""
         if self.rows is None:
-            x = blocks(x, self.block_size)
+            x = pad_to_blocks(x, self.block_size)
             return ops.reshape(x, (-1, self.block_size, *x.shape[2:]))
         return self._gather(x, self.rows)
 
@@ -69,7 +70,7 @@ class BlockTable:
         valid = ops.repeat(ops.reshape(valid, (-1, ops.shape(valid)[2])), self.block_size, axis=1)
         slots = ops.expand_dims(ops.arange(shape[1], dtype="int32"), 0)
         slots, places, key_places = (
-            ops.broadcast_to(_batched(x), shape) for x in (slots, visibility.query_positions, visibility.key_positions)
+            slot_rows(x, shape[0]) for x in (slots, visibility.query_positions, visibility.key_positions)
         )
         return Visibility(
             query_mask=None if visibility.query_mask is None else self.queries(visibility.query_mask),
@@ -84,24 +85,11 @@ class BlockTable:
     def _gather(self, x, ids):
         """Blocks `ids` `(1 | B, m)` of `(B, T, ...)`: `(B · m, block_size, ...)`."""
         rest, count = x.shape[2:], block_count(ops.shape(x)[1], self.block_size)
-        width = self.block_size
-        for extent in rest:
-            width *= extent
+        width = self.block_size * math.prod(rest)
         first = ops.reshape(ops.arange(ops.shape(x)[0], dtype="int32") * count, (-1, 1))
-        x = ops.reshape(blocks(x, self.block_size), (-1, width))
+        x = ops.reshape(pad_to_blocks(x, self.block_size), (-1, width))
         gathered = ops.take(x, ops.reshape(first + ops.minimum(ids, count - 1), (-1,)), axis=0)
         return ops.reshape(gathered, (-1, self.block_size, *rest))
-
-
-def blocks(x, size):
-    """`(B, T, ...)`, padded with zeros to a whole number of blocks."""
-    length = ops.shape(x)[1]
-    return pad_length(x, 0, block_count(length, size) * size - length)
-
-
-def block_count(length, size):
-    """How many blocks of `size` hold `length` tokens."""
-    return (length + size - 1) // size
 
 
 def put_blocks(context, rows, count):
@@ -128,7 +116,3 @@ def join_blocks(context, length, heads):
     size = context.shape[2] // (heads[0] * heads[1])
     joined = ops.reshape(context, (-1, ops.shape(context)[1] * size, *heads))
     return joined[:, :length]
-
-
-def _batched(slots):
-    return ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots

@@ -3,7 +3,10 @@
 Heads come before slots, `(B, K, L, H)`: what attention multiplies then lies in memory as it is read, step after step.
 """
 
+import keras
 from keras import ops
+
+from keras_transformer.attention.bands import take_rows
 
 
 def init_dense_cache(batch_size, max_length, num_heads, key_dim, value_dim, dtype):
@@ -107,7 +110,7 @@ def extend_window_cache(cache, key, value, cache_index, token_mask=None):
         following = {name: slab[:, length : length + window] for name, slab in joined.items()}
     else:
         starts = ops.sum(ops.cast(token_mask, "int32"), axis=1)
-        following = {name: _slice_rows(slab, starts, window) for name, slab in joined.items()}
+        following = {name: take_rows(slab, starts, window) for name, slab in joined.items()}
     slots = token_slots(cache_index, window + length) - window
     return joined["recent_keys"], joined["recent_values"], slots, following
 
@@ -116,13 +119,9 @@ def _after(slab, new):
     return ops.concatenate([slab, ops.cast(new, slab.dtype)], axis=1)
 
 
-def _slice_rows(slab, starts, size):
-    """`slab[b, starts[b] : starts[b] + size]` of each row of `(B, L, K, H)`."""
-    length, heads, width = ops.shape(slab)[1], *slab.shape[2:]
-    first = ops.arange(ops.shape(slab)[0], dtype="int32") * length + starts
-    places = ops.reshape(first, (-1, 1)) + ops.reshape(ops.arange(size, dtype="int32"), (1, -1))
-    taken = ops.take(ops.reshape(slab, (-1, heads * width)), places, axis=0)
-    return ops.reshape(taken, (-1, size, heads, width))
+def cache_spec(cache):
+    """What a symbolic call gives for the next cache: tensors of the same names, shapes and dtypes."""
+    return {name: keras.KerasTensor(slab.shape, dtype=slab.dtype) for name, slab in cache.items()}
 
 
 def token_slots(cache_index, length):

@@ -7,7 +7,7 @@ own in the batch. In the shapes, C is the size of a chunk, n their number, G the
 import numpy as np
 from keras import ops
 
-from keras_transformer.attention.bands import pad_length
+from keras_transformer.attention.bands import block_count, pad_to_blocks
 
 
 def products(query, key, value):
@@ -44,12 +44,14 @@ def causal_products(query, key, value, chunk_size, state=None):
     """
     length, heads, key_heads = ops.shape(query)[1], query.shape[2], key.shape[2]
     size = chunk_length(query, chunk_size)
-    query, key, value = (heads_first(pad_to_chunks(x, size), size, key_heads) for x in (query, key, value))
+    query, key, value = (heads_first(pad_to_blocks(x, size), size, key_heads) for x in (query, key, value))
     transposed = ops.transpose(key, (0, 1, 3, 2))  # (B · n, K, M, C)
-    before, state = running_sums(ops.matmul(transposed, value), count(length, size), state)
+    before, state = running_sums(ops.matmul(transposed, value), block_count(length, size), state)
     weights = ops.matmul(query, transposed) * _causal(size, heads // key_heads)  # (B · n, K, C · G, C)
     context = ops.matmul(weights, value) + ops.matmul(query, before)
-    context = ops.reshape(tokens_first(context, size, heads), (-1, count(length, size) * size, heads, value.shape[-1]))
+    context = ops.reshape(
+        tokens_first(context, size, heads), (-1, block_count(length, size) * size, heads, value.shape[-1])
+    )
     return context[:, :length], state
 
 
@@ -79,17 +81,6 @@ def chunk_length(x, chunk_size):
     if x.shape[1] is not None:
         return min(x.shape[1], chunk_size)
     return ops.minimum(ops.shape(x)[1], chunk_size)
-
-
-def count(length, size):
-    """The number of chunks n."""
-    return (length + size - 1) // size
-
-
-def pad_to_chunks(x, size):
-    """Zeros at the end of `(B, T, ...)`, up to whole chunks."""
-    length = ops.shape(x)[1]
-    return pad_length(x, 0, count(length, size) * size - length)
 
 
 def heads_first(x, size, key_heads):

@@ -4,9 +4,9 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes, positive
-from keras_transformer.attention.bands import pad_length
+from keras_transformer.attention.bands import pad_length, take_rows
 from keras_transformer.attention.token_mixer import TokenMixer, mask_tokens
-from keras_transformer.projection import Projection
+from keras_transformer.projection import token_projection
 
 
 class TokenConvolution(TokenMixer):
@@ -39,21 +39,14 @@ class TokenConvolution(TokenMixer):
         self._input_dense = self._project("input", self._width * (2 if self.gated else 1), query_shape)
         self._output_dense = self._project("output", self._width, query_shape)
 
-    def _project(self, name, width, input_shape, bias_axes="e"):
-        dense = Projection(
-            "btd,de->bte",
-            output_shape=(None, width),
-            bias_axes=bias_axes,
-            kernel_initializer=self.fresh_initializer(),
-            name=name,
-            dtype=self.dtype_policy,
-        )
+    def _project(self, name, width, input_shape, use_bias=True):
+        dense = token_projection(self, name, width, use_bias)
         dense.build(input_shape)
         return dense
 
     def fresh_initializer(self):
         """An initializer that is shared would give equal weights."""
-        return type(self.kernel_initializer).from_config(self.kernel_initializer.get_config())
+        return self.kernel_initializer.clone()
 
     def convolve(self, x, padded, training=None):
         """The convolution of `x`.
@@ -99,11 +92,7 @@ class TokenConvolution(TokenMixer):
         length, reach = ops.shape(x)[1], self.kernel_size - 1
         if mask is None:
             return joined[:, length:]
-        starts = ops.arange(ops.shape(x)[0], dtype="int32") * (length + reach) + ops.sum(
-            ops.cast(mask, "int32"), axis=1
-        )
-        places = ops.expand_dims(starts, 1) + ops.expand_dims(ops.arange(reach, dtype="int32"), 0)
-        return ops.take(ops.reshape(joined, (-1, self._width)), places, axis=0)
+        return take_rows(joined, ops.sum(ops.cast(mask, "int32"), axis=1), reach)
 
     def get_config(self):
         return {

@@ -2,8 +2,8 @@
 
 from keras import ops
 
-from keras_transformer.attention.bands import pad_length
-from keras_transformer.attention.chunks import count, heads_first, tokens_first
+from keras_transformer.attention.bands import block_count, pad_length
+from keras_transformer.attention.chunks import heads_first, tokens_first
 from keras_transformer.attention.convolution import TokenConvolution
 from keras_transformer.saving import serializable
 
@@ -63,12 +63,12 @@ class DynamicConvolution(TokenConvolution):
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape, value_shape, key_shape)
         width = self.num_heads * self.kernel_size
-        self._filter_dense = self._project("filter", width, query_shape, bias_axes=None)
+        self._filter_dense = self._project("filter", width, query_shape, use_bias=False)
 
     def convolve(self, x, padded, training=None):
         length, size = ops.shape(x)[1], max(_BLOCK, self.kernel_size)
         size = size if x.shape[1] is None else min(size, x.shape[1])
-        chunks = count(length, size)
+        chunks = block_count(length, size)
         filters = ops.reshape(self._filter_dense(x), (-1, length, self.num_heads, self.kernel_size))
         filters = self._dropout_layer(ops.softmax(ops.cast(filters, "float32"), axis=-1), training=training)
         filters = pad_length(ops.cast(filters, padded.dtype), 0, chunks * size - length)

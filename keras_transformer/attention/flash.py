@@ -3,9 +3,9 @@
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.bands import pad_length
+from keras_transformer.attention.bands import block_count, pad_length, pad_to_blocks
 from keras_transformer.attention.cache import extend_window_cache, init_window_cache
-from keras_transformer.attention.chunks import chunk_length, count, pad_to_chunks, running_sums
+from keras_transformer.attention.chunks import chunk_length, running_sums
 from keras_transformer.attention.gated_unit import GatedUnit
 from keras_transformer.attention.token_mixer import mask_tokens
 from keras_transformer.saving import serializable
@@ -82,7 +82,7 @@ class MixedChunkAttention(GatedUnit):
             weights = weights * _as_float(ops.reshape(order, (1, 1, -1, 1)) >= ops.reshape(order, (1, 1, 1, -1)))
         context = ops.matmul(self._dropout_layer(weights, training=training), groups[2])
         if visibility.causal:
-            chunks = count(length, size)
+            chunks = block_count(length, size)
             sums = ops.matmul(ops.transpose(_groups(global_key, size), (0, 1, 3, 2)), groups[2])
             before, _ = running_sums(sums, chunks)
             context = context + ops.matmul(_groups(global_query, size), before / self.group_size)
@@ -113,7 +113,7 @@ class MixedChunkAttention(GatedUnit):
         products = ops.matmul(global_query, ops.transpose(global_key, (0, 1, 3, 2)))
         weights = weights + products * (places.in_earlier_groups() / self.group_size)
         finished = ops.transpose(global_key, (0, 1, 3, 2)) * places.in_finished_groups()
-        before, state = running_sums(ops.matmul(finished, value), count(length, size), cache["state"])
+        before, state = running_sums(ops.matmul(finished, value), block_count(length, size), cache["state"])
         context = ops.matmul(weights, value) + ops.matmul(global_query, before / self.group_size)
         return self._finish(self._join(context, length), gate, visibility), {**recent, "state": state}
 
@@ -141,7 +141,7 @@ class MixedChunkAttention(GatedUnit):
     def _join(self, context, length):
         """`(B · n, 1, C, E)` back to `(B, T, E)`."""
         size = ops.shape(context)[2]
-        return ops.reshape(context, (-1, count(length, size) * size, self._width))[:, :length]
+        return ops.reshape(context, (-1, block_count(length, size) * size, self._width))[:, :length]
 
     def _finish(self, context, gate, visibility):
         gated = gate * ops.cast(context, gate.dtype)
@@ -161,7 +161,7 @@ class _Places:
     def __init__(self, group_size, size, visibility, slots, x):
         self._group_size, self._size = group_size, size
         self._length = ops.shape(x)[1]
-        self._blocks = count(self._length, size)
+        self._blocks = block_count(self._length, size)
         slots = ops.broadcast_to(slots, (ops.shape(x)[0], group_size + self._length))
         self.key_slots = ops.reshape(self.windows(ops.expand_dims(slots, 2)), (-1, group_size + size))
         first = slots[:, group_size : group_size + 1]  # (B, 1)
@@ -205,14 +205,14 @@ class _Places:
 
 def _groups(x, size):
     """`(B, T, ...)` to `(B · n, 1, C, W)`, padded with zeros at the end."""
-    return ops.reshape(pad_to_chunks(x, size), (-1, 1, size, x.shape[-1]))
+    return ops.reshape(pad_to_blocks(x, size), (-1, 1, size, x.shape[-1]))
 
 
 def _groups_of_slots(slots, x, size):
     """`(T,)` or `(1 | B, T)` to `(B · n, C)`."""
     slots = ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
     slots = ops.broadcast_to(slots, ops.shape(x)[:2])
-    return ops.reshape(pad_to_chunks(slots, size), (-1, size))
+    return ops.reshape(pad_to_blocks(slots, size), (-1, size))
 
 
 def _as_float(mask):

@@ -6,7 +6,7 @@ from keras import ops
 from keras_transformer.attention.arguments import check_shapes, positive
 from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
-from keras_transformer.projection import Projection
+from keras_transformer.projection import token_projection
 from keras_transformer.saving import build_once, resolve, serialize
 
 
@@ -48,16 +48,7 @@ class GatedUnit(TokenMixer):
         self._output_dense = self._project("attention_output", query_shape[-1], inner)
 
     def _project(self, name, width, input_shape, activation=None):
-        dense = Projection(
-            "btd,de->bte",
-            output_shape=(None, width),
-            bias_axes="e",
-            activation=activation,
-            # An initializer that is shared would give equal weights.
-            kernel_initializer=type(self.kernel_initializer).from_config(self.kernel_initializer.get_config()),
-            name=name,
-            dtype=self.dtype_policy,
-        )
+        dense = token_projection(self, name, width, activation=activation)
         dense.build(input_shape)
         return dense
 

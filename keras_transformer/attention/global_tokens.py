@@ -1,11 +1,12 @@
 """A few tokens of each row, taken out and put back: those that everybody sees, and that see everybody."""
 
 import dataclasses
+import math
 from typing import Any
 
 from keras import ops
 
-from keras_transformer.attention.masks import combine
+from keras_transformer.attention.masks import combine, slot_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +70,7 @@ class MarkedTokens:
 
     def gather(self, x):
         """`(B, T, ...)` to `(B, G, ...)`."""
-        rows = ops.reshape(x, (-1, ops.shape(x)[1], _width(x)))
+        rows = ops.reshape(x, (-1, ops.shape(x)[1], math.prod(x.shape[2:])))
         chosen = ops.matmul(ops.cast(self.selection, x.dtype), rows)
         return ops.reshape(chosen, (-1, self.selection.shape[1], *x.shape[2:]))
 
@@ -81,7 +82,7 @@ class MarkedTokens:
     def scatter(self, x, chosen):
         """`(B, T, N, H)` with `chosen`, `(B, G, N, H)`, in place of its own."""
         back = ops.transpose(ops.cast(self.selection, x.dtype), (0, 2, 1))
-        rows = ops.matmul(back, ops.reshape(chosen, (-1, self.selection.shape[1], _width(chosen))))
+        rows = ops.matmul(back, ops.reshape(chosen, (-1, self.selection.shape[1], math.prod(chosen.shape[2:]))))
         others = ops.cast(ops.logical_not(self.is_global), x.dtype)
         kept = x * ops.expand_dims(ops.expand_dims(others, 2), 3)
         return kept + ops.reshape(rows, (-1, ops.shape(x)[1], *x.shape[2:]))
@@ -95,8 +96,8 @@ def of_keys(visibility, chosen):
     return dataclasses.replace(
         visibility,
         key_mask=mask,
-        key_slots=chosen.gather_integers(_rows(visibility.key_slots)),
-        key_positions=chosen.gather_integers(_rows(visibility.key_positions)),
+        key_slots=chosen.gather_integers(slot_rows(visibility.key_slots)),
+        key_positions=chosen.gather_integers(slot_rows(visibility.key_positions)),
     )
 
 
@@ -108,8 +109,8 @@ def of_queries(visibility, chosen):
     return dataclasses.replace(
         visibility,
         query_mask=mask,
-        query_slots=chosen.gather_integers(_rows(visibility.query_slots)),
-        query_positions=chosen.gather_integers(_rows(visibility.query_positions)),
+        query_slots=chosen.gather_integers(slot_rows(visibility.query_slots)),
+        query_positions=chosen.gather_integers(slot_rows(visibility.query_positions)),
     )
 
 
@@ -141,14 +142,3 @@ def write_first(cache, new, slots, token_mask=None):
 
 def _gather_mask(mask, chosen):
     return ops.cast(chosen.gather_integers(ops.cast(mask, "int32")), "bool")
-
-
-def _rows(slots):
-    return ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
-
-
-def _width(x):
-    width = 1
-    for size in x.shape[2:]:
-        width *= size
-    return width

@@ -87,7 +87,7 @@ class LinformerAttention(Mechanism):
     def _make_projection(self, name, heads):
         initializer = self.kernel_initializer or keras.initializers.RandomNormal(stddev=self.projected_length**-0.5)
         # An initializer that is shared would give equal weights.
-        initializer = type(initializer).from_config(initializer.get_config())
+        initializer = initializer.clone()
         shape = (*heads, self.max_sequence_length, self.projected_length)
         return self.add_weight(name=name, shape=shape, initializer=initializer)
 

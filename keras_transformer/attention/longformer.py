@@ -6,13 +6,13 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes, positive
-from keras_transformer.attention.cache import extend_window_cache, init_window_cache, token_slots
+from keras_transformer.attention.cache import cache_spec, extend_window_cache, init_window_cache, token_slots
 from keras_transformer.attention.global_tokens import FirstTokens, MarkedTokens, of_keys, of_queries, write_first
-from keras_transformer.attention.masks import Visibility, combine
-from keras_transformer.attention.mechanism import refuse
+from keras_transformer.attention.masks import Visibility, combine, slot_rows
+from keras_transformer.attention.mechanism import refuse, refuse_key_mask
 from keras_transformer.attention.partial import attend_part, merge
 from keras_transformer.attention.softmax import SoftmaxAttention
-from keras_transformer.attention.windows import new_window_part, rows, window_part
+from keras_transformer.attention.windows import new_window_part, window_part
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.projection import Projection
 from keras_transformer.saving import build_once, resolve, serializable, serialize
@@ -136,7 +136,7 @@ class LongformerAttention(keras.layers.Layer):
     output_dense = property(lambda self: self._output_dense)
 
     def _project(self, equation, output_shape, bias_axes, name):
-        initializer = type(self.kernel_initializer).from_config(self.kernel_initializer.get_config())
+        initializer = self.kernel_initializer.clone()
         options = {"kernel_initializer": initializer, "name": name, "dtype": self.dtype_policy}
         return Projection(
             equation, output_shape=output_shape, bias_axes=bias_axes if self.use_bias else None, **options
@@ -195,18 +195,14 @@ class LongformerAttention(keras.layers.Layer):
             raise ValueError("A global_mask needs room for the tokens that it marks: set max_global_tokens.")
         if global_mask is not None and cache is not None:
             raise ValueError("With a cache, the global tokens are the first ones: set num_global_tokens.")
-        if key_mask is not None and cache is not None:
-            raise ValueError(
-                "The cache of LongformerAttention does not keep all keys, so a key mask cannot cover them: mark padding "
-                "among the new tokens with query_mask, and pad on the right."
-            )
+        refuse_key_mask(self, key_mask, cache)
 
     def _attend(self, tokens, visibility, global_mask, training):
         """The context `(B, T, N, H)` of whole sequences."""
         query, key, value = self._local_heads(tokens, visibility)
         chosen, key_mask = self._global_tokens(global_mask, visibility), visibility.key_mask
         if chosen is not None:
-            key_mask = combine(key_mask, ops.logical_not(rows(chosen.is_global, ops.shape(query)[0])))
+            key_mask = combine(key_mask, ops.logical_not(slot_rows(chosen.is_global, ops.shape(query)[0])))
         visible = dataclasses.replace(visibility, key_mask=key_mask)
         window = window_part(
             self.softmax, query, key, value, visible, self._window, self._dilations, self.position, training
@@ -261,7 +257,7 @@ class LongformerAttention(keras.layers.Layer):
         query, key, value = self._local_heads(tokens, visibility)
         recent = {name: cache[name] for name in ("recent_keys", "recent_values")}
         keys, values, slots, following = extend_window_cache(recent, key, value, cache_index, visibility.query_mask)
-        slots = rows(slots, ops.shape(keys)[0])
+        slots = slot_rows(slots, ops.shape(keys)[0])
         visible = dataclasses.replace(
             visibility, key_mask=slots >= self.num_global_tokens, key_slots=slots, key_positions=slots
         )
@@ -292,7 +288,7 @@ class LongformerAttention(keras.layers.Layer):
         output = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
         if cache is None:
             return output
-        return output, {name: keras.KerasTensor(slab.shape, dtype=slab.dtype) for name, slab in cache.items()}
+        return output, cache_spec(cache)
 
     def get_config(self):
         return {

@@ -6,12 +6,13 @@ import math
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.bands import take_rows
 from keras_transformer.attention.cache import extend_window_cache, init_window_cache
+from keras_transformer.attention.masks import slot_rows
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.partial import Part, attend_part, merge
-from keras_transformer.attention.segments import Segments, align_rows, segment_mask_of_heads, take_rows
+from keras_transformer.attention.segments import Segments, align_rows, segment_mask_of_heads
 from keras_transformer.attention.softmax import SoftmaxAttention
-from keras_transformer.attention.windows import rows
 from keras_transformer.saving import serializable, serialize
 
 # So many new tokens read a cache at once; more are cut into segments.
@@ -121,7 +122,7 @@ class LongNetAttention(Mechanism):
 
     def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
         key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
-        slots = rows(slots, ops.shape(key)[0])
+        slots = slot_rows(slots, ops.shape(key)[0])
         if query.shape[1] is not None and query.shape[1] <= _FEW:
             return self._attend_few(query, key, value, slots, visibility, training), cache
         # Rows begin where all segments begin, each at a place of its own.
@@ -140,7 +141,9 @@ class LongNetAttention(Mechanism):
         parts, heads = [], query.shape[2]
         visibility = dataclasses.replace(visibility, key_mask=slots >= 0, key_slots=slots, key_positions=slots)
         for segment, rate in self._branches():
-            mask = segment_mask_of_heads(rows(visibility.query_slots, ops.shape(query)[0]), slots, segment, rate, heads)
+            mask = segment_mask_of_heads(
+                slot_rows(visibility.query_slots, ops.shape(query)[0]), slots, segment, rate, heads
+            )
             visible = dataclasses.replace(visibility, attention_mask=mask)
             parts.append(attend_part(self.softmax, query, key, value, visible, training=training))
         return self._mix(parts)

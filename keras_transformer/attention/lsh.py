@@ -7,15 +7,14 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.bands import take_rows
 from keras_transformer.attention.cache import check_key_mask, init_dense_cache, update_dense_cache
-from keras_transformer.attention.masks import Visibility, causal_mask
+from keras_transformer.attention.masks import Visibility, causal_mask, slot_rows
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.partial import Part, attend_part, merge
-from keras_transformer.attention.segments import take_rows
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.attention.sorted_chunks import SortedChunks
 from keras_transformer.attention.weighing import HIDDEN
-from keras_transformer.attention.windows import rows
 from keras_transformer.saving import serializable
 
 # A token sees itself only where it sees nothing else.
@@ -196,7 +195,7 @@ class LSHAttention(Mechanism):
         if query.shape[1] is not None and query.shape[1] <= _FEW:
             return self._attend_few(query, keys, values, buckets, all_buckets, visibility, training), following
         batch, length = ops.shape(query)[0], ops.shape(query)[1]
-        slots = rows(visibility.query_slots, batch)
+        slots = slot_rows(visibility.query_slots, batch)
         written = ops.expand_dims(ops.arange(ops.shape(keys)[1], dtype="int32"), 0) <= slots[:, -1:]
         key_mask = written if visibility.key_mask is None else ops.logical_and(written, visibility.key_mask)
         whole = dataclasses.replace(visibility, query_mask=None, key_mask=key_mask)
@@ -210,7 +209,7 @@ class LSHAttention(Mechanism):
         if visibility.key_mask is not None:
             key_mask = ops.expand_dims(ops.expand_dims(ops.cast(visibility.key_mask, "bool"), 1), 1)
             causal = ops.logical_and(causal, key_mask)
-        query_slots = ops.expand_dims(ops.expand_dims(rows(visibility.query_slots, ops.shape(query)[0]), 1), 3)
+        query_slots = ops.expand_dims(ops.expand_dims(slot_rows(visibility.query_slots, ops.shape(query)[0]), 1), 3)
         bias = ops.where(ops.equal(query_slots, ops.reshape(slots, (1, 1, 1, -1))), _SELF, 0.0)
         masks = []
         for each in range(self.num_rounds):

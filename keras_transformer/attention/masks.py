@@ -75,13 +75,15 @@ def combine(*masks):
 
 def _as_grid(query_slots, key_slots):
     """`(T,)` or `(B, T)` to `(B | 1, 1, T, 1)`, and `(S,)` or `(B, S)` to `(B | 1, 1, 1, S)`."""
-    query_slots = ops.expand_dims(_with_batch(query_slots), 1)
-    key_slots = ops.expand_dims(_with_batch(key_slots), 1)
+    query_slots = ops.expand_dims(slot_rows(query_slots), 1)
+    key_slots = ops.expand_dims(slot_rows(key_slots), 1)
     return ops.expand_dims(query_slots, 3), ops.expand_dims(key_slots, 2)
 
 
-def _with_batch(slots):
-    return ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
+def slot_rows(slots, batch_size=None):
+    """Slots or positions `(T,)` or `(1 | B, T)` as `(1 | B, T)`; with a batch size, as `(B, T)`."""
+    slots = ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
+    return slots if batch_size is None else ops.broadcast_to(slots, (batch_size, ops.shape(slots)[1]))
 
 
 @dataclasses.dataclass(frozen=True)

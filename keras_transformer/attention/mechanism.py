@@ -125,11 +125,7 @@ class Mechanism(keras.layers.Layer):
             **dict.fromkeys(() if position is None else position.needs, True),
         }
         refuse(self, asked)
-        if cache is not None and not self.rewinds and visibility.key_mask is not None:
-            raise ValueError(
-                f"The cache of {type(self).__name__} does not keep all keys, so a key mask cannot cover them: "
-                "mark padding among the new tokens with query_mask, and pad on the right."
-            )
+        refuse_key_mask(self, visibility.key_mask, cache)
 
     def compute_output_shape(self, query_shape, key_shape, value_shape):
         return (*query_shape[:-1], value_shape[-1])
@@ -148,3 +144,12 @@ def refuse(layer, asked):
     for what, is_asked in asked.items():
         if is_asked and what not in layer.honours:
             raise ValueError(f"{type(layer).__name__} cannot honour {what!r}: {_ADVICE[what]}.")
+
+
+def refuse_key_mask(layer, key_mask, cache):
+    """Raises `ValueError` for a key mask beside the cache of a layer that does not keep all keys."""
+    if cache is not None and not layer.rewinds and key_mask is not None:
+        raise ValueError(
+            f"The cache of {type(layer).__name__} does not keep all keys, so a key mask cannot cover them: "
+            "mark padding among the new tokens with query_mask, and pad on the right."
+        )

@@ -7,6 +7,7 @@ from keras_transformer.attention import capture
 from keras_transformer.attention.arguments import check_shapes, key_value_heads, positive, vector_shape
 from keras_transformer.attention.cache import (
     cache_length,
+    cache_spec,
     check_key_mask,
     fill_dense_cache,
     read_dense_cache,
@@ -218,12 +219,10 @@ class MultiHeadAttention(keras.layers.Layer):
         )
 
     def _projection_options(self):
-        def fresh(initializer):  # An initializer that is shared would give equal weights.
-            return type(initializer).from_config(initializer.get_config())
-
+        # An initializer that is shared would give equal weights.
         return {
-            "kernel_initializer": fresh(self._kernel_initializer),
-            "bias_initializer": fresh(self._bias_initializer),
+            "kernel_initializer": self._kernel_initializer.clone(),
+            "bias_initializer": self._bias_initializer.clone(),
             "kernel_regularizer": self._kernel_regularizer,
             "bias_regularizer": self._bias_regularizer,
             "activity_regularizer": self._activity_regularizer,
@@ -345,7 +344,7 @@ class MultiHeadAttention(keras.layers.Layer):
             shape = (query.shape[0], self._num_heads, query.shape[1], length)
             specs.append(keras.KerasTensor(shape, dtype=self.compute_dtype))
         if cache is not None:
-            specs.append({name: keras.KerasTensor(slab.shape, dtype=slab.dtype) for name, slab in cache.items()})
+            specs.append(cache_spec(cache))
         return specs[0] if len(specs) == 1 else tuple(specs)
 
     def get_config(self):

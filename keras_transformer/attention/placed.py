@@ -1,10 +1,12 @@
 """New tokens among cached keys, for mechanisms that attend to whole sequences alone."""
 
 import dataclasses
+import math
 
 from keras import ops
 
 from keras_transformer.attention.cache import check_key_mask, read_dense_cache, token_slots, update_dense_cache
+from keras_transformer.attention.masks import slot_rows
 
 
 def extend_dense(mechanism, query, key, value, cache, cache_index, visibility, position, training):
@@ -38,7 +40,7 @@ def extend_dense(mechanism, query, key, value, cache, cache_index, visibility, p
         visibility,
         query_mask=None,
         query_slots=slots,
-        query_positions=_placed(_rows(visibility.query_positions, batch), places, batch, length),
+        query_positions=_placed(slot_rows(visibility.query_positions, batch), places, batch, length),
         from_start=True,
     )
     query = _placed(query, places, batch, length)
@@ -56,9 +58,7 @@ def _places(cache_index, batch, count, length):
 
 def _placed(x, places, batch, length):
     """`(B, T, ...)` at its places in `(B, L, ...)`, among zeros."""
-    width = 1
-    for extent in x.shape[2:]:
-        width *= extent
+    width = math.prod(x.shape[2:])
     empty = ops.zeros((batch * length, width), dtype=x.dtype)
     filled = ops.scatter_update(empty, ops.reshape(places, (-1, 1)), ops.reshape(x, (-1, width)))
     return ops.reshape(filled, (batch, length, *x.shape[2:]))
@@ -69,8 +69,3 @@ def _taken(x, places):
     rows = ops.reshape(x, (-1, x.shape[2] * x.shape[3]))
     taken = ops.take(rows, ops.reshape(places, (-1,)), axis=0)
     return ops.reshape(taken, (-1, ops.shape(places)[1], *x.shape[2:]))
-
-
-def _rows(slots, batch_size):
-    slots = ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
-    return ops.broadcast_to(slots, (batch_size, ops.shape(slots)[1]))

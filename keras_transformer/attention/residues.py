@@ -1,11 +1,12 @@
 """Sequences folded by residue class: tokens `stride` places apart stand next to each other, in a row of their own."""
 
 import dataclasses
+import math
 
 from keras import ops
 
-from keras_transformer.attention.bands import pad_length
-from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.bands import block_count, pad_length
+from keras_transformer.attention.masks import Visibility, slot_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,13 +23,13 @@ class Residues:
         """`(B, T, ...)` to `(B · stride, n, ...)`, padded with zeros at the end."""
         rest, count = x.shape[2:], self.count(ops.shape(x)[1])
         x = pad_length(x, 0, count * self.stride - ops.shape(x)[1])
-        x = ops.transpose(ops.reshape(x, (-1, count, self.stride, _size(rest))), (0, 2, 1, 3))
+        x = ops.transpose(ops.reshape(x, (-1, count, self.stride, math.prod(rest))), (0, 2, 1, 3))
         return ops.reshape(x, (-1, count, *rest))
 
     def unfold(self, x, length):
         """`(B · stride, n, ...)` back to `(B, length, ...)`."""
         rest, count = x.shape[2:], self.count(length)
-        x = ops.transpose(ops.reshape(x, (-1, self.stride, count, _size(rest))), (0, 2, 1, 3))
+        x = ops.transpose(ops.reshape(x, (-1, self.stride, count, math.prod(rest))), (0, 2, 1, 3))
         return ops.reshape(x, (-1, count * self.stride, *rest))[:, :length]
 
     def visibility(self, visibility, query, **changes):
@@ -50,24 +51,11 @@ class Residues:
             causal=visibility.causal,
             query_slots=places,
             key_slots=places,
-            query_positions=self.fold(_rows(visibility.query_positions, batch)),
-            key_positions=self.fold(_rows(visibility.key_positions, batch)),
+            query_positions=self.fold(slot_rows(visibility.query_positions, batch)),
+            key_positions=self.fold(slot_rows(visibility.key_positions, batch)),
             **changes,
         )
 
     def count(self, length):
         """The tokens n of a row."""
-        return (length + self.stride - 1) // self.stride
-
-
-def _size(shape):
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size
-
-
-def _rows(slots, batch_size):
-    """`(T,)` or `(1 | B, T)` to `(B, T)`."""
-    slots = ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
-    return ops.broadcast_to(slots, (batch_size, ops.shape(slots)[1]))
+        return block_count(length, self.stride)

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.bands import pad_length
-from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.masks import Visibility, slot_rows
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.saving import serializable
 
@@ -130,7 +130,7 @@ class _KeyBlocks:
             key_mask = ops.ones((1, ops.shape(key)[1]), dtype="bool")
         self._visibility = visibility
         self._key_mask = pad_length(ops.cast(key_mask, "bool"), 0, end)
-        self._key_slots = pad_length(_rows(visibility.key_slots), 0, end) if visibility.causal else None
+        self._key_slots = pad_length(slot_rows(visibility.key_slots), 0, end) if visibility.causal else None
         self._key_heads, self._query_heads = key.shape[2], query.shape[2]
         # Heads that share a key stand next to each other in the length.
         query = ops.transpose(query, (0, 2, 1, 3))
@@ -155,7 +155,3 @@ class _KeyBlocks:
         """Block `index` along the last axis."""
         starts = [0] * (len(x.shape) - 1) + [index * self.size]
         return ops.slice(x, starts, (*ops.shape(x)[:-1], self.size))
-
-
-def _rows(slots):
-    return ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots

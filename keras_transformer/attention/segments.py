@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_transformer.attention.bands import pad_length
+from keras_transformer.attention.bands import block_count, pad_length, take_rows
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.partial import Part
 from keras_transformer.attention.weighing import HIDDEN
@@ -88,7 +88,7 @@ class Segments:
         return ops.reshape(x, (-1, self._padded(length), *x.shape[2:]))[:, :length]
 
     def _padded(self, length):
-        return (length + self.segment - 1) // self.segment * self.segment
+        return block_count(length, self.segment) * self.segment
 
     def _is_filled_up(self, length):
         return not isinstance(length, int) or self._padded(length) != length
@@ -108,14 +108,6 @@ def align_rows(x, shift, before, common):
     """`(B, T, ...)` moved `shift + before` places to the right, `(B, before + T + common, ...)`; shift is `(B, 1)`."""
     size = before + ops.shape(x)[1] + common
     return take_rows(pad_length(x, common + before, common), common - shift, size)
-
-
-def take_rows(x, starts, size):
-    """`x[b, starts[b] : starts[b] + size]` of each row of `(B, L, ...)`; starts are `(B, 1)`."""
-    length, rest = ops.shape(x)[1], x.shape[2:]
-    first = ops.expand_dims(ops.arange(ops.shape(x)[0], dtype="int32") * length, 1) + starts
-    places = first + ops.expand_dims(ops.arange(size, dtype="int32"), 0)
-    return ops.take(ops.reshape(x, (-1, *rest)), places, axis=0)
 
 
 def _kept(indices, rate, heads):

@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from keras_transformer.attention.cache import token_slots
+from keras_transformer.attention.cache import cache_spec, token_slots
 from keras_transformer.attention.masks import Visibility, combine
-from keras_transformer.attention.mechanism import refuse
+from keras_transformer.attention.mechanism import refuse, refuse_key_mask
 
 
 class TokenMixer(keras.layers.Layer):
@@ -28,7 +28,7 @@ class TokenMixer(keras.layers.Layer):
         positions: int `(T,)` or `(B, T)`, for the position; None for 0, 1, 2, ..., counted from `cache_index`.
         cache: dict as `init_cache` returns; makes the mixer causal.
         cache_index: int32 `()` or `(B,)`: the slot of each row's first new token.
-        use_causal_mask: bool.
+        use_causal_mask: bool. The default is False, but for a mixer that is causal by nature.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, next_cache)`.
@@ -58,11 +58,13 @@ class TokenMixer(keras.layers.Layer):
         positions=None,
         cache=None,
         cache_index=None,
-        use_causal_mask=False,
+        use_causal_mask=None,
         return_attention_scores=False,
         training=None,
     ):
         key_mask = combine(key_mask, value_mask)
+        if use_causal_mask is None:
+            use_causal_mask = "bidirectional" not in self.honours
         self._refuse(query, value, key, key_mask, attention_mask, cache, use_causal_mask, return_attention_scores)
         slots = token_slots(0 if cache is None else cache_index, ops.shape(query)[1])
         if cache is None:  # The tokens are queries and keys: what is padding is no key.
@@ -97,17 +99,14 @@ class TokenMixer(keras.layers.Layer):
         lengths = (query.shape[1], value.shape[1])
         asked = {
             "causal": causal,
+            "bidirectional": not causal and cache is None,
             "cross": key is not None or (None not in lengths and lengths[0] != lengths[1]),
             "attention_mask": attention_mask is not None,
             "scores": scores,
             **dict.fromkeys(() if self.position is None else self.position.needs, True),
         }
         refuse(self, asked)
-        if cache is not None and not self.rewinds and key_mask is not None:
-            raise ValueError(
-                f"The cache of {type(self).__name__} does not keep all tokens, so a key mask cannot cover them: "
-                "mark padding among the new tokens with query_mask, and pad on the right."
-            )
+        refuse_key_mask(self, key_mask, cache)
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return tuple(query_shape)
@@ -116,7 +115,7 @@ class TokenMixer(keras.layers.Layer):
         output = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
         if cache is None:
             return output
-        return output, {name: keras.KerasTensor(slab.shape, dtype=slab.dtype) for name, slab in cache.items()}
+        return output, cache_spec(cache)
 
 
 def mask_tokens(x, mask):

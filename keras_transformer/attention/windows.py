@@ -1,13 +1,13 @@
 """A window of keys around each query, as a part of a softmax: with gaps where it is dilated, and per head."""
 
 import dataclasses
-import math
 
 from keras import ops
 
 from keras_transformer.attention.bands import Bands, pad_length
-from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.masks import Visibility, slot_rows
 from keras_transformer.attention.partial import Part, attend_part
+from keras_transformer.attention.residues import Residues
 
 
 def window_part(softmax, query, key, value, visibility, window, dilations, position=None, training=None):
@@ -80,18 +80,11 @@ def window_mask_of_heads(query_slots, key_slots, window, dilations):
 def _dilated(query, key, value, softmax, visibility, window, position, training, dilation):
     if dilation == 1:
         return _windowed(softmax, query, key, value, visibility, window, position, training)
-    batch, length = ops.shape(key)[0], ops.shape(key)[1]
-    key_mask = visibility.key_mask
-    visibility = dataclasses.replace(
-        visibility,
-        key_mask=_fold(ops.ones((batch, length), dtype="bool") if key_mask is None else key_mask, dilation),
-        query_mask=None if visibility.query_mask is None else _fold(visibility.query_mask, dilation),
-        query_positions=_fold(rows(visibility.query_positions, batch), dilation),
-        key_positions=_fold(rows(visibility.key_positions, batch), dilation),
-    )
-    query, key, value = (_fold(x, dilation) for x in (query, key, value))
-    part = _windowed(softmax, query, key, value, visibility, window, position, training)
-    return Part(*(_unfold(x, dilation, length) for x in part))
+    residues = Residues(dilation)
+    visibility = residues.visibility(visibility, key)
+    heads = (residues.fold(x) for x in (query, key, value))
+    part = _windowed(softmax, *heads, visibility, window, position, training)
+    return Part(*(residues.unfold(x, ops.shape(key)[1]) for x in part))
 
 
 def _windowed(softmax, query, key, value, visibility, window, position, training):
@@ -111,31 +104,10 @@ def _windowed(softmax, query, key, value, visibility, window, position, training
         key_slots=slots,
     )
     if position is not None and position.needs:
-        positions = [rows(each, batch) for each in (visibility.query_positions, visibility.key_positions)]
+        positions = [slot_rows(each, batch) for each in (visibility.query_positions, visibility.key_positions)]
         blocks = dataclasses.replace(
             blocks, query_positions=bands.blocks(positions[0]), key_positions=bands.neighbours(positions[1])
         )
     query, key, value = bands.blocks(query), bands.neighbours(key), bands.neighbours(value)
     part = attend_part(softmax, query, key, value, blocks, position, training=training)
     return Part(*(bands.join(x, length) for x in part))
-
-
-def rows(slots, batch_size):
-    """`(T,)` or `(1 | B, T)` to `(B, T)`."""
-    slots = ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
-    return ops.broadcast_to(slots, (batch_size, ops.shape(slots)[1]))
-
-
-def _fold(x, dilation):
-    """`(B, T, ...)` to `(B · d, ceil(T / d), ...)`: tokens d apart become neighbours."""
-    length, rest = ops.shape(x)[1], x.shape[2:]
-    count = (length + dilation - 1) // dilation
-    x = ops.reshape(pad_length(x, 0, count * dilation - length), (-1, count, dilation, math.prod(rest)))
-    return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, count, *rest))
-
-
-def _unfold(x, dilation, length):
-    """`(B · d, ceil(T / d), ...)` back to `(B, T, ...)`."""
-    count, rest = ops.shape(x)[1], x.shape[2:]
-    x = ops.transpose(ops.reshape(x, (-1, dilation, count, math.prod(rest))), (0, 2, 1, 3))
-    return ops.reshape(x, (-1, count * dilation, *rest))[:, :length]

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.attention.cache import token_slots
+from keras_transformer.attention.cache import cache_spec, token_slots
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block
 from keras_transformer.saving import build_once, resolve, serializable, serialize
@@ -168,7 +168,7 @@ class DecoderBlock(Block):
         output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         if cache is None:
             return output
-        return output, {name: keras.KerasTensor(slab.shape, dtype=slab.dtype) for name, slab in cache.items()}
+        return output, cache_spec(cache)
 
     def _check_encoder_output(self, encoder_output):
         if self.cross_attention is not None and encoder_output is None:

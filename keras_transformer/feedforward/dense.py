@@ -67,7 +67,7 @@ class DenseFeedForward(keras.layers.Layer):
         self._output_dense.build((*input_shape[:-1], self.intermediate_dim))
 
     def _dense(self, name, units, activation=None):
-        initializer = type(self.kernel_initializer).from_config(self.kernel_initializer.get_config())
+        initializer = self.kernel_initializer.clone()
         return Projection(
             "btd,df->btf",
             output_shape=(None, units),

@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
+from keras_transformer.projection import token_projection
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.time_mixing import check_layer_index
 from keras_transformer.recurrence.token_shift import TokenShift
@@ -54,9 +55,9 @@ class ChannelMixing(Recurrence):
         mix = (np.arange(width) / width) ** (1 - self.layer_index / self.num_layers)
         self.token_shift = TokenShift({"key": mix, "receptance": mix}, dtype=self.dtype_policy, name="token_shift")
         self.token_shift.build(query_shape)
-        self.key_dense = self._projection("key", self.intermediate_dim)
-        self.receptance_dense = self._projection("receptance", width)
-        self.output_dense = self._projection("output", width)
+        self.key_dense = token_projection(self, "key", self.intermediate_dim, use_bias=False)
+        self.receptance_dense = token_projection(self, "receptance", width, use_bias=False)
+        self.output_dense = token_projection(self, "output", width, use_bias=False)
         for dense, size in (
             (self.key_dense, width),
             (self.receptance_dense, width),

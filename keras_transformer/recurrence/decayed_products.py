@@ -7,7 +7,8 @@ in the batch. In the shapes, C is the size of a chunk, n their number.
 import numpy as np
 from keras import ops
 
-from keras_transformer.attention.chunks import count, heads_first, pad_to_chunks, tokens_first
+from keras_transformer.attention.bands import block_count, pad_to_blocks
+from keras_transformer.attention.chunks import heads_first, tokens_first
 from keras_transformer.recurrence.scan import associative_scan, chunk_size_for
 
 
@@ -21,7 +22,8 @@ def decayed_products(query, key, value, log_decay, chunk_size, mask=None, state=
         query: float `(B, T, N, M)`.
         key: float `(B, T, N, M)`.
         value: float `(B, T, N, H)`.
-        log_decay: float array `(N,)`, negative: log γ of each head.
+        log_decay: log γ, not above 0: a float array `(N,)` of each head, or a float tensor `(B, T, N)` of each token, by which
+            the state fades before the token is added.
         chunk_size: int >= 1. C; changes the cost alone.
         mask: float `(B, T)`, 0 for padding, or None.
         state: float `(B, N, M, H)`: R before the first token; None for zeros, and then no state is returned.
@@ -33,35 +35,49 @@ def decayed_products(query, key, value, log_decay, chunk_size, mask=None, state=
     size = chunk_size_for(query, chunk_size)
     if mask is not None:
         key = key * ops.cast(ops.expand_dims(mask, (2, 3)), key.dtype)
-    places = _places(query, mask, size, state is not None)
-    query, key, value = (heads_first(pad_to_chunks(x, size), size, heads) for x in (query, key, value))
-    log_decay = np.asarray(log_decay, "float32").reshape(1, heads, 1, 1)
+    if len(log_decay.shape) == 1:
+        places = _places(query, mask, size, state is not None)
+        log_decay = np.asarray(log_decay, "float32").reshape(1, heads, 1, 1)
+    else:
+        places, log_decay = _faded(log_decay, mask, size), np.full((1, heads, 1, 1), -1.0, "float32")
+    query, key, value = (heads_first(pad_to_blocks(x, size), size, heads) for x in (query, key, value))
     transposed = ops.transpose(key, (0, 1, 3, 2))  # (B · n, N, M, C)
     context = ops.matmul(ops.matmul(query, transposed) * _weights(places, log_decay), value)
-    if _is_one(query, length, size) and state is None:
+    if _is_one(length, size) and state is None:
         before, following = None, None
     else:
-        ends = places[:, :, -1:]  # (1 | B · n, 1, 1): the tokens of each chunk
+        ends = places[:, :, -1:]  # (1 | B · n, 1 | N, 1): the tokens of each chunk
         left = ops.exp(log_decay * ops.expand_dims(ends - places, 2))
         sums = ops.matmul(transposed * left, value)  # (B · n, N, M, H)
-        before, following = _states(sums, log_decay[..., 0] * ends, count(length, size), state)
+        before, following = _states(sums, log_decay[..., 0] * ends, block_count(length, size), state)
         context = context + ops.matmul(query * ops.exp(log_decay * ops.expand_dims(places, 3)), before)
-    context = ops.reshape(tokens_first(context, size, heads), (-1, count(length, size) * size, heads, value.shape[-1]))
+    context = ops.reshape(
+        tokens_first(context, size, heads), (-1, block_count(length, size) * size, heads, value.shape[-1])
+    )
     return context[:, :length], following
 
 
-def _is_one(x, length, size):
+def _is_one(length, size):
     """Whether there is one chunk, as far as is known before running."""
     return isinstance(length, int) and length <= size
 
 
 def _places(x, mask, size, ends_matter):
     """How many tokens of its chunk have been read at each place, itself included: float32 `(1 | B · n, 1, C)`."""
-    if mask is None and not (ends_matter and not _is_one(x, ops.shape(x)[1], size)):
+    if mask is None and not (ends_matter and not _is_one(ops.shape(x)[1], size)):
         return ops.reshape(ops.arange(1, size + 1, dtype="float32"), (1, 1, -1))
     mask = ops.ones_like(x[:, :, 0, 0], dtype="float32") if mask is None else mask
-    mask = ops.reshape(pad_to_chunks(ops.cast(mask, "float32"), size), (-1, 1, size))
+    mask = ops.reshape(pad_to_blocks(ops.cast(mask, "float32"), size), (-1, 1, size))
     return ops.cumsum(mask, axis=2)
+
+
+def _faded(log_decay, mask, size):
+    """How far the state has faded in its chunk at each place, itself included: float32 `(B · n, N, C)`, minus a log."""
+    fading = -ops.cast(log_decay, "float32")
+    if mask is not None:
+        fading = fading * ops.cast(ops.expand_dims(mask, 2), "float32")
+    fading = ops.reshape(pad_to_blocks(fading, size), (-1, size, fading.shape[2]))
+    return ops.cumsum(ops.transpose(fading, (0, 2, 1)), axis=2)
 
 
 def _weights(places, log_decay):

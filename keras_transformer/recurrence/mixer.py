@@ -4,10 +4,9 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes
-from keras_transformer.attention.cache import token_slots
+from keras_transformer.attention.cache import cache_spec, token_slots
 from keras_transformer.attention.masks import combine
-from keras_transformer.attention.mechanism import refuse
-from keras_transformer.projection import Projection
+from keras_transformer.attention.mechanism import refuse, refuse_key_mask
 
 
 class Recurrence(keras.layers.Layer):
@@ -71,11 +70,7 @@ class Recurrence(keras.layers.Layer):
             "scores": return_attention_scores,
         }
         refuse(self, asked)
-        if cache is not None and key_mask is not None:
-            raise ValueError(
-                f"The state of {type(self).__name__} keeps no keys, so a key mask cannot cover them: mark padding among "
-                "the new tokens with query_mask, and pad on the right."
-            )
+        refuse_key_mask(self, key_mask, cache)
         mask = combine(query_mask, key_mask)
         x, per_token = query, None
         if mask is not None:
@@ -126,15 +121,4 @@ class Recurrence(keras.layers.Layer):
         output = keras.KerasTensor(self.compute_output_shape(query.shape), dtype=self.compute_dtype)
         if cache is None:
             return output
-        return output, {name: keras.KerasTensor(slab.shape, dtype=slab.dtype) for name, slab in cache.items()}
-
-    def _projection(self, name, width, use_bias=False):
-        """A map from `(B, T, ...)` to `(B, T, width)`, with an initializer of its own."""
-        return Projection(
-            "btd,df->btf",
-            output_shape=(None, width),
-            bias_axes="f" if use_bias else None,
-            kernel_initializer=type(self.kernel_initializer).from_config(self.kernel_initializer.get_config()),
-            dtype=self.dtype_policy,
-            name=name,
-        )
+        return output, cache_spec(cache)

@@ -7,6 +7,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.positions.rotary import cos_and_sin, turn
+from keras_transformer.projection import token_projection
 from keras_transformer.recurrence.decayed_products import decayed_products
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.saving import serializable
@@ -88,23 +89,26 @@ class MultiScaleRetention(Recurrence):
     def build(self, query_shape, value_shape=None, key_shape=None):
         widths = {"query": self.key_dim, "key": self.key_dim, "value": self.value_dim, "gate": self.value_dim}
         for name, width in widths.items():
-            dense = self._projection(name, self.num_heads * width, self.use_bias)
+            dense = token_projection(self, name, self.num_heads * width, self.use_bias)
             dense.build(query_shape)
             setattr(self, f"{name}_dense", dense)
-        self.output_dense = self._projection("output", query_shape[-1], self.use_bias)
+        self.output_dense = token_projection(self, "output", query_shape[-1], self.use_bias)
         self.output_dense.build((*query_shape[:2], self.num_heads * self.value_dim))
 
     def mix(self, x, mask, positions, cache, training=None):
         query = self._turned(self.query_dense(x), positions)
         key = self._turned(self.key_dense(x), positions) * self.key_dim**-0.5
         value = ops.cast(self._split(self.value_dense(x), self.value_dim), "float32")
-        decay = np.log1p(-(2.0 ** (-5.0 - np.arange(self.num_heads))))
         state = None if cache is None else cache["state"]
-        retained, state = decayed_products(query, key, value, decay, self.chunk_size, mask, state)
+        retained, state = decayed_products(query, key, value, self._log_decay(x), self.chunk_size, mask, state)
         squares = ops.mean(ops.square(retained), axis=-1, keepdims=True)
         retained = ops.cast(retained * ops.rsqrt(squares + self.epsilon), x.dtype)
         retained = ops.reshape(retained, (-1, ops.shape(x)[1], self.num_heads * self.value_dim))
         return self.output_dense(self.activation(self.gate_dense(x)) * retained), {"state": state}
+
+    def _log_decay(self, x):
+        """log γ of each head, `(N,)`."""
+        return np.log1p(-(2.0 ** (-5.0 - np.arange(self.num_heads))))
 
     def _turned(self, x, positions):
         """Heads of float32, turned by their positions."""

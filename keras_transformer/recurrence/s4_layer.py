@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.projection import token_projection
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.scan import chunk_size_for
 from keras_transformer.recurrence.state_space import respond
@@ -42,9 +43,9 @@ class S4Layer(Recurrence):
         self._built_width = width = query_shape[-1]
         self._build_system(width)
         self._add("skip", (width,), "ones")
-        self.output_dense = self._projection("output", width, use_bias=True)
+        self.output_dense = token_projection(self, "output", width)
         self.output_dense.build(query_shape)
-        self.gate_dense = self._projection("gate", width, use_bias=True)
+        self.gate_dense = token_projection(self, "gate", width)
         self.gate_dense.build(query_shape)
 
     def _add(self, name, shape, start):

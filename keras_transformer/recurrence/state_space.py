@@ -9,8 +9,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_transformer.attention.bands import pad_length
-from keras_transformer.attention.chunks import count
+from keras_transformer.attention.bands import block_count, pad_length
 from keras_transformer.recurrence.scan import linear_scan
 
 
@@ -57,7 +56,7 @@ def respond(system, x, mask=None, state=None):
         was given.
     """
     length, width, size = ops.shape(x)[1], x.shape[2], system.size
-    chunks = count(length, size)
+    chunks = block_count(length, size)
     padded = pad_length(x, 0, chunks * size - length)
     # Channels first, then chunks, then examples: (D, n, B, C).
     blocks = ops.transpose(ops.reshape(padded, (-1, chunks, size, width)), (3, 1, 0, 2))

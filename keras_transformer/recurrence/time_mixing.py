@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
+from keras_transformer.projection import token_projection
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.token_shift import TokenShift
 from keras_transformer.recurrence.wkv import NOTHING, weighted_means
@@ -84,10 +85,10 @@ class TimeMixing(Recurrence):
         self.log_decay = self._vector("log_decay", decay)
         self.bonus = self._vector("bonus", bonus)
         for name in ("receptance", "key", "value"):
-            dense = self._projection(name, channels)
+            dense = token_projection(self, name, channels, use_bias=False)
             dense.build(query_shape)
             setattr(self, f"{name}_dense", dense)
-        self.output_dense = self._projection("output", width)
+        self.output_dense = token_projection(self, "output", width, use_bias=False)
         self.output_dense.build((*query_shape[:2], channels))
 
     def _vector(self, name, start):

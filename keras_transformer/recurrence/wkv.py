@@ -6,8 +6,7 @@ shapes, C is the size of a chunk, n their number, A the channels.
 
 from keras import ops
 
-from keras_transformer.attention.bands import pad_length
-from keras_transformer.attention.chunks import count, pad_to_chunks
+from keras_transformer.attention.bands import block_count, pad_length, pad_to_blocks
 from keras_transformer.recurrence.scan import associative_scan, chunk_size_for
 
 # The logarithm of no weight: far below any other, and finite, so that differences of two are numbers.
@@ -33,9 +32,9 @@ def weighted_means(key, value, decay, bonus, chunk_size, mask=None, past=None):
     """
     length, width = ops.shape(key)[1], key.shape[2]
     size = chunk_size_for(key, chunk_size)
-    chunks = count(length, size)
+    chunks = block_count(length, size)
     key, steps = _with_padding(key, mask, size, chunks)
-    key, value = (ops.reshape(x, (-1, size, width)) for x in (key, pad_to_chunks(value, size)))
+    key, value = (ops.reshape(x, (-1, size, width)) for x in (key, pad_to_blocks(value, size)))
     read = ops.cumsum(steps, axis=1)  # (1 | B · n, C): tokens of the chunk read so far, this one included
     before, past = _pasts(key, value, read, decay, chunks, past)
     logits = ops.expand_dims(key, 1) + _fading(read, steps, decay, bonus)  # (B · n, C, C, A): query, key

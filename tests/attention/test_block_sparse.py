@@ -6,6 +6,7 @@ import pytest
 
 from keras_transformer.attention import BlockSparseAttention, MultiHeadAttention, SoftmaxAttention, Visibility
 from keras_transformer.positions import ALiBi
+from laws import check_pieces
 
 
 def layouts(heads=None, count=9, seed=0):
@@ -63,12 +64,7 @@ def test_a_layout_may_be_a_function():
 def test_cache(chunks, heads):
     layer = MultiHeadAttention(4, 4, mechanism=BlockSparseAttention(layouts(heads), 2), num_key_value_heads=2)
     x = np.random.default_rng(0).normal(size=(2, 11, 8)).astype("float32")
-    whole, cache, index = layer(x, x, use_causal_mask=True), layer.init_cache(2, max_length=13), 0
-    for size in chunks:
-        tokens = x[:, index : index + size]
-        output, cache = layer(tokens, tokens, cache=cache, cache_index=np.int32(index))
-        np.testing.assert_allclose(output, whole[:, index : index + size], atol=1e-5)
-        index += size
+    check_pieces(layer, x, chunks, max_length=13)
 
 
 def test_a_row_that_sees_all_makes_no_other_row_dense():

@@ -7,6 +7,7 @@ import pytest
 
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention, StridedSparseAttention, Visibility
 from keras_transformer.positions import ALiBi
+from laws import check_pieces
 
 GOLDEN = np.load(Path(__file__).parents[1] / "data" / "sparse_transformer.npz")
 
@@ -59,12 +60,7 @@ def test_cache(separate_heads, chunks):
     """Few tokens are masked, more than `stride` are set at their slots: both are the whole."""
     layer = MultiHeadAttention(4, 4, mechanism=StridedSparseAttention(3, separate_heads), num_key_value_heads=2)
     x = np.random.default_rng(0).normal(size=(2, 11, 8)).astype("float32")
-    whole, cache, index = layer(x, x, use_causal_mask=True), layer.init_cache(2, max_length=13), 0
-    for size in chunks:
-        tokens = x[:, index : index + size]
-        output, cache = layer(tokens, tokens, cache=cache, cache_index=np.int32(index))
-        np.testing.assert_allclose(output, whole[:, index : index + size], atol=1e-5)
-        index += size
+    check_pieces(layer, x, chunks, max_length=13)
 
 
 def test_heads_that_do_not_halve_are_refused():

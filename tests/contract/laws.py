@@ -17,3 +17,15 @@ def randomise(layer, seed=0, scale=0.3):
             values = rng.normal(0.1, scale, weight.shape)
             weight.assign(np.abs(values) if weight.name == "moving_variance" else values)
     return layer
+
+
+def check_pieces(layer, x, sizes, max_length):
+    """Pieces of so many tokens, one after the other with the cache, give what the whole `(B, T, D)` gives at once."""
+    whole = layer(x, x, use_causal_mask=True)
+    cache, outputs, index = layer.init_cache(x.shape[0], max_length), [], 0
+    for size in sizes:
+        part = x[:, index : index + size]
+        output, cache = layer(part, part, cache=cache, cache_index=np.int32(index))
+        outputs.append(output)
+        index += size
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=1e-5)
