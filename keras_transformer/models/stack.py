@@ -32,20 +32,22 @@ def split_position(position, max_sequence_length):
     if position == "learned":
         return Learned(max_sequence_length, name="position_embedding"), None
     position = resolve(position, {**EMBEDDING_POSITIONS, **ATTENTION_POSITIONS}, keras.layers.Layer)
-    return (None, position) if isinstance(position, AttentionPosition) else (position, None)
+    # A copy: models that are given one instance do not share its weights; blocks of a model may.
+    return (None, clone(position)) if isinstance(position, AttentionPosition) else (position, None)
 
 
 def make_attention(size, template=None, position=None, dropout=0.0, name="self_attention"):
     """Attention for one block: a copy of the template, or as wide as the tokens, around the mechanism that it names."""
-    if template is None or isinstance(template, str):
-        template = MultiHeadAttention(
-            size.num_heads,
-            size.hidden_dim // size.num_heads,
-            dropout=dropout,
-            position=clone(position),
-            mechanism=template or "softmax",
-        )
-    return clone(template, name=name)
+    if not (template is None or isinstance(template, str)):
+        return clone(template, name=name)
+    return MultiHeadAttention(
+        size.num_heads,
+        size.hidden_dim // size.num_heads,
+        dropout=dropout,
+        position=position if getattr(position, "is_shared", False) else clone(position),
+        mechanism=template or "softmax",
+        name=name,
+    )
 
 
 def make_cross_attention(size, template=None, dropout=0.0):

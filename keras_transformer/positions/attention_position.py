@@ -13,9 +13,11 @@ class AttentionPosition(keras.layers.Layer):
     Attributes:
         needs: what it asks of a mechanism beyond turned queries and keys: "bias" (scores to add to), "query" (the bias
             reads the queries), "values" (weights to add to the context by).
+        is_shared: whether the blocks of a model that is given it have one instance, and one set of weights, between them.
     """
 
     needs = frozenset()
+    is_shared = False
 
     def build(self, *shapes):
         """Makes weights; the shapes are those of the queries `(B, T, N, H)` and the values `(B, S, K, H_value)`."""

@@ -16,7 +16,8 @@ class RelativeBias(AttentionPosition):
     Half of the buckets of a side hold one distance each, the others reach exponentially farther, and the last one holds all
     from `max_distance` on. T5 does not scale its scores: use it with `SoftmaxAttention(scoring="dot")` for that.
 
-    One instance may serve several layers, which then share the biases, as in T5.
+    One instance may serve several layers, which then share the biases, as in T5; so do the blocks of a model that is given
+    it as `position`. In an attention that is a template for blocks, each has its own.
 
     Args:
         num_buckets: even int >= 4, or any int >= 2 if not bidirectional. Default 32.
@@ -43,6 +44,7 @@ class RelativeBias(AttentionPosition):
     """
 
     needs = frozenset({"bias"})
+    is_shared = True
 
     def __init__(self, num_buckets=32, max_distance=128, bidirectional=True, initializer=None, **kwargs):
         super().__init__(**kwargs)

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import models, tasks
+from keras_transformer import load_model, models, positions, tasks
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.models import decoder, encoder, transformer, vit
 
@@ -205,3 +205,28 @@ def test_unknown_size_lists_the_valid_ones(build):
 def test_heads_must_divide_the_width():
     with pytest.raises(ValueError, match="num_heads must divide"):
         models.Encoder(models.Size(1, 10, 3, 8), 11)
+
+
+def test_blocks_share_a_relative_bias_as_in_t5(tmp_path):
+    """One table of 32 buckets for two heads, in any number of blocks, which comes back from a file as one."""
+    position = positions.RelativeBias()
+    model = models.Encoder(models.Size(3, 16, 2, 32), 50, position=position)
+    shapes = [tuple(weight.shape) for weight in model.trainable_weights]
+    assert shapes.count((32, 2)) == 1
+    x = {"token_ids": np.arange(6)[None], "padding_mask": np.ones((1, 6), bool)}
+    expected = model(x)
+    model.save(tmp_path / "model.keras")
+    again = load_model(tmp_path / "model.keras")
+    assert len(again.trainable_weights) == len(shapes)
+    np.testing.assert_allclose(again(x), expected, atol=1e-6)
+    tables = [weight for weight in again.trainable_weights if tuple(weight.shape) == (32, 2)]
+    tables[0].assign_add(np.random.default_rng(0).normal(size=(32, 2)))
+    first = again.get_layer("encoder_block_0").mixer.position
+    assert all(again.get_layer(f"encoder_block_{i}").mixer.position is first for i in range(3))
+
+
+def test_models_do_not_share_the_position_they_are_given():
+    position = positions.RelativeBias()
+    first, second = (models.Encoder(models.Size(1, 16, 2, 32), 50, position=position) for _ in range(2))
+    first, second = (model.get_layer("encoder_block_0").mixer.position for model in (first, second))
+    assert first is not second
