@@ -12,7 +12,7 @@ class Recall:
     name = "recall"
     labels_tokens = True
     uses_positions = False
-    num_layers, hidden_dim, learning_rate = 1, 32, 0.01
+    num_layers, hidden_dim, learning_rate = 1, 64, 0.005
     window = 128
     keys = values = 8
     noise = 8
@@ -20,7 +20,7 @@ class Recall:
     def __init__(self, options):
         self.length = 64 if options.tiny else 2048
         self.batch_size = options.batch_size or (2 if options.tiny else 4)
-        self.steps = options.steps or (4 if options.tiny else 500)
+        self.steps = options.steps or (4 if options.tiny else 400)
         self.test_steps = 1 if options.tiny else 8
         self.vocabulary_size = self.noise + self.keys * self.values + self.keys
         self.num_classes = self.values
@@ -77,7 +77,7 @@ class ListOps:
     def __init__(self, options):
         self.length = 32 if options.tiny else 64
         self.batch_size = options.batch_size or (2 if options.tiny else 64)
-        self.steps = options.steps or (4 if options.tiny else 2500)
+        self.steps = options.steps or (4 if options.tiny else 1200)
         self.test_steps = 1 if options.tiny else 32
         self.vocabulary_size = len(_WORDS)
         self.num_classes = 10

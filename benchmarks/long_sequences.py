@@ -1,6 +1,6 @@
 """Attention to long sequences: time and memory of each mechanism against full attention, and against its peer in torch.
 
-    python benchmarks/long_sequences.py --json long.json                              # all; about an hour on two cores
+    python benchmarks/long_sequences.py --json long.json
     python benchmarks/long_sequences.py --only longformer bigbird --lengths 2048 4096
     python benchmarks/long_sequences.py --only local --num-heads 1 --lengths 16384 --modes train
 
@@ -39,6 +39,7 @@ class Runs:
         self.options = options
         self.found = {}
         self.given_up = {}
+        self._workers = {}
 
     def __call__(self, rival, name, length, mode):
         """Dict with "seconds", "cpu" and "peak_mb", or with "error"."""
@@ -57,14 +58,23 @@ class Runs:
         shared = ("num_heads", "key_dim", "window", "threads", "causal", "rounds", "seconds", "max_gb", "xla")
         job = {"rival": rival, "name": name, "length": length, "train": mode == "train"}
         job |= {option: getattr(self.options, option) for option in shared}
-        threads = str(self.options.threads)
-        environment = {**os.environ, "OMP_NUM_THREADS": threads, "KERAS_BACKEND": "tensorflow"}
-        command = [sys.executable, _WORKER, json.dumps(job)]
-        run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        try:
-            return json.loads(run.stdout.splitlines()[-1])
-        except (IndexError, json.JSONDecodeError):
-            return {"error": f"ended with {run.returncode}: out of the {self.options.max_gb} GB it may take?"}
+        worker = self._workers.get(rival) or self._start(rival)
+        print(json.dumps(job), file=worker.stdin, flush=True)
+        for line in worker.stdout:
+            if line.startswith("{"):  # Libraries print, too.
+                return json.loads(line)
+        raise SystemExit(f"The worker for {rival!r} ended with {worker.wait()}.")
+
+    def _start(self, rival):
+        environment = {**os.environ, "OMP_NUM_THREADS": str(self.options.threads), "KERAS_BACKEND": "tensorflow"}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        self._workers[rival] = subprocess.Popen([sys.executable, _WORKER, rival], env=environment, **pipes)
+        return self._workers[rival]
+
+    def close(self):
+        for worker in self._workers.values():
+            worker.stdin.close()
+            worker.wait()
 
 
 def measure(table, name, length, mode, runs):
@@ -150,6 +160,7 @@ def main():
         for name in options.only or NAMES:
             for length in sorted(options.lengths):
                 measure(table, name, length, mode, runs)
+    runs.close()
     for line in crossovers(table.rows):
         table.note(line)
     table.note(

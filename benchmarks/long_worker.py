@@ -1,8 +1,12 @@
-"""One measurement of `long_sequences.py`, in a process of its own, so that its peak of memory is nobody else's.
+"""Measurements of `long_sequences.py`, each in a process of its own, so that its peak of memory is nobody else's.
 
-python benchmarks/long_worker.py '{"rival": "ours", "name": "local", "length": 2048, ...}'
+    echo '{"rival": "ours", "name": "local", "length": 2048, ...}' | python benchmarks/long_worker.py ours
+
+A line in is a job, a line out its result. What takes seconds to import is imported once; each job runs in a fork of that.
 """
 
+import contextlib
+import importlib
 import json
 import os
 import pathlib
@@ -13,6 +17,18 @@ import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+IMPORTS = {
+    "ours": ("tensorflow", "long_mechanisms"),
+    "peer": (
+        "long_peers",
+        "transformers.models.longformer.modeling_longformer",
+        "transformers.models.big_bird.modeling_big_bird",
+        "transformers.models.reformer.modeling_reformer",
+        "performer_pytorch",
+        "linear_attention_transformer",
+        "linformer",
+    ),
+}
 _STATUS = pathlib.Path("/proc/self/status")
 
 
@@ -87,12 +103,29 @@ def measure(job):
     return {"seconds": wall, "cpu": cpu, "peak_mb": memory("VmHWM") - before}
 
 
-def main():
+def answer(job):
+    """A line of JSON: what `measure` finds, or the error."""
     try:
-        result = measure(json.loads(sys.argv[1]))
+        result = measure(job)
     except Exception as error:  # Whatever stands in the way is the finding.
         result = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"}
-    print(json.dumps(result))
+    print(json.dumps(result), flush=True)
+
+
+def main():
+    for module in IMPORTS[sys.argv[1]]:
+        with contextlib.suppress(ImportError):  # It is the error of the jobs that need it.
+            importlib.import_module(module)
+    for line in sys.stdin:
+        job = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            answer(job)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            reason = f"ended with {status}: out of the {job['max_gb']} GB it may take?"
+            print(json.dumps({"error": reason}), flush=True)
 
 
 if __name__ == "__main__":

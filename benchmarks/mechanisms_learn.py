@@ -95,7 +95,7 @@ def parse():
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help="mechanisms")
     parser.add_argument(
-        "--seconds", type=float, default=180, help="of training, at the most, for each mechanism and task"
+        "--seconds", type=float, default=900, help="of training, at the most, for each mechanism and task"
     )
     parser.add_argument("--hidden-dim", type=int, help="width; each task has one of its own")
     parser.add_argument("--num-heads", type=int, default=4)
