@@ -5,7 +5,6 @@ import math
 import pathlib
 import tempfile
 
-import numpy as np
 import onnx
 
 from graph_cost import Cost, einsum_terms
@@ -80,7 +79,7 @@ def _onnx_flops(node, read_shapes, written):
 
 
 def tflite_cost(path, inputs):
-    """The `Cost` of a TFLite file for these inputs. A loop counts by the largest distance that a counter of it went."""
+    """The `Cost` of a TFLite file for these inputs; `flops` is None where it has loops: their rounds are not told."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(
@@ -99,33 +98,23 @@ def tflite_cost(path, inputs):
     interpreter.invoke()
     model = read(pathlib.Path(path).read_bytes())
     cost = Cost(nodes=sum(len(subgraph.operators) for subgraph in model.subgraphs))
-    _add_subgraph(cost, model, interpreter, 0, 1)
+    for index in range(len(model.subgraphs)):
+        _add_subgraph(cost, model, interpreter, index)
+    if len(model.subgraphs) > 1:
+        cost.flops = None
     return cost
 
 
-def _add_subgraph(cost, model, interpreter, index, times):
+def _add_subgraph(cost, model, interpreter, index):
     graph = Graph(model, model.subgraphs[index])
     shapes = {each["index"]: tuple(map(int, each["shape"])) for each in interpreter.get_tensor_details(index)}
     for operator in graph.subgraph.operators:
         kind = graph.kind(operator)
-        if kind == "WHILE":
-            rounds = _rounds(interpreter, index, operator, shapes)
-            _add_subgraph(cost, model, interpreter, operator.builtinOptions.bodySubgraphIndex, times * rounds)
         written = [_size(shapes[tensor]) for tensor in operator.outputs]
         cost.see(max(written, default=0), f"{kind} {graph.tensors[operator.outputs[0]].name.decode()}")
         if kind not in _TFLITE_VIEWS:
             read_shapes = [shapes[tensor] for tensor in operator.inputs if tensor >= 0]
-            cost.flops += times * _tflite_flops(kind, operator, read_shapes, written)
-
-
-def _rounds(interpreter, subgraph, operator, shapes):
-    distances = [0]
-    for before, after in zip(operator.inputs, operator.outputs, strict=True):
-        if shapes[before] == ():
-            values = [interpreter.get_tensor(int(tensor), subgraph) for tensor in (before, after)]
-            if values[0].dtype == np.int32:
-                distances.append(abs(int(values[1]) - int(values[0])))
-    return max(distances)
+            cost.flops += _tflite_flops(kind, operator, read_shapes, written)
 
 
 def _tflite_flops(kind, operator, read_shapes, written):

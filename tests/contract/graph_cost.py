@@ -36,13 +36,13 @@ class Cost:
     Attributes:
         largest: int. Elements of its largest tensor.
         where: str. The node that makes it.
-        flops: int. Its operations.
+        flops: int. Its operations; None where they cannot be counted.
         nodes: int. Its nodes, each counted once, however often a loop runs it.
     """
 
     largest: int = 0
     where: str = ""
-    flops: int = 0
+    flops: int | None = 0
     nodes: int = 0
 
     def see(self, elements, where):

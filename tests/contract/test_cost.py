@@ -17,7 +17,9 @@ WORKER = Path(__file__).with_name("cost_worker.py")
 LENGTHS = (2048, 4096, 8192)
 # What does not grow, and what is paid once for each block, may add a little to a claim.
 MARGIN = 0.1
-ATTENDING = {name: case for name, case in cases.MIXERS.items() if name.startswith(("mechanism-", "mixer-"))}
+ATTENDING = {
+    name: case for name, case in cases.MIXERS.items() if name.startswith(("mechanism-", "mixer-", "recurrence-"))
+}
 SUBQUADRATIC = sorted(name for name, case in ATTENDING.items() if case.growth.memory < 2)
 
 
@@ -32,10 +34,13 @@ def check(costs, growth):
     costs = [cost if isinstance(cost, dict) else vars(cost) for cost in costs]
     where = f"the largest tensors: {[(cost['largest'], cost['where']) for cost in costs]}"
     assert exponent([cost["largest"] for cost in costs]) <= growth.memory + MARGIN, where
-    assert exponent([cost["flops"] for cost in costs]) <= growth.flops + MARGIN, [cost["flops"] for cost in costs]
-    first, *_, last = (cost["nodes"] for cost in costs)
-    # A length that fits its blocks needs no padding: a little may come and go.
-    assert last <= 1.1 * first, "the graph itself grows: a loop over blocks in Python"
+    flops = [cost["flops"] for cost in costs]
+    if None not in flops:  # A TFLite file does not tell how often a loop went round.
+        assert exponent(flops) <= growth.flops + MARGIN, flops
+    first, middle, last = nodes = [cost["nodes"] for cost in costs]
+    # Each doubling adds a level to a scan, and twice as much as the one before to a loop over blocks in Python. A length
+    # that fits its blocks needs no padding: a little may come and go.
+    assert last - middle <= max(1.5 * (middle - first), 0.1 * first), f"the graph itself grows: {nodes} nodes"
 
 
 def traced(case, **options):
@@ -95,7 +100,5 @@ def files(tmp_path_factory):
 @pytest.mark.parametrize("form", ["onnx", "tflite"])
 @pytest.mark.parametrize("name", SUBQUADRATIC)
 def test_exported_files_grow_as_claimed(files, name, form):
-    if form == "tflite" and ATTENDING[name].growth.flops > ATTENDING[name].growth.memory:
-        pytest.skip("a loop over blocks of keys, and a TFLite file does not tell how often it went round")
     assert "error" not in files[name], files[name]["error"]
     check(files[name][form], ATTENDING[name].growth)
