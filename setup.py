@@ -17,6 +17,7 @@ def version():
 
 PLOTS = ["matplotlib>=3.8"]
 METRICS = ["sacrebleu>=2.4", "sacremoses>=0.1"]
+SERVE = ["starlette>=1.0,<2", "uvicorn>=0.50,<1"]
 DEMO = [*PLOTS, "scikit-learn>=1.4", "pillow>=10"]
 
 setup(
@@ -51,6 +52,7 @@ setup(
         "demo": DEMO,
         "metrics": METRICS,
         "retrieval": ["faiss-cpu>=1.12,<2", "usearch>=2.20,<3"],
+        "serve": SERVE,
         "cuda": ["tensorflow[and-cuda]>=2.20,<2.22"],
         "jax": ["jax>=0.10"],
         "genai": ["onnxruntime-genai>=0.18"],
@@ -58,6 +60,7 @@ setup(
         "test": [
             *DEMO,
             *METRICS,
+            *SERVE,
             "pytest>=8",
             "pytest-xdist>=3.6",
             "ruff>=0.8",

@@ -77,7 +77,7 @@ class ListOps:
     def __init__(self, options):
         self.length = 32 if options.tiny else 64
         self.batch_size = options.batch_size or (2 if options.tiny else 64)
-        self.steps = options.steps or (4 if options.tiny else 1200)
+        self.steps = options.steps or (4 if options.tiny else 800)
         self.test_steps = 1 if options.tiny else 32
         self.vocabulary_size = len(_WORDS)
         self.num_classes = 10

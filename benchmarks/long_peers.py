@@ -123,6 +123,7 @@ class Full(nn.Module):
 # Of which of our names each is the peer.
 PEERS = {
     "softmax": Full,
+    "blockwise": Full,
     "longformer": longformer,
     "bigbird": bigbird,
     "lsh": lsh,

@@ -22,6 +22,7 @@ MODES = ("forward", "train")
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 PEERS = {
     "softmax": "torch fused attention",
+    "blockwise": "torch fused attention",
     "longformer": "Hugging Face Longformer",
     "bigbird": "Hugging Face BigBird",
     "lsh": "Hugging Face Reformer",

@@ -18,6 +18,7 @@ _EXAMPLES = """examples:
   keras-transformer bench bundle --batch 8
   keras-transformer sensitivity bundle --evaluate test.npz
   keras-transformer serving bundle --out served --version 1
+  keras-transformer serve-text model.keras --port 8000
 """
 
 
@@ -107,6 +108,7 @@ def _parser(words):
         _add_sensitivity,
         _add_serving,
         _add_engine,
+        _add_serve_text,
     ):
         add(commands, words)
     return parser
@@ -230,6 +232,15 @@ def _add_engine(commands, words):
     parser = _command(commands, "engine", help, engine_command.EXAMPLES)
     engine_command.add_arguments(parser)
     parser.set_defaults(run=_later("engine_command"))
+
+
+def _add_serve_text(commands, words):
+    from keras_transformer.export import serve_text_command
+
+    help = "serve a language model over HTTP in the manner of OpenAI, many requests in one batch"
+    parser = _command(commands, "serve-text", help, serve_text_command.EXAMPLES)
+    serve_text_command.add_arguments(parser)
+    parser.set_defaults(run=_later("serve_text_command"))
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
         fill_references(signature)
     layers = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
-    names = ("vocabulary_size", "max_length", "is_encoder_decoder", "start_id", "end_id", "rewinds")
+    names = ("vocabulary_size", "max_length", "is_encoder_decoder", "start_id", "end_id", "rewinds", "exits")
     record = {name: getattr(model, name) for name in names}
     return ExportSpec(signatures, tolerance, locate, tuple(model.variables), record)
 

@@ -32,6 +32,16 @@ class RuntimeLanguageModel(Generator):
     def __init__(self, steps, tokenizer, record):
         super().__init__(steps, tokenizer, record["start_id"], record["end_id"])
 
+    def generator(self):
+        """What reads prompts for an engine: the model itself."""
+        return self
+
+    def paged_steps(self, num_blocks, block_size, **options):
+        """The model with its cache in the blocks of a pool, for `generation.Engine`: see `PagedRuntimeSteps`."""
+        from keras_transformer.export.paged_runtime import PagedRuntimeSteps
+
+        return PagedRuntimeSteps(self.steps, num_blocks, block_size, **options)
+
     def warm_up(self, batch_size=1, length=1):
         """Reads a prompt and takes one step, so that the first text does not wait for what is prepared only once.
 
@@ -78,6 +88,7 @@ class _Steps:
         self.max_length = record["max_length"]
         self.is_encoder_decoder = record["is_encoder_decoder"]
         self.rewinds = record.get("rewinds", True)
+        self.exits = record.get("exits", False)
         self._path = functools.partial(artifact_path, directory, manifest, backend)
         self._specs = functools.cache(functools.partial(signature_specs, manifest))
         self._backend = backend
@@ -125,7 +136,15 @@ class _Steps:
             raise RunError(self._backend, signature, error) from error
 
     def take_rows(self, cache, rows):
-        return {name: self._array(np.take(self._numpy(array), rows, axis=0)) for name, array in cache.items()}
+        return self.make_cache({name: np.take(self._numpy(array), rows, axis=0) for name, array in cache.items()})
+
+    def make_cache(self, arrays):
+        """A cache that holds what these numpy arrays hold."""
+        return {name: self._array(array) for name, array in arrays.items()}
+
+    def as_numpy(self, array):
+        """A tensor of a cache as a numpy array."""
+        return self._numpy(array)
 
     def _array(self, array):
         return array
@@ -178,8 +197,8 @@ class OnnxSteps(_Steps):
     def init_cache(self, batch_size, length, source=None):
         return self._bindable(super().init_cache(batch_size, length, source))
 
-    def take_rows(self, cache, rows):
-        return self._bindable(super().take_rows(cache, rows))
+    def make_cache(self, arrays):
+        return self._bindable(super().make_cache(arrays))
 
     def _bindable(self, cache):
         return BoundCache(cache) if self._in_place.issuperset(self._grows) else cache

@@ -33,6 +33,8 @@ def _hoist(graph):
 
 def _hoist_loop(graph, node, body, kept_names):
     # A loop has a count and a condition before its states, its body a turn and a condition, and a condition comes out.
+    for value in body.input[:2]:  # Numbers, which the converter leaves open where a body holds bodies of its own.
+        value.type.tensor_type.shape.SetInParent()
     copies = {each.output[0]: each.input[0] for each in body.node if each.op_type == "Identity"}
     invariant = [
         place

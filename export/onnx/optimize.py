@@ -102,6 +102,8 @@ def _clean(model):
         each(model)
     _tidy(model, model.graph)
     common.RemoveUnusedNodesPass()(model)
+    # Rules number what they make in each graph anew, but a body may not repeat the names around it.
+    common.NameFixPass()(model)
 
 
 def _tidy(model, graph):

@@ -2,12 +2,15 @@
 
 from keras_transformer.attention.bigbird import BigBirdAttention
 from keras_transformer.attention.block_sparse import BlockSparseAttention
+from keras_transformer.attention.blockwise import BlockwiseAttention
 from keras_transformer.attention.clustered import ClusteredAttention, ImprovedClusteredAttention
+from keras_transformer.attention.cross_decoder_attention import CrossDecoderAttention
 from keras_transformer.attention.dilated import DilatedAttention
 from keras_transformer.attention.dynamic_convolution import DynamicConvolution
 from keras_transformer.attention.feature_maps import FEATURE_MAPS, FeatureMap
 from keras_transformer.attention.flash import MixedChunkAttention
 from keras_transformer.attention.gated_attention_unit import GatedAttentionUnit
+from keras_transformer.attention.infini import InfiniAttention
 from keras_transformer.attention.kernel_pooling import KernelPooling
 from keras_transformer.attention.kernels import KERNELS
 from keras_transformer.attention.lightweight import LightweightConvolution
@@ -29,6 +32,8 @@ from keras_transformer.attention.performer import PerformerAttention
 from keras_transformer.attention.random_features import RandomFeatures
 from keras_transformer.attention.retrieval import RetrievalAttention
 from keras_transformer.attention.scoring import SCORINGS, Additive, Bilinear, Cosine, Dot, Gaussian, Location, ScaledDot
+from keras_transformer.attention.segment_recurrent import SegmentRecurrentAttention
+from keras_transformer.attention.shared_key_value import SharedKeyValue
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.attention.sparse import StridedSparseAttention
 from keras_transformer.attention.sparse_fixed import FixedSparseAttention
@@ -43,8 +48,10 @@ __all__ = [
     "BigBirdAttention",
     "Bilinear",
     "BlockSparseAttention",
+    "BlockwiseAttention",
     "ClusteredAttention",
     "Cosine",
+    "CrossDecoderAttention",
     "DilatedAttention",
     "Dot",
     "DynamicConvolution",
@@ -52,8 +59,9 @@ __all__ = [
     "FixedSparseAttention",
     "GatedAttentionUnit",
     "Gaussian",
-    "KernelPooling",
     "ImprovedClusteredAttention",
+    "InfiniAttention",
+    "KernelPooling",
     "LSHAttention",
     "LightweightConvolution",
     "LinearAttention",
@@ -71,6 +79,8 @@ __all__ = [
     "RandomFeatures",
     "RetrievalAttention",
     "ScaledDot",
+    "SegmentRecurrentAttention",
+    "SharedKeyValue",
     "SoftmaxAttention",
     "StridedSparseAttention",
     "Visibility",

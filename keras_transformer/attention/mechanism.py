@@ -40,6 +40,8 @@ class Mechanism(keras.layers.Layer):
         honours: set of "causal", "bidirectional", "cross" (keys are other tokens than queries), "attention_mask",
             "window", "scores", "cache", and of what positions need: "bias", "query", "values".
         shares_key: bool. Whether keys are the queries, so that there is no projection of keys.
+        rotates: bool. Whether it turns queries and keys itself, by `position.rotate`, as one must that reads them unturned
+            too; then it is given them as they were projected.
         rewinds: bool. Whether a cache can go back to an earlier index; one of fixed size cannot, and must be told
             which new tokens are padding (`query_mask`).
 
@@ -48,7 +50,7 @@ class Mechanism(keras.layers.Layer):
         key: float `(B, S, K, H)`; N is a multiple of K.
         value: float `(B, S, K, H_value)`.
         visibility: `masks.Visibility`, or None: every query sees every key.
-        position: an `AttentionPosition` that has turned query and key already, or None.
+        position: an `AttentionPosition` that has turned query and key already, unless the mechanism `rotates`; or None.
         cache: dict as `init_cache` returns, or None.
         cache_index: int32 `()` or `(B,)`: the slot of each row's first new token; with a cache.
         return_attention_scores: bool.
@@ -63,6 +65,7 @@ class Mechanism(keras.layers.Layer):
 
     honours = frozenset()
     shares_key = False
+    rotates = False
     rewinds = True
 
     def __init__(self, **kwargs):

@@ -2,8 +2,10 @@
 
 from keras_transformer.attention.bigbird import BigBirdAttention
 from keras_transformer.attention.block_sparse import BlockSparseAttention
+from keras_transformer.attention.blockwise import BlockwiseAttention
 from keras_transformer.attention.clustered import ClusteredAttention, ImprovedClusteredAttention
 from keras_transformer.attention.dilated import DilatedAttention
+from keras_transformer.attention.infini import InfiniAttention
 from keras_transformer.attention.linear import LinearAttention
 from keras_transformer.attention.linformer import LinformerAttention
 from keras_transformer.attention.local import LocalAttention
@@ -25,10 +27,12 @@ MECHANISMS = {
     "linear": LinearAttention,
     "performer": PerformerAttention,
     "linformer": LinformerAttention,
+    "blockwise": BlockwiseAttention,
     "retrieval": RetrievalAttention,
     "dilated": DilatedAttention,
     "sparse_strided": StridedSparseAttention,
     "sparse_fixed": FixedSparseAttention,
     "block_sparse": BlockSparseAttention,
     "bigbird": BigBirdAttention,
+    "infini": InfiniAttention,
 }

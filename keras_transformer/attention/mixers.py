@@ -11,6 +11,7 @@ from keras_transformer.attention.lightweight import LightweightConvolution
 from keras_transformer.attention.long_short_range import LongShortRangeAttention
 from keras_transformer.attention.longformer import LongformerAttention
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
+from keras_transformer.attention.segment_recurrent import SegmentRecurrentAttention
 
 MIXERS = {
     "multi_head": MultiHeadAttention,
@@ -20,4 +21,5 @@ MIXERS = {
     "lightweight_convolution": LightweightConvolution,
     "dynamic_convolution": DynamicConvolution,
     "long_short_range": LongShortRangeAttention,
+    "segment_recurrent": SegmentRecurrentAttention,
 }

@@ -260,7 +260,7 @@ class MultiHeadAttention(keras.layers.Layer):
             check_key_mask(cache, combine(key_mask, value_mask))
         query_slots, key_slots = _slots(query, key, cache_index)
         query_positions, key_positions = _positions(positions, query_slots, key_slots)
-        if self.position is not None:
+        if self.position is not None and not self.mechanism.rotates:
             query, rotated = self.position.rotate(query, key, query_positions, key_positions)
             key = rotated if cache is None or grows else key
         visibility = Visibility(

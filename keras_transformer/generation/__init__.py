@@ -2,12 +2,17 @@
 
 from keras_transformer.generation.beam import BeamSearch
 from keras_transformer.generation.contrastive import Contrastive
+from keras_transformer.generation.engine import Engine
 from keras_transformer.generation.errors import (
     EmptyPromptError,
+    EngineClosedError,
+    EngineError,
     ForeignTokenizerError,
     GenerationError,
     MissingTokenizerError,
     PromptTooLongError,
+    QueueFullError,
+    RequestCancelledError,
 )
 from keras_transformer.generation.generator import Generator
 from keras_transformer.generation.samplers import Greedy, Random
@@ -25,12 +30,17 @@ __all__ = [
     "BeamSearch",
     "Contrastive",
     "EmptyPromptError",
+    "Engine",
+    "EngineClosedError",
+    "EngineError",
     "ForeignTokenizerError",
     "GenerationError",
     "Generator",
     "Greedy",
     "MissingTokenizerError",
     "PromptTooLongError",
+    "QueueFullError",
     "Random",
+    "RequestCancelledError",
     "Speculative",
 ]

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
+from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.plan import Feed
 from keras_transformer.generation.repetition import penalise_rows
 
@@ -29,7 +30,8 @@ class Contrastive:
     Notes:
         p is the softmax over the whole vocabulary, after the repetition penalty. The model reads `top_k` rows for each
         prompt, and one token more than it gives: a candidate's hidden state is known only when it has been read. Of equally
-        good candidates the more likely wins. Needs `Output.hidden_states`.
+        good candidates the more likely wins. Needs `Output.hidden_states` of the whole prompt, which a model with a
+        `models.PrefillExit` does not compute.
 
     Example:
 
@@ -54,6 +56,14 @@ class Contrastive:
             raise ValueError(f"top_k must be a positive integer. Received: {self.top_k!r}")
         if not 0 <= self.alpha <= 1:
             raise ValueError(f"alpha must lie in [0, 1]. Received: {self.alpha}")
+
+    def check(self, steps, plans):
+        """Refuses a model that does not compute the hidden states of a whole prompt."""
+        if getattr(steps, "exits", False):
+            raise GenerationError(
+                "Contrastive search asks for the hidden states of every token of the prompt; this model stops half-way "
+                "for all but the last."
+            )
 
     def search(self, plan):
         """The course of one request."""

@@ -19,3 +19,19 @@ class MissingTokenizerError(GenerationError):
 
 class ForeignTokenizerError(GenerationError):
     """A tokenizer that does not belong to the model: another vocabulary, or other files than those it was saved with."""
+
+
+class QueueFullError(GenerationError):
+    """More requests than an engine keeps waiting: come back later."""
+
+
+class RequestCancelledError(GenerationError):
+    """A request whose rest nobody wants."""
+
+
+class EngineClosedError(GenerationError):
+    """An engine that takes no requests any more, or ended before this one was served."""
+
+
+class EngineError(GenerationError):
+    """The model failed while it served a request."""

@@ -113,6 +113,24 @@ class Generator:
         tokens = itertools.chain.from_iterable(emitted[0] for emitted in steps)
         return StopSequences(stop, self.tokenizer, self.end_id).stream(tokens, prompts.is_text, prompts.before(0))
 
+    def plan(self, prompts, *, max_new_tokens=None, sampler="greedy", stop=None, seed=None, repetition_penalty=1.0):
+        """Checks a request as `generate` does, for who runs the loop: each prompt has a plan of its own.
+
+        Args: those of `generate`.
+
+        Returns:
+            `(sampler, prompts, plans, stops)`: an instance, `Prompts`, a list of `Plan`, and `StopSequences`.
+
+        Raises:
+            GenerationError: as in `generate`.
+        """
+        sampler = resolve_sampler(sampler)
+        prompts = self._read(prompts)
+        pairs = self._plans(prompts, max_new_tokens, stop, seed, repetition_penalty, batch_size=1)
+        self._check(sampler, pairs)
+        plans = [plan for _, plan in sorted(pairs, key=lambda pair: pair[0])]
+        return sampler, prompts, plans, StopSequences(stop, self.tokenizer, self.end_id)
+
     def _read(self, prompts):
         return Prompts.read(prompts, self.tokenizer, self.steps, self.start_id)
 

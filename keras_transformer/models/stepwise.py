@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.attention.cache import token_slots
 from keras_transformer.attention.masks import length_mask
 from keras_transformer.blocks import EncoderBlock
+from keras_transformer.models.prefill_exit import PrefillExit
 
 SOURCE_MASK = "source_padding_mask"
 # What `memory_cache` of a decoder block adds to its cache.
@@ -49,12 +50,16 @@ class Stepwise:
             returns.
         cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
         lengths: int32 `(B,)`: how many of the new tokens are real, the rest being padding on the right; None for all.
+        last_only: bool. Whether only the last real token of each row is wanted, as of a prompt: then a model with a
+            `PrefillExit` computes for that token alone what follows it, and the output is `(B, 1, D)`. Any other model
+            computes all. Default False.
 
     Returns:
         `(output, cache)`: float `(B, T, D)`, and the next cache.
 
     Raises:
-        ValueError: the model has other inputs, has no layer with a cache, or mixes tokens in a layer without one.
+        ValueError: the model has other inputs, has no layer with a cache, mixes tokens in a layer without one, or has a
+            cache behind a `PrefillExit`.
 
     Example:
 
@@ -76,6 +81,7 @@ class Stepwise:
             raise ValueError(f"{backbone.name!r} takes no {self._token_ids!r}; its inputs are {sorted(self._inputs)}.")
         self._source_nodes, self._target_nodes = self._split()
         self._caches = self._name_caches()
+        self._behind_exit = self._find_exits()
 
     def init_cache(self, batch_size, max_length, dtype=None):
         """An empty cache for `max_length` tokens: dict of `LAYER_NAME` to tensors, batch first."""
@@ -114,9 +120,15 @@ class Stepwise:
         """Whether the cache can go back to an earlier index, as speculative decoding asks."""
         return all(getattr(layer, "rewinds", True) for _, layer, _ in self._caches.values())
 
-    def __call__(self, token_ids, cache, cache_index, lengths=None):
+    @property
+    def exits(self):
+        """Whether a prompt is read to its end only half-way: see `PrefillExit`."""
+        return bool(self._behind_exit)
+
+    def __call__(self, token_ids, cache, cache_index, lengths=None, last_only=False):
         padding_mask = None if lengths is None else length_mask(lengths, ops.shape(token_ids)[1])
         slots = token_slots(cache_index, ops.shape(token_ids)[1])
+        last_slot = slots[:, -1:] if lengths is None else token_slots(cache_index, 1) + ops.expand_dims(lengths - 1, 1)
         next_cache = dict(cache)
         values = {id(self._inputs[self._token_ids]): token_ids}
         if self.is_encoder_decoder:
@@ -131,8 +143,10 @@ class Stepwise:
                 output, own = layer(*args, **kwargs, cache=own, cache_index=cache_index)
                 next_cache.update({f"{place}_{name}": tensor for name, tensor in own.items()})
                 return output
+            if last_only and isinstance(layer, PrefillExit):
+                return layer.last(*args, lengths=lengths)
             if _takes(layer, "positions"):
-                kwargs["positions"] = slots
+                kwargs["positions"] = last_slot if last_only and id(node) in self._behind_exit else slots
             return layer(*args, **kwargs)
 
         _walk(self._target_nodes, values, call)
@@ -171,6 +185,20 @@ class Stepwise:
         if not caches:
             raise ValueError(f"{self.backbone.name!r} holds no layer with a cache.")
         return caches
+
+    def _find_exits(self):
+        """The nodes (by id) from a `PrefillExit` on."""
+        behind, tensors = set(), set()
+        for node in self._target_nodes:
+            is_exit = isinstance(node.operation, PrefillExit)
+            if is_exit or any(id(tensor) in tensors for tensor in node.input_tensors):
+                if id(node) in self._caches:
+                    raise ValueError(
+                        f"{node.operation.name!r} stands behind a PrefillExit, but has a cache: it needs all tokens."
+                    )
+                behind.add(id(node))
+                tensors.update(id(tensor) for tensor in node.outputs)
+        return behind
 
 
 def _walk(nodes, values, call):

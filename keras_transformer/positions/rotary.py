@@ -135,4 +135,6 @@ def _quarter_turn(x, layout):
         return ops.concatenate([-second, first], axis=-1)
     # A product with a constant keeps rank 4 (delegates on phones refuse rank 5) and needs no gather.
     quarter = np.kron(np.eye(width // 2), np.array([[0.0, 1.0], [-1.0, 0.0]]))
-    return ops.matmul(x, ops.convert_to_tensor(quarter, x.dtype))
+    # Of rank 2: in a loop, XLA finds no gradient of what Keras makes of a product of rank 4 with a matrix.
+    turned = ops.matmul(ops.reshape(x, (-1, width)), ops.convert_to_tensor(quarter, x.dtype))
+    return ops.reshape(turned, (-1, *ops.shape(x)[1:]))

@@ -1,15 +1,17 @@
 """Mixers that carry a state of fixed size in place of keys and values."""
 
 from keras_transformer.recurrence.channel_mixing import ChannelMixing
+from keras_transformer.recurrence.gated_retention import GatedRetention
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.retention import MultiScaleRetention
 from keras_transformer.recurrence.s4 import S4
 from keras_transformer.recurrence.s4d import S4D
-from keras_transformer.recurrence.scan import associative_scan, linear_scan
 from keras_transformer.recurrence.time_mixing import TimeMixing
+from keras_transformer.scan import associative_scan, linear_scan
 
 RECURRENCES = {
     "retention": MultiScaleRetention,
+    "gated_retention": GatedRetention,
     "time_mixing": TimeMixing,
     "channel_mixing": ChannelMixing,
     "s4d": S4D,
@@ -21,6 +23,7 @@ __all__ = [
     "S4",
     "S4D",
     "ChannelMixing",
+    "GatedRetention",
     "MultiScaleRetention",
     "Recurrence",
     "TimeMixing",

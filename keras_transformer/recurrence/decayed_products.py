@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_transformer.attention.bands import block_count, pad_to_blocks
 from keras_transformer.attention.chunks import heads_first, tokens_first
-from keras_transformer.recurrence.scan import associative_scan, chunk_size_for
+from keras_transformer.scan import associative_scan, chunk_size_for
 
 
 def decayed_products(query, key, value, log_decay, chunk_size, mask=None, state=None):
@@ -22,8 +22,8 @@ def decayed_products(query, key, value, log_decay, chunk_size, mask=None, state=
         query: float `(B, T, N, M)`.
         key: float `(B, T, N, M)`.
         value: float `(B, T, N, H)`.
-        log_decay: log γ, not above 0: a float array `(N,)` of each head, or a float tensor `(B, T, N)` of each token, by which
-            the state fades before the token is added.
+        log_decay: log γ, not above 0: a float array `(N,)` of each head, or a float tensor `(B, T, N)` of each token, by
+            which the state fades before the token is added.
         chunk_size: int >= 1. C; changes the cost alone.
         mask: float `(B, T)`, 0 for padding, or None.
         state: float `(B, N, M, H)`: R before the first token; None for zeros, and then no state is returned.

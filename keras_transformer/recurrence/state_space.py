@@ -10,7 +10,7 @@ from typing import Any
 from keras import ops
 
 from keras_transformer.attention.bands import block_count, pad_length
-from keras_transformer.recurrence.scan import linear_scan
+from keras_transformer.scan import linear_scan
 
 
 @dataclasses.dataclass(frozen=True)

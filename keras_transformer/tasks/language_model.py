@@ -129,6 +129,11 @@ class LanguageModel(keras.Model):
         """bool: whether the cache can go back to an earlier index; one of fixed size cannot."""
         return self.stepwise.rewinds
 
+    @property
+    def exits(self):
+        """bool: whether `prefill` gives the hidden states of the last token of each prompt alone: see `PrefillExit`."""
+        return self.stepwise.exits
+
     def init_cache(self, batch_size, max_length, dtype=None):
         """An empty cache for `max_length` tokens: dict of named tensors, batch first."""
         return self.stepwise.init_cache(batch_size, max_length, dtype)
@@ -147,11 +152,18 @@ class LanguageModel(keras.Model):
 
         Returns:
             `(logits, hidden_states, cache)`: float32 `(B, 1, V)`, of the last token of each prompt alone; float32
-            `(B, T, D)`; dict of tensors. The next token of a row is read at `cache_index = lengths`.
+            `(B, T, D)`, or `(B, 1, D)` where the model `exits`; dict of tensors. The next token of a row is read at
+            `cache_index = lengths`.
         """
-        hidden, cache = self.stepwise(token_ids, cache, ops.zeros((), "int32"), lengths)
-        last = ops.reshape(lengths, (-1, 1, 1)) - 1
-        return self._to_logits(ops.take_along_axis(hidden, last, axis=1)), ops.cast(hidden, "float32"), cache
+        return self.extend(token_ids, lengths, cache, ops.zeros((), "int32"))
+
+    def extend(self, token_ids, lengths, cache, cache_index):
+        """Like `prefill`, for the next part of each prompt: `cache_index`, int32 `()` or `(B,)`, tokens are read before."""
+        hidden, cache = self.stepwise(token_ids, cache, cache_index, lengths, last_only=True)
+        last = hidden
+        if not self.exits:
+            last = ops.take_along_axis(hidden, ops.reshape(lengths, (-1, 1, 1)) - 1, axis=1)
+        return self._to_logits(last), ops.cast(hidden, "float32"), cache
 
     def decode_step(self, token_ids, cache, cache_index):
         """Reads new tokens.
@@ -166,6 +178,12 @@ class LanguageModel(keras.Model):
         """
         hidden, cache = self.stepwise(token_ids, cache, cache_index)
         return self._to_logits(hidden), ops.cast(hidden, "float32"), cache
+
+    def paged_steps(self, num_blocks, block_size, **options):
+        """The model with its cache in the blocks of a pool, for `generation.Engine`: see `tasks.paged_steps.PagedSteps`."""
+        from keras_transformer.tasks.paged_steps import PagedSteps
+
+        return PagedSteps(self, num_blocks, block_size, **options)
 
     def save_assets(self, directory):
         """Keeps the tokenizer in the `.keras` file; Keras calls this."""

@@ -26,6 +26,7 @@ class KerasSteps:
         self.max_length = model.max_length
         self.is_encoder_decoder = model.is_encoder_decoder
         self.rewinds = model.rewinds
+        self.exits = model.exits
         self.jit_compile = model.jit_compile
         self._encode = self._compiled(model.encode)
         self._prefill = self._compiled(model.prefill)

@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_transformer import attention, blocks, feedforward, positions, recurrence, vision
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
+from keras_transformer.saving import serialize
 
 WIDTH = 12
 LENGTH = 7
@@ -129,6 +130,31 @@ def _mechanism(cls, arguments, neutral=(), with_arguments=None, growth=LINEAR, *
     )
 
 
+def shared(seed=0, length=LENGTH):
+    """Keys or values as `SharedKeyValue` gives them."""
+    return np.random.default_rng(seed).normal(size=(2, 2, length, 6)).astype("float32")
+
+
+@keras.saving.register_keras_serializable(package="cases")
+class SharedKeyValueReader(keras.layers.Layer):
+    """`SharedKeyValue`, read as one tensor: its values, weighed by its keys."""
+
+    def __init__(self, shared, **kwargs):
+        super().__init__(**kwargs)
+        self.shared = keras.saving.deserialize_keras_object(shared) if isinstance(shared, dict) else shared
+
+    def build(self, inputs_shape):
+        self.shared.build(inputs_shape)
+
+    def call(self, inputs):
+        key, value = self.shared(inputs)
+        weighed = keras.ops.matmul(keras.ops.matmul(key, keras.ops.transpose(key, (0, 1, 3, 2))), value)
+        return keras.ops.sum(weighed, axis=1)
+
+    def get_config(self):
+        return {**super().get_config(), "shared": serialize(self.shared)}
+
+
 def banded(count):
     """A layout of a window of blocks, and one block that all see."""
     blocks = np.arange(count)
@@ -230,6 +256,14 @@ MECHANISMS = {
         max_sequence_length=16,
         projected_length=3,
     ),
+    "blockwise": _mechanism(
+        attention.BlockwiseAttention,
+        arguments={"query_block_size": 3, "block_size": 4, "scale": 0.3, "dropout": 0.5, "seed": 7},
+        neutral={"query_block_size", "block_size"},
+        growth=Growth(flops=2.0, arguments=lambda length: {"query_block_size": 256, "block_size": 256}),
+        query_block_size=2,
+        block_size=3,
+    ),
     "retrieval": _mechanism(
         attention.RetrievalAttention,
         arguments={"top_k": 2, "block_size": 3, "dropout": 0.5, "seed": 7},
@@ -288,6 +322,19 @@ MECHANISMS = {
         block_size=1,
         num_window_blocks=1,
         num_random_blocks=1,
+    ),
+    "infini": _mechanism(
+        attention.InfiniAttention,
+        arguments={
+            "segment_length": 2,
+            "update": "delta",
+            "gate_initializer": "ones",
+            "scoring": "dot",
+            "dropout": 0.5,
+            "seed": 7,
+        },
+        growth=Growth(arguments=lambda length: {"segment_length": 32}),
+        segment_length=3,
     ),
 }
 
@@ -431,6 +478,21 @@ MIXER_LAYERS = {
         attention=lambda: MultiHeadAttention(num_heads=2, key_dim=3, mechanism="linear"),
         convolution=lambda: attention.LightweightConvolution(num_heads=2, kernel_size=3),
     ),
+    "segment_recurrent": _mixer(
+        attention.SegmentRecurrentAttention,
+        {
+            "same_length": True,
+            "position": "rotary",
+            "dropout": 0.5,
+            "use_bias": False,
+            "kernel_initializer": "ones",
+            "seed": 7,
+        },
+        num_heads=4,
+        key_dim=6,
+        segment_length=3,
+        memory_length=2,
+    ),
     "longformer": Case(
         attention.LongformerAttention,
         lambda: {"num_heads": 4, "key_dim": 6, "attention_window": 4, "num_global_tokens": 1},
@@ -505,6 +567,23 @@ RECURRENCES = {
         growth=_IN_CHUNKS,
         inputs=twice,
     ),
+    "gated_retention": Case(
+        recurrence.GatedRetention,
+        lambda: {"num_heads": 2, "key_dim": 4, "chunk_size": 3},
+        arguments={
+            "value_dim": 3,
+            "chunk_size": 2,
+            "activation": "gelu_tanh",
+            "max_wavelength": 50.0,
+            "epsilon": 0.5,
+            "use_bias": True,
+            "kernel_initializer": "ones",
+            "temperature": 2.0,
+        },
+        neutral=frozenset({"chunk_size"}),
+        growth=_IN_CHUNKS,
+        inputs=twice,
+    ),
     "time_mixing": Case(
         recurrence.TimeMixing,
         lambda: {"chunk_size": 3},
@@ -553,6 +632,51 @@ LAYERS = {
         arguments=_BLOCK,
         with_arguments=_DROPOUT,
         inputs=lambda: (tokens(), tokens(length=5, seed=1)),
+    ),
+    "shared_key_value": Case(
+        attention.SharedKeyValue,
+        lambda: {"num_heads": 2, "key_dim": 4},
+        arguments={"value_dim": 3, "position": "rotary", "use_bias": False, "kernel_initializer": "ones"},
+        wrap=SharedKeyValueReader,
+    ),
+    "cross_decoder_attention": Case(
+        attention.CrossDecoderAttention,
+        lambda: {"num_heads": 4, "key_dim": 6},
+        arguments={
+            "position": "rotary",
+            "dropout": 0.5,
+            "use_bias": False,
+            "kernel_initializer": "ones",
+            "seed": 7,
+        },
+        with_arguments=_DROPOUT,
+        inputs=lambda: (tokens(), shared(), shared(1)),
+    ),
+    "cross_decoder_block": Case(
+        blocks.CrossDecoderBlock,
+        lambda: {"attention": attention.CrossDecoderAttention(4, 6), "feedforward": feed_forward()},
+        arguments=_BLOCK,
+        with_arguments=_DROPOUT,
+        inputs=lambda: (tokens(), shared(), shared(1)),
+    ),
+    "memory_stack": Case(
+        blocks.MemoryStack,
+        lambda: {
+            # Not what JAX has a fused kernel for: inside of a loop, its kernel has no form in float16 on CPUs.
+            "blocks": [blocks.DecoderBlock(attend(mechanism=SoftmaxAttention(scoring="dot")), feed_forward())],
+            "num_memory_tokens": 2,
+            "segment_length": 3,
+        },
+        arguments={
+            "gradient_segments": 1,
+            "norm": keras.saving.serialize_keras_object(keras.layers.RMSNormalization()),
+            "learned_positions": False,
+            "dropout": 0.5,
+            "initializer": "ones",
+            "seed": 7,
+        },
+        with_arguments=_DROPOUT,
+        neutral=frozenset({"gradient_segments"}),  # It changes the gradient alone.
     ),
     "kernel_pooling": Case(
         attention.KernelPooling,

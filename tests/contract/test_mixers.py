@@ -7,7 +7,7 @@ import pytest
 import cases
 from keras_transformer.attention import length_mask
 from keras_transformer.recurrence import Recurrence
-from laws import built, randomise
+from laws import built, check_pieces, randomise
 
 MAX_LENGTH = 9
 
@@ -132,15 +132,7 @@ def test_scores_sum_to_one(layer):
 @pytest.mark.parametrize("chunks", [[1] * 7, [4, 1, 2], [7], [2, 5]])
 def test_whole_is_chunked_is_stepwise(layer, chunks):
     needs(layer, "cache")
-    x = cases.tokens()
-    whole = layer(x, x, use_causal_mask=True)
-    cache, outputs, index = layer.init_cache(2, MAX_LENGTH), [], 0
-    for size in chunks:
-        part = x[:, index : index + size]
-        output, cache = layer(part, part, cache=cache, cache_index=np.int32(index))
-        outputs.append(output)
-        index += size
-    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=1e-5)
+    check_pieces(layer, cases.tokens(), chunks, MAX_LENGTH)
 
 
 def test_a_ragged_batch_is_each_row_alone(layer):

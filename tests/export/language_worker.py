@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_transformer.attention import LocalAttention, MultiHeadAttention
 from keras_transformer.export import GenerationOptions, export
-from keras_transformer.models import Decoder, Size, Transformer
+from keras_transformer.models import YOCO, Decoder, RecurrentMemory, Size, Transformer, TransformerXL
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.text import Bytes
 
@@ -60,6 +60,22 @@ def mistral():
     return LanguageModel(backbone)
 
 
+def yoco():
+    """One pair of keys and values for the model, beside a window of four tokens; a prompt is read half-way."""
+    size = Size(2, SIZE.hidden_dim, SIZE.num_heads, SIZE.intermediate_dim)
+    return LanguageModel(YOCO(size, TOKENIZER.vocabulary_size, window=4, num_key_value_heads=1))
+
+
+def transformer_xl():
+    """Segments of four tokens, and a memory of three before each: texts go through several."""
+    return LanguageModel(TransformerXL(SIZE, TOKENIZER.vocabulary_size, segment_length=4, memory_length=3))
+
+
+def recurrent_memory():
+    """Segments of four tokens with two of memory: rows enter new segments at different steps."""
+    return LanguageModel(RecurrentMemory(SIZE, TOKENIZER.vocabulary_size, segment_length=4, num_memory_tokens=2))
+
+
 def randomise(model):
     """Weights with which the texts vary: an untrained model says one token over and over."""
     rng = np.random.default_rng(0)
@@ -79,6 +95,11 @@ CASES = {
     "translator": lambda out: _export(translator, out / "translator"),
     "llama": _llama,
     "mistral": lambda out: _export(mistral, out / "mistral", generation=GenerationOptions(prefill_buckets=BUCKETS)),
+    "yoco": lambda out: _export(yoco, out / "yoco", generation=GenerationOptions(prefill_buckets=BUCKETS)),
+    "transformer_xl": lambda out: _export(transformer_xl, out / "transformer_xl"),
+    "recurrent_memory": lambda out: _export(
+        recurrent_memory, out / "recurrent_memory", generation=GenerationOptions(prefill_buckets=BUCKETS)
+    ),
     "serve": lambda out: _export(gpt, out / "serve", formats=["saved_model"], generation=False),
 }
 

@@ -1,12 +1,16 @@
 """Generating from bundles: in every runtime what Keras gives, for the work that it should cost, or a clear error."""
 
+import collections
 import json
+import math
+import pathlib
 import shutil
 import subprocess
 import sys
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from keras_transformer import generation, load_model
@@ -27,6 +31,7 @@ from keras_transformer.text import Bytes, Characters
 
 BACKENDS = ("saved_model", "tflite", "onnx")
 NAMES = ("gpt", "translator", "llama")
+OF_FIXED_SIZE = ("mistral", "transformer_xl", "recurrent_memory")
 MAX_LENGTH = 24
 NEW = 12
 RNG = np.random.default_rng(1)
@@ -93,9 +98,60 @@ def calls(monkeypatch):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("search", SEARCHES)
-def test_a_cache_of_fixed_size_gives_what_keras_gives(models, backend, search):
-    runtime = models.runtime("mistral", backend)
-    assert runtime.generate(PROMPTS, **options(search)) == models.expected("mistral", search)
+@pytest.mark.parametrize("name", OF_FIXED_SIZE)
+def test_a_cache_of_fixed_size_gives_what_keras_gives(models, name, backend, search):
+    runtime = models.runtime(name, backend)
+    assert runtime.generate(PROMPTS, **options(search)) == models.expected(name, search)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("search", [name for name in SEARCHES if name != "contrastive"])
+def test_a_prompt_that_is_read_half_way_gives_what_keras_gives(models, backend, search):
+    runtime = models.runtime("yoco", backend)
+    together = runtime.generate(PROMPTS, **options(search))
+    assert together == models.expected("yoco", search)
+    assert [runtime.generate(prompt, **options(search)) for prompt in PROMPTS] == together
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_prompt_that_is_read_half_way_has_no_states_to_contrast(models, backend):
+    with pytest.raises(GenerationError, match="half-way"):
+        models.runtime("yoco", backend).generate(PROMPTS, **options("contrastive"))
+
+
+def test_the_file_reads_a_prompt_half_way(models):
+    """In ONNX Runtime a prompt's last token alone is multiplied with the weights of the cross-decoder."""
+    found, halves = _multiplied(models.runtime("yoco", "onnx").steps, length=13), collections.Counter()
+    for weight in models.keras("yoco").weights:
+        if weight.name in ("kernel", "embeddings"):
+            halves["cross" if weight.path.startswith(("cross", "token")) else "self"] += math.prod(weight.shape)
+    assert found == {13: halves["self"], 1: halves["cross"]}
+
+
+def _multiplied(steps, length):
+    """How many weights so many rows are multiplied with, as the runtime has seen it."""
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(steps._path("prefill"))
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(steps._path("prefill")), options)
+    sizes = {"batch": 1, "length": length, "cache_length": 24}
+    inputs = {"token_ids": np.ones((1, length), "int32"), "lengths": np.array([length], "int32")}
+    for spec in steps._specs("prefill")[0]:
+        shape = [sizes[axis] if axis else size for axis, size in zip(spec.axes, spec.shape, strict=True)]
+        inputs.setdefault(spec.name, np.zeros(shape, spec.dtype))
+    session.run(None, inputs)
+    graph = onnx.load(str(steps._path("prefill"))).graph
+    weights = {each.name: math.prod(each.dims) for each in graph.initializer if len(each.dims) > 1}
+    nodes, found = {node.name: node for node in graph.node}, collections.Counter()
+    for event in json.loads(pathlib.Path(session.end_profiling()).read_text()):
+        node = nodes.get(event["name"].removesuffix("_kernel_time"))
+        if node is None or not event["name"].endswith("_kernel_time") or node.op_type not in ("MatMul", "Gemm"):
+            continue
+        if weights.get(node.input[1], 0) > 8 * 8:  # Not what turns heads by a quarter.
+            ((_, shape),) = event["args"]["output_type_shape"][0].items()
+            found[math.prod(shape[:-1])] += weights[node.input[1]]
+    return dict(found)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -106,7 +162,8 @@ def test_a_cache_of_fixed_size_does_not_go_back(models, backend):
             model.generate(PROMPTS[:1], sampler=Speculative(guesser))
 
 
-def test_the_graph_that_generates_keeps_a_cache_of_fixed_size(models):
+@pytest.mark.parametrize("name", OF_FIXED_SIZE)
+def test_the_graph_that_generates_keeps_a_cache_of_fixed_size(models, name):
     lengths = [len(prompt) for prompt in PROMPTS]
     inputs = {
         "token_ids": np.array([prompt + [0] * (max(lengths) - len(prompt)) for prompt in PROMPTS], "int32"),
@@ -114,8 +171,8 @@ def test_the_graph_that_generates_keeps_a_cache_of_fixed_size(models):
         "max_new_tokens": np.array(NEW, "int32"),
     }
     for backend in BACKENDS:
-        texts = models.runtime("mistral", backend, "generate")(inputs)["new_token_ids"]
-        assert texts.tolist() == models.expected("mistral")
+        texts = models.runtime(name, backend, "generate")(inputs)["new_token_ids"]
+        assert texts.tolist() == models.expected(name)
 
 
 @pytest.mark.parametrize("search", SEARCHES)

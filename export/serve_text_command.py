@@ -1,0 +1,74 @@
+"""`keras-transformer serve-text`: a language model over HTTP, many requests in one batch."""
+
+import os
+import pathlib
+import sys
+
+from keras_transformer.export.bench_command import positive
+from keras_transformer.export.errors import ExportError
+
+EXAMPLES = [
+    "model.keras",
+    "bundle --port 8080 --max-batch-size 8",
+    "model.keras --blocks 2048 --quantize int8 --name shakespeare",
+]
+
+
+def add_arguments(parser):
+    """What the command takes."""
+    parser.add_argument("model", metavar="MODEL", help="a language model: a .keras file, or the directory of a bundle")
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1, this machine alone)")
+    parser.add_argument("--port", type=positive, default=8000, metavar="N", help="default: 8000")
+    parser.add_argument("--name", help="what clients call the model (default: the name of the file)")
+    parser.add_argument("--backend", default="onnx", help="of a bundle: onnx (default), tflite or saved_model")
+    help = "the most requests that run at once (default: 16)"
+    parser.add_argument("--max-batch-size", type=positive, default=16, metavar="N", help=help)
+    help = "the most requests that wait; further ones get status 429 (default: 64)"
+    parser.add_argument("--max-waiting", type=positive, default=64, metavar="N", help=help)
+    help = "blocks of the cache, for all requests together (default: 512)"
+    parser.add_argument("--blocks", type=positive, default=512, metavar="N", help=help)
+    parser.add_argument("--block-size", type=positive, default=16, metavar="N", help="tokens of a block (default: 16)")
+    help = "int8: keys and values in 8 bits, a quarter of the memory; texts may differ"
+    parser.add_argument("--quantize", choices=["int8"], help=help)
+
+
+def run(arguments):
+    """Serves until interrupted."""
+    try:
+        from keras_transformer.generation.http import serve
+    except ImportError as error:
+        package = error.name.partition(".")[0]
+        raise ExportError(f"serve-text needs {package}: pip install 'keras-transformer[serve]'") from None
+    from keras_transformer.generation import Engine
+
+    engine = Engine(
+        _load(arguments),
+        max_batch_size=arguments.max_batch_size,
+        num_blocks=arguments.blocks,
+        block_size=arguments.block_size,
+        max_waiting=arguments.max_waiting,
+        quantize=arguments.quantize,
+    )
+    print("compiling", file=sys.stderr, flush=True)
+    name = arguments.name or pathlib.Path(arguments.model).resolve().stem
+    with engine.warm_up():
+        print(f"serving {name!r} at http://{arguments.host}:{arguments.port}", file=sys.stderr, flush=True)
+        serve(engine, name, arguments.host, arguments.port)
+    return 0
+
+
+def _load(arguments):
+    """The language model of a file or a bundle."""
+    if pathlib.Path(arguments.model).is_dir():
+        from keras_transformer.export import runtime
+
+        model = runtime.load(arguments.model, arguments.backend)
+    else:
+        from keras_transformer.export.commands import check_keras_file, load_keras_file
+
+        path = check_keras_file(arguments.model)
+        os.environ["KERAS_BACKEND"] = "tensorflow"
+        model = load_keras_file(path)
+    if not hasattr(model, "paged_steps"):
+        raise ExportError(f"'{arguments.model}' is not a language model: it cannot generate")
+    return model

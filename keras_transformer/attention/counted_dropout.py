@@ -1,0 +1,57 @@
+"""Dropout that can be drawn again, tile by tile: whether a weight is dropped is a function of its place."""
+
+import dataclasses
+from typing import Any
+
+from keras import ops
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedDropout:
+    """Factors for the weights of a tile: 0 for those dropped, `1 / (1 - rate)` for others, the same at every call.
+
+    Attributes:
+        rate: float in (0, 1).
+        seed: integers `(2,)`, one pair for each step of training.
+    """
+
+    rate: float
+    seed: Any
+
+    def factors(self, weights, sizes, i, j):
+        """Float32 `(B, N, t, s)`, as the weights of query block `i` and key block `j` are.
+
+        Args:
+            weights: `(B, N, t, s)`.
+            sizes: tokens of a block of queries, and of a block of keys.
+            i: int32 `()`.
+            j: int32 `()`.
+        """
+        batch, heads, length, key_length = ops.shape(weights)
+        seed = ops.cast(self.seed, "int32")
+        rows = _mix(_count(batch * heads, 0) + seed[0]) + seed[1]
+        rows = ops.reshape(rows, (-1, heads, 1, 1))
+        rows = _mix(rows + ops.reshape(_count(length, i * sizes[0]), (1, 1, -1, 1)))
+        places = ops.reshape(_mix(_count(key_length, j * sizes[1]) + 1), (1, 1, 1, -1))
+        drawn = ops.bitwise_and(_mix(ops.bitwise_xor(rows, places)), 0x7FFFFFFF)
+        kept = ops.greater_equal(drawn, int(self.rate * 2**31))
+        return ops.cast(kept, "float32") * (1.0 / (1.0 - self.rate))
+
+
+def _count(length, start):
+    return ops.arange(length, dtype="int32") + ops.cast(start, "int32")
+
+
+def _mix(x):
+    """Spreads the bits of 32-bit integers; products wrap around.
+
+    Reference: Wellons, hash-prospector, the constants of `lowbias32`.
+    """
+    x = ops.bitwise_xor(x, _shifted(x, 16)) * 0x7FEB352D
+    x = ops.bitwise_xor(x, _shifted(x, 15)) * (0x846CA68B - 2**32)
+    return ops.bitwise_xor(x, _shifted(x, 16))
+
+
+def _shifted(x, places):
+    """A shift to the right that brings in zeros."""
+    return ops.bitwise_and(ops.right_shift(x, places), (1 << (32 - places)) - 1)

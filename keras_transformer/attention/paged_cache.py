@@ -1,0 +1,200 @@
+"""Keys and values of many sequences in the blocks of one pool: PagedAttention."""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+# Where padding is written: a block that belongs to nobody, and that no query sees.
+SCRATCH_BLOCK = 0
+_SCALE = "_scale"
+_LARGEST = 127.0
+
+
+@dataclasses.dataclass(frozen=True)
+class PagedCache:
+    """A cache whose slots lie in blocks, anywhere in a pool that all sequences share.
+
+    A sequence has a table of blocks: its slot s lies in block `table[s // block_size]`, at offset `s % block_size`. A model
+    knows nothing of it: `read` gathers the blocks of a batch into the cache that every layer takes, `(B, K, L, W)`, and
+    `write` puts what the layers have added to it into the blocks. Slots past the end of a sequence hold what was there
+    before; causality hides them. Memory is that of the pool; a step copies `B · L` slots, which attention reads anyway.
+
+    Args:
+        slabs: dict of the name of each tensor of the cache to `(heads, width, dtype)`.
+        num_blocks: int >= 2. Block 0 is for padding.
+        block_size: int >= 1. Slots of a block.
+        quantize: bool. Keep floats as int8, with a float32 scale for each slot and head: a quarter of float32, and outputs
+            that differ a little.
+
+    Raises:
+        ValueError: sizes out of range; a cache that is not all slots (`from_cache`).
+
+    Example:
+
+    >>> import numpy as np
+    >>> pages = PagedCache({"key": (1, 2, "float32")}, num_blocks=4, block_size=2)
+    >>> pools, table = pages.init_pools(), np.array([[3, 1]])
+    >>> cache = {"key": np.arange(8.0, dtype="float32").reshape(1, 1, 4, 2)}
+    >>> pools = pages.write(pools, cache, table, cache_index=np.array([1]), lengths=np.array([2]), count=2)
+    >>> np.array(pages.read(pools, table)["key"])[0, 0].tolist()
+    [[0.0, 0.0], [2.0, 3.0], [4.0, 5.0], [0.0, 0.0]]
+
+    Reference: Kwon et al., Efficient Memory Management for Large Language Model Serving with PagedAttention,
+    arXiv 2309.06180, section 4. There a kernel reads the blocks where they lie; here they are gathered first. Heads come
+    before slots within a block, as in every cache here.
+    """
+
+    slabs: dict
+    num_blocks: int
+    block_size: int
+    quantize: bool = False
+
+    def __post_init__(self):
+        if self.num_blocks < 2 or self.block_size < 1:
+            raise ValueError(
+                f"A paged cache needs num_blocks >= 2 (one is for padding) and block_size >= 1. "
+                f"Received: num_blocks={self.num_blocks}, block_size={self.block_size}"
+            )
+
+    @classmethod
+    def from_cache(cls, init_cache, num_blocks, block_size, quantize=False):
+        """The paged form of a model's cache.
+
+        Args:
+            init_cache: function of batch size and max length, as `Stepwise.init_cache`.
+            num_blocks, block_size, quantize: see the class.
+        """
+        probes = [init_cache(1, length) for length in (3, 5)]
+        slabs = {}
+        for name, slab in probes[0].items():
+            shapes = [tuple(probe[name].shape) for probe in probes]
+            if len(shapes[0]) != 4 or [shape[2] for shape in shapes] != [3, 5]:
+                raise ValueError(
+                    f"Blocks hold a cache of all tokens, (B, K, L, W); {name!r} is of shape {shapes[0]} for 3 tokens, "
+                    f"and of {shapes[1]} for 5: a state of fixed size needs no paging."
+                )
+            slabs[name] = (shapes[0][1], shapes[0][3], keras.backend.standardize_dtype(slab.dtype))
+        return cls(slabs, num_blocks, block_size, quantize)
+
+    def init_pools(self):
+        """Empty pools: dict of `(num_blocks · K, block_size, W)`, the heads of a block one after the other."""
+        pools = {}
+        for name, (heads, width, dtype) in self.slabs.items():
+            shape = (self.num_blocks * heads, self.block_size)
+            pools[name] = ops.zeros((*shape, width), "int8" if self._is_quantized(name) else dtype)
+            if self._is_quantized(name):
+                pools[name + _SCALE] = ops.zeros((*shape, 1), "float32")
+        return pools
+
+    def read(self, pools, table, take=None):
+        """The cache of a batch.
+
+        Args:
+            pools: as `init_pools` returns.
+            table: int32 `(B, M)`: the blocks of each row, filled up with `SCRATCH_BLOCK`.
+            take: function of a pool and of indices into its first axis; `keras.ops.take` by default.
+
+        Returns:
+            dict of `(B, K, M · block_size, W)`.
+        """
+        take = take or _take
+        places, cache = {}, {}
+        for name, (heads, width, dtype) in self.slabs.items():
+            if heads not in places:
+                places[heads] = _of_heads(table, heads)
+            blocks = self._blocks(pools, name, lambda pool, rows=places[heads]: take(pool, rows))
+            slots = ops.shape(table)[1] * self.block_size
+            cache[name] = ops.reshape(ops.cast(blocks, dtype), (-1, heads, slots, width))
+        return cache
+
+    def write(self, pools, cache, table, cache_index, lengths, count, put=None):
+        """Pools with the new tokens of a batch.
+
+        Args:
+            pools: as `init_pools` returns.
+            cache: as `read` returns, with the new tokens in it.
+            table: int32 `(B, M)`.
+            cache_index: int32 `(B,)`: the slot of each row's first new token.
+            lengths: int32 `(B,)`: how many of the new tokens are real; the others go to `SCRATCH_BLOCK`.
+            count: int: the number T of new tokens, padding included.
+            put: function of a pool, of indices `(n, 2)` and of `(n, W)`; `keras.ops.scatter_update` by default.
+
+        Returns:
+            The next pools.
+        """
+        put = put or ops.scatter_update
+        table, cache_index, lengths = (ops.cast(each, "int32") for each in (table, cache_index, lengths))
+        steps = ops.expand_dims(ops.arange(count, dtype="int32"), 0)
+        slots = ops.reshape(cache_index, (-1, 1)) + steps  # (B, T)
+        blocks = ops.take_along_axis(table, ops.minimum(slots // self.block_size, ops.shape(table)[1] - 1), axis=1)
+        blocks = ops.where(steps < ops.reshape(lengths, (-1, 1)), blocks, SCRATCH_BLOCK)
+        places, pools = {}, dict(pools)
+        for name, (heads, width, _) in self.slabs.items():
+            if heads not in places:
+                places[heads] = self._places(slots, blocks, heads, ops.shape(cache[name])[2])
+            source, target = places[heads]
+            new = ops.take(ops.reshape(cache[name], (-1, width)), source, axis=0)
+            for part, tensor in self._stored(name, new).items():
+                pools[part] = put(pools[part], target, tensor)
+        return pools
+
+    def copy(self, pools, sources, targets, take=None, put=None):
+        """Pools in which blocks `targets` hold what `sources` hold; int32 `(n,)` each. For copy on write."""
+        take, put = take or _take, put or ops.scatter_update
+        pools = dict(pools)
+        for name, pool in pools.items():
+            heads = self.slabs[name.removesuffix(_SCALE) if name not in self.slabs else name][0]
+            rows, places = (
+                ops.reshape(_of_heads(ops.expand_dims(each, 1), heads), (-1, 1)) for each in (sources, targets)
+            )
+            pools[name] = put(pool, places, take(pool, ops.reshape(rows, (-1,))))
+        return pools
+
+    @property
+    def block_bytes(self):
+        """int: the memory that one block takes."""
+        size = 0
+        for name, (heads, width, dtype) in self.slabs.items():
+            bits = int("".join(filter(str.isdigit, dtype)) or 8)
+            slot = width + 4 if self._is_quantized(name) else width * bits // 8
+            size += heads * self.block_size * slot
+        return size
+
+    def _is_quantized(self, name):
+        return self.quantize and "float" in self.slabs[name][2]
+
+    def _blocks(self, pools, name, take):
+        """The blocks `(B, K, M, block_size, W)` of one tensor, as floats."""
+        blocks = take(pools[name])
+        if not self._is_quantized(name):
+            return blocks
+        return ops.cast(blocks, "float32") * take(pools[name + _SCALE])
+
+    def _stored(self, name, new):
+        """What is kept of new slots `(n, W)`: tensors by the names of their pools."""
+        if not self._is_quantized(name):
+            return {name: new}
+        new = ops.cast(new, "float32")
+        scale = ops.max(ops.abs(new), axis=-1, keepdims=True) / _LARGEST
+        levels = ops.round(new / ops.maximum(scale, 1e-12))
+        return {name: ops.cast(levels, "int8"), name + _SCALE: scale}
+
+    def _places(self, slots, blocks, heads, length):
+        """Of each head of each new token: its row in the flattened cache `(n,)`, and its place in the pool `(n, 2)`."""
+        head = ops.reshape(ops.arange(heads, dtype="int32"), (1, -1, 1))
+        row = ops.reshape(ops.arange(ops.shape(slots)[0], dtype="int32"), (-1, 1, 1))
+        slots, blocks = ops.expand_dims(slots, 1), ops.expand_dims(blocks, 1)
+        source = (row * heads + head) * length + slots  # (B, K, T)
+        target = [blocks * heads + head, slots % self.block_size + head * 0]
+        return ops.reshape(source, (-1,)), ops.stack([ops.reshape(axis, (-1,)) for axis in target], axis=1)
+
+
+def _take(pool, indices):
+    return ops.take(pool, indices, axis=0)
+
+
+def _of_heads(table, heads):
+    """Blocks `(B, M)` as rows of a pool, `(B, heads, M)`."""
+    head = ops.reshape(ops.arange(heads, dtype="int32"), (1, -1, 1))
+    return ops.expand_dims(ops.cast(table, "int32"), 1) * heads + head

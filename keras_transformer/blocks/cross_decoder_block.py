@@ -1,0 +1,81 @@
+"""The block of a cross-decoder."""
+
+import keras
+
+from keras_transformer.attention.masks import implicit_mask
+from keras_transformer.blocks.block import Block
+from keras_transformer.saving import build_once, resolve, serializable, serialize
+
+
+@serializable
+class CrossDecoderBlock(Block):
+    """Causal attention to shared keys and values, and a feed-forward, each inside a residual scheme.
+
+    It has no cache: the past is in the keys and values, and a token is computed without the tokens before it.
+
+    Args:
+        attention: `CrossDecoderAttention` or its config.
+        feedforward: a layer `(B, T, D)` to `(B, T, D)` that looks at each token by itself, or its config.
+        residual: "pre", "post", "sandwich", "sublayer", or an instance of `Residual`, of which the block makes copies.
+        norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
+        dropout: float in [0, 1). Of what each sublayer gives, before it is added.
+        seed: int or None. Of the dropout.
+
+    Call arguments:
+        inputs: float `(B, T, D)`.
+        key: float `(B, K, S, H)`, as `SharedKeyValue` gives it.
+        value: float `(B, K, S, H_value)`.
+        padding_mask: boolean `(B, S)`, True = a real token; None for the mask that Keras carries, if any.
+        positions: int `(T,)` or `(B, T)`: see `CrossDecoderAttention`.
+
+    Returns:
+        `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown names; a feed-forward with a cache.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer.attention import CrossDecoderAttention, SharedKeyValue
+    >>> from keras_transformer.feedforward import DenseFeedForward
+    >>> block, x = CrossDecoderBlock(CrossDecoderAttention(2, 4), DenseFeedForward(16)), np.ones((1, 3, 8))
+    >>> tuple(block(x, *SharedKeyValue(2, 4)(x)).shape)
+    (1, 3, 8)
+
+    Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 2 (the cross-decoder).
+    """
+
+    def __init__(self, attention, feedforward, residual="pre", norm="layer_norm", dropout=0.0, seed=None, **kwargs):
+        super().__init__(residual, norm, dropout, seed, **kwargs)
+        self.attention = resolve(attention, {}, keras.layers.Layer)
+        self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
+        if hasattr(self.feedforward, "init_cache"):
+            raise ValueError(f"{type(self.feedforward).__name__} reads the tokens before: a cross-decoder keeps none.")
+        self.attention_residual = self._make_residual("attention_residual")
+        self.feedforward_residual = self._make_residual("feedforward_residual")
+
+    def build(self, inputs_shape, key_shape, value_shape):
+        build_once(self.attention_residual, inputs_shape)
+        build_once(self.attention, inputs_shape, key_shape, value_shape)
+        build_once(self.feedforward_residual, inputs_shape)
+        build_once(self.feedforward, inputs_shape)
+
+    def call(self, inputs, key, value, padding_mask=None, positions=None, training=None):
+        padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
+
+        def attend(x):
+            return self.attention(x, key, value, padding_mask=padding_mask, positions=positions, training=training)
+
+        def feed_forward(x):
+            return self.feedforward(x, training=training)
+
+        x = self._around(self.attention_residual, attend, inputs, padding_mask, training)
+        return self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "attention": serialize(self.attention),
+            "feedforward": serialize(self.feedforward),
+        }

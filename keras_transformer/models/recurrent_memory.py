@@ -1,0 +1,102 @@
+"""The Recurrent Memory Transformer."""
+
+import keras
+
+from keras_transformer.blocks import DecoderBlock, MemoryStack
+from keras_transformer.models.decoder import SIZES
+from keras_transformer.models.size import get_size
+from keras_transformer.models.stack import (
+    final_norm,
+    make_attention,
+    make_feed_forward,
+    padding_input,
+    split_position,
+    token_input,
+)
+
+
+def RecurrentMemory(
+    size,
+    vocabulary_size,
+    *,
+    segment_length,
+    num_memory_tokens=10,
+    gradient_segments=None,
+    position="learned",
+    residual="pre",
+    norm="layer_norm",
+    attention=None,
+    feedforward="dense",
+    activation="gelu_tanh",
+    dropout=0.0,
+    name="recurrent_memory",
+):
+    """A decoder that reads in segments, with memory tokens that it writes at the end of one and reads in the next.
+
+    It trains on rows of several segments, back through time, and generates from a cache of one segment and its memory.
+
+    Args:
+        size: "small", "medium", "large", "xl" (the measures of GPT-2), or a `Size`.
+        vocabulary_size: int. V.
+        segment_length: int >= 1. S; rows of training data hold some multiple of it, best of all.
+        num_memory_tokens: int >= 1. m. Default 10.
+        gradient_segments: int >= 1, or None for all. How many segments learn together; see `blocks.MemoryStack`.
+        position: "learned" (of the `m + S + m` places), the name of a position inside attention, an instance, or None.
+        residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
+        norm: "layer_norm", "rms_norm", or a layer to copy.
+        attention: a layer in the manner of `MultiHeadAttention` to copy for each block, which brings its own position; its
+            cache keeps all keys.
+        feedforward: "dense", "gated", or an instance to copy.
+        activation: of a feed-forward given by name.
+        dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size or a part; sizes below 1; a position that is added to the embedding, other than
+            "learned"; parts that cannot stand inside of memory, see `blocks.MemoryStack`.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> model = RecurrentMemory(Size(2, 16, 2, 32), vocabulary_size=100, segment_length=8, num_memory_tokens=2)
+    >>> model.output_shape
+    (None, None, 16)
+
+    Reference: Bulatov et al., Recurrent Memory Transformer, arXiv 2207.06881, around GPT-2 as in the authors' code.
+    """
+    size = get_size(size, SIZES)
+    attention_position = None
+    if position != "learned":
+        added, attention_position = split_position(position, None)
+        if added is not None:
+            raise ValueError(
+                f"Memory has no place in a sequence: take 'learned' or a position inside attention, not {added.name!r}."
+            )
+    blocks = [
+        DecoderBlock(
+            make_attention(size, attention, attention_position, dropout),
+            make_feed_forward(size, feedforward, activation),
+            residual=residual,
+            norm=norm,
+            dropout=dropout,
+            name=f"decoder_block_{index}",
+        )
+        for index in range(size.num_layers)
+    ]
+    stack = MemoryStack(
+        blocks,
+        num_memory_tokens,
+        segment_length,
+        gradient_segments=gradient_segments,
+        norm=final_norm(residual, norm),
+        learned_positions=position == "learned",
+        dropout=dropout,
+        name="memory_stack",
+    )
+    embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
+    inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
+    x = stack(embedding(inputs["token_ids"]), padding_mask=inputs["padding_mask"])
+    return keras.Model(inputs, x, name=name)

@@ -1,0 +1,104 @@
+"""Transformer-XL."""
+
+import math
+
+import keras
+
+from keras_transformer.attention import SegmentRecurrentAttention
+from keras_transformer.blocks import DecoderBlock
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.stack import final_norm, make_feed_forward, padding_input, token_input
+from keras_transformer.saving import clone
+
+# Dai et al., section 4.1, and the authors' scripts: WikiText-103; memories and segments there are of 150 and of 384 tokens.
+SIZES = {
+    "standard": Size(16, 410, 10, 2100),
+    "large": Size(18, 1024, 16, 4096),
+}
+
+
+def TransformerXL(
+    size,
+    vocabulary_size,
+    *,
+    segment_length,
+    memory_length,
+    same_length=False,
+    position="transformer_xl",
+    residual="post",
+    norm="layer_norm",
+    feedforward="dense",
+    activation="relu",
+    dropout=0.0,
+    name="transformer_xl",
+):
+    """A decoder whose layers see their segment and a memory of what each read before it.
+
+    It trains on rows of several segments in parallel; no gradient goes from a segment into the one before. It generates from
+    a cache of fixed size, and reads back over `num_layers · memory_length` tokens.
+
+    Args:
+        size: "standard", "large", or a `Size`.
+        vocabulary_size: int. V.
+        segment_length: int >= 1. S; rows of training data hold some multiple of it, best of all.
+        memory_length: int >= 1. M.
+        same_length: bool. Whether each token sees as many tokens, the last M, itself included.
+        position: a name in `positions.ATTENTION_POSITIONS`, or an instance to copy for each layer.
+        residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
+        norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
+        feedforward: "dense", "gated", or an instance to copy.
+        activation: of a feed-forward given by name.
+        dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size or a part; lengths below 1.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> TransformerXL(Size(2, 16, 2, 32), vocabulary_size=100, segment_length=8, memory_length=8).output_shape
+    (None, None, 16)
+
+    Reference: Dai et al., Transformer-XL, arXiv 1901.02860. Each layer has biases u and v of its own, as an option of the
+    authors' code has it; the embedding and the softmax over words are plain, not adaptive; the memory before the first
+    segment is empty, where the authors' training carries it over from the batch before.
+    """
+    size = get_size(size, SIZES)
+    # Layers
+    initializer = keras.initializers.RandomNormal(stddev=size.hidden_dim**-0.5)
+    embedding = keras.layers.ReversibleEmbedding(
+        vocabulary_size, size.hidden_dim, embeddings_initializer=initializer, name="token_embedding"
+    )
+    attention = SegmentRecurrentAttention(
+        size.num_heads,
+        size.hidden_dim // size.num_heads,
+        segment_length,
+        memory_length,
+        same_length=same_length,
+        position=position,
+        dropout=dropout,
+        use_bias=False,
+    )
+    blocks = [
+        DecoderBlock(
+            clone(attention, name="self_attention"),
+            make_feed_forward(size, feedforward, activation),
+            residual=residual,
+            norm=norm,
+            dropout=dropout,
+            name=f"decoder_block_{index}",
+        )
+        for index in range(size.num_layers)
+    ]
+    last_norm = final_norm(residual, norm)
+    # Graph
+    inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
+    x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="scale")(embedding(inputs["token_ids"]))
+    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    for block in blocks:
+        x = block(x, padding_mask=inputs["padding_mask"])
+    return keras.Model(inputs, x if last_norm is None else last_norm(x), name=name)

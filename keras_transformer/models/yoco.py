@@ -1,0 +1,120 @@
+"""YOCO: a decoder that caches keys and values once."""
+
+import keras
+
+from keras_transformer.attention import CrossDecoderAttention, LocalAttention, MultiHeadAttention, SharedKeyValue
+from keras_transformer.blocks import CrossDecoderBlock, DecoderBlock
+from keras_transformer.models.prefill_exit import PrefillExit
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.stack import final_norm, make_feed_forward, padding_input, token_input
+from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
+from keras_transformer.recurrence import GatedRetention
+from keras_transformer.saving import choice, clone, resolve
+
+SIZES = {"3B": Size(26, 3072, 24, 8192)}
+
+
+def YOCO(
+    size,
+    vocabulary_size,
+    *,
+    self_decoder="local",
+    window=1024,
+    num_key_value_heads=None,
+    position="rotary",
+    residual="pre",
+    norm="rms_norm",
+    feedforward="gated",
+    activation="silu",
+    dropout=0.0,
+    name="yoco",
+):
+    """A self-decoder, whose output makes one pair of keys and values, and a cross-decoder, all whose layers read that pair.
+
+    The first half of the blocks mixes tokens at linear cost, with a state of fixed size; the second half attends to the
+    shared keys and values, causally. So the cache holds one pair of keys and values for each token, not one for each token
+    and layer; and what follows a prompt needs the cross-decoder for its last token alone: reading a prompt of T tokens runs
+    the self-decoder, in time that grows with T, and the cross-decoder on one token (see `PrefillExit`).
+
+    Args:
+        size: "3B", or a `Size` with an even number of layers.
+        vocabulary_size: int. V.
+        self_decoder: "local" (attention within a window), "retention" (gated), or a causal layer in the manner of
+            `MultiHeadAttention` to copy for each block of the first half.
+        window: int >= 1. How many tokens "local" sees, the token itself included. Default 1024.
+        num_key_value_heads: int that divides the number of heads, or None for as many. Of "local" and of the shared pair.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None: of "local" and of the cross-decoder.
+        residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
+        norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy; the shared pair is made of normed tokens too.
+        feedforward: "dense", "gated", or an instance to copy.
+        activation: of a feed-forward given by name.
+        dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size or a part; an odd number of layers.
+
+    Generation is as with any decoder, but for contrastive search, which asks for the hidden states of the whole prompt.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> YOCO(Size(4, 16, 2, 32), vocabulary_size=100, window=8).output_shape
+    (None, None, 16)
+
+    Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, sections 2 and 3; sizes are those of the authors' code
+    (there with 8 key/value heads). The angles of rotary positions are those of `positions.Rotary`, where that code spaces
+    them as RetNet does, and embeddings are not scaled.
+    """
+    size = get_size(size, SIZES)
+    if size.num_layers % 2:
+        raise ValueError(f"Half of the layers form the self-decoder: their number must be even. Received: {size}")
+    position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+    key_heads = num_key_value_heads or size.num_heads
+    mixer = _mixer(self_decoder, size, window, key_heads, position, dropout)
+    options = {"residual": residual, "norm": norm, "dropout": dropout}
+    inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
+    mask = inputs["padding_mask"]
+    x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
+    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    for index in range(size.num_layers // 2):
+        parts = (clone(mixer, name="self_attention"), make_feed_forward(size, feedforward, activation))
+        x = DecoderBlock(*parts, name=f"self_decoder_block_{index}", **options)(x, padding_mask=mask)
+    shared = SharedKeyValue(
+        key_heads, size.hidden_dim // size.num_heads, position=clone(position), name="shared_key_value"
+    )
+    key, value = shared(final_norm("pre", norm, name="key_value_norm")(x))
+    x = PrefillExit(name="prefill_exit")(x)
+    for index in range(size.num_layers // 2):
+        parts = (_attention(size, position, dropout), make_feed_forward(size, feedforward, activation))
+        x = CrossDecoderBlock(*parts, name=f"cross_decoder_block_{index}", **options)(x, key, value, padding_mask=mask)
+    last_norm = final_norm(residual, norm)
+    return keras.Model(inputs, x if last_norm is None else last_norm(x), name=name)
+
+
+def _mixer(self_decoder, size, window, key_heads, position, dropout):
+    """What the blocks of the self-decoder copy."""
+    if not isinstance(self_decoder, str):
+        return self_decoder
+    head_dim = size.hidden_dim // size.num_heads
+    makers = {
+        "local": lambda: MultiHeadAttention(
+            size.num_heads,
+            head_dim,
+            num_key_value_heads=key_heads,
+            mechanism=LocalAttention(window, dropout=dropout),
+            position=clone(position),
+        ),
+        "retention": lambda: GatedRetention(size.num_heads, head_dim, value_dim=head_dim),
+    }
+    return choice(self_decoder, makers)()
+
+
+def _attention(size, position, dropout):
+    head_dim = size.hidden_dim // size.num_heads
+    return CrossDecoderAttention(
+        size.num_heads, head_dim, position=clone(position), dropout=dropout, name="cross_attention"
+    )

@@ -1,0 +1,91 @@
+"""Gated retention: retention that fades by as much as each token says."""
+
+from keras import ops
+
+from keras_transformer.projection import token_projection
+from keras_transformer.recurrence.retention import MultiScaleRetention
+from keras_transformer.saving import serializable
+
+
+@serializable
+class GatedRetention(MultiScaleRetention):
+    """`(activation(X W_g) * norm(Y)) W_o`, where each head has `y_t = q_t Σ_{s <= t} (Π_{s < i <= t} γ_i) k_sᵀ v_s`.
+
+    `γ_t = sigmoid(x_t W_γ)^(1 / temperature)`, one for each head: what came before fades as the token decides, where
+    `MultiScaleRetention` fades by a constant. Everything else is as there, the three forms, the cost and the state.
+
+    Args:
+        num_heads: int >= 1. N.
+        key_dim: even int >= 2. Width of each query and key head.
+        value_dim: int >= 1, or None for `2 * key_dim`. Width of each value head.
+        chunk_size: int >= 1. C, default 128; changes the cost alone.
+        activation: of the gate of the output. Default "silu".
+        max_wavelength: float > 0. Of the slowest pair of features. Default 10000.
+        epsilon: float > 0. In the norm. Default 1e-6.
+        use_bias: bool. Of the projections, W_γ included. Default False.
+        kernel_initializer: of the projections.
+        temperature: float > 0. τ: the larger, the slower heads forget. Default 16.
+
+    Call arguments: see `Recurrence`.
+
+    Returns:
+        `(B, T, D)`; with a cache, `(output, next_cache)`. The cache is "state" `(B, N, key_dim, value_dim)`, float32.
+
+    Raises:
+        ValueError: odd `key_dim`; asked for a call that is not causal, scores, an `attention_mask`, or cross-attention.
+
+    Padding is no step: it adds nothing, and nothing fades. Export: all three formats, with and without a cache.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = GatedRetention(num_heads=2, key_dim=4)
+    >>> output, cache = layer(np.ones((1, 3, 8)), cache=layer.init_cache(batch_size=1), cache_index=0)
+    >>> tuple(output.shape), tuple(cache["state"].shape)
+    ((1, 3, 8), (1, 2, 4, 8))
+
+    Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 3 (gRet). Angles of the rotation and norms of
+    heads are those of `MultiScaleRetention`, as in the authors' code.
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        chunk_size=128,
+        activation="silu",
+        max_wavelength=10000.0,
+        epsilon=1e-6,
+        use_bias=False,
+        kernel_initializer="glorot_uniform",
+        temperature=16.0,
+        **kwargs,
+    ):
+        super().__init__(
+            num_heads,
+            key_dim,
+            value_dim,
+            chunk_size,
+            activation,
+            max_wavelength,
+            epsilon,
+            use_bias,
+            kernel_initializer,
+            **kwargs,
+        )
+        if not temperature > 0:
+            raise ValueError(f"temperature must be above 0. Received: {temperature}")
+        self.temperature = float(temperature)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        self.decay_dense = token_projection(self, "decay", self.num_heads, self.use_bias)
+        self.decay_dense.build(query_shape)
+
+    def _log_decay(self, x):
+        """log γ of each head at each token, float32 `(B, T, N)`."""
+        return ops.log_sigmoid(ops.cast(self.decay_dense(x), "float32")) / self.temperature
+
+    def get_config(self):
+        return {**super().get_config(), "temperature": self.temperature}

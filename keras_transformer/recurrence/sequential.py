@@ -1,0 +1,50 @@
+"""A loop over steps that must wait for one another, with gradients on every backend."""
+
+import keras
+from keras import ops
+
+
+def sequential_scan(step, carry, inputs):
+    """`carry, outputs[i] = step(i, carry, inputs[0][i], inputs[1][i], ...)` for i = 0, 1, ...
+
+    The graph holds one step, however many there are. Gradients flow through all of them.
+
+    Args:
+        step: function of an index, int32 `()`, the carry and a slice of each input, to the next carry and an output, which
+            is shaped as the slice of the first input.
+        carry: tuple of tensors, whose shapes and dtypes stay.
+        inputs: tuple of tensors `(n, ...)`.
+
+    Returns:
+        The last carry, and the outputs `(n, ...)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> add = lambda i, carry, x: ((carry[0] + x,), carry[0] + x)
+    >>> np.array(sequential_scan(add, (np.zeros(1),), (np.arange(4.0).reshape(4, 1),))[1]).ravel().tolist()
+    [0.0, 1.0, 3.0, 6.0]
+    """
+    carry, inputs = (tuple(ops.convert_to_tensor(x) for x in each) for each in (carry, inputs))
+    count = ops.shape(inputs[0])[0]
+    if isinstance(count, int) and count == 1:
+        carry, output = step(ops.zeros((), "int32"), carry, *(x[0] for x in inputs))
+        return carry, ops.expand_dims(output, 0)
+    if keras.backend.backend() != "tensorflow":
+        indices = ops.arange(count, dtype="int32")
+        return ops.scan(lambda carry, each: step(each[0], carry, *each[1:]), carry, (indices, *inputs))
+
+    # On TensorFlow, ops.scan does not say how often it runs, without which XLA keeps nothing for gradients, and its lists
+    # have no form in TFLite. Outputs go into one tensor instead, by a scatter, whose gradient keeps no copies of it.
+    def advance(index, outputs, *carry):
+        carry, output = step(index, carry, *(ops.take(x, index, axis=0) for x in inputs))
+        outputs = ops.scatter_update(outputs, ops.reshape(index, (1, 1)), ops.expand_dims(output, 0))
+        return (index + 1, outputs, *carry)
+
+    _, outputs, *carry = ops.while_loop(
+        lambda index, *_: ops.less(index, count),
+        advance,
+        (ops.zeros((), "int32"), ops.zeros_like(inputs[0]), *carry),
+        maximum_iterations=count,
+    )
+    return tuple(carry), outputs

@@ -1,0 +1,62 @@
+"""The engine over bundles: the texts of `generate` in each runtime; and what `serve-text` serves and refuses."""
+
+import sys
+
+import pytest
+
+from keras_transformer.export import cli, load
+from keras_transformer.generation import Engine, GenerationError, Random
+
+PROMPTS = ["Grüße", "a", "To be, or not", "To be, or to", "xyz"]
+
+
+@pytest.mark.parametrize("backend, num_blocks", [("onnx", 200), ("onnx", 7), ("tflite", 200), ("saved_model", 200)])
+def test_texts_are_those_of_generate(language, backend, num_blocks):
+    model = load(language.bundle("gpt"), backend)
+    samplers = ["greedy", Random(top_k=8)]
+    asks = [
+        (prompt, {"seed": seed, "sampler": samplers[seed % 2], "max_new_tokens": 9})
+        for seed, prompt in enumerate(PROMPTS)
+    ]
+    expected = [model.generate(prompt, **options) for prompt, options in asks]
+    assert len(set(expected)) > 3
+    with Engine(model, max_batch_size=3, num_blocks=num_blocks, block_size=4, chunk_size=5).warm_up() as engine:
+        requests = [engine.submit(prompt, **options) for prompt, options in asks]
+        assert [request.result(60) for request in requests] == expected
+        samples = engine.submit_samples("ab", 2, seed=1, sampler="random", max_new_tokens=5)
+        found = [sample.result(60) for sample in samples]
+    assert found == model.generate(["ab"] * 2, seed=1, sampler="random", max_new_tokens=5)
+    assert engine.stats()["blocks_used"] == 0
+
+
+def test_int8_blocks_are_for_keras(language):
+    with pytest.raises(GenerationError, match="serve the .keras file"):
+        Engine(load(language.bundle("gpt")), quantize="int8")
+
+
+def test_serve_text_serves_the_bundle(language, monkeypatch, capsys):
+    http = pytest.importorskip("keras_transformer.generation.http")
+    served = {}
+
+    def serve(engine, name, host, port):
+        served.update(text=engine.submit("ab", max_new_tokens=3).result(60), where=(name, host, port))
+
+    monkeypatch.setattr(http, "serve", serve)
+    bundle = language.bundle("gpt")
+    assert cli.main(["serve-text", str(bundle), "--port", "8123", "--blocks", "20", "--name", "mine"]) == 0
+    assert served == {"text": load(bundle).generate("ab", max_new_tokens=3), "where": ("mine", "127.0.0.1", 8123)}
+    assert "serving 'mine' at http://127.0.0.1:8123" in capsys.readouterr().err
+
+
+def test_serve_text_says_what_is_missing(monkeypatch, capsys, tmp_path):
+    monkeypatch.delitem(sys.modules, "keras_transformer.generation.http", raising=False)
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    assert cli.main(["serve-text", str(tmp_path / "model.keras")]) == 1
+    assert "serve-text needs starlette: pip install 'keras-transformer[serve]'" in capsys.readouterr().err
+
+
+def test_serve_text_refuses_what_is_no_language_model(capsys, tmp_path):
+    pytest.importorskip("starlette")
+    assert cli.main(["serve-text", str(tmp_path / "absent.keras")]) == 1
+    assert "absent.keras" in capsys.readouterr().err
+    assert cli.main(["serve-text", str(tmp_path), "--max-batch-size", "0"]) == 2

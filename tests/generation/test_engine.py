@@ -1,0 +1,425 @@
+"""The engine: the texts of `generate`, whoever else runs; and nothing lost whatever goes wrong.
+
+The model is a formula over all tokens read, and its blocks hold the tokens themselves: a wrong block is a wrong text.
+"""
+
+import collections
+import random
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from keras_transformer.generation import (
+    Engine,
+    EngineClosedError,
+    EngineError,
+    GenerationError,
+    Generator,
+    MissingTokenizerError,
+    PromptTooLongError,
+    QueueFullError,
+    Random,
+    RequestCancelledError,
+)
+from keras_transformer.text import Characters
+
+TOKENIZER = Characters("abcdefgh ")
+UNWRITTEN = -1
+
+
+class PagedFormula:
+    """A formula that reads its tokens from blocks."""
+
+    is_encoder_decoder = False
+
+    def __init__(self, formula, num_blocks, block_size, max_batch_size, chunk_size, quantize):
+        self.formula, self.block_size = formula, block_size
+        self.vocabulary_size, self.chunk_size = formula.vocabulary_size, chunk_size
+        self.max_batch_size = max_batch_size
+        room = (num_blocks - 1) * block_size
+        self.max_length = room if formula.max_length is None else min(room, formula.max_length)
+        self.pool = np.full((num_blocks, block_size), UNWRITTEN)
+        self.calls = []  # (rows, tokens of each) of every step.
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fail = lambda: False
+
+    def step(self, token_ids, tables, cache_index):
+        self.gate.wait(10)
+        self.calls.append((len(token_ids), len(token_ids[0])))
+        assert len(token_ids) <= self.max_batch_size
+        assert len(token_ids) == 1 or len(token_ids[0]) == 1
+        if self.fail():
+            raise RuntimeError("out of memory\nand more")
+        logits = []
+        for new, table, index in zip(token_ids, tables, cache_index, strict=True):
+            assert 0 not in table
+            for slot, token in enumerate(new, index):
+                self.pool[table[slot // self.block_size], slot % self.block_size] = token
+            read = self.pool[table].ravel()[: index + len(new)]
+            assert (read != UNWRITTEN).all(), "a token was skipped"
+            logits.append(self.formula.formula(read[None], np.zeros((1, 1)))[0][0])
+        return np.array(logits, "float32")
+
+    def copy(self, pairs):
+        for source, target in pairs:
+            self.pool[target] = self.pool[source]
+
+    def reset(self):
+        self.pool[:] = UNWRITTEN
+
+    def warm_up(self):
+        self.calls.append("warm_up")
+
+
+class FormulaModel:
+    """What an engine wants of a model."""
+
+    def __init__(self, formula, tokenizer=None, end_id=None):
+        self.formula, self._generator = formula, Generator(formula, tokenizer, end_id=end_id)
+
+    def generator(self):
+        return self._generator
+
+    def generate(self, *arguments, **options):
+        return self._generator.generate(*arguments, **options)
+
+    def paged_steps(self, num_blocks, block_size, **options):
+        return PagedFormula(self.formula, num_blocks, block_size, **options)
+
+
+@pytest.fixture
+def model(models):
+    return FormulaModel(models.History(seed=3, max_length=64), end_id=0)
+
+
+@pytest.fixture
+def text_model(models):
+    return FormulaModel(models.History(vocabulary_size=TOKENIZER.vocabulary_size, seed=1), TOKENIZER)
+
+
+def engine_of(model, **options):
+    return Engine(
+        model,
+        **{"max_batch_size": 4, "num_blocks": 24, "block_size": 4, "chunk_size": 6, "prompt_tokens": 9, **options},
+    )
+
+
+def is_whole(engine):
+    """Whether every block is free, and counted once."""
+    pool = engine._scheduler.pool
+    free = list(pool._free)
+    return sorted(free) == list(range(1, pool.num_blocks)) and not any(map(pool.references, range(pool.num_blocks)))
+
+
+def mixed_asks(count, longest=30):
+    """Prompts of all lengths, half of which begin alike, with every option."""
+    draw = random.Random(7)
+    begin = [draw.randrange(1, 7) for _ in range(13)]
+    asks = []
+    for number in range(count):
+        prompt = [draw.randrange(1, 7) for _ in range(draw.randint(1, longest))]
+        options = {
+            "max_new_tokens": draw.randint(1, 15),
+            "sampler": ["greedy", "random", Random(0.7, top_k=3)][number % 3],
+            "seed": number,
+            "repetition_penalty": [1.0, 1.4][number % 2],
+            "stop": [None, [5, 5], [[2, 3, 1], [4]]][draw.randrange(3)],
+        }
+        asks.append(((begin + prompt)[:longest] if number % 2 else prompt, options))
+    return asks
+
+
+@pytest.mark.parametrize("num_blocks", [200, 16, 12])
+def test_texts_are_those_of_each_request_alone(model, num_blocks):
+    asks = mixed_asks(40)
+    expected = [model.generate(prompt, **options) for prompt, options in asks]
+    with engine_of(model, num_blocks=num_blocks) as engine:
+        requests = [engine.submit(prompt, **options) for prompt, options in asks]
+        assert [request.result(20) for request in requests] == expected
+    stats = engine.stats()
+    assert stats["finished"] == 40
+    assert stats["prefix_tokens"] > 0
+    assert (stats["preemptions"] > 0) == (num_blocks < 200)
+    assert max(rows for rows, _ in engine.steps.calls) >= 3
+    assert is_whole(engine)
+    assert len({request.finish_reason for request in requests}) == 2
+    for request, text in zip(requests, expected, strict=True):
+        ended = len(request.new_tokens) < request.plan.max_new_tokens or len(text) < len(request.new_tokens)
+        assert request.finish_reason == ("stop" if ended else "length")
+
+
+def test_text_streams_as_generate_writes_it(text_model):
+    asks = [("abc", {"seed": 1, "sampler": "random"}), ("h e", {"stop": "a"}), ("bbb", {"stop": ["gh", "ca"]})]
+    expected = [text_model.generate(prompt, max_new_tokens=30, **options) for prompt, options in asks]
+    with engine_of(text_model) as engine:
+        streams = [engine.submit(prompt, max_new_tokens=30, **options).stream() for prompt, options in asks]
+        pieces = [list(stream) for stream in streams]
+    assert list(map("".join, pieces)) == expected
+    assert max(map(len, pieces)) > 5
+    assert is_whole(engine)
+
+
+def test_samples_of_one_prompt_read_it_once(model):
+    prompt = [3, 1, 4, 1, 5, 2, 6]
+    expected = model.generate([prompt] * 4, max_new_tokens=9, sampler="random", seed=5)
+    assert len(set(map(tuple, expected))) > 1
+    with engine_of(model) as engine:
+        requests = engine.submit_samples(prompt, 4, max_new_tokens=9, sampler="random", seed=5)
+        assert [request.result(10) for request in requests] == expected
+    # The prompt once, and of each text all but its last token.
+    assert engine.stats()["tokens_read"] == 7 + sum(len(request.new_tokens) - 1 for request in requests)
+    assert engine.stats()["prefix_tokens"] == 0
+    assert is_whole(engine)
+
+
+def test_samples_beyond_the_batch_wait_for_a_place(model):
+    prompt = [3, 1, 4, 1, 5, 2, 6]
+    expected = model.generate([prompt] * 9, max_new_tokens=9, sampler="random", seed=5)
+    with engine_of(model, max_batch_size=2, num_blocks=9) as engine:
+        requests = engine.submit_samples(prompt, 9, max_new_tokens=9, sampler="random", seed=5)
+        assert [request.result(10) for request in requests] == expected
+    assert is_whole(engine)
+
+
+def test_a_long_prompt_holds_nobody_up(models):
+    engine = engine_of(FormulaModel(models.History(seed=3)), chunk_size=5, prompt_tokens=5)
+    engine.steps.gate.clear()
+    short, long = engine.submit([1], max_new_tokens=20), engine.submit([2] * 31, max_new_tokens=1)
+    engine.steps.gate.set()
+    with engine:
+        long.result(10)
+        short.result(10)
+    calls = engine.steps.calls
+    # The short one may have begun alone; then it has its turn after every chunk of the long one.
+    start = calls.index((1, 5))
+    assert calls[:start] == [(1, 1)] * start
+    assert calls[start : start + 12] == [(1, 5), (1, 1)] * 5 + [(1, 5), (2, 1)]
+    assert calls[start + 12 :] == [(1, 1)] * (20 - start - 6)
+
+
+def test_several_prompts_are_read_in_a_step(models):
+    engine = engine_of(FormulaModel(models.History(seed=3)), chunk_size=4, prompt_tokens=11)
+    engine.steps.gate.clear()
+    requests = [engine.submit([1], max_new_tokens=9)]
+    while engine.stats()["running"] < 1:
+        time.sleep(0.001)
+    requests += [engine.submit([number] * 7, max_new_tokens=3) for number in (2, 3)]
+    engine.steps.gate.set()
+    with engine:
+        for request in requests:
+            request.result(10)
+    # Seven tokens of the one and four of the other, and the first two go on; then the rest, and all go on.
+    assert engine.steps.calls[:8] == [(1, 1), (1, 4), (1, 3), (1, 4), (2, 1), (1, 3), (3, 1), (2, 1)]
+
+
+def test_first_come_first_served(model):
+    engine = engine_of(model, max_batch_size=1)
+    engine.steps.gate.clear()
+    requests = [engine.submit([1 + number % 5], max_new_tokens=3) for number in range(6)]
+    ends = []
+    for number, request in enumerate(requests):
+        finish = request.finish
+        request.finish = lambda error=None, number=number, finish=finish: (ends.append(number), finish(error))
+    engine.steps.gate.set()
+    engine.close(drain=True)
+    assert ends == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_queue_is_bounded(model):
+    engine = engine_of(model, max_batch_size=1, max_waiting=2)
+    engine.steps.gate.clear()
+    first = engine.submit([1, 2, 3], max_new_tokens=4)
+    deadline = time.monotonic() + 5
+    while engine.stats()["running"] < 1 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    others = [engine.submit([2], max_new_tokens=2) for _ in range(2)]
+    with pytest.raises(QueueFullError, match="2 requests wait already, of at most 2"):
+        engine.submit([3], max_new_tokens=2)
+    with pytest.raises(QueueFullError):
+        engine.submit([3], max_new_tokens=2, wait=0.05)
+    with pytest.raises(QueueFullError):
+        engine.submit_samples([3], 3, max_new_tokens=2, wait=None)  # It would never fit.
+    threading.Timer(0.05, engine.steps.gate.set).start()
+    late = engine.submit([3], max_new_tokens=2, wait=None)
+    assert late.result(5) == model.generate([3], max_new_tokens=2)
+    assert first.result(5) == model.generate([1, 2, 3], max_new_tokens=4)
+    assert [other.result(5) for other in others] == [model.generate([2], max_new_tokens=2)] * 2
+    engine.close(drain=True)
+
+
+def test_requests_that_cannot_be_served_are_refused_at_once(model, text_model):
+    engine = engine_of(model, num_blocks=8)  # 32 tokens.
+    with pytest.raises(PromptTooLongError, match="exceeds the 32"):
+        engine.submit([1] * 30, max_new_tokens=3)
+    assert engine.submit([1] * 30, max_new_tokens=2).result(5) == model.generate([1] * 30, max_new_tokens=2)
+    for options, words in (
+        ({"sampler": "beam"}, "keeps several texts"),
+        ({"sampler": "contrastive"}, "keeps several texts"),
+        ({"max_new_tokens": 0}, "positive integer"),
+        ({"repetition_penalty": 0}, "above 0"),
+        ({"stop": [[]]}, "stop must be"),
+    ):
+        with pytest.raises(GenerationError, match=words):
+            engine.submit([1], **options)
+    with pytest.raises(MissingTokenizerError):
+        engine.submit("text")
+    with pytest.raises(MissingTokenizerError):
+        engine.submit_samples([1], 1, as_text=True)
+    with pytest.raises(GenerationError, match="count must be"):
+        engine.submit_samples([1], 0)
+    engine.close()
+    with pytest.raises(EngineClosedError):
+        engine.submit([1])
+    with engine_of(text_model) as other:
+        ids = TOKENIZER.encode("abc")
+        request = other.submit_samples(ids, 1, as_text=True, max_new_tokens=5)[0]
+        assert request.result(5) == text_model.generate("abc", max_new_tokens=5)
+
+
+@pytest.mark.parametrize(
+    "options", [{"num_blocks": 0}, {"block_size": 2.0}, {"max_waiting": -1}, {"quantize": "int4"}, {"chunk_size": 0}]
+)
+def test_sizes_are_checked(model, options):
+    with pytest.raises(GenerationError, match=next(iter(options))):
+        engine_of(model, **options)
+
+
+def test_cancelling_frees_the_blocks_and_changes_no_other(model):
+    engine = engine_of(model)
+    engine.steps.gate.clear()
+    requests = [engine.submit([1, 2, number], max_new_tokens=12) for number in range(6)]
+    followed = engine.submit_samples([2, 2, 2, 2], 3, max_new_tokens=6, sampler="random", seed=1)
+    for request in (requests[1], requests[5], followed[0]):
+        request.cancel()
+    engine.steps.gate.set()
+    for request in (requests[1], requests[5], followed[0]):
+        with pytest.raises(RequestCancelledError):
+            request.result(5)
+        with pytest.raises(RequestCancelledError):
+            list(request.stream())
+        assert request.finish_reason == "cancelled"
+    kept = [requests[number] for number in (0, 2, 3, 4)]
+    expected = [model.generate([1, 2, number], max_new_tokens=12) for number in (0, 2, 3, 4)]
+    assert [request.result(5) for request in kept] == expected
+    samples = model.generate([[2, 2, 2, 2]] * 3, max_new_tokens=6, sampler="random", seed=1)
+    assert [request.result(5) for request in followed[1:]] == samples[1:]
+    engine.close(drain=True)
+    assert is_whole(engine)
+
+
+def test_who_stops_reading_a_stream_cancels_it(models):
+    with engine_of(FormulaModel(models.History(seed=3)), max_batch_size=1) as engine:
+        engine.steps.fail = lambda: time.sleep(0.005)
+        request = engine.submit([1, 2], max_new_tokens=60)
+        stream = request.stream()
+        next(stream)
+        stream.close()
+        with pytest.raises(RequestCancelledError):
+            request.result(5)
+        assert len(request.new_tokens) < 30
+        with pytest.raises(RuntimeError, match="streamed once"):
+            request.stream()
+    assert is_whole(engine)
+
+
+def test_a_failing_model_ends_what_runs_and_the_engine_goes_on(models):
+    model = FormulaModel(models.History(seed=3))
+    engine = engine_of(model)
+    failures = iter([False, False, True])
+    engine.steps.fail = lambda: next(failures, False)
+    request = engine.submit([1, 2, 3], max_new_tokens=10)
+    with pytest.raises(EngineError, match="RuntimeError: out of memory$"):
+        request.result(5)
+    assert request.finish_reason == "error"
+    assert engine.submit([1, 2, 3], max_new_tokens=10).result(5) == model.generate([1, 2, 3], max_new_tokens=10)
+    engine.close()
+    assert is_whole(engine)
+
+
+def test_a_failing_sampler_ends_its_own_request_alone(model):
+    class Broken(Random):
+        def __call__(self, ops, logits, uniforms):
+            raise ZeroDivisionError("no")
+
+    with engine_of(model) as engine:
+        broken, whole = engine.submit([1], sampler=Broken()), engine.submit([1], max_new_tokens=9)
+        assert whole.result(5) == model.generate([1], max_new_tokens=9)
+        with pytest.raises(EngineError, match="ZeroDivisionError"):
+            broken.result(5)
+    assert is_whole(engine)
+
+
+def test_closing_ends_every_request(models):
+    engine = engine_of(FormulaModel(models.History(seed=3)), max_batch_size=2)
+    engine.steps.gate.clear()
+    requests = [engine.submit([number], max_new_tokens=50) for number in range(1, 6)]
+    threading.Timer(0.05, engine.steps.gate.set).start()
+    engine.close()
+    for request in requests:
+        with pytest.raises(EngineClosedError):
+            request.result(1)
+    assert is_whole(engine)
+
+
+def test_a_thousand_requests_under_fault(model):
+    """Arrivals at random, cancellations, over-long prompts, clients that go away, a failing model, and too few blocks."""
+    asks = mixed_asks(60, longest=28)
+    expected = [model.generate(prompt, **options) for prompt, options in asks]
+    engine = engine_of(model, max_batch_size=6, num_blocks=11, max_waiting=8)
+    draw = random.Random(1)
+    engine.steps.fail = lambda: draw.random() < 0.002
+    outcomes, wrong, lock = collections.Counter(), [], threading.Lock()
+
+    def client(seed, count):
+        mine = random.Random(seed)
+        for _ in range(count):
+            outcome = one(mine)
+            with lock:
+                outcomes[outcome] += 1
+
+    def one(mine):
+        kind = mine.choices(["answer", "stream", "cancel", "leave", "long", "samples"], [40, 20, 10, 10, 10, 10])[0]
+        number = mine.randrange(len(asks))
+        prompt, options = asks[number]
+        request = None
+        try:
+            if kind == "long":
+                engine.submit([1] * mine.randint(40, 90), max_new_tokens=10)
+                wrong.append("an over-long prompt was taken")
+            if kind == "samples":
+                found = [each.result(20) for each in engine.submit_samples(prompt, 3, wait=5, **options)][0]
+            else:
+                request = engine.submit(prompt, wait=mine.choice([0, 5]), **options)
+                if kind == "cancel":
+                    time.sleep(mine.random() / 500)
+                    request.cancel()
+                if kind == "leave":
+                    stream = request.stream()
+                    next(stream, None)
+                    stream.close()
+                found = list(request.stream()) if kind == "stream" else request.result(20)
+        except (PromptTooLongError, QueueFullError, RequestCancelledError, EngineError) as error:
+            return type(error).__name__
+        except BaseException as error:
+            wrong.append(repr(error))
+            return "wrong"
+        if kind != "samples" and found != expected[number]:
+            wrong.append((kind, prompt, options, found, expected[number]))
+        return "answer"
+
+    threads = [threading.Thread(target=client, args=(seed, 50)) for seed in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    engine.close(drain=True)
+    assert wrong == []
+    assert sum(outcomes.values()) == 1000
+    assert set(outcomes) == {"answer", "PromptTooLongError", "QueueFullError", "RequestCancelledError", "EngineError"}
+    assert outcomes["answer"] > 300
+    assert engine.stats()["preemptions"] > 0
+    assert (engine.stats()["running"], engine.stats()["waiting"]) == (0, 0)
+    assert is_whole(engine)

@@ -1,0 +1,298 @@
+"""Completions over HTTP: real sockets, a formula for a model; what is refused and why; clients that go away."""
+
+import http.client
+import json
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+uvicorn = pytest.importorskip("uvicorn")
+pytest.importorskip("starlette")
+
+from keras_transformer.generation import Engine, Generator, Random  # noqa: E402
+from keras_transformer.generation.http import application  # noqa: E402
+from keras_transformer.text import Characters  # noqa: E402
+
+TOKENIZER = Characters("abcdefgh ")
+
+
+class Steps:
+    """A formula that keeps the tokens of each block."""
+
+    is_encoder_decoder = False
+
+    def __init__(self, formula, num_blocks, block_size, max_batch_size, chunk_size, quantize):
+        self.formula, self.block_size, self.chunk_size = formula, block_size, chunk_size
+        self.vocabulary_size = formula.vocabulary_size
+        self.max_length = (num_blocks - 1) * block_size
+        self.pool = np.zeros((num_blocks, block_size), int)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.error = None
+
+    def step(self, token_ids, tables, cache_index):
+        self.gate.wait(20)
+        if self.error is not None:
+            raise self.error
+        logits = []
+        for new, table, index in zip(token_ids, tables, cache_index, strict=True):
+            for slot, token in enumerate(new, index):
+                self.pool[table[slot // self.block_size], slot % self.block_size] = token
+            read = self.pool[table].ravel()[: index + len(new)]
+            logits.append(self.formula.formula(read[None], np.zeros((1, 1)))[0][0])
+        return np.array(logits, "float32")
+
+    def copy(self, pairs):
+        for source, target in pairs:
+            self.pool[target] = self.pool[source]
+
+    def reset(self):
+        pass
+
+
+class Model:
+    def __init__(self, formula, tokenizer):
+        self.formula, self._generator = formula, Generator(formula, tokenizer)
+
+    def generator(self):
+        return self._generator
+
+    def generate(self, *arguments, **options):
+        return self._generator.generate(*arguments, **options)
+
+    def paged_steps(self, num_blocks, block_size, **options):
+        return Steps(self.formula, num_blocks, block_size, **options)
+
+
+class Server:
+    """An engine behind uvicorn on a free port."""
+
+    def __init__(self, model, **options):
+        self.model = model
+        self.engine = Engine(model, **{"max_batch_size": 3, "num_blocks": 40, "block_size": 4, **options})
+        config = uvicorn.Config(application(self.engine, "tiny"), log_level="error", lifespan="off")
+        self._server = uvicorn.Server(config)
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.port = listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, daemon=True)
+        self._thread.start()
+
+    def close(self):
+        self.engine.steps.gate.set()
+        self.engine.close()
+        self._server.should_exit = True
+        self._thread.join(10)
+
+    def call(self, method, path, body=None):
+        """Status, JSON and headers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.request(method, path, body if isinstance(body, (bytes, type(None))) else json.dumps(body))
+        response = connection.getresponse()
+        return response.status, json.loads(response.read()), response.headers
+
+    def complete(self, **body):
+        return self.call("POST", "/v1/completions", body)
+
+    def events(self, **body):
+        """The events of a stream."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.request("POST", "/v1/completions", json.dumps({**body, "stream": True}))
+        response = connection.getresponse()
+        assert response.status == 200
+        assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
+        lines = response.read().decode().split("\n\n")
+        assert lines[-2:] == ["data: [DONE]", ""]
+        return [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+
+    def wait(self, is_met):
+        """Waits until the engine's figures are as they should be."""
+        deadline = time.monotonic() + 10
+        while not is_met(stats := self.engine.stats()):
+            assert time.monotonic() < deadline, stats
+            time.sleep(0.002)
+
+
+@pytest.fixture(scope="module")
+def formula(models):
+    return models.History(vocabulary_size=TOKENIZER.vocabulary_size, seed=1)
+
+
+@pytest.fixture(scope="module")
+def refusing(formula):
+    server = Server(Model(formula, TOKENIZER))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def server(formula):
+    server = Server(Model(formula, TOKENIZER), max_waiting=4)
+    yield server
+    server.close()
+
+
+def test_a_completion_is_the_text_of_generate(server):
+    sampler = Random(0.8, top_k=5, top_p=0.9)
+    expected = server.model.generate("ab c", max_new_tokens=12, sampler=sampler, seed=3, repetition_penalty=1.2)
+    asked = {"max_tokens": 12, "temperature": 0.8, "top_k": 5, "top_p": 0.9, "seed": 3, "repetition_penalty": 1.2}
+    status, answer, _ = server.complete(model="tiny", prompt="ab c", **asked)
+    assert status == 200
+    assert answer["object"] == "text_completion"
+    assert answer["model"] == "tiny"
+    assert answer["choices"] == [{"index": 0, "text": expected, "logprobs": None, "finish_reason": "length"}]
+    assert answer["usage"] == {"prompt_tokens": 4, "completion_tokens": 12, "total_tokens": 16}
+    assert len(expected) > 5
+
+
+def test_greedy_stop_several_prompts_and_token_ids(server):
+    generate = server.model.generate
+    prompts = ["abc", "h"]
+    whole = generate(prompts, max_new_tokens=30)
+    stop = whole[0][4]
+    _, answer, _ = server.complete(prompt=prompts, max_tokens=30, temperature=0, stop=[stop, "zz"])
+    assert [choice["text"] for choice in answer["choices"]] == generate(prompts, max_new_tokens=30, stop=[stop, "zz"])
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    _, answer, _ = server.complete(prompt=TOKENIZER.encode("abc"), max_tokens=30, temperature=0)
+    assert answer["choices"][0]["text"] == whole[0]
+
+
+def test_several_texts_of_one_prompt(server):
+    expected = server.model.generate(["abc"] * 3, max_new_tokens=9, sampler="random", seed=4)
+    _, answer, _ = server.complete(prompt="abc", n=3, max_tokens=9, seed=4)
+    assert [choice["text"] for choice in answer["choices"]] == expected
+    assert answer["usage"]["prompt_tokens"] == 3
+    assert answer["usage"]["completion_tokens"] == 27
+
+
+def test_a_stream_gives_the_same_text_in_pieces(server):
+    expected = server.model.generate(["abc"] * 2, max_new_tokens=14, sampler="random", seed=4)
+    events = server.events(prompt="abc", n=2, max_tokens=14, seed=4, stream_options={"include_usage": True})
+    assert events.pop()["usage"] == {"prompt_tokens": 3, "completion_tokens": 28, "total_tokens": 31}
+    choices = [event["choices"][0] for event in events]
+    for index in range(2):
+        own = [choice for choice in choices if choice["index"] == index]
+        assert "".join(choice["text"] for choice in own) == expected[index]
+        assert [choice["finish_reason"] for choice in own] == [None] * (len(own) - 1) + ["length"]
+        assert len(own) > 5
+    assert len({event["id"] for event in events}) == 1
+
+
+def test_without_a_tokenizer_ids_come_and_go(formula):
+    server = Server(Model(formula, None))
+    try:
+        expected = server.model.generate([1, 2], max_new_tokens=5)
+        _, answer, _ = server.complete(prompt=[1, 2], max_tokens=5, temperature=0)
+        assert answer["choices"][0]["token_ids"] == expected
+        events = server.events(prompt=[1, 2], max_tokens=5, temperature=0)
+        assert [token for event in events for token in event["choices"][0]["token_ids"]] == expected
+        assert server.complete(prompt="ab")[0] == 400
+    finally:
+        server.close()
+
+
+REFUSED = {
+    "missing": ({}, "prompt", "'prompt' is missing"),
+    "empty": ({"prompt": ""}, None, "Prompt 0 is empty"),
+    "form": ({"prompt": {"a": 1}}, "prompt", "'prompt' must be text"),
+    "mixed": ({"prompt": ["a", 1]}, "prompt", "'prompt' must be text"),
+    "ids": ({"prompt": [1, 99]}, None, "token ids outside"),
+    "tokens": ({"prompt": "a", "max_tokens": 0}, "max_tokens", "a positive integer"),
+    "bool": ({"prompt": "a", "max_tokens": True}, "max_tokens", "a positive integer"),
+    "temperature": ({"prompt": "a", "temperature": -1}, "temperature", "a number from 0"),
+    "top_p": ({"prompt": "a", "top_p": 0}, "top_p", "above 0"),
+    "stop": ({"prompt": "a", "stop": [""]}, "stop", "at most 16 texts"),
+    "seed": ({"prompt": "a", "seed": -1}, "seed", "from 0"),
+    "many": ({"prompt": ["a"] * 65, "n": 2}, "n", "At most 128 texts"),
+    "logprobs": ({"prompt": "a", "logprobs": 3}, "logprobs", "not supported"),
+    "unknown": ({"prompt": "a", "colour": 3}, "colour", "Unknown parameter 'colour'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_had_is_refused_with_a_reason(refusing, name):
+    body, parameter, words = REFUSED[name]
+    status, answer, _ = refusing.complete(**body)
+    assert status == 400
+    assert words in answer["error"]["message"]
+    assert answer["error"]["param"] == parameter
+    assert answer["error"]["type"] == "invalid_request_error"
+    assert refusing.engine.stats()["tokens_read"] == 0
+
+
+def test_bodies_lengths_models_and_paths(server):
+    assert server.call("POST", "/v1/completions", b"{")[0] == 400
+    assert server.call("POST", "/v1/completions", b"[1]")[0] == 400
+    status, answer, _ = server.complete(prompt="a" * 170, max_tokens=5)
+    assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
+    assert "exceeds the 160" in answer["error"]["message"]
+    assert server.call("POST", "/v1/completions", b" " * (5 << 20))[0] == 413
+    assert server.complete(prompt="a", model="other")[0] == 404
+    assert server.call("GET", "/v1/completions")[0] == 405
+    status, answer, _ = server.call("GET", "/v2")
+    assert (status, answer["error"]["code"]) == (404, "404")
+    assert server.complete(prompt="a", logprobs=None, echo=False, presence_penalty=0.0, user="me")[0] == 200
+
+
+def test_models_and_health(server):
+    _, answer, _ = server.call("GET", "/v1/models")
+    assert [model["id"] for model in answer["data"]] == ["tiny"]
+    status, answer, _ = server.call("GET", "/health")
+    assert (status, answer["status"], answer["blocks"], answer["blocks_used"]) == (200, "ok", 40, 0)
+    server.engine.close()
+    assert server.call("GET", "/health")[0] == 503
+    status, answer, _ = server.complete(prompt="a")
+    assert (status, answer["error"]["code"]) == (503, "engine_closed")
+
+
+def test_a_full_queue_answers_429_and_what_it_took_is_answered(server):
+    server.engine.steps.gate.clear()
+    answers = []
+    bodies = [{"prompt": "ab", "max_tokens": 5, "temperature": 0}] * 7
+    threads = [threading.Thread(target=lambda body=body: answers.append(server.complete(**body))) for body in bodies]
+    for count, thread in enumerate(threads, 1):
+        thread.start()
+        if count == 1:  # It runs; the others that fit the batch join after its step.
+            server.wait(lambda stats: stats["running"] == 1)
+    server.wait(lambda stats: stats["waiting"] == 4)
+    deadline = time.monotonic() + 10
+    while len(answers) < 2 and time.monotonic() < deadline:
+        time.sleep(0.002)
+    assert [status for status, _, _ in answers] == [429, 429]
+    assert answers[0][1]["error"]["code"] == "queue_full"
+    assert answers[0][2]["retry-after"] == "1"
+    # Of several prompts all are taken or none.
+    assert server.complete(prompt=["a", "b"])[0] == 429
+    server.engine.steps.gate.set()
+    for thread in threads:
+        thread.join(10)
+    expected = server.model.generate("ab", max_new_tokens=5)
+    assert [answer["choices"][0]["text"] for status, answer, _ in answers if status == 200] == [expected] * 5
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_goes_away_ends_its_requests(server, stream):
+    server.engine.steps.gate.clear()
+    client = socket.create_connection(("127.0.0.1", server.port))
+    body = json.dumps({"prompt": ["ab", "cd"], "n": 2, "max_tokens": 100, "stream": stream}).encode()
+    client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+    server.wait(lambda stats: stats["running"] > 0)
+    client.close()
+    time.sleep(0.1)
+    server.engine.steps.gate.set()
+    server.wait(lambda stats: stats["finished"] == 4)
+    assert server.engine.stats()["blocks_used"] == 0
+    assert server.engine.stats()["tokens_written"] < 40
+
+
+def test_a_failing_model_is_the_servers_error(server):
+    server.engine.steps.error = RuntimeError("broken")
+    status, answer, _ = server.complete(prompt="ab")
+    assert (status, answer["error"]["type"]) == (500, "server_error")
+    assert answer["error"]["message"] == "The model failed: RuntimeError: broken"
+    events = server.events(prompt="ab")
+    assert events[-1]["error"]["code"] == "failed"
+    server.engine.steps.error = None
+    assert server.complete(prompt="ab")[0] == 200

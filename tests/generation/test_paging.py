@@ -1,0 +1,138 @@
+"""Blocks by hand: allocation, sharing of prefixes, copy on write, release."""
+
+import pytest
+
+from keras_transformer.generation.paging import BlockPool, BlockTable, OutOfBlocksError
+
+
+def table_of(pool, tokens):
+    """A sequence that has read these tokens."""
+    table = BlockTable(pool)
+    table.adopt([*tokens, 0])
+    rest = tokens[table.length :]
+    assert table.reserve(len(rest)) == []
+    table.extend(rest)
+    return table
+
+
+def test_blocks_are_taken_as_tokens_come():
+    pool = BlockPool(num_blocks=4, block_size=2)
+    table = BlockTable(pool)
+    lengths = []
+    for token in range(5):
+        assert table.reserve(1) == []
+        table.extend([token])
+        lengths.append(len(table.blocks))
+    assert lengths == [1, 1, 2, 2, 3]
+    assert sorted(table.blocks) == [1, 2, 3]  # Block 0 is for padding.
+    assert (pool.num_free, pool.num_used) == (0, 3)
+    assert table.reserve(1) == []  # The sixth fits in the third block.
+    with pytest.raises(OutOfBlocksError, match="1 blocks are wanted, 0 are free"):
+        table.reserve(2)
+    assert (table.length, table.blocks, pool.num_free) == (5, [1, 2, 3], 0)
+    table.release()
+    assert (table.length, table.blocks, pool.num_free) == (0, [], 3)
+
+
+def test_equal_beginnings_share_full_blocks():
+    pool = BlockPool(num_blocks=10, block_size=3)
+    first = table_of(pool, [1, 2, 3, 4, 5, 6, 7])
+    assert first.blocks == [1, 2, 3]
+    second = BlockTable(pool)
+    assert second.adopt([1, 2, 3, 4, 5, 6, 7, 8]) == 6
+    assert second.blocks == [1, 2]
+    assert [pool.references(block) for block in (1, 2, 3)] == [2, 2, 1]
+    other = BlockTable(pool)
+    # The second block holds 4 5 6 too, but after other tokens.
+    assert (other.adopt([1, 2, 9, 4, 5, 6, 7]), other.blocks) == (0, [])
+    # The last token must be read, for what follows it; so its block is not taken over.
+    short = BlockTable(pool)
+    assert (short.adopt([1, 2, 3, 4, 5, 6]), short.blocks) == (3, [1])
+    second.extend([])
+    assert second.reserve(2) == []
+    second.extend([7, 8])
+    assert second.blocks == [1, 2, 4]
+    assert pool.num_used == 4  # Counted once.
+
+
+def test_what_is_free_is_found_again_until_it_is_given_away():
+    pool = BlockPool(num_blocks=4, block_size=2)
+    first = table_of(pool, [1, 2, 3, 4, 5])
+    first.release()
+    assert pool.num_free == 3
+    again = BlockTable(pool)
+    assert (again.adopt([1, 2, 3, 4, 6]), again.blocks, pool.num_free) == (4, [1, 2], 1)
+    again.release()
+    # Given first: what nobody can find (3), then the end of the text (2), then its beginning (1).
+    assert [pool.take() for _ in range(3)] == [3, 2, 1]
+    for block in (3, 2, 1):
+        pool.release(block)
+    assert BlockTable(pool).adopt([1, 2, 3, 4, 6]) == 0
+
+
+def test_forget_all_finds_nothing():
+    pool = BlockPool(num_blocks=4, block_size=2)
+    table_of(pool, [1, 2, 3]).release()
+    pool.forget_all()
+    assert BlockTable(pool).adopt([1, 2, 3]) == 0
+
+
+@pytest.mark.parametrize("writer", ["original", "fork"])
+def test_a_shared_block_is_copied_before_it_is_written(writer):
+    pool = BlockPool(num_blocks=6, block_size=2)
+    original = table_of(pool, [1, 2, 3])
+    fork = original.fork()
+    assert (fork.blocks, fork.length, pool.num_used) == ([1, 2], 3, 2)
+    first, second = (original, fork) if writer == "original" else (fork, original)
+    assert first.reserve(1) == [(2, 3)]
+    assert (first.blocks, second.blocks) == ([1, 3], [1, 2])
+    assert [pool.references(block) for block in (1, 2, 3)] == [2, 1, 1]
+    assert second.reserve(1) == []  # It has it for itself now.
+    first.extend([4])
+    second.extend([5])
+    third = BlockTable(pool)
+    assert (third.adopt([1, 2, 3, 5, 0]), third.blocks) == (4, [1, second.blocks[1]])
+    for table in (original, fork, third):
+        table.release()
+    assert (pool.num_used, pool.num_free) == (0, 5)
+
+
+def test_a_fork_at_the_end_of_a_block_copies_nothing():
+    pool = BlockPool(num_blocks=6, block_size=2)
+    original = table_of(pool, [1, 2])
+    fork = original.fork()
+    assert original.reserve(1) == fork.reserve(1) == []
+    assert (original.blocks, fork.blocks) == ([1, 2], [1, 3])
+
+
+def test_reserved_but_empty_blocks_of_a_fork_are_replaced_without_a_copy():
+    pool = BlockPool(num_blocks=6, block_size=2)
+    original = BlockTable(pool)
+    original.reserve(4)
+    original.extend([7, 8])
+    fork = original.fork()
+    assert fork.reserve(2) == []
+    assert (original.blocks, fork.blocks) == ([1, 2], [1, 3])
+
+
+def test_no_copy_without_a_free_block():
+    pool = BlockPool(num_blocks=3, block_size=2)
+    original = table_of(pool, [1, 2, 3])
+    fork = original.fork()
+    with pytest.raises(OutOfBlocksError):
+        fork.reserve(1)
+    assert (fork.blocks, [pool.references(block) for block in (1, 2)]) == ([1, 2], [2, 2])
+
+
+def test_a_block_is_not_released_twice():
+    pool = BlockPool(num_blocks=3, block_size=2)
+    block = pool.take()
+    pool.release(block)
+    with pytest.raises(ValueError, match="held by nobody"):
+        pool.release(block)
+
+
+@pytest.mark.parametrize("sizes", [(1, 4), (4, 0)])
+def test_sizes_are_checked(sizes):
+    with pytest.raises(ValueError, match="num_blocks must be at least 2"):
+        BlockPool(*sizes)
