@@ -33,6 +33,8 @@ def arguments(name, length, window):
         "clustered": {"num_clusters": window // 2},
         "improved_clustered": {"num_clusters": window // 2, "top_k": block},
         "retrieval": {"top_k": block},
+        "infini": {"segment_length": window},
+        "segment_recurrent": {"segment_length": max(1, window // 2), "memory_length": max(1, window // 2)},
         "linformer": {"max_sequence_length": length, "projected_length": window},
     }
     known = inspect.signature(MECHANISMS.get(name) or MIXERS[name]).parameters

@@ -35,7 +35,7 @@ def imports(path):
 # From the ground up: a room may use those before it, and itself.
 ORDER = ["positions", "attention", "feedforward", "recurrence", "blocks", "vision", "models", "generation", "tasks"]
 # What stands beside the rooms, and text, which needs none of them.
-COMMON = {"projection", "saving", "version", "compiling", "in_place", "scan", "text"}
+COMMON = {"products", "projection", "saving", "version", "compiling", "in_place", "scan", "text"}
 
 
 @pytest.mark.parametrize("room", ORDER)

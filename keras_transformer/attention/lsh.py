@@ -15,6 +15,7 @@ from keras_transformer.attention.partial import Part, attend_part, merge
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.attention.sorted_chunks import SortedChunks
 from keras_transformer.attention.weighing import HIDDEN
+from keras_transformer.products import times_shared
 from keras_transformer.saving import serializable
 
 # A token sees itself only where it sees nothing else.
@@ -122,7 +123,7 @@ class LSHAttention(Mechanism):
         """The bucket of each token in each round: int `(B, T, N, R)`, for a query `(B, T, N, H)`."""
         heads, length = query.shape[2], ops.shape(query)[1]
         query = ops.cast(ops.stop_gradient(ops.transpose(query, (0, 2, 1, 3))), "float32")
-        sides = ops.matmul(query, ops.convert_to_tensor(self.rotations))
+        sides = times_shared(query, ops.convert_to_tensor(self.rotations))
         sides = ops.reshape(sides, (-1, length * self.num_rounds, self.num_buckets // 2))
         # The first of the largest, without argmax, which neither TFLite nor ONNX has from Keras.
         _, largest = ops.top_k(ops.concatenate([sides, -sides], axis=-1), 1)

@@ -9,6 +9,7 @@ import math
 import keras
 from keras import ops
 
+from keras_transformer.products import times_shared
 from keras_transformer.saving import serializable
 
 
@@ -215,7 +216,7 @@ class Additive(_Scoring):
         key = ops.reshape(ops.einsum("bsnh,nhu->bnsu", key, self.key_kernel), (-1, 1, key_length, units))
         # (B * N, T, S, U): rank 4, for the delegates that refuse more.
         hidden = ops.reshape(ops.tanh(query + key), (-1, heads, length * key_length, units))
-        return ops.reshape(ops.matmul(hidden, self.score_kernel), (-1, heads, length, key_length))
+        return ops.reshape(times_shared(hidden, self.score_kernel), (-1, heads, length, key_length))
 
     def get_config(self):
         return {
@@ -255,7 +256,7 @@ class Location(_Scoring):
         if key.shape[1] is not None and key.shape[1] > self.max_sequence_length:
             raise ValueError(f"{key.shape[1]} keys are more than max_sequence_length={self.max_sequence_length}.")
         kernel = ops.convert_to_tensor(self.kernel)[:, :, : ops.shape(key)[1]]
-        return ops.matmul(ops.transpose(query, (0, 2, 1, 3)), kernel)
+        return times_shared(ops.transpose(query, (0, 2, 1, 3)), kernel)
 
     def get_config(self):
         return {

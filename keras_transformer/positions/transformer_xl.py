@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.distances import rows
 from keras_transformer.positions.rotary_scaling import rotary_rates
+from keras_transformer.products import times_shared
 from keras_transformer.saving import serializable
 
 
@@ -85,7 +86,9 @@ class TransformerXLRelative(AttentionPosition):
         change = ops.cast(self.position_bias - self.content_bias, query.dtype)
         query = ops.transpose((query + change) * ops.cast(scale, query.dtype), (0, 2, 1, 3))
         kernel = ops.transpose(ops.cast(self.kernel, query.dtype), (1, 2, 0))
-        sines, cosines = ops.split(ops.cast(ops.matmul(query, kernel), "float32"), 2, axis=-1)  # (B, N, T, D / 2) each
+        sines, cosines = ops.split(
+            ops.cast(times_shared(query, kernel), "float32"), 2, axis=-1
+        )  # (B, N, T, D / 2) each
         # Counted from the first query, so that the angles of near pairs are small and exact.
         query_positions = rows(query_positions)
         start = query_positions[:, :1]
@@ -95,7 +98,11 @@ class TransformerXLRelative(AttentionPosition):
         of_query = [sines * sin_i + cosines * cos_i, cosines * sin_i - sines * cos_i]
         of_query = ops.cast(ops.concatenate(of_query, axis=-1), query.dtype)
         of_key = ops.cast(ops.concatenate([cos_j, sin_j], axis=-1), query.dtype)
-        return ops.cast(ops.matmul(of_query, ops.transpose(of_key, (0, 1, 3, 2))), "float32")
+        # Heads folded into the length: see `times_shared`.
+        heads, (length, key_length), width = query.shape[1], (ops.shape(x)[2] for x in (query, of_key)), of_key.shape[3]
+        of_query = ops.reshape(of_query, (-1, heads * length, width))
+        products = ops.matmul(of_query, ops.transpose(of_key[:, 0], (0, 2, 1)))
+        return ops.cast(ops.reshape(products, (-1, heads, length, key_length)), "float32")
 
     def _sin_and_cos(self, positions):
         """`(1 | B, 1, T, D / 2)` each."""
