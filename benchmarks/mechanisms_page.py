@@ -17,9 +17,10 @@ import pathlib
 import re
 
 import keras
+import numpy as np
 from long_mechanisms import NAMES, arguments, mixer
 
-from keras_transformer.attention import MECHANISMS, MIXERS
+from keras_transformer.attention import MECHANISMS, MIXERS, Visibility
 from keras_transformer.plots.attention_pattern import attention_weights, draw_patterns
 from keras_transformer.positions import ATTENTION_POSITIONS
 
@@ -113,7 +114,22 @@ def positions_of(name, honours):
     if name in MIXERS and "position" not in inspect.signature(MIXERS[name]).parameters:
         return "of its attention" if name == "long_short_range" else "none"
     named = [position for position, cls in ATTENTION_POSITIONS.items() if cls().needs <= honours]
+    if name in MECHANISMS:
+        named = [position for position in named if _takes(name, position)]
     return "all" if len(named) == len(ATTENTION_POSITIONS) else ", ".join(named)
+
+
+def _takes(name, position):
+    """Whether a mechanism does not refuse a position, by asking it."""
+    mechanism, position = MECHANISMS[name](**arguments(name, N, WINDOW)), ATTENTION_POSITIONS[position]()
+    x, slots = np.zeros((1, N, 2, 8), "float32"), np.arange(N, dtype="int32")
+    position.build(x.shape, x.shape)
+    causal = "bidirectional" not in mechanism.honours
+    try:
+        mechanism(x, x, x, visibility=Visibility.from_slots(slots, slots, causal=causal), position=position)
+    except ValueError:
+        return False
+    return True
 
 
 def table(rows):

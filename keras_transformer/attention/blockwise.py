@@ -78,11 +78,6 @@ class BlockwiseAttention(Mechanism):
     def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
         if self._is_small(query, key) or self._takes_kernel(key, value, visibility, position, training):
             return self.softmax(query, key, value, visibility=visibility, position=position, training=training)
-        if position is not None and position.trainable_weights:
-            raise ValueError(
-                f"{type(self).__name__} cannot honour {type(position).__name__}: the bias of a tile is computed twice, and "
-                "its weights would get no gradient. Use 'softmax', or a position without weights."
-            )
         lengths, sizes, counts = self._measures(query, key)
         padding = [size * count - length for size, count, length in zip(sizes, counts, lengths, strict=True)]
         dropout = CountedDropout(self.dropout, self._seeds.next()) if training and self.dropout > 0 else None
@@ -97,6 +92,14 @@ class BlockwiseAttention(Mechanism):
             mask = ops.expand_dims(ops.expand_dims(ops.cast(visibility.query_mask, context.dtype), 2), 3)
             context = context * mask
         return ops.reshape(context, (-1, lengths[0], query.shape[1], value.shape[3]))
+
+    def _refuse(self, query, value, visibility, position, cache, return_attention_scores):
+        if position is not None and position.trainable_weights:
+            raise ValueError(
+                f"{type(self).__name__} cannot honour {type(position).__name__}: the bias of a tile is computed twice, and "
+                "its weights would get no gradient. Use 'softmax', or a position without weights."
+            )
+        super()._refuse(query, value, visibility, position, cache, return_attention_scores)
 
     def _is_small(self, query, key):
         """Whether the scores are one tile; or, in a graph, those of new tokens beside a cache, which are few."""
