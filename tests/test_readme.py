@@ -18,7 +18,7 @@ def test_python_blocks_run_one_after_the_other(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(keras.datasets.fashion_mnist, "load_data", lambda: ((images, labels), (images[:8], labels[:8])))
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     (tmp_path / "input.txt").write_text("To be, or not to be: that is the question.\n" * 200)
     names = {}
     for block in blocks:
@@ -29,6 +29,7 @@ def test_python_blocks_run_one_after_the_other(monkeypatch, tmp_path, capsys):
     assert {path.name for path in (tmp_path / "writer").iterdir()} >= {"tokenizer", "model.tflite", "model.weights"}
     options = {"max_new_tokens": 12, "sampler": "greedy"}
     assert names["phone"].generate("To be", **options) == names["writer"].generate("To be", **options)
+    assert names["second"].result() == names["writer"].generate("To be, or", max_new_tokens=20)
     probabilities = names["classify"](images=names["x_test"][:1])["probabilities"]
     np.testing.assert_allclose(probabilities, names["model"].predict(names["x_test"][:1], verbose=0), atol=1e-5)
     assert names["maps"]["encoder_block_0/self_attention"].shape == (2, 4, 50, 50)

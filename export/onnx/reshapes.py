@@ -115,8 +115,15 @@ class BinaryOfReshape(Rule):
         )
 
     def rewrite(self, op, a, b, shape, turned):
+        flat = self.flat(op, a, b, turned)
+        return None if flat is None else op.Reshape(getattr(op, self.op_type)(flat, b), shape)
+
+    def flat(self, op, a, b, turned):
+        """The other operand as a matrix; in a square both are one."""
+        if a is turned:
+            return b
         target = self.target(op, sizes_of(b))
-        return None if target is None else op.Reshape(getattr(op, self.op_type)(op.Reshape(a, target), b), shape)
+        return None if target is None else op.Reshape(a, target)
 
 
 class BinaryOfReshapeFirst(BinaryOfReshape):
@@ -124,8 +131,8 @@ class BinaryOfReshapeFirst(BinaryOfReshape):
         return getattr(op, self.op_type)(op.Reshape(b, shape, _outputs=["turned"]), a)
 
     def rewrite(self, op, a, b, shape, turned):
-        target = self.target(op, sizes_of(b))
-        return None if target is None else op.Reshape(getattr(op, self.op_type)(b, op.Reshape(a, target)), shape)
+        flat = self.flat(op, a, b, turned)
+        return None if flat is None else op.Reshape(getattr(op, self.op_type)(b, flat), shape)
 
 
 class NormOfReshape(Rule):

@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_transformer.attention import LocalAttention, MultiHeadAttention
 from keras_transformer.export import GenerationOptions, export
-from keras_transformer.models import YOCO, Decoder, RecurrentMemory, Size, Transformer, TransformerXL
+from keras_transformer.models import RWKV, YOCO, Decoder, RecurrentMemory, Size, Transformer, TransformerXL
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.text import Bytes
 
@@ -76,6 +76,11 @@ def recurrent_memory():
     return LanguageModel(RecurrentMemory(SIZE, TOKENIZER.vocabulary_size, segment_length=4, num_memory_tokens=2))
 
 
+def rwkv():
+    """States of time and channel mixing, and the token before."""
+    return LanguageModel(RWKV(SIZE, TOKENIZER.vocabulary_size, chunk_size=4))
+
+
 def randomise(model):
     """Weights with which the texts vary: an untrained model says one token over and over."""
     rng = np.random.default_rng(0)
@@ -100,6 +105,7 @@ CASES = {
     "recurrent_memory": lambda out: _export(
         recurrent_memory, out / "recurrent_memory", generation=GenerationOptions(prefill_buckets=BUCKETS)
     ),
+    "rwkv": lambda out: _export(rwkv, out / "rwkv"),
     "serve": lambda out: _export(gpt, out / "serve", formats=["saved_model"], generation=False),
 }
 

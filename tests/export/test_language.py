@@ -31,7 +31,7 @@ from keras_transformer.text import Bytes, Characters
 
 BACKENDS = ("saved_model", "tflite", "onnx")
 NAMES = ("gpt", "translator", "llama")
-OF_FIXED_SIZE = ("mistral", "transformer_xl", "recurrent_memory")
+OF_FIXED_SIZE = ("mistral", "transformer_xl", "recurrent_memory", "rwkv")
 MAX_LENGTH = 24
 NEW = 12
 RNG = np.random.default_rng(1)
