@@ -148,3 +148,16 @@ def test_words_of_the_page(monkeypatch):
         mechanisms_page.reference(Example) == "Name et al., Title, [arXiv 1234.56789](https://arxiv.org/abs/1234.56789)"
     )
     assert mechanisms_page.table([{"a": "1|2", "b": "3"}]) == "| a | b |\n| --- | --- |\n| 1\\|2 | 3 |"
+
+
+def test_a_rival_that_gave_up_keeps_what_it_has_found(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from long_sequences import Runs
+
+    runs = Runs(types.SimpleNamespace(seconds=1.0))
+    seconds = {512: 0.5, 1024: 2.0}
+    monkeypatch.setattr(runs, "_measure", lambda rival, name, length, mode: {"seconds": seconds[length]})
+    for _ in range(2):
+        assert runs("ours", "softmax", 512, "train") == {"seconds": 0.5}
+        assert runs("ours", "softmax", 1024, "train") == {"seconds": 2.0}
+        assert runs("ours", "softmax", 2048, "train") == {"error": "not run: took 2 s at 1024"}
