@@ -65,10 +65,24 @@ def token_projection(layer, name, width, use_bias=True, activation=None):
         use_bias: bool.
         activation: as for `keras.layers.Dense`.
     """
+    return _projection(layer, name, "btd,de->bte", (None, width), use_bias, activation)
+
+
+def split_heads(layer, name, num_heads, width):
+    """An unbuilt map `(B, T, D)` to `(B, T, num_heads, width)`, as `token_projection`; its bias as `layer.use_bias`."""
+    return _projection(layer, name, "btd,dnh->btnh", (None, num_heads, width), layer.use_bias)
+
+
+def join_heads(layer, name, width):
+    """An unbuilt map `(B, T, N, H)` to `(B, T, width)`: see `split_heads`."""
+    return _projection(layer, name, "btnh,nhd->btd", (None, width), layer.use_bias)
+
+
+def _projection(layer, name, equation, output_shape, use_bias, activation=None):
     return Projection(
-        "btd,de->bte",
-        output_shape=(None, width),
-        bias_axes="e" if use_bias else None,
+        equation,
+        output_shape=output_shape,
+        bias_axes=equation.rpartition("bt")[2] if use_bias else None,
         activation=activation,
         kernel_initializer=layer.kernel_initializer.clone(),
         name=name,

@@ -8,7 +8,7 @@ from keras_transformer.attention.cache import read_dense_cache
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
-from keras_transformer.projection import Projection
+from keras_transformer.projection import join_heads, split_heads
 from keras_transformer.saving import build_once, resolve, serializable, serialize
 
 
@@ -81,23 +81,13 @@ class CrossDecoderAttention(keras.layers.Layer):
             raise ValueError(f"{self.num_heads} query heads are no multiple of {key_shape[1]} key heads.")
         heads = (*inputs_shape[:2], self.num_heads)
         key_shape, value_shape = ((shape[0], shape[2], shape[1], shape[3]) for shape in (key_shape, value_shape))
-        self.query_dense = self._project("btd,dnh->btnh", (self.num_heads, self.key_dim), "nh", "query")
+        self.query_dense = split_heads(self, "query", self.num_heads, self.key_dim)
         self.query_dense.build(inputs_shape)
         build_once(self.mechanism, (*heads, self.key_dim), key_shape, value_shape)
         if self.position is not None:
             build_once(self.position, (*heads, self.key_dim), value_shape)
-        self.output_dense = self._project("btnh,nhd->btd", (inputs_shape[-1],), "d", "attention_output")
+        self.output_dense = join_heads(self, "attention_output", inputs_shape[-1])
         self.output_dense.build((*heads, value_shape[-1]))
-
-    def _project(self, equation, output_shape, axes, name):
-        return Projection(
-            equation,
-            output_shape=(None, *output_shape),
-            bias_axes=axes if self.use_bias else None,
-            kernel_initializer=self.kernel_initializer.clone(),
-            name=name,
-            dtype=self.dtype_policy,
-        )
 
     def call(self, inputs, key, value, padding_mask=None, positions=None, training=None):
         query = self.query_dense(inputs)  # (B, T, N, H)

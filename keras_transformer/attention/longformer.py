@@ -14,7 +14,7 @@ from keras_transformer.attention.partial import attend_part, merge
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.attention.windows import new_window_part, window_part
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
-from keras_transformer.projection import Projection
+from keras_transformer.projection import join_heads, split_heads
 from keras_transformer.saving import build_once, resolve, serializable, serialize
 
 
@@ -123,24 +123,17 @@ class LongformerAttention(keras.layers.Layer):
         if self.num_global_tokens or self.max_global_tokens:
             names += ["query_global", "key_global", "value_global"]
         for name in names:
-            dense = self._project("btd,dnh->btnh", (None, self.num_heads, self.key_dim), "nh", name)
+            dense = split_heads(self, name, self.num_heads, self.key_dim)
             dense.build(query_shape if name.startswith("query") else value_shape)
             setattr(self, f"_{name}_dense", dense)
         heads = (*query_shape[:2], self.num_heads, self.key_dim)
         build_once(self.softmax, heads, heads, heads)
         if self.position is not None:
             build_once(self.position, heads, heads)
-        self._output_dense = self._project("btnh,nhd->btd", (None, query_shape[-1]), "d", "attention_output")
+        self._output_dense = join_heads(self, "attention_output", query_shape[-1])
         self._output_dense.build(heads)
 
     output_dense = property(lambda self: self._output_dense)
-
-    def _project(self, equation, output_shape, bias_axes, name):
-        initializer = self.kernel_initializer.clone()
-        options = {"kernel_initializer": initializer, "name": name, "dtype": self.dtype_policy}
-        return Projection(
-            equation, output_shape=output_shape, bias_axes=bias_axes if self.use_bias else None, **options
-        )
 
     def call(
         self,

@@ -12,7 +12,7 @@ from keras_transformer.attention.cache import (
     update_dense_cache,
 )
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
-from keras_transformer.projection import Projection
+from keras_transformer.projection import split_heads
 from keras_transformer.saving import build_once, resolve, serializable, serialize
 
 
@@ -79,14 +79,7 @@ class SharedKeyValue(keras.layers.Layer):
 
     def build(self, inputs_shape):
         for name, width in (("key", self.key_dim), ("value", self.value_dim)):
-            dense = Projection(
-                "btd,dnh->btnh",
-                output_shape=(None, self.num_heads, width),
-                bias_axes="nh" if self.use_bias else None,
-                kernel_initializer=self.kernel_initializer.clone(),
-                name=name,
-                dtype=self.dtype_policy,
-            )
+            dense = split_heads(self, name, self.num_heads, width)
             dense.build(inputs_shape)
             setattr(self, f"{name}_dense", dense)
         if self.position is not None:
