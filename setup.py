@@ -37,6 +37,8 @@ setup(
     install_requires=[
         "tensorflow>=2.20,<2.22",
         "keras>=3.14,<4",
+        "safetensors>=0.5,<1",
+        "huggingface-hub>=1,<3",
         "tensorflow-text>=2.20,<2.22",
         "tf2onnx>=1.17,<2",
         "onnx>=1.19,<2",

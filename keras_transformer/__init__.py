@@ -16,6 +16,7 @@ if not os.path.isdir(os.path.join(_HERE, "export")):
 _ROOMS = (
     "attention",
     "blocks",
+    "checkpoints",
     "export",
     "feedforward",
     "generation",

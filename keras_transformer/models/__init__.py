@@ -1,5 +1,6 @@
 """One file per architecture: a size table, and a function from symbolic inputs to outputs."""
 
+from keras_transformer.models.bert import BERT
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.models.encode_in_windows import encode_in_windows
 from keras_transformer.models.encoder import Encoder
@@ -20,6 +21,7 @@ MODELS = {
     "transformer": Transformer,
     "encoder": Encoder,
     "decoder": Decoder,
+    "bert": BERT,
     "retnet": RetNet,
     "rwkv": RWKV,
     "s4": S4Model,
@@ -29,6 +31,7 @@ MODELS = {
 }
 
 __all__ = [
+    "BERT",
     "MODELS",
     "RWKV",
     "YOCO",

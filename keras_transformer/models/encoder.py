@@ -8,6 +8,7 @@ from keras_transformer.models.stack import (
     final_norm,
     make_attention,
     make_feed_forward,
+    make_norm,
     padding_input,
     split_position,
     token_input,
@@ -29,6 +30,7 @@ def Encoder(
     position="learned",
     residual="pre",
     norm="layer_norm",
+    embedding_norm=False,
     attention=None,
     feedforward="dense",
     activation="gelu",
@@ -46,6 +48,7 @@ def Encoder(
         position: "learned", "sinusoidal", "rotary", an instance, or None.
         residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
+        embedding_norm: bool. Whether the sum of the embeddings is normalised too, before its dropout, as in BERT.
         attention: a name in `attention.MECHANISMS`; or a layer in the manner of `MultiHeadAttention` to copy for each block,
             which brings its own position.
         feedforward: "dense", "gated", or an instance to copy.
@@ -86,6 +89,7 @@ def Encoder(
         )
         for index in range(size.num_layers)
     ]
+    first_norm = make_norm(norm, "embedding_norm") if embedding_norm else None
     last_norm = final_norm(residual, norm)
     # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
@@ -95,6 +99,7 @@ def Encoder(
         segments = keras.layers.Embedding(num_segments, size.hidden_dim, name="segment_embedding")
         x = keras.layers.Add(name="token_and_segment")([x, segments(inputs["segment_ids"])])
     x = x if embedding_position is None else embedding_position(x)
+    x = x if first_norm is None else first_norm(x)
     x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
     for block in blocks:
         x = block(x, padding_mask=inputs["padding_mask"])

@@ -65,11 +65,16 @@ def make_feed_forward(size, feedforward, activation):
     return clone(resolve(feedforward, FEEDFORWARDS, **options), name="feedforward")
 
 
+def make_norm(norm, name):
+    """A norm of its own, by name or as a copy of an instance."""
+    return clone(resolve(norm, NORMS, keras.layers.Layer), name=name)
+
+
 def final_norm(residual, norm, name="final_norm"):
     """The norm at the end of a stack, or None where the residual scheme has normalised already."""
     if not resolve(residual, RESIDUALS, Residual).needs_final_norm:
         return None
-    return clone(resolve(norm, NORMS, keras.layers.Layer), name=name)
+    return make_norm(norm, name)
 
 
 def token_model(embedding, position, blocks, last_norm, *, dropout, packed, name):

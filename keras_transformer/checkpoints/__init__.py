@@ -1,0 +1,36 @@
+"""Checkpoints of other projects: read into our models, and written back."""
+
+from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.architectures import ARCHITECTURES
+from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.errors import (
+    CheckpointError,
+    ConfigError,
+    CorruptFileError,
+    MissingFileError,
+    MissingTensorError,
+    TensorShapeError,
+    UnexpectedTensorError,
+    UnknownArchitectureError,
+    UnsafePathError,
+)
+from keras_transformer.checkpoints.reading import from_huggingface
+from keras_transformer.checkpoints.writing import to_huggingface
+
+__all__ = [
+    "ARCHITECTURES",
+    "Architecture",
+    "CheckpointError",
+    "Config",
+    "ConfigError",
+    "CorruptFileError",
+    "Head",
+    "MissingFileError",
+    "MissingTensorError",
+    "TensorShapeError",
+    "UnexpectedTensorError",
+    "UnknownArchitectureError",
+    "UnsafePathError",
+    "from_huggingface",
+    "to_huggingface",
+]

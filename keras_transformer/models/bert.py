@@ -1,0 +1,64 @@
+"""BERT."""
+
+import keras
+
+from keras_transformer.models.encoder import SIZES, Encoder
+from keras_transformer.models.size import get_size
+from keras_transformer.models.stack import make_attention
+
+
+def BERT(
+    size="base",
+    vocabulary_size=30522,
+    *,
+    max_sequence_length=512,
+    num_segments=2,
+    activation="gelu",
+    dropout=0.1,
+    attention_dropout=0.1,
+    layer_norm_epsilon=1e-12,
+    name="bert",
+):
+    """The encoder of BERT: post-norm blocks over the normalised sum of token, segment and position vectors.
+
+    Args:
+        size: "base", "large", or a `Size`.
+        vocabulary_size: int. V.
+        max_sequence_length: int. The table of positions.
+        num_segments: int, or None for no "segment_ids".
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        layer_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, "segment_ids": int32 `(B, T)`} to
+        `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> BERT(Size(2, 16, 2, 32), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Devlin et al., BERT, arXiv 1810.04805, section 3; epsilon, and the norm and dropout of the embedding, as in
+    its published code.
+    """
+    size = get_size(size, SIZES)
+    return Encoder(
+        size,
+        vocabulary_size,
+        max_sequence_length=max_sequence_length,
+        num_segments=num_segments,
+        residual="post",
+        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        embedding_norm=True,
+        attention=make_attention(size, dropout=attention_dropout),
+        activation=activation,
+        dropout=dropout,
+        name=name,
+    )

@@ -1,0 +1,62 @@
+"""Every checkpoint computes what transformers computes, and is written back byte for byte."""
+
+import json
+
+import pytest
+from safetensors.numpy import load_file
+
+from keras_transformer import checkpoints
+from keras_transformer.checkpoints import ARCHITECTURES
+from tests.checkpoints.cases import FOLDERS, Expected, assert_equal, predicted
+
+
+@pytest.fixture(scope="module", params=FOLDERS, ids=lambda folder: folder.name)
+def case(request):
+    folder = request.param
+    return folder, checkpoints.from_huggingface(folder, verbose=0), Expected(folder)
+
+
+def test_outputs_are_those_of_transformers(case):
+    folder, model, expected = case
+    assert_equal(predicted(model, expected.inputs), expected.outputs, expected.inputs, atol=2e-5)
+
+
+def test_greedy_texts_are_those_of_transformers(case):
+    folder, model, expected = case
+    if expected.generated is None:
+        pytest.skip("it does not generate")
+    prompts = [[int(token) for token in row if token >= 0] for row in expected.prompt]
+    new = expected.generated.shape[1]
+    assert model.generate(prompts, max_new_tokens=new) == [
+        [int(token) for token in row if token >= 0] for row in expected.generated
+    ]
+
+
+def test_the_tensors_come_back_byte_for_byte(case, tmp_path):
+    folder, model, _ = case
+    checkpoints.to_huggingface(model, tmp_path / "again", verbose=0)
+    before, after = (load_file(path / "model.safetensors") for path in (folder, tmp_path / "again"))
+    assert sorted(before) == sorted(after)
+    for name, first in before.items():
+        second = after[name]
+        assert (first.dtype, first.shape) == (second.dtype, second.shape), name
+        assert first.tobytes() == second.tobytes(), name
+    assert (tmp_path / "again" / "config.json").read_bytes() == (folder / "config.json").read_bytes()
+
+
+def test_every_architecture_has_a_checkpoint():
+    covered = {json.loads((folder / "config.json").read_text())["model_type"] for folder in FOLDERS}
+    assert covered == set(ARCHITECTURES)
+    heads = {
+        (name, head)
+        for name, architecture in ARCHITECTURES.items()
+        for head in architecture.heads
+        if not any(_is(folder, name, head) for folder in FOLDERS)
+    }
+    assert heads == set(), "no checkpoint has these heads"
+
+
+def _is(folder, model_type, head):
+    config = json.loads((folder / "config.json").read_text())
+    name = config["architectures"][0]
+    return config["model_type"] == model_type and (name.endswith(f"For{head}") or (name.endswith(head)))

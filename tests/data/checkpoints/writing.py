@@ -1,0 +1,51 @@
+"""Small checkpoints by transformers, with what they compute: shared by the `make_*.py` beside this file.
+
+Each folder holds what `save_pretrained` writes, and `expected.npz`: under "input/NAME" what our model is called with, under
+"output/NAME" what transformers gives for it, and for a generative model "prompt", int `(B, T)`, and "generated", int
+`(B, new)`: the greedy continuation of each prompt.
+"""
+
+import pathlib
+import shutil
+
+import numpy as np
+import torch
+
+HERE = pathlib.Path(__file__).parent
+
+
+def write(name, model, inputs, outputs, **more):
+    """Writes one folder; `inputs` and `outputs` are dicts of arrays."""
+    folder = HERE / name
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    arrays = {f"input/{key}": np.asarray(value) for key, value in inputs.items()}
+    arrays |= {f"output/{key}": np.asarray(value) for key, value in outputs.items()}
+    np.savez_compressed(folder / "expected.npz", **arrays, **{key: np.asarray(value) for key, value in more.items()})
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    assert size <= 300_000, f"{name}: {size} bytes"
+    print(f"{name}: {size // 1000} kB")
+
+
+def build(cls, config, seed=0):
+    """A model with random weights that are larger than the usual ones, so that errors show."""
+    torch.manual_seed(seed)
+    model = cls(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def ragged_tokens(vocabulary_size, lengths=(11, 7, 1), seed=0):
+    """`(token_ids, padding_mask)`, padded on the right with 0; no real token is below 5."""
+    generator = np.random.default_rng(seed)
+    mask = np.arange(max(lengths)) < np.array(lengths)[:, None]
+    tokens = generator.integers(5, vocabulary_size, mask.shape)
+    return np.where(mask, tokens, 0).astype("int32"), mask
+
+
+def run(model, **inputs):
+    """What a model gives, without gradients; numpy arrays go in."""
+    with torch.no_grad():
+        return model(**{name: torch.tensor(value) for name, value in inputs.items()})
