@@ -21,6 +21,7 @@ import numpy as np
 from long_mechanisms import NAMES, arguments, mixer
 
 from keras_transformer.attention import MECHANISMS, MIXERS, Visibility
+from keras_transformer.catalogue import cost, forms, reference, summary
 from keras_transformer.plots.attention_pattern import attention_weights, draw_patterns
 from keras_transformer.positions import ATTENTION_POSITIONS
 
@@ -70,25 +71,8 @@ mechanism must have scores to add to: the column says what each needs.
 """
 
 
-def summary(cls):
-    """The first sentence of a docstring, which often is the formula, on one line."""
-    text = inspect.getdoc(cls).split("\n\n")[0]
-    return " ".join(text.split())
-
-
-def cost(cls):
-    """What the docstring says of growth."""
-    text = " ".join(inspect.getdoc(cls).split("Args:")[0].split())
-    sentences = re.split(r"(?<=[.;:]) (?=[A-Z(])", text)
-    return " ".join(each for each in sentences if re.search(r"\bgrows?\b", each))
-
-
-def reference(cls):
-    """Paper and number of the first reference."""
-    found = re.search(r"References?: (.*)", " ".join(inspect.getdoc(cls).split()))
-    if not found:
-        return ""
-    paper = re.match(r".*?(?:arXiv:? ?\d{4}\.\d{4,5}|\. )", found[1] + ". ")[0].rstrip(". ")
+def linked(paper):
+    """A reference, with the number of its paper as a link."""
     return re.sub(r"arXiv:? ?(\d{4}\.\d{4,5})", r"[arXiv \1](https://arxiv.org/abs/\1)", paper)
 
 
@@ -100,13 +84,6 @@ def cache(layer):
     short, long = ({name: slab.shape for name, slab in layer.init_cache(1, n).items()} for n in (N, 2 * N))
     kind = "of fixed size" if short == long else "grows with the text"
     return f"{kind}: {', '.join(f'`{name}`' for name in short)}"
-
-
-def forms(honours):
-    """Directions, and what else can be asked for."""
-    words = [word for what, word in _DIRECTIONS.items() if what in honours]
-    words += [word for what, word in (("cross", "cross"), ("attention_mask", "any mask")) if what in honours]
-    return ", ".join(words)
 
 
 def positions_of(name, honours):
@@ -146,14 +123,14 @@ def mechanism_rows():
         cls, layer = MECHANISMS.get(name) or MIXERS[name], mixer(name, N, 2, 8, WINDOW)
         row = {"name": f"`{name}`" if name in MECHANISMS else f"`{name}` (mixer)", "what it computes": summary(cls)}
         row |= {"cost": cost(cls), "forms": forms(layer.honours), "positions": positions_of(name, layer.honours)}
-        rows.append(row | {"cache": cache(layer), "reference": reference(cls)})
+        rows.append(row | {"cache": cache(layer), "reference": linked(reference(cls))})
     return rows
 
 
 def position_rows():
     return [
         {"name": f"`{name}`", "what it computes": summary(cls), "needs": ", ".join(sorted(cls().needs)) or "nothing",
-         "reference": reference(cls)}
+         "reference": linked(reference(cls))}
         for name, cls in ATTENTION_POSITIONS.items()
     ]  # fmt: skip
 

@@ -11,6 +11,8 @@ _EXAMPLES = """examples:
   keras-transformer demo
   keras-transformer export model.keras --out bundle
   keras-transformer export model.keras --out bundle --formats tflite onnx
+  keras-transformer export CHECKPOINT --out bundle
+  keras-transformer convert CHECKPOINT model.keras
   keras-transformer verify bundle
   keras-transformer run bundle --input images.npy --backend tflite
   keras-transformer generate bundle "Once upon a time" --sampler random --top-p 0.9
@@ -19,6 +21,7 @@ _EXAMPLES = """examples:
   keras-transformer sensitivity bundle --evaluate test.npz
   keras-transformer serving bundle --out served --version 1
   keras-transformer serve-text model.keras --port 8000
+  keras-transformer catalogue mechanisms
 """
 
 
@@ -62,11 +65,17 @@ def _explain(error):
     from keras_transformer.generation.errors import GenerationError
     from keras_transformer.text.errors import TextError
 
-    if isinstance(error, (ExportError, GenerationError, TextError)):
+    if isinstance(error, (ExportError, GenerationError, TextError, *_checkpoint_errors())):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: '{error.filename}'" if error.filename else error.strerror
     return f"{type(error).__name__}: {one_line(error)} (--debug shows where)"
+
+
+def _checkpoint_errors():
+    """The base of a checkpoint's errors, where one can have been raised: the room is heavy to import."""
+    module = sys.modules.get("keras_transformer.checkpoints.errors")
+    return () if module is None else (module.CheckpointError,)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -100,6 +109,7 @@ def _parser(words):
     for add in (
         _add_demo,
         _add_export,
+        _add_convert,
         _add_verify,
         _add_run,
         _add_generate,
@@ -109,6 +119,7 @@ def _parser(words):
         _add_serving,
         _add_engine,
         _add_serve_text,
+        _add_catalogue,
     ):
         add(commands, words)
     return parser
@@ -147,9 +158,12 @@ def _add_export(commands, words):
         "model.keras --out bundle",
         "model.keras --out bundle --formats tflite onnx --tolerance 1e-6",
         "model.keras --out bundle --quantize int8 --evaluate test.npz --max-loss 0.005",
+        "CHECKPOINT --out bundle",
     ]
-    parser = _command(commands, "export", "write a .keras file as a bundle and prove every file in it", examples)
-    parser.add_argument("model", metavar="MODEL.keras", help="a model saved with model.save")
+    parser = _command(commands, "export", "write a model as a bundle and prove every file in it", examples)
+    parser.add_argument(
+        "model", metavar="MODEL", help="a .keras file of model.save, or the folder of a checkpoint of Hugging Face"
+    )
     parser.add_argument(
         "--out", required=True, metavar="DIR", help="directory of the bundle; an old bundle is replaced"
     )
@@ -159,6 +173,15 @@ def _add_export(commands, words):
     parser.add_argument("--static", action="append", metavar="SIZES", help=help)
     quantize_arguments.add_arguments(parser)
     parser.set_defaults(run=_later("commands", "export_file"))
+
+
+def _add_convert(commands, words):
+    from keras_transformer.export import convert_command
+
+    help = "turn a checkpoint of Hugging Face into a .keras file, or back"
+    parser = _command(commands, "convert", help, convert_command.EXAMPLES)
+    convert_command.add_arguments(parser)
+    parser.set_defaults(run=_later("convert_command"))
 
 
 def _add_verify(commands, words):
@@ -241,6 +264,15 @@ def _add_serve_text(commands, words):
     parser = _command(commands, "serve-text", help, serve_text_command.EXAMPLES)
     serve_text_command.add_arguments(parser)
     parser.set_defaults(run=_later("serve_text_command"))
+
+
+def _add_catalogue(commands, words):
+    from keras_transformer.export import catalogue_command
+
+    help = "list every architecture, mechanism and other part, and what each supports"
+    parser = _command(commands, "catalogue", help, catalogue_command.EXAMPLES)
+    catalogue_command.add_arguments(parser)
+    parser.set_defaults(run=_later("catalogue_command"))
 
 
 if __name__ == "__main__":

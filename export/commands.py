@@ -1,42 +1,32 @@
 """What the commands of the command line do. Each takes the parsed arguments and returns the exit status."""
 
 import json
-import os
 import pathlib
 import sys
 import zipfile
 
-from keras_transformer.export.errors import ExportError, InputError, InvalidModelError, one_line
+from keras_transformer.export.errors import ExportError, InputError, one_line
 
 
 def export_file(arguments):
     """`keras-transformer export`: checks everything that can be checked before TensorFlow starts."""
     from keras_transformer.export.bundle import check_target
     from keras_transformer.export.formats import FORMATS, check_formats
+    from keras_transformer.export.model_files import check_model, load_model
     from keras_transformer.export.quantize_arguments import read_arguments
     from keras_transformer.export.spec import DEFAULT_TOLERANCE
 
     words = arguments.formats if arguments.formats is not None else list(FORMATS)
     formats = check_formats([name for word in words for name in word.split(",") if name])
-    path = check_keras_file(arguments.model)
+    path = check_model(arguments.model)
     check_target(arguments.out)
     options = {**read_arguments(arguments), "static": _sizes(arguments.static)}
-    os.environ["KERAS_BACKEND"] = "tensorflow"  # a .keras file is the same for every backend
-    model = load_keras_file(path)
+    model = load_model(path)
     from keras_transformer.export.api import export
 
     tolerance = DEFAULT_TOLERANCE if arguments.tolerance is None else arguments.tolerance
     print(export(model, arguments.out, formats, tolerance=tolerance, progress=_progress, **options))
     return 0
-
-
-def load_keras_file(path):
-    """The model of a `.keras` file, on the TensorFlow backend, without what converters and drivers print."""
-    from keras_transformer.export.quiet import quiet
-
-    _progress(f"loading {path}")
-    with quiet():
-        return _load(path)
 
 
 def _sizes(texts):
@@ -124,36 +114,6 @@ def read_arrays(path, inputs):
     if len(inputs) != 1:
         raise InputError("(unnamed)", f"a file that names {', '.join(spec.name for spec in inputs)}", "one array")
     return {inputs[0].name: loaded}
-
-
-def check_keras_file(path):
-    """Refuses a path that is not a `.keras` (or old `.h5`) file, from its first bytes."""
-    path = pathlib.Path(path)
-    if not path.exists():
-        raise InvalidModelError(f"no such file: '{path}'")
-    if path.is_dir():
-        raise InvalidModelError(f"'{path}' is a directory, not a .keras file")
-    with open(path, "rb") as file:
-        start = file.read(8)
-    if start == b"\x89HDF\r\n\x1a\n" and path.suffix in (".h5", ".hdf5"):
-        return path
-    if not zipfile.is_zipfile(path) or "config.json" not in zipfile.ZipFile(path).namelist():
-        raise InvalidModelError(f"'{path}' is not a Keras file: save one with model.save('model.keras')")
-    if path.suffix != ".keras":
-        raise InvalidModelError(f"'{path}' must be named .keras to be loaded")
-    return path
-
-
-def _load(path):
-    import keras
-
-    from keras_transformer.saving import register_all
-
-    register_all()
-    try:
-        return keras.models.load_model(path, compile=False)
-    except Exception as error:
-        raise InvalidModelError(f"'{path}' cannot be loaded: {one_line(error)}") from error
 
 
 def _write_arrays(path, outputs):

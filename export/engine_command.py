@@ -1,7 +1,5 @@
 """The command `engine`: a language model as another engine loads it."""
 
-import os
-
 from keras_transformer.export.errors import ExportError
 
 EXAMPLES = [
@@ -12,7 +10,7 @@ EXAMPLES = [
 
 def add_arguments(parser):
     """Adds the options of `keras-transformer engine`."""
-    parser.add_argument("model", metavar="MODEL.keras", help="a language model saved with model.save")
+    parser.add_argument("model", metavar="MODEL", help="a language model: a .keras file, or a folder of Hugging Face")
     help = "genai: onnxruntime-genai's directory; litertlm: LiteRT-LM's file"
     parser.add_argument("--for", dest="engine", required=True, choices=("genai", "litertlm"), help=help)
     parser.add_argument("--out", required=True, metavar="PATH", help="the directory, or the .litertlm file")
@@ -23,15 +21,14 @@ def add_arguments(parser):
 
 def run(arguments):
     """Writes the model; returns the exit status."""
-    from keras_transformer.export.commands import check_keras_file, load_keras_file
+    from keras_transformer.export.model_files import check_model, load_model
     from keras_transformer.export.quantization import Quantization
 
     if arguments.no_tokenizer and arguments.engine != "genai":
         raise ExportError("--no-tokenizer is for genai: a .litertlm file always holds its tokenizer")
     quantization = Quantization.of(arguments.quantize)
-    path = check_keras_file(arguments.model)
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    model = load_keras_file(path)
+    path = check_model(arguments.model)
+    model = load_model(path)
     options = {"max_length": arguments.max_length, "quantize": quantization}
     if arguments.engine == "genai":
         from keras_transformer.export.genai.write import write_genai

@@ -1,6 +1,5 @@
 """`keras-transformer serve-text`: a language model over HTTP, many requests in one batch."""
 
-import os
 import pathlib
 import sys
 
@@ -16,7 +15,9 @@ EXAMPLES = [
 
 def add_arguments(parser):
     """What the command takes."""
-    parser.add_argument("model", metavar="MODEL", help="a language model: a .keras file, or the directory of a bundle")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a language model: a .keras file, a folder of Hugging Face, or a bundle"
+    )
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1, this machine alone)")
     parser.add_argument("--port", type=positive, default=8000, metavar="N", help="default: 8000")
     parser.add_argument("--name", help="what clients call the model (default: the name of the file)")
@@ -59,16 +60,14 @@ def run(arguments):
 
 def _load(arguments):
     """The language model of a file or a bundle."""
-    if pathlib.Path(arguments.model).is_dir():
+    if pathlib.Path(arguments.model, "manifest.json").is_file():
         from keras_transformer.export import runtime
 
         model = runtime.load(arguments.model, arguments.backend)
     else:
-        from keras_transformer.export.commands import check_keras_file, load_keras_file
+        from keras_transformer.export.model_files import check_model, load_model
 
-        path = check_keras_file(arguments.model)
-        os.environ["KERAS_BACKEND"] = "tensorflow"
-        model = load_keras_file(path)
+        model = load_model(check_model(arguments.model))
     if not hasattr(model, "paged_steps"):
         raise ExportError(f"'{arguments.model}' is not a language model: it cannot generate")
     return model

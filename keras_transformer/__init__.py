@@ -15,7 +15,9 @@ if not os.path.isdir(os.path.join(_HERE, "export")):
 
 _ROOMS = (
     "attention",
+    "audio",
     "blocks",
+    "catalogue",
     "checkpoints",
     "export",
     "feedforward",

@@ -114,7 +114,7 @@ def test_wrong_models(tmp_path, capsys):
     with zipfile.ZipFile(tmp_path / "zip.keras", "w") as file:
         file.writestr("a.txt", "hello")
     assert "is not a Keras file" in fails(capsys, "export", tmp_path / "zip.keras", *out)
-    assert "is a directory" in fails(capsys, "export", tmp_path, *out)
+    assert "holds no config.json" in fails(capsys, "export", tmp_path, *out)
     line = fails(capsys, "export", tmp_path / "text.keras", *out, "--formats", "onnx", "coreml")
     assert "unknown format 'coreml'" in line
     assert not (tmp_path / "bundle").exists()
