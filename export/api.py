@@ -3,7 +3,7 @@
 import dataclasses
 import time
 
-from keras_transformer.export import bundle, tokenizers, verify
+from keras_transformer.export import bundle, ternary, tokenizers, verify
 from keras_transformer.export import formats as all_formats
 from keras_transformer.export.errors import ExportError, QuantizationError
 from keras_transformer.export.html_report import write_report
@@ -85,30 +85,33 @@ def export(
     """
     import keras
 
+    from keras_transformer.training.adapters import merged
+
     names = all_formats.check_formats(formats)
     target = bundle.check_target(directory)
     bundle.check_metadata(metadata)
     if not 0 < tolerance < float("inf"):
         raise ExportError(f"tolerance must be a positive number, not {tolerance}")
     tokenizers.check_options(tokenizer_options)
-    quantization = Quantization.of(quantize)
+    quantization = Quantization.of("ternary" if quantize is None and ternary.holds(model) else quantize)
     if evaluation is not None and quantization is None:
         raise QuantizationError("an evaluation is of what quantisation costs: give quantize too")
     options = {"tolerance": tolerance, "probes": probes, "dynamic_axes": dynamic_axes, "static": static}
     text = {"tokenizer": tokenizer or getattr(model, "tokenizer", None), "tokenizer_options": tokenizer_options}
-    if keras.backend.backend() != "tensorflow":
-        from keras_transformer.export.other_backend import export_elsewhere
+    with merged(model):
+        if keras.backend.backend() != "tensorflow":
+            from keras_transformer.export.other_backend import export_elsewhere
 
-        options |= {"metadata": metadata, "generation": generation, "onnx": onnx, **text}
-        options |= {"quantize": quantization, "evaluation": evaluation}
-        return export_elsewhere(model, target, names, progress, **options)
-    spec = _spec(model, generation, **options)
-    spec = dataclasses.replace(spec, onnx=onnx, quantization=quantization, evaluation=evaluation)
-    if text["tokenizer"] is not None and "saved_model" in names:
-        from keras_transformer.export.text_signatures import add_text_signature
+            options |= {"metadata": metadata, "generation": generation, "onnx": onnx, **text}
+            options |= {"quantize": quantization, "evaluation": evaluation}
+            return export_elsewhere(model, target, names, progress, **options)
+        spec = _spec(model, generation, **options)
+        spec = dataclasses.replace(spec, onnx=onnx, quantization=quantization, evaluation=evaluation)
+        if text["tokenizer"] is not None and "saved_model" in names:
+            from keras_transformer.export.text_signatures import add_text_signature
 
-        add_text_signature(spec, text["tokenizer"], tokenizer_options, model if spec.generation else None)
-    return export_spec(spec, target, names, metadata, progress, **text)
+            add_text_signature(spec, text["tokenizer"], tokenizer_options, model if spec.generation else None)
+        return export_spec(spec, target, names, metadata, progress, **text)
 
 
 def _spec(model, generation, tolerance, probes, dynamic_axes, static):
@@ -116,16 +119,17 @@ def _spec(model, generation, tolerance, probes, dynamic_axes, static):
     from keras_transformer.export.functional import check_model, functional_spec
     from keras_transformer.export.tflite.signatures import static_signatures
     from keras_transformer.tasks import LanguageModel
+    from keras_transformer.ternary import frozen_twin
 
     check_model(model)
     if not isinstance(model, LanguageModel) or generation is False:
-        spec = functional_spec(float32_twin(model), tolerance, probes, dynamic_axes)
+        spec = functional_spec(frozen_twin(float32_twin(model)), tolerance, probes, dynamic_axes)
         return static_signatures(spec, static) if static else spec
     from keras_transformer.export.language import language_spec
 
     if probes is not None or dynamic_axes is not None or static is not None:
         raise ExportError("probes, dynamic_axes and static are for a model's forward pass: give generation=False too")
-    return language_spec(float32_twin(model), tolerance, generation)
+    return language_spec(frozen_twin(float32_twin(model)), tolerance, generation)
 
 
 def export_spec(spec, directory, formats, metadata=None, progress=None, *, tokenizer=None, tokenizer_options=None):

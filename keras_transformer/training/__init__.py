@@ -2,12 +2,14 @@
 
 import importlib
 
+from keras_transformer.training.contrastive_loss import ContrastiveLoss
 from keras_transformer.training.losses import MaskedCrossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity
 from keras_transformer.training.schedules import InverseSquareRoot, WarmupCosine
 
 # Loaded on first use: some need TensorFlow, or packages of their own.
 _LAZY = {
+    "AdapterError": "errors",
     "Augmentation": "augmentation",
     "AveragedWeights": "averaged_weights",
     "BatchStream": "batch_stream",
@@ -19,6 +21,7 @@ _LAZY = {
     "ImageDataError": "errors",
     "ImageSet": "images",
     "ImageSizeError": "errors",
+    "LayerwiseAdamW": "layerwise_rates",
     "MissingDataError": "errors",
     "MissingFileError": "errors",
     "NoImagesError": "errors",
@@ -33,14 +36,18 @@ _LAZY = {
     "TextFileError": "errors",
     "TextMetrics": "text_metrics",
     "TokenMasking": "masking",
+    "add_lora": "adapters",
     "batches": "pipeline",
     "bucket_batches": "buckets",
     "entity_spans": "spans",
     "evaluation_batches": "windows",
     "hide_tokens": "masked_batches",
     "language_model_batches": "windows",
+    "layerwise_decay": "layerwise_rates",
     "load_images": "images",
+    "load_lora": "adapters",
     "mask_tokens": "masked_batches",
+    "merge_lora": "adapters",
     "next_token": "buckets",
     "on_pixels": "pipeline",
     "pack": "packing",
@@ -49,13 +56,22 @@ _LAZY = {
     "read_lines": "readers",
     "read_pairs": "readers",
     "read_tsv": "readers",
+    "save_lora": "adapters",
     "segment_mask": "packing",
     "sequence_to_sequence": "buckets",
     "shuffle_buffer": "shuffling",
     "span_f1": "spans",
 }
 
-__all__ = ["InverseSquareRoot", "MaskedAccuracy", "MaskedCrossentropy", "Perplexity", "WarmupCosine", *_LAZY]
+__all__ = [
+    "ContrastiveLoss",
+    "InverseSquareRoot",
+    "MaskedAccuracy",
+    "MaskedCrossentropy",
+    "Perplexity",
+    "WarmupCosine",
+    *_LAZY,
+]
 
 
 def __getattr__(name):

@@ -43,3 +43,7 @@ class MissingFileError(TextFileError, FileNotFoundError):
 
 class CheckpointError(ValueError):
     """A checkpoint is broken, or belongs to another training."""
+
+
+class AdapterError(ValueError):
+    """Low-rank adapters that a model cannot have, has not, or that are of another model."""

@@ -1,0 +1,111 @@
+"""Low-rank adapters: what they add, what they leave alone, and how they are kept."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import load_model, models, tasks, training
+from keras_transformer.training.adapters import merged
+
+TOKENS = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0]], "int32")
+INPUTS = {"token_ids": TOKENS, "padding_mask": TOKENS > 0}
+
+
+def classifier():
+    keras.utils.set_random_seed(3)
+    backbone = models.Encoder(models.Size(2, 8, 2, 16), vocabulary_size=10, name="backbone")
+    return tasks.SequenceClassifier(backbone, num_classes=2, activation=None)
+
+
+def trained(model):
+    model.compile(keras.optimizers.Adam(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(INPUTS, np.array([0, 1]), epochs=3, verbose=0)
+    return model
+
+
+def kernels(model):
+    return {weight.path: weight.numpy() for weight in model.weights if "lora" not in weight.path}
+
+
+def test_a_new_adapter_changes_nothing_and_training_moves_it_alone():
+    model = classifier()
+    before, outputs = kernels(model), model.predict(INPUTS, verbose=0)
+    training.add_lora(model, rank=3, also="^logits")
+    np.testing.assert_array_equal(model.predict(INPUTS, verbose=0), outputs)
+    assert sorted(weight.name for weight in model.trainable_weights) == sorted(
+        ["lora_kernel_a", "lora_kernel_b"] * 4 + ["kernel", "bias"]
+    )
+    after = kernels(trained(model))
+    for path, value in before.items():
+        assert np.array_equal(after[path], value) != path.startswith("logits"), path
+
+
+def test_the_layer_computes_with_the_product_of_the_paper():
+    model = training.add_lora(classifier(), rank=2, alpha=6, layers="block_1/self_attention/query$")
+    layer = model.get_layer("encoder_block_1").mixer.query_dense
+    generator = np.random.default_rng(0)
+    a, b = (generator.normal(size=weight.shape) for weight in (layer.lora_kernel_a, layer.lora_kernel_b))
+    layer.lora_kernel_a.assign(a)
+    layer.lora_kernel_b.assign(b)
+    x = generator.normal(size=(1, 4, 8))
+    kernel = layer._kernel.numpy().astype("float64") + 6 / 2 * a @ b
+    expected = np.einsum("btd,dnh->btnh", x, kernel) + layer.bias.numpy()
+    np.testing.assert_allclose(layer(x.astype("float32")), expected, atol=1e-4)
+
+
+def test_merging_keeps_the_outputs_and_takes_the_adapters_out():
+    model = trained(training.add_lora(classifier(), rank=2))
+    outputs, count = model.predict(INPUTS, verbose=0), classifier().count_params()
+    training.merge_lora(model)
+    model.make_predict_function(force=True)
+    np.testing.assert_allclose(model.predict(INPUTS, verbose=0), outputs, atol=1e-6)
+    assert model.count_params() == count
+    assert len(model.trainable_weights) == len(classifier().trainable_weights)
+    with pytest.raises(training.AdapterError, match="no adapters"):
+        training.merge_lora(model)
+
+
+def test_for_an_export_the_kernels_hold_the_sum_and_then_not():
+    model = trained(training.add_lora(classifier(), rank=2))
+    before, outputs = kernels(model), model(INPUTS)
+    with merged(model):
+        assert not any(layer.get_config().get("lora_rank") for layer in model._flatten_layers())
+        np.testing.assert_allclose(model(INPUTS), outputs, atol=1e-6)
+    np.testing.assert_equal(kernels(model), before)
+    np.testing.assert_array_equal(model(INPUTS), outputs)
+
+
+def test_adapters_are_saved_alone(tmp_path):
+    model = trained(training.add_lora(classifier(), rank=2, also="^logits"))
+    training.save_lora(model, tmp_path / "lora.safetensors")
+    again = training.load_lora(classifier(), tmp_path / "lora.safetensors")
+    np.testing.assert_allclose(again.predict(INPUTS, verbose=0), model.predict(INPUTS, verbose=0), atol=1e-6)
+    assert [weight.path for weight in again.trainable_weights] == [weight.path for weight in model.trainable_weights]
+    assert [path.name for path in tmp_path.iterdir()] == ["lora.safetensors"]
+
+
+def test_a_saved_model_holds_the_sums(tmp_path):
+    model = trained(training.add_lora(classifier(), rank=2))
+    model.save(tmp_path / "model.keras")
+    again = load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(again.predict(INPUTS, verbose=0), model.predict(INPUTS, verbose=0), atol=1e-6)
+
+
+def test_refusals(tmp_path):
+    with pytest.raises(training.AdapterError, match="nothing"):
+        training.add_lora(classifier(), layers="nothing")
+    with pytest.raises(training.AdapterError, match="rank"):
+        training.add_lora(classifier(), rank=0)
+    with pytest.raises(training.AdapterError, match="already"):
+        training.add_lora(training.add_lora(classifier()))
+    with pytest.raises(training.AdapterError, match="No such file"):
+        training.load_lora(classifier(), tmp_path / "none")
+    (tmp_path / "text").write_text("text")
+    with pytest.raises(training.AdapterError, match="no adapters"):
+        training.load_lora(classifier(), tmp_path / "text")
+    training.save_lora(training.add_lora(classifier()), tmp_path / "lora")
+    other = tasks.SequenceClassifier(models.Encoder(models.Size(1, 8, 2, 16), vocabulary_size=10), num_classes=2)
+    before = kernels(other)
+    with pytest.raises(training.AdapterError, match="encoder_block_1"):
+        training.load_lora(other, tmp_path / "lora")
+    np.testing.assert_equal(kernels(other), before)
