@@ -17,6 +17,8 @@ def version():
 
 PLOTS = ["matplotlib>=3.8"]
 METRICS = ["sacrebleu>=2.4", "sacremoses>=0.1"]
+VISION = ["pillow>=10,<14"]
+AUDIO = ["soundfile>=0.12.1,<1", "soxr>=0.5,<2"]
 SERVE = ["starlette>=1.0,<2", "uvicorn>=0.50,<1"]
 DEMO = [*PLOTS, "scikit-learn>=1.4", "pillow>=10"]
 
@@ -55,6 +57,8 @@ setup(
         "metrics": METRICS,
         "retrieval": ["faiss-cpu>=1.12,<2", "usearch>=2.20,<3"],
         "serve": SERVE,
+        "vision": VISION,
+        "audio": AUDIO,
         "cuda": ["tensorflow[and-cuda]>=2.20,<2.22"],
         "jax": ["jax>=0.10"],
         "genai": ["onnxruntime-genai>=0.18"],
@@ -63,6 +67,8 @@ setup(
             *DEMO,
             *METRICS,
             *SERVE,
+            *VISION,
+            *AUDIO,
             "pytest>=8",
             "pytest-xdist>=3.6",
             "ruff>=0.8",

@@ -43,7 +43,8 @@ def export(
         model: a built Functional or Sequential Keras model.
         directory: path of the bundle to write. An existing bundle is replaced; anything else there is left alone.
         formats: names out of `"saved_model"`, `"tflite"`, `"onnx"`. All by default.
-        tolerance: largest difference allowed, as a share of each output's largest absolute value. Default 1e-5.
+        tolerance: largest difference allowed, as a share of each output's largest absolute value. Default 1e-5; at least
+            0.1 for a model with ternary weights, whose roundings make much of little: see `feedforward.BitDense`.
         probes: list of dicts: arrays by input name, or sizes by axis name. Made up by default.
         dynamic_axes: dict of input name to a dict of axis index to axis name; inputs that share a name share a size.
             By default `batch`, then `length` (or `height` and `width`).
@@ -56,8 +57,8 @@ def export(
             the signature for these shapes, `serve_1x128`, which runtimes take by themselves and phones' GPUs need. Those
             of a `LanguageModel` are set by `generation`.
         onnx: `OnnxOptions`: opset, and what the optimiser may use; None for what every supported ONNX Runtime takes.
-        quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", or a `Quantization`; None for float32. The
-            float files are proven first, then replaced.
+        quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", or a `Quantization`; None for float32, with
+            ternary weights packed in 2 bits. The float files are proven first, then replaced.
         evaluation: `Evaluation`: what quantisation may cost the task.
         progress: called with a line of text as each step begins and ends.
 
@@ -93,7 +94,10 @@ def export(
     if not 0 < tolerance < float("inf"):
         raise ExportError(f"tolerance must be a positive number, not {tolerance}")
     tokenizers.check_options(tokenizer_options)
-    quantization = Quantization.of("ternary" if quantize is None and ternary.holds(model) else quantize)
+    quantization = Quantization.of(quantize)
+    if ternary.holds(model):
+        quantization = quantization or Quantization("ternary")
+        tolerance = max(tolerance, ternary.TOLERANCE)
     if evaluation is not None and quantization is None:
         raise QuantizationError("an evaluation is of what quantisation costs: give quantize too")
     options = {"tolerance": tolerance, "probes": probes, "dynamic_axes": dynamic_axes, "static": static}

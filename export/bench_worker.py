@@ -99,8 +99,8 @@ def _language_cases(model, sizes):
         raise InputError("batch, length", "sizes of 1 or more", f"{batch}, {length}")
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, steps.vocabulary_size, (batch, length)).astype("int32")
-    source = (tokens, np.ones(tokens.shape, bool)) if steps.is_encoder_decoder else None
-    prompt = tokens[:, :1] if steps.is_encoder_decoder else tokens
+    source = steps.make_source(tokens)
+    prompt = tokens if source is None else tokens[:, :1]
     read, space = prompt.shape[1], _NEW
     if steps.max_length is not None:
         space = min(space, steps.max_length - read)

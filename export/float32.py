@@ -65,7 +65,7 @@ def _is_half(array):
 def _in_float32(record, key=None, is_policy=False):
     """Copy of a serialised model with every 16-bit dtype and policy replaced; names of layers are not touched."""
     if isinstance(record, dict):
-        policy = is_policy or str(record.get("class_name", "")).startswith("DTypePolicy")
+        policy = is_policy or "Policy" in str(record.get("class_name", ""))
         return {name: _in_float32(value, name, policy and name in ("config", "name")) for name, value in record.items()}
     if isinstance(record, (list, tuple)):
         return type(record)(_in_float32(value, key, is_policy) for value in record)

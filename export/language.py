@@ -11,7 +11,7 @@ from keras_transformer.export.functional import fill_references
 from keras_transformer.export.spec import DEFAULT_TOLERANCE, ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.tasks.generate_graph import generate_graph
 
-SOURCE = ("source_token_ids", "source_padding_mask")
+_TOKENS = "source_token_ids"
 _UNBOUNDED = 512
 _BUCKETS = (32, 128)
 
@@ -37,7 +37,8 @@ def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
 
     Signatures: `encode` (encoder-decoder), `prefill`, `decode` and `generate`, with dynamic batch and lengths; for ONNX
     also `decode_token`, of one token a row; for TFLite also `prefill_32`, `prefill_128`, ... and `decode_1`, of fixed shapes
-    for one row; of an encoder-decoder `encode_32`, ... and `decode_1_32`, ..., by the length of the source.
+    for one row; of an encoder-decoder `encode_32`, ... and `decode_1_32`, ..., by the length of the source, or, where that
+    is no text, `decode_1`, and `encode_1` if all sources are of one length.
 
     Args:
         model: the model, float32, on the TensorFlow backend.
@@ -58,8 +59,13 @@ def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
     if options.whole_graph:
         signatures["generate"] = builder.generate()
     length = static_length(model, options)
-    for bucket in sorted({min(bucket, length) for bucket in options.prefill_buckets}):
-        signatures |= builder.static(bucket, length)
+    if model.source_shape is not None:
+        signatures["decode_1"] = builder.static_decode(length)
+        if None not in model.source_shape:
+            signatures["encode_1"] = builder.static_encode()
+    else:
+        for bucket in sorted({min(bucket, length) for bucket in options.prefill_buckets}):
+            signatures |= builder.static(bucket, length)
     if not model.is_encoder_decoder:
         signatures["decode_1"] = builder.static_decode(length)
     for signature in signatures.values():
@@ -68,6 +74,7 @@ def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
     names = ("vocabulary_size", "max_length", "is_encoder_decoder", "start_id", "end_id", "rewinds", "exits")
     record = {name: getattr(model, name) for name in names}
+    record |= {name: getattr(model, name) and list(getattr(model, name)) for name in ("source_names", "source_shape")}
     return ExportSpec(signatures, tolerance, locate, tuple(model.variables), record)
 
 
@@ -122,9 +129,14 @@ class _Builder:
         return random.integers(0, self.model.vocabulary_size, shape).astype("int32")
 
     def source(self, batch, length):
+        shape = self.model.source_shape
+        if shape is not None:
+            random = np.random.default_rng(zlib.crc32(f"source {batch}".encode()))
+            sizes = (batch, *(length if size is None else size for size in shape))
+            return {name: random.normal(size=sizes).astype("float32") for name in self.model.source_names}
         lengths = np.array([length - row % max(length // 2, 1) for row in range(batch)])
         mask = np.arange(length) < lengths[:, None]
-        return {SOURCE[0]: self.tokens("source", (batch, length)), SOURCE[1]: mask}
+        return dict(zip(self.model.source_names, (self.tokens("source", (batch, length)), mask), strict=True))
 
     def cache(self, batch, length):
         return {name: np.asarray(tensor) for name, tensor in self.model.init_cache(batch, length).items()}
@@ -146,7 +158,7 @@ class _Builder:
 
     def encode(self):
         def encode(tensors):
-            return dict(self.model.encode(*(tensors[name] for name in SOURCE)))
+            return dict(self.model.encode(*(tensors[name] for name in self.model.source_names)))
 
         probes = [Probe(self.source(batch, length), _label(batch, length)) for batch, length in ((1, 5), (3, 9))]
         return Signature(encode, self._source_specs(), probes)
@@ -175,9 +187,14 @@ class _Builder:
         if not self.is_encoder_decoder:
             prefill = self._run(self.model.prefill, "lengths")
             return {f"prefill_{bucket}": _static(prefill, self._prefill_probe(1, bucket, length))}
-        encode = _static(self.encode().function, Probe(self.source(1, bucket), _label(1, bucket)))
         # The one token that a decoder begins with is read by the same step as any other.
-        return {f"encode_{bucket}": encode, f"decode_1_{bucket}": self.static_decode(length, bucket)}
+        return {
+            f"encode_{bucket}": self.static_encode(bucket),
+            f"decode_1_{bucket}": self.static_decode(length, bucket),
+        }
+
+    def static_encode(self, source_length=5):
+        return _static(self.encode().function, Probe(self.source(1, source_length), _label(1, source_length)))
 
     def static_decode(self, length, source_length=5):
         probe = self._decode_probe(1, 1, length, source_length)
@@ -224,8 +241,12 @@ class _Builder:
         return [(b, t if most is None else min(t, most), n if most is None else min(n, most)) for b, t, n in sizes]
 
     def _source_specs(self):
-        axes = ("batch", "source_length")
-        return (ArraySpec(SOURCE[0], "int32", (None, None), axes), ArraySpec(SOURCE[1], "bool", (None, None), axes))
+        shape = self.model.source_shape
+        if shape is not None:
+            own = ((None, *shape), ("batch", *(None if size else "source_length" for size in shape)))
+            return tuple(ArraySpec(name, "float32", *own) for name in self.model.source_names)
+        own = ((None, None), ("batch", "source_length"))
+        return tuple(ArraySpec(name, "int32" if name == _TOKENS else "bool", *own) for name in self.model.source_names)
 
 
 def _static(function, probe):

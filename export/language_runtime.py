@@ -55,9 +55,8 @@ class RuntimeLanguageModel(Generator):
         Raises:
             RunError: the runtime fails.
         """
-        source, prompt = None, length
-        if self.steps.is_encoder_decoder:
-            source, prompt = (np.zeros((batch_size, length), "int32"), np.ones((batch_size, length), bool)), 1
+        source = self.steps.make_source(np.zeros((batch_size, length), "int32"))
+        prompt = length if source is None else 1
         cache = self.steps.init_cache(batch_size, prompt + 1, source)
         tokens, lengths = np.zeros((batch_size, prompt), "int32"), np.full(batch_size, prompt, "int32")
         _, cache = self.steps.prefill(tokens, lengths, cache)
@@ -87,6 +86,8 @@ class _Steps:
         self.vocabulary_size = record["vocabulary_size"]
         self.max_length = record["max_length"]
         self.is_encoder_decoder = record["is_encoder_decoder"]
+        self.source_names = tuple(record.get("source_names") or _SOURCE)
+        self.source_shape = record.get("source_shape") and tuple(record["source_shape"])
         self.rewinds = record.get("rewinds", True)
         self.exits = record.get("exits", False)
         self._path = functools.partial(artifact_path, directory, manifest, backend)
@@ -105,9 +106,19 @@ class _Steps:
                 cache[spec.name] = self._array(np.zeros(shape, spec.dtype))
         if source is not None:
             with self._typed("encode"):
-                memory = self._call("encode", dict(zip(_SOURCE, source, strict=True)), {})
+                memory = self._call("encode", dict(zip(self.source_names, source, strict=True)), {})
                 cache |= {name: self._array(np.asarray(array)) for name, array in memory.items()}
         return cache
+
+    def make_source(self, token_ids):
+        """A source to try the model with: these tokens, all real; zeros where it is no text; None where there is none."""
+        if not self.is_encoder_decoder:
+            return None
+        if self.source_shape is not None:
+            length = token_ids.shape[1]
+            shape = [length if size is None else size for size in self.source_shape]
+            return (np.zeros((len(token_ids), *shape), "float32"),)
+        return token_ids, np.ones(token_ids.shape, bool)
 
     def prefill(self, token_ids, lengths, cache):
         return self._step("prefill", token_ids, lengths, cache)
@@ -222,7 +233,8 @@ class TFLiteSteps(_Steps):
         # Lengths of the prompts, or of the sources, that have signatures of their own.
         kind = "encode" if self.is_encoder_decoder else "prefill"
         self._names = set(self._engine.signatures())
-        self._buckets = sorted(int(name.split("_")[1]) for name in self._names if name.startswith(f"{kind}_"))
+        lengths = (int(name.split("_")[1]) for name in self._names if name.startswith(f"{kind}_"))
+        self._buckets = sorted(lengths) if self.source_shape is None else []
         fixed = next((name for name in self._names if name.startswith("decode_1")), None)
         self._fixed_length = fixed and self._length({spec.name: np.empty(spec.shape) for spec in self._specs(fixed)[0]})
 
@@ -232,10 +244,17 @@ class TFLiteSteps(_Steps):
 
     def _call(self, signature, arrays, cache):
         if signature == "encode":
-            signature, arrays = self._widened("encode", arrays, _SOURCE)
+            signature, arrays = self._source(arrays)
         elif self._length(cache) == self._fixed_length and len(arrays["token_ids"]) == 1:
             signature, arrays = self._fixed(signature, arrays, cache)
         return self._engine.call(signature, {**arrays, **cache})
+
+    def _source(self, arrays):
+        """The signature that encodes a source, and what it is given."""
+        if self.source_shape is None:
+            return self._widened("encode", arrays, self.source_names)
+        is_one = len(arrays[self.source_names[0]]) == 1 and "encode_1" in self._names
+        return "encode_1" if is_one else "encode", arrays
 
     def _fixed(self, signature, arrays, cache):
         """The signature of fixed shapes for one row, where there is one, and what it is given."""
@@ -289,6 +308,14 @@ def _is_token(value):
     return value is None or value == 0 or _is_size(value)
 
 
+def _is_shape(value):
+    return value is None or (isinstance(value, list) and all(size is None or _is_size(size) for size in value))
+
+
+def _are_names(value):
+    return value is None or (isinstance(value, list) and all(isinstance(name, str) for name in value))
+
+
 # What the record must hold, each with what it must be.
 _GENERATION = {
     "vocabulary_size": _is_size,
@@ -309,6 +336,8 @@ def is_language_bundle(manifest):
     if record is None:
         return False
     missing = [name for name, is_good in _GENERATION.items() if name not in record or not is_good(record[name])]
+    missing += [] if _is_shape(record.get("source_shape")) else ["source_shape"]
+    missing += [] if _are_names(record.get("source_names")) else ["source_names"]
     if missing or not {"prefill", "decode"} <= set(manifest["signatures"]):
         raise InvalidBundleError(
             f"the manifest's record of generation is incomplete: {missing or 'no prefill or decode'}"

@@ -1,4 +1,4 @@
-"""A language model of a bundle whose cache lies in the blocks of a pool, as `generation.Engine` wants it."""
+"""A language model of a bundle whose cache lies in pools of blocks and of states, as `generation.Engine` wants it."""
 
 import numpy as np
 
@@ -7,18 +7,18 @@ from keras_transformer.generation.loop import pad
 
 
 class PagedRuntimeSteps:
-    """Reads new tokens of many sequences. Pools are numpy arrays, of which a step gathers the blocks of its rows.
+    """Reads new tokens of many sequences. Pools are numpy arrays, of which a step gathers the blocks and states of its rows.
 
     Args:
         steps: the model in its runtime, as `language_runtime` opens it.
         num_blocks: int >= 2. Block 0 is for padding.
         block_size: int >= 1. Tokens of a block.
-        max_batch_size: int >= 1. Not limited by the runtime.
+        max_batch_size: int >= 1. Not limited by the runtime; so many states there are, and one never given.
         chunk_size: int >= 1. The most tokens that a call of one row reads.
         quantize: bool. Not to be had here.
 
     Raises:
-        GenerationError: a cache that does not keep all tokens, an encoder-decoder, or int8.
+        GenerationError: an encoder-decoder, int8, or a cache that neither keeps all tokens nor has one size.
     """
 
     is_encoder_decoder = False
@@ -30,37 +30,37 @@ class PagedRuntimeSteps:
             raise GenerationError("Blocks of int8 are for models of Keras: serve the .keras file.")
         self.runtime = steps
         self.vocabulary_size = steps.vocabulary_size
-        room = (num_blocks - 1) * block_size
-        self.max_length = room if steps.max_length is None else min(room, steps.max_length)
-        self.chunk_size = min(chunk_size, self.max_length)
         self.block_size = block_size
-        self._pools = {}
-        for name, value in steps.init_cache(2, block_size).items():  # Two rows: one may have a fixed number of slots.
-            shape = steps.as_numpy(value).shape
-            if len(shape) != 4 or shape[2] != block_size:
-                raise GenerationError(f"Blocks hold a cache of all tokens; {name!r} is a state of fixed size.")
-            self._pools[name] = np.zeros((num_blocks, *shape[1:]), steps.as_numpy(value).dtype)
+        self._blocks, self._states = _pools(steps, num_blocks, block_size, max_batch_size + 1)
+        self.keeps_slots, self.keeps_states = bool(self._blocks), bool(self._states)
+        rooms = [steps.max_length, (num_blocks - 1) * block_size if self._blocks else None]
+        self.max_length = min((room for room in rooms if room is not None), default=None)
+        self.chunk_size = chunk_size if self.max_length is None else min(chunk_size, self.max_length)
 
-    def step(self, token_ids, tables, cache_index):
+    def step(self, token_ids, tables, cache_index, states=None):
         """As `tasks.paged_steps.PagedSteps.step`."""
         # As many blocks as hold the longest: what stands behind the end of a row, causality hides.
         count, longest = len(token_ids[0]), max(cache_index) + len(token_ids[0])
-        width = -(-longest // self.block_size)
-        table = pad([row[:width] for row in tables])
-        cache = self.runtime.make_cache({name: _gathered(pool, table) for name, pool in self._pools.items()})
-        output, cache = self.runtime.decode_step(np.array(token_ids, "int32"), cache, np.array(cache_index, "int32"))
-        slots = np.array(cache_index)[:, None] + np.arange(count)  # (B, T)
-        rows = np.arange(len(tables))[:, None]
-        blocks, offsets = table[rows, slots // self.block_size], slots % self.block_size
-        for name, pool in self._pools.items():
-            pool[blocks, :, offsets] = self.runtime.as_numpy(cache[name])[rows, :, slots]
+        table = pad([row[: -(-longest // self.block_size)] for row in tables])
+        index = np.array(cache_index, "int32")
+        arrays = {name: _gathered(pool, table) for name, pool in self._blocks.items()}
+        arrays |= {name: _begun(pool[states], index) for name, pool in self._states.items()}
+        output, cache = self.runtime.decode_step(np.array(token_ids, "int32"), self.runtime.make_cache(arrays), index)
+        slots, rows = index[:, None] + np.arange(count), np.arange(len(index))[:, None]  # (B, T)
+        for name, pool in self._blocks.items():
+            blocks = table[rows, slots // self.block_size]
+            pool[blocks, :, slots % self.block_size] = self.runtime.as_numpy(cache[name])[rows, :, slots]
+        for name, pool in self._states.items():
+            pool[states] = self.runtime.as_numpy(cache[name])
         return output.logits[:, -1]
 
     def copy(self, pairs):
         """Copies blocks, for copy on write."""
-        for source, target in pairs:
-            for pool in self._pools.values():
-                pool[target] = pool[source]
+        _copy(self._blocks, pairs)
+
+    def copy_states(self, pairs):
+        """Copies states, for copy on write."""
+        _copy(self._states, pairs)
 
     def reset(self):
         """Nothing that a step leaves half done is ever read."""
@@ -69,10 +69,38 @@ class PagedRuntimeSteps:
         """Runs both shapes of a step once."""
         for count in {1, self.chunk_size}:
             blocks = -(-count // self.block_size)
-            self.step([[0] * count], [[0] * blocks], [0])
+            self.step([[0] * count], [[0] * blocks], [0], [0])
+
+
+def _pools(steps, num_blocks, block_size, num_states):
+    """Zeros for what keeps all tokens, `(num_blocks, K, block_size, W)`, and for what is of one size, by name."""
+    blocks, states = {}, {}
+    # Two rows: one may have a fixed number of slots.
+    probes = [steps.init_cache(2, length) for length in (block_size, block_size + 1)]
+    for name, value in probes[0].items():
+        array, longer = steps.as_numpy(value), steps.as_numpy(probes[1][name]).shape
+        if array.shape == longer:
+            states[name] = np.zeros((num_states, *array.shape[1:]), array.dtype)
+        elif array.ndim == 4 and (array.shape[2], longer[2]) == (block_size, block_size + 1):
+            blocks[name] = np.zeros((num_blocks, *array.shape[1:]), array.dtype)
+        else:
+            raise GenerationError(f"A cache keeps all tokens, (B, K, L, W), or is of one size; {name!r} is neither.")
+    return blocks, states
 
 
 def _gathered(pool, table):
     """The blocks `(N, K, block_size, W)` of each row, as a cache `(B, K, L, W)`."""
     blocks = pool[table].transpose(0, 2, 1, 3, 4)
     return np.ascontiguousarray(blocks).reshape(len(table), pool.shape[1], -1, pool.shape[3])
+
+
+def _begun(states, index):
+    """Zeros where nothing has been read, whatever a state held before."""
+    states[index == 0] = 0
+    return states
+
+
+def _copy(pools, pairs):
+    for source, target in pairs:
+        for pool in pools.values():
+            pool[target] = pool[source]

@@ -4,10 +4,18 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable
 
+from keras_transformer.export import ternary
 from keras_transformer.export.errors import QuantizationError
 
 # Largest difference allowed on the probes, as a share of each output's scale, unless the caller says otherwise.
-TOLERANCES = {"fp16": 0.02, "int8": 0.3, "int8_static": 0.5, "weight_int8": 0.15, "weight_int4": 0.8}
+TOLERANCES = {
+    "fp16": 0.02,
+    "int8": 0.3,
+    "int8_static": 0.5,
+    "weight_int8": 0.15,
+    "weight_int4": 0.8,
+    "ternary": ternary.TOLERANCE,
+}
 MODES = tuple(TOLERANCES)
 
 
@@ -18,7 +26,8 @@ class Quantization:
     Args:
         mode: "fp16": weights in half precision; "int8": weights in 8 bits with a scale for each channel, activations
             quantised as they come; "int8_static": activations quantised by ranges found in `calibration`; "weight_int8" and
-            "weight_int4": weights alone.
+            "weight_int4": weights alone; "ternary": the kernels of a BitNet model in 2 bits, without any loss, and nothing
+            else, which is what `export` does with such a model by itself.
         calibration: iterable of dicts of arrays by input name; for "int8_static".
         keep_float: tuple of patterns (`fnmatch`) of weights' paths, such as `"*/head/*"`, that stay float32.
         block_size: int, 16, 32, 64, 128 or 256: weights that share a scale in "weight_int4". Default 32.

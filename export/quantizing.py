@@ -38,7 +38,8 @@ def quantize_artifact(artifact, spec, work, manifest, size_of):
     measured = evaluation and evaluation.measure(_open(work, manifest, spec, name))
     rest = size_of() - artifact.size
     record = manifest["artifacts"][name]
-    importlib.import_module(_QUANTIZERS[name]).quantize(spec, work, record["signatures"])
+    module = f"keras_transformer.export.{name}.ternary" if quantization.mode == "ternary" else _QUANTIZERS[name]
+    importlib.import_module(module).quantize(spec, work, record["signatures"])
     record |= {"bytes": size_of() - rest, "float_bytes": artifact.size}
     record |= {"quantization": quantization.mode, "tolerance": quantization.tolerance}
     probes = {key: spec.signatures[key].probes for key in spec.names(name)}

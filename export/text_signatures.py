@@ -26,6 +26,8 @@ def add_text_signature(spec, tokenizer, options, model=None):
     """
     from keras_transformer.text import GraphError
 
+    if getattr(model, "source_shape", None) is not None:
+        return  # Its source is no text.
     try:
         graph = tokenizer.graph()
     except GraphError:

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.saving import serializable
+from keras_transformer.ternary import is_ternary, prepare_kernel, saved_variables, ternary_product
 
 
 @serializable
@@ -14,7 +15,7 @@ class Projection(keras.layers.EinsumDense):
 
     Weights, configuration, LoRA and quantisation are those of `EinsumDense`; only the way to the result differs: tokens of
     all examples form the rows of one matrix, which is what kernels are fastest at and what every export format has an op
-    for.
+    for. Under a `TernaryPolicy` its weights are ternary: see `BitDense`.
 
     Args:
         equation: str, such as "btd,dnh->btnh": `(B, T, ...)` in, kernel, `(B, T, ...)` out.
@@ -38,17 +39,31 @@ class Projection(keras.layers.EinsumDense):
         super().__init__(equation, **options)
         self.supports_masking = True  # It acts on each token by itself.
 
+    def build(self, input_shape):
+        super().build(input_shape)
+        if is_ternary(self):
+            prepare_kernel(self)
+
     def call(self, inputs, training=None):
         sizes = tuple(self.kernel.shape)
         contracted = len(inputs.shape) - 2
         rows, columns = math.prod(sizes[:contracted]), sizes[contracted:]
         length = ops.shape(inputs)[1]
-        x = ops.matmul(ops.reshape(inputs, (-1, rows)), ops.reshape(self.kernel, (rows, -1)))
+        x = self._product(ops.reshape(inputs, (-1, rows)), ops.reshape(self.kernel, (rows, -1)))
         if self.bias is not None:
             x = ops.add(x, ops.reshape(self.bias, (-1,)))
         if self.activation is not None:
             x = self.activation(x)
         return ops.reshape(x, (-1, length, *columns))
+
+    @property
+    def variable_serialization_spec(self):
+        return saved_variables(self, super().variable_serialization_spec)
+
+    def _product(self, x, kernel):
+        if not is_ternary(self):
+            return ops.matmul(x, kernel)
+        return ops.cast(ternary_product(x, kernel, self.ternary_scale), self.compute_dtype)
 
     def quantize(self, mode=None, type_check=False, config=None):
         """As `EinsumDense` does it; Keras keeps it from subclasses, but the weights here are the very same."""

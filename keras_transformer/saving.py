@@ -12,10 +12,13 @@ _SERIALIZABLE = (
     "recurrence",
     "blocks",
     "vision",
+    "audio",
     "models",
     "tasks",
     "training",
+    "norms",
     "projection",
+    "ternary",
 )
 
 

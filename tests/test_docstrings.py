@@ -10,6 +10,7 @@ import pytest
 import keras_transformer
 from keras_transformer import (
     attention,
+    audio,
     blocks,
     feedforward,
     generation,
@@ -41,6 +42,8 @@ PUBLIC = [
     attention.SharedKeyValue,
     attention.CrossDecoderAttention,
     vision.PatchEmbedding,
+    vision.ImageProcessor,
+    audio.LogMel,
     *models.MODELS.values(),
     models.Stepwise,
     *tasks.TASKS.values(),

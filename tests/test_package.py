@@ -33,9 +33,33 @@ def imports(path):
 
 
 # From the ground up: a room may use those before it, and itself.
-ORDER = ["positions", "attention", "feedforward", "recurrence", "blocks", "vision", "models", "generation", "tasks"]
+ORDER = [
+    "positions",
+    "attention",
+    "feedforward",
+    "recurrence",
+    "blocks",
+    "vision",
+    "audio",
+    "models",
+    "generation",
+    "tasks",
+]
 # What stands beside the rooms, and text, which needs none of them.
-COMMON = {"products", "projection", "saving", "version", "compiling", "in_place", "scan", "text"}
+COMMON = {
+    "compiling",
+    "in_place",
+    "norms",
+    "processor_config",
+    "products",
+    "projection",
+    "saving",
+    "scan",
+    "ternary",
+    "text",
+    "version",
+    "vjp",
+}
 
 
 @pytest.mark.parametrize("room", ORDER)

@@ -31,9 +31,20 @@ from keras_transformer.attention.nearest_neighbours import NearestNeighbours, at
 from keras_transformer.attention.performer import PerformerAttention
 from keras_transformer.attention.random_features import RandomFeatures
 from keras_transformer.attention.retrieval import RetrievalAttention
-from keras_transformer.attention.scoring import SCORINGS, Additive, Bilinear, Cosine, Dot, Gaussian, Location, ScaledDot
+from keras_transformer.attention.scoring import (
+    SCORINGS,
+    Additive,
+    Bilinear,
+    Cosine,
+    Dot,
+    Gaussian,
+    Location,
+    ScaledDot,
+    SoftCappedDot,
+)
 from keras_transformer.attention.segment_recurrent import SegmentRecurrentAttention
 from keras_transformer.attention.shared_key_value import SharedKeyValue
+from keras_transformer.attention.shifted_windows import ShiftedWindowAttention
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.attention.sparse import StridedSparseAttention
 from keras_transformer.attention.sparse_fixed import FixedSparseAttention
@@ -81,6 +92,8 @@ __all__ = [
     "ScaledDot",
     "SegmentRecurrentAttention",
     "SharedKeyValue",
+    "ShiftedWindowAttention",
+    "SoftCappedDot",
     "SoftmaxAttention",
     "StridedSparseAttention",
     "Visibility",

@@ -9,10 +9,12 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.bands import block_count, pad_length
 from keras_transformer.attention.counted_dropout import CountedDropout
-from keras_transformer.attention.mechanism import Mechanism
+from keras_transformer.attention.mechanism import EVERYTHING, Mechanism
 from keras_transformer.attention.scoring import ScaledDot
 from keras_transformer.attention.softmax import SoftmaxAttention
-from keras_transformer.attention.tiles import Tiles, tiled_attention
+from keras_transformer.attention.tile_position import TilePosition
+from keras_transformer.attention.tiled_attention import tiled_attention
+from keras_transformer.attention.tiles import Tiles
 from keras_transformer.saving import serializable
 
 
@@ -33,15 +35,14 @@ class BlockwiseAttention(Mechanism):
         dropout: float in [0, 1). Share of the weights dropped in training.
         seed: int or None. Of the dropout.
 
-    Call arguments: see `Mechanism`. Masks of every kind, causal and not, self- and cross-attention. Positions
-    that turn queries and keys, and those that add a bias without weights. Its cache keeps all keys.
+    Call arguments: see `Mechanism`. Masks of every kind, causal and not, self- and cross-attention, and every position:
+    what it adds is made tile by tile, and the gradients of its weights are summed over the tiles. The cache keeps all keys.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: a block size below 1; asked for scores; a position whose bias has weights, or reads the queries, or that
-            adds to the values.
+        ValueError: a block size below 1; asked for scores.
 
     Limits: no gradient of the gradient. In a graph for any number of new tokens beside a cache of known size, their scores
     are built: read long prompts there in pieces.
@@ -58,7 +59,7 @@ class BlockwiseAttention(Mechanism):
     arXiv 2205.14135, algorithms 1 and 4.
     """
 
-    honours = frozenset({"causal", "bidirectional", "cross", "attention_mask", "window", "cache", "bias"})
+    honours = EVERYTHING - {"scores"}
 
     def __init__(self, query_block_size=512, block_size=512, scale=None, dropout=0.0, seed=None, **kwargs):
         super().__init__(**kwargs)
@@ -81,25 +82,15 @@ class BlockwiseAttention(Mechanism):
         lengths, sizes, counts = self._measures(query, key)
         padding = [size * count - length for size, count, length in zip(sizes, counts, lengths, strict=True)]
         dropout = CountedDropout(self.dropout, self._seeds.next()) if training and self.dropout > 0 else None
-        if position is not None and "bias" not in position.needs:
-            position = None
-        tiles = Tiles(sizes, counts, _padded(visibility, lengths, padding), position, dropout)
+        tiles = Tiles(sizes, counts, _padded(visibility, lengths, padding), TilePosition(position), dropout)
         scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
-        query = _heads_first(query * ops.cast(scale, query.dtype), padding[0])
-        context = tiled_attention(query, _heads_first(key, padding[1]), _heads_first(value, padding[1]), tiles)
+        key = _heads_first(key * ops.cast(scale, key.dtype), padding[1])
+        context = tiled_attention(_heads_first(query, padding[0]), key, _heads_first(value, padding[1]), tiles)
         context = ops.transpose(context, (0, 2, 1, 3))[:, : lengths[0]]
         if visibility.query_mask is not None:
             mask = ops.expand_dims(ops.expand_dims(ops.cast(visibility.query_mask, context.dtype), 2), 3)
             context = context * mask
-        return ops.reshape(context, (-1, lengths[0], query.shape[1], value.shape[3]))
-
-    def _refuse(self, query, value, visibility, position, cache, return_attention_scores):
-        if position is not None and position.trainable_weights:
-            raise ValueError(
-                f"{type(self).__name__} cannot honour {type(position).__name__}: the bias of a tile is computed twice, and "
-                "its weights would get no gradient. Use 'softmax', or a position without weights."
-            )
-        super()._refuse(query, value, visibility, position, cache, return_attention_scores)
+        return ops.reshape(context, (-1, lengths[0], query.shape[2], value.shape[3]))
 
     def _is_small(self, query, key):
         """Whether the scores are one tile; or, in a graph, those of new tokens beside a cache, which are few."""

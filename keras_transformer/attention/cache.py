@@ -61,9 +61,9 @@ def fill_dense_cache(key, value):
     return {"key": _swap(key), "value": _swap(value)}
 
 
-def read_dense_cache(cache):
-    """All keys and values, `(B, L, K, key_dim)` and `(B, L, K, value_dim)`, as mechanisms take them."""
-    return _swap(cache["key"]), _swap(cache["value"])
+def read_dense_cache(cache, dtype=None):
+    """All keys and values, `(B, L, K, key_dim)` and `(B, L, K, value_dim)`, as mechanisms take them; in this dtype."""
+    return tuple(_swap(ops.cast(cache[name], dtype or cache[name].dtype)) for name in ("key", "value"))
 
 
 def cache_length(cache):
@@ -101,8 +101,8 @@ def extend_window_cache(cache, key, value, cache_index, token_mask=None):
         token_mask: boolean `(B, T)`: False for padding, which stands on the right and is not kept; None for no padding.
 
     Returns:
-        Keys `(B, W + T, K, key_dim)`, values alike, their slots `(1 | B, W + T)`, negative where there was no token yet, and
-        the next cache.
+        Keys `(B, W + T, K, key_dim)` and values, in the dtypes of the new ones; their slots `(1 | B, W + T)`, negative where
+        there was no token yet; and the next cache.
     """
     window, length = cache["recent_keys"].shape[1], ops.shape(key)[1]
     joined = {name: _after(cache[name], new) for name, new in (("recent_keys", key), ("recent_values", value))}
@@ -112,7 +112,7 @@ def extend_window_cache(cache, key, value, cache_index, token_mask=None):
         starts = ops.sum(ops.cast(token_mask, "int32"), axis=1)
         following = {name: take_rows(slab, starts, window) for name, slab in joined.items()}
     slots = token_slots(cache_index, window + length) - window
-    return joined["recent_keys"], joined["recent_values"], slots, following
+    return ops.cast(joined["recent_keys"], key.dtype), ops.cast(joined["recent_values"], value.dtype), slots, following
 
 
 def _after(slab, new):

@@ -11,7 +11,7 @@ from keras_transformer.attention.bands import block_count, pad_to_blocks
 
 
 def products(query, key, value):
-    """`y_t = q_t Σ_s k_s v_sᵀ`: every query reads every key, in time and memory that grow with T + S.
+    """`y_t = q_t Σ_s k_s v_sᵀ` and `q_t · Σ_s k_s`: every query reads every key, in time and memory that grow with T + S.
 
     Args:
         query: float `(B, T, N, M)`.
@@ -19,12 +19,13 @@ def products(query, key, value):
         value: float `(B, S, K, H)`.
 
     Returns:
-        `(B, T, N, H)`.
+        `(B, T, N, H)`, and `(B, T, N, 1)`.
     """
     length, heads, key_heads = ops.shape(query)[1], query.shape[2], key.shape[2]
     query, key, value = (heads_first(x, ops.shape(x)[1], key_heads) for x in (query, key, value))
-    context = ops.matmul(query, ops.matmul(ops.transpose(key, (0, 1, 3, 2)), value))
-    return tokens_first(context, length, heads)
+    sums = ops.matmul(query, ops.matmul(ops.transpose(key, (0, 1, 3, 2)), value))
+    totals = ops.matmul(query, ops.expand_dims(ops.sum(key, axis=2), 3))
+    return tokens_first(sums, length, heads), tokens_first(totals, length, heads)
 
 
 def causal_products(query, key, value, chunk_size, state=None):

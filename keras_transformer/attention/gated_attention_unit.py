@@ -77,7 +77,7 @@ class GatedAttentionUnit(GatedUnit):
         value, gate, (query, key) = self.project(x)
         query, key = self.rotate(query, key, visibility)
         cache = update_dense_cache(cache, key, ops.expand_dims(value, 2), cache_index)
-        key, value = read_dense_cache(cache)
+        key, value = read_dense_cache(cache, query.dtype)
         slots = ops.arange(ops.shape(key)[1], dtype="int32")
         visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
         return self._attend(query, key, value, gate, visibility, training), cache

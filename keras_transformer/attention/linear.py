@@ -60,20 +60,20 @@ class LinearAttention(Mechanism):
         self.chunk_size = positive("chunk_size", chunk_size)
         self.dropout = dropout
         self.seed = seed
-        self._dropout_layer = keras.layers.Dropout(dropout, noise_shape=(None, None, None, 1), seed=seed)
+        noise_shape = (None, None, None, 1)
+        self._dropout_layer = keras.layers.Dropout(dropout, noise_shape=noise_shape, seed=seed, dtype="float32")
 
     def build(self, query_shape, key_shape, value_shape):
         build_once(self.feature_map, query_shape)
 
     def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
-        if visibility.causal:
-            _check_lengths(query, key)
         operands = self._operands(query, key, value, visibility, visibility.key_mask, training)
         if visibility.causal:
-            sums, _ = causal_products(*operands, self.chunk_size)
+            _check_lengths(query, key)
+            sums = _split(causal_products(*_with_ones(*operands), self.chunk_size)[0])
         else:
             sums = products(*operands)
-        return self._normalize(sums, visibility.query_mask, value.dtype)
+        return self._normalize(*sums, visibility.query_mask, value.dtype)
 
     def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
         """The sums over no keys. They are float32, whatever `dtype` is: they grow with the sequence."""
@@ -82,23 +82,21 @@ class LinearAttention(Mechanism):
 
     def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
         operands = self._operands(query, key, value, visibility, visibility.query_mask, training)
-        sums, state = causal_products(*operands, self.chunk_size, cache["state"])
-        return self._normalize(sums, visibility.query_mask, value.dtype), {"state": state}
+        sums, state = causal_products(*_with_ones(*operands), self.chunk_size, cache["state"])
+        return self._normalize(*_split(sums), visibility.query_mask, value.dtype), {"state": state}
 
     def _operands(self, query, key, value, visibility, key_mask, training):
-        """Features of queries and keys, and values with a column of ones, which sums the features; all float32."""
+        """Features of queries and keys, zeros for False keys, and values; all float32."""
         query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
         query = self.feature_map.map_query(query)
         key = self.feature_map.map_key(key, key_mask, visibility.causal)
-        value = self._dropout_layer(value, training=training)
-        value = ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)
-        return query, key, value if key_mask is None else value * _per_token(key_mask)
+        key = key if key_mask is None else key * _per_token(key_mask)
+        return query, key, self._dropout_layer(value, training=training)
 
-    def _normalize(self, sums, query_mask, dtype):
-        context = sums[..., :-1] / (sums[..., -1:] + self.epsilon)
-        if query_mask is not None:
-            context = context * _per_token(query_mask)
-        return ops.cast(context, dtype)
+    def _normalize(self, sums, totals, query_mask, dtype):
+        factors = 1.0 / (totals + self.epsilon)  # `(B, T, N, 1)`: a product with them has a cheaper gradient.
+        factors = factors if query_mask is None else factors * _per_token(query_mask)
+        return ops.cast(sums * factors, dtype)
 
     def get_config(self):
         return {
@@ -109,6 +107,16 @@ class LinearAttention(Mechanism):
             "dropout": self.dropout,
             "seed": self.seed,
         }
+
+
+def _with_ones(query, key, value):
+    """Values with a column of ones, which sums the features."""
+    return query, key, ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)
+
+
+def _split(sums):
+    """Sums of values, and of features."""
+    return ops.split(sums, [sums.shape[-1] - 1], axis=-1)
 
 
 def _per_token(mask):

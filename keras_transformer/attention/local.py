@@ -64,6 +64,9 @@ class LocalAttention(Mechanism):
         self.softmax.build(query_shape, key_shape, value_shape)
 
     def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        if self._is_short(query):
+            options = {"position": position, "training": training}
+            return self.softmax(query, key, value, visibility=self._windowed(visibility), **options)
         bands = Bands.of_window(self.window, self._block_size(), visibility.causal)
         context = self.softmax(
             bands.blocks(query),
@@ -83,7 +86,7 @@ class LocalAttention(Mechanism):
         visibility = dataclasses.replace(
             visibility, key_mask=slots >= 0, key_slots=slots, key_positions=slots, attention_mask=None
         )
-        if query.shape[1] is not None and query.shape[1] <= self._block_size():
+        if self._is_short(query):
             options = {"visibility": self._windowed(visibility), "position": position, "training": training}
             return self.softmax(query, key, value, **options), cache
         # Queries stand beside their keys again: those of the past are not asked for.
@@ -93,6 +96,10 @@ class LocalAttention(Mechanism):
         )
         context = self.attend(pad_length(query, self.window, 0), key, value, visibility, position, training=training)
         return context[:, self.window :], cache
+
+    def _is_short(self, query):
+        """Whether there are known to be so few queries that blocks would cost more than all of their keys."""
+        return query.shape[1] is not None and query.shape[1] <= self.window
 
     def _windowed(self, visibility):
         return dataclasses.replace(visibility, window=self.window)

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes, positive
 from keras_transformer.attention.cache import cache_spec, extend_window_cache, init_window_cache, token_slots
+from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.global_tokens import FirstTokens, MarkedTokens, of_keys, of_queries, write_first
 from keras_transformer.attention.masks import Visibility, combine, slot_rows
 from keras_transformer.attention.mechanism import refuse, refuse_key_mask
@@ -19,7 +20,7 @@ from keras_transformer.saving import build_once, resolve, serializable, serializ
 
 
 @serializable
-class LongformerAttention(keras.layers.Layer):
+class LongformerAttention(CachedLayer):
     """Multi-head attention within sliding windows, with global tokens that have projections of their own.
 
     With w = `attention_window / 2` and the set G of global tokens, a token i that is not global gives
@@ -265,7 +266,7 @@ class LongformerAttention(keras.layers.Layer):
         first = ops.arange(self.num_global_tokens, dtype="int32")
         visible = dataclasses.replace(visibility, key_slots=first, key_positions=first)
         first_keys, first_values, global_keys, global_values = (
-            ops.transpose(following[name], (0, 2, 1, 3)) for name in new
+            ops.cast(ops.transpose(following[name], (0, 2, 1, 3)), key.dtype) for name in new
         )
         options = {"visibility": visible, "position": self.position, "training": training}
         chosen = attend_part(self.softmax, query, first_keys, first_values, **options)

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import keras
 from keras import ops
 
 from keras_transformer.attention.cache import (
@@ -11,6 +10,7 @@ from keras_transformer.attention.cache import (
     read_dense_cache,
     update_dense_cache,
 )
+from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import Visibility
 
 # What a mechanism may honour, and what to do where it does not.
@@ -29,7 +29,7 @@ _ADVICE = {
 EVERYTHING = frozenset(_ADVICE)
 
 
-class Mechanism(keras.layers.Layer):
+class Mechanism(CachedLayer):
     """Base of mechanisms: `MultiHeadAttention` projects, a mechanism weighs.
 
     A subclass says in `honours` what it takes into account, and computes in `attend`; what it does not honour is refused
@@ -110,7 +110,7 @@ class Mechanism(keras.layers.Layer):
         """Attention of new tokens, whose keys join those in the cache; returns `(result, next_cache)`."""
         check_key_mask(cache, visibility.key_mask)
         cache = update_dense_cache(cache, key, value, cache_index)
-        key, value = read_dense_cache(cache)
+        key, value = read_dense_cache(cache, query.dtype)
         slots = ops.arange(ops.shape(key)[1], dtype="int32")
         visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
         return self.attend(query, key, value, visibility, position, **options), cache

@@ -13,17 +13,19 @@ from keras_transformer.attention.cache import (
     read_dense_cache,
     token_slots,
 )
+from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import Visibility, combine
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms import MECHANISMS
 from keras_transformer.attention.softmax import SoftmaxAttention
+from keras_transformer.norms import NORMS
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.projection import Projection
-from keras_transformer.saving import build_once, choice, resolve, serializable, serialize, serialize_shared
+from keras_transformer.saving import build_once, choice, clone, resolve, serializable, serialize, serialize_shared
 
 
 @serializable
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(CachedLayer):
     """Multi-head, multi-query or grouped-query attention around any mechanism.
 
     `concat_n(mechanism(x_q W_q^n, x_k W_k^{n'}, x_v W_v^{n'})) W_o`, where query head n is served by key/value head
@@ -49,6 +51,10 @@ class MultiHeadAttention(keras.layers.Layer):
         num_key_value_heads: int that divides `num_heads`, or None for `num_heads`. 1 is multi-query attention.
         mechanism: a name in `MECHANISMS`, or an instance.
         position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None.
+        use_key_bias: bool, or None for `use_bias`. Whether the key projection has a bias; softmax attention does not see it.
+        use_output_bias: bool, or None for `use_bias`. Whether the output projection has a bias.
+        query_key_norm: None, "layer_norm", "rms_norm", or a norm layer to copy: of each query and each key head, before they
+            are turned.
 
     Call arguments:
         query: float `(B, T, D_query)`.
@@ -89,7 +95,8 @@ class MultiHeadAttention(keras.layers.Layer):
     (1, 2, 8, 8)
 
     Reference: Vaswani et al., arXiv 1706.03762, section 3.2.2; Shazeer, arXiv 1911.02150 (multi-query); Ainslie et al.,
-    arXiv 2305.13245 (grouped-query); Qiu et al., arXiv 2505.06708 (gate).
+    arXiv 2305.13245 (grouped-query); Qiu et al., arXiv 2505.06708 (gate); Dehghani et al., arXiv 2302.05442, section 2.1
+    (norms of queries and keys).
     """
 
     def __init__(
@@ -116,6 +123,9 @@ class MultiHeadAttention(keras.layers.Layer):
         num_key_value_heads=None,
         mechanism="softmax",
         position=None,
+        use_key_bias=None,
+        use_output_bias=None,
+        query_key_norm=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -131,6 +141,8 @@ class MultiHeadAttention(keras.layers.Layer):
         self._attention_axes = attention_axes
         self._dropout = dropout
         self._use_bias = use_bias
+        self._use_key_bias = use_key_bias
+        self._use_output_bias = use_output_bias
         self._use_gate = use_gate
         self._flash_attention = flash_attention
         self._kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -142,6 +154,10 @@ class MultiHeadAttention(keras.layers.Layer):
         self._bias_constraint = keras.constraints.get(bias_constraint)
         self.seed = seed
         self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        self.query_key_norm = resolve(query_key_norm, NORMS, keras.layers.Layer)
+        self._query_norm, self._key_norm = (
+            clone(self.query_key_norm, name=name, dtype=self.dtype_policy) for name in ("query_norm", "key_norm")
+        )
         self._mechanism_name = mechanism if isinstance(mechanism, str) else None
         self.mechanism = self._make_mechanism(mechanism)
 
@@ -192,6 +208,9 @@ class MultiHeadAttention(keras.layers.Layer):
         self._value_dense.build(value_shape)
         queries, keys = (*query_shape[:2], heads, self._key_dim), (*key_shape[:2], key_value_heads, self._key_dim)
         values = (*value_shape[:2], key_value_heads, self._value_dim)
+        if self.query_key_norm is not None:
+            self._query_norm.build(queries)
+            self._key_norm.build(keys)
         build_once(self.mechanism, queries, keys, values)
         if self.position is not None:
             build_once(self.position, queries, values)
@@ -199,10 +218,11 @@ class MultiHeadAttention(keras.layers.Layer):
         self._output_dense.build((*query_shape[:2], heads, self._value_dim))
 
     def _project_in(self, name, heads, width, activation=None):
+        own = self._use_key_bias if name == "key" else None
         return Projection(
             "btd,dnh->btnh",
             output_shape=(None, heads, width),
-            bias_axes="nh" if self._use_bias else None,
+            bias_axes="nh" if self._has_bias(own) else None,
             activation=activation,
             name=name,
             **self._projection_options(),
@@ -213,10 +233,14 @@ class MultiHeadAttention(keras.layers.Layer):
         return Projection(
             f"btnh,nh{axes}->bt{axes}",
             output_shape=(None, *output_shape),
-            bias_axes=axes if self._use_bias else None,
+            bias_axes=axes if self._has_bias(self._use_output_bias) else None,
             name="attention_output",
             **self._projection_options(),
         )
+
+    def _has_bias(self, own):
+        """Whether a projection has a bias; `own` is what is said of this one, or None."""
+        return self._use_bias if own is None else own
 
     def _projection_options(self):
         # An initializer that is shared would give equal weights.
@@ -254,10 +278,12 @@ class MultiHeadAttention(keras.layers.Layer):
         query = self._query_dense(query)  # (B, T, N, H)
         if cache is None or grows:
             key = query if self._key_dense is None else self._key_dense(key)  # (B, S, K, H)
+            key = key if self._key_norm is None else self._key_norm(key)
             value = self._value_dense(value)  # (B, S, K, H_value)
         else:
-            key, value = read_dense_cache(cache)
+            key, value = read_dense_cache(cache, query.dtype)
             check_key_mask(cache, combine(key_mask, value_mask))
+        query = query if self._query_norm is None else self._query_norm(query)
         query_slots, key_slots = _slots(query, key, cache_index)
         query_positions, key_positions = _positions(positions, query_slots, key_slots)
         if self.position is not None and not self.mechanism.rotates:
@@ -325,6 +351,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 f"{type(self.mechanism).__name__} takes its keys from the queries: it has no memory_cache."
             )
         key, value = self._key_dense(value if key is None else key), self._value_dense(value)
+        key = key if self._key_norm is None else self._key_norm(key)
         if self.position is not None:
             positions = ops.arange(ops.shape(key)[1], dtype="int32") if positions is None else positions
             _, key = self.position.rotate(key, key, positions, positions)
@@ -371,6 +398,9 @@ class MultiHeadAttention(keras.layers.Layer):
             "num_key_value_heads": self._num_key_value_heads,
             "mechanism": self._mechanism_name or serialize(self.mechanism),
             "position": serialize_shared(self.position),
+            "use_key_bias": self._use_key_bias,
+            "use_output_bias": self._use_output_bias,
+            "query_key_norm": serialize(self.query_key_norm),
         }
 
 

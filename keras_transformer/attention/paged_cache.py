@@ -28,7 +28,7 @@ class PagedCache:
             that differ a little.
 
     Raises:
-        ValueError: sizes out of range; a cache that is not all slots (`from_cache`).
+        ValueError: sizes out of range.
 
     Example:
 
@@ -59,23 +59,16 @@ class PagedCache:
 
     @classmethod
     def from_cache(cls, init_cache, num_blocks, block_size, quantize=False):
-        """The paged form of a model's cache.
+        """The paged form of a model's cache; what does not grow with the sequence is left to `PooledStates`.
 
         Args:
             init_cache: function of batch size and max length, as `Stepwise.init_cache`.
             num_blocks, block_size, quantize: see the class.
+
+        Raises:
+            ValueError: a tensor that neither keeps all tokens nor has one size.
         """
-        probes = [init_cache(1, length) for length in (3, 5)]
-        slabs = {}
-        for name, slab in probes[0].items():
-            shapes = [tuple(probe[name].shape) for probe in probes]
-            if len(shapes[0]) != 4 or [shape[2] for shape in shapes] != [3, 5]:
-                raise ValueError(
-                    f"Blocks hold a cache of all tokens, (B, K, L, W); {name!r} is of shape {shapes[0]} for 3 tokens, "
-                    f"and of {shapes[1]} for 5: a state of fixed size needs no paging."
-                )
-            slabs[name] = (shapes[0][1], shapes[0][3], keras.backend.standardize_dtype(slab.dtype))
-        return cls(slabs, num_blocks, block_size, quantize)
+        return cls(split_cache(init_cache)[0], num_blocks, block_size, quantize)
 
     def init_pools(self):
         """Empty pools: dict of `(num_blocks · K, block_size, W)`, the heads of a block one after the other."""
@@ -143,12 +136,12 @@ class PagedCache:
         """Pools in which blocks `targets` hold what `sources` hold; int32 `(n,)` each. For copy on write."""
         take, put = take or _take, put or ops.scatter_update
         pools = dict(pools)
-        for name, pool in pools.items():
-            heads = self.slabs[name.removesuffix(_SCALE) if name not in self.slabs else name][0]
+        for name, (heads, _, _) in self.slabs.items():
             rows, places = (
                 ops.reshape(_of_heads(ops.expand_dims(each, 1), heads), (-1, 1)) for each in (sources, targets)
             )
-            pools[name] = put(pool, places, take(pool, ops.reshape(rows, (-1,))))
+            for part in (name, name + _SCALE) if self._is_quantized(name) else (name,):
+                pools[part] = put(pools[part], places, take(pools[part], ops.reshape(rows, (-1,))))
         return pools
 
     @property
@@ -156,8 +149,7 @@ class PagedCache:
         """int: the memory that one block takes."""
         size = 0
         for name, (heads, width, dtype) in self.slabs.items():
-            bits = int("".join(filter(str.isdigit, dtype)) or 8)
-            slot = width + 4 if self._is_quantized(name) else width * bits // 8
+            slot = width + 4 if self._is_quantized(name) else width * bits(dtype) // 8
             size += heads * self.block_size * slot
         return size
 
@@ -198,3 +190,38 @@ def _of_heads(table, heads):
     """Blocks `(B, M)` as rows of a pool, `(B, heads, M)`."""
     head = ops.reshape(ops.arange(heads, dtype="int32"), (1, -1, 1))
     return ops.expand_dims(ops.cast(table, "int32"), 1) * heads + head
+
+
+def split_cache(init_cache):
+    """What of a model's cache grows with the sequence, and what does not.
+
+    Args:
+        init_cache: function of batch size and max length, as `Stepwise.init_cache`.
+
+    Returns:
+        Two dicts by the names of tensors: `(heads, width, dtype)` of those that keep all tokens, `(B, K, L, W)`; and
+        `(shape of a row, dtype)` of those of one size.
+
+    Raises:
+        ValueError: a tensor is neither.
+    """
+    probes = [init_cache(1, length) for length in (3, 5)]
+    slabs, states = {}, {}
+    for name, tensor in probes[0].items():
+        shape, longer = (tuple(probe[name].shape) for probe in probes)
+        dtype = keras.backend.standardize_dtype(tensor.dtype)
+        if shape == longer:
+            states[name] = (shape[1:], dtype)
+        elif len(shape) == 4 and (shape[2], longer[2]) == (3, 5) and shape[:2] == longer[:2] and shape[3] == longer[3]:
+            slabs[name] = (shape[1], shape[3], dtype)
+        else:
+            raise ValueError(
+                f"A cache keeps all tokens, (B, K, L, W), or is of one size; {name!r} is of shape {shape} for 3 tokens, and "
+                f"of {longer} for 5."
+            )
+    return slabs, states
+
+
+def bits(dtype):
+    """The bits of a number of this dtype."""
+    return int("".join(filter(str.isdigit, dtype)) or 8)

@@ -25,7 +25,7 @@ def extend_dense(mechanism, query, key, value, cache, cache_index, visibility, p
     """
     check_key_mask(cache, visibility.key_mask)
     cache = update_dense_cache(cache, key, value, cache_index)
-    key, value = read_dense_cache(cache)
+    key, value = read_dense_cache(cache, query.dtype)
     slots = ops.arange(ops.shape(key)[1], dtype="int32")
     visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
     if query.shape[1] is not None and query.shape[1] <= mechanism.few_tokens:

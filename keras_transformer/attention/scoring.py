@@ -26,6 +26,11 @@ def grouped_scores(query, key):
     return ops.reshape(ops.matmul(query, key), (-1, heads, length, key_length))
 
 
+def soft_cap(x, cap):
+    """`c · tanh(x / c)`: x where it is small, and never beyond c."""
+    return ops.tanh(x / cap) * cap
+
+
 class _Scoring(keras.layers.Layer):
     """A layer of `(query_shape, key_shape)` whose default is to hold no weights."""
 
@@ -78,6 +83,34 @@ class ScaledDot(_Scoring):
 
 
 @serializable
+class SoftCappedDot(_Scoring):
+    """`c · tanh(q · k · scale / c)`: scaled dot scores that stay within (-c, c).
+
+    Args:
+        cap: float > 0. c. Default 50.
+        scale: float, or None for `1 / √H`.
+
+    Raises:
+        ValueError: `cap` not above 0.
+
+    Reference: Gemma Team, Gemma 2, arXiv 2408.00118, section 2 ("logit soft-capping").
+    """
+
+    def __init__(self, cap=50.0, scale=None, **kwargs):
+        super().__init__(**kwargs)
+        if not cap > 0:
+            raise ValueError(f"cap must be positive. Received: {cap}")
+        self.cap = cap
+        self.scaled_dot = ScaledDot(scale, dtype=self.dtype_policy)
+
+    def call(self, query, key):
+        return soft_cap(self.scaled_dot(query, key), self.cap)
+
+    def get_config(self):
+        return {**super().get_config(), "cap": self.cap, "scale": self.scaled_dot.scale}
+
+
+@serializable
 class Cosine(_Scoring):
     """`q · k / (|q| |k|) / τ`, with one learned temperature τ for each head.
 
@@ -108,8 +141,9 @@ class Cosine(_Scoring):
         return grouped_scores(query, self._unit(key))
 
     def _unit(self, x):
-        squared = ops.sum(ops.square(x), axis=-1, keepdims=True)
-        return x * ops.rsqrt(ops.maximum(squared, self.epsilon**2))
+        wide = ops.cast(x, "float32")  # float16 knows no number as small as the square, or as large as the root.
+        squared = ops.sum(ops.square(wide), axis=-1, keepdims=True)
+        return ops.cast(wide * ops.rsqrt(ops.maximum(squared, self.epsilon**2)), x.dtype)
 
     def get_config(self):
         return {**super().get_config(), "temperature": self.temperature, "epsilon": self.epsilon}
@@ -269,6 +303,7 @@ class Location(_Scoring):
 SCORINGS = {
     "dot": Dot,
     "scaled_dot": ScaledDot,
+    "soft_capped_dot": SoftCappedDot,
     "bilinear": Bilinear,
     "additive": Additive,
     "cosine": Cosine,

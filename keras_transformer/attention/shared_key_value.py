@@ -11,13 +11,14 @@ from keras_transformer.attention.cache import (
     token_slots,
     update_dense_cache,
 )
+from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.projection import split_heads
 from keras_transformer.saving import build_once, resolve, serializable, serialize
 
 
 @serializable
-class SharedKeyValue(keras.layers.Layer):
+class SharedKeyValue(CachedLayer):
     """The keys `X W_k`, turned by their positions, and the values `X W_v` that all `CrossDecoderAttention` layers read.
 
     What many layers would each keep of the past is kept here once: the cache of a model grows by one pair of keys and values
@@ -96,7 +97,7 @@ class SharedKeyValue(keras.layers.Layer):
             filled = fill_dense_cache(key, value)
             return filled["key"], filled["value"]
         cache = update_dense_cache(cache, key, value, cache_index)
-        return (cache["key"], cache["value"]), cache
+        return tuple(ops.cast(cache[name], self.compute_dtype) for name in ("key", "value")), cache
 
     def init_cache(self, batch_size, max_length, dtype=None):
         """An empty cache for `max_length` tokens: dict of "key" and "value"."""
@@ -107,7 +108,7 @@ class SharedKeyValue(keras.layers.Layer):
         widths = (self.key_dim, self.value_dim)
         if cache is not None:
             spec = cache_spec(cache)
-            return (spec["key"], spec["value"]), spec
+            return tuple(keras.KerasTensor(spec[name].shape, self.compute_dtype) for name in ("key", "value")), spec
         shape = (inputs.shape[0], self.num_heads, inputs.shape[1])
         return tuple(keras.KerasTensor((*shape, width), dtype=self.compute_dtype) for width in widths)
 

@@ -4,11 +4,12 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.cache import cache_spec, token_slots
+from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import Visibility, combine
 from keras_transformer.attention.mechanism import refuse, refuse_key_mask
 
 
-class TokenMixer(keras.layers.Layer):
+class TokenMixer(CachedLayer):
     """Base of self-attention layers and convolutions that stand where `MultiHeadAttention` stands, with the same call.
 
     A subclass computes `mix`, over a whole sequence, and `extend`, over new tokens with a cache; makes `init_cache`; has

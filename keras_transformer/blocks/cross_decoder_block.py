@@ -4,7 +4,7 @@ import keras
 
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block
-from keras_transformer.saving import build_once, resolve, serializable, serialize
+from keras_transformer.saving import resolve, serializable, serialize
 
 
 @serializable
@@ -16,7 +16,7 @@ class CrossDecoderBlock(Block):
     Args:
         attention: `CrossDecoderAttention` or its config.
         feedforward: a layer `(B, T, D)` to `(B, T, D)` that looks at each token by itself, or its config.
-        residual: "pre", "post", "sandwich", "sublayer", or an instance of `Residual`, of which the block makes copies.
+        residual: a name in `RESIDUALS`, or an instance of `Residual`, of which the block makes copies. Default "pre".
         norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
         dropout: float in [0, 1). Of what each sublayer gives, before it is added.
         seed: int or None. Of the dropout.
@@ -56,10 +56,9 @@ class CrossDecoderBlock(Block):
         self.feedforward_residual = self._make_residual("feedforward_residual")
 
     def build(self, inputs_shape, key_shape, value_shape):
-        build_once(self.attention_residual, inputs_shape)
-        build_once(self.attention, inputs_shape, key_shape, value_shape)
-        build_once(self.feedforward_residual, inputs_shape)
-        build_once(self.feedforward, inputs_shape)
+        shape = self._build_streams(self.attention_residual, inputs_shape)
+        self._build_around(self.attention_residual, self.attention, shape, key_shape, value_shape)
+        self._build_around(self.feedforward_residual, self.feedforward, shape)
 
     def call(self, inputs, key, value, padding_mask=None, positions=None, training=None):
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
@@ -68,10 +67,11 @@ class CrossDecoderBlock(Block):
             return self.attention(x, key, value, padding_mask=padding_mask, positions=positions, training=training)
 
         def feed_forward(x):
-            return self.feedforward(x, training=training)
+            return self._feed(x, None, training)
 
-        x = self._around(self.attention_residual, attend, inputs, padding_mask, training)
-        return self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
+        x = self._around(self.attention_residual, attend, self._opened(inputs), padding_mask, training)
+        x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
+        return self._closed(x, padding_mask, training)
 
     def get_config(self):
         return {

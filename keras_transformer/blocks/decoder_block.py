@@ -4,24 +4,25 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.cache import cache_spec, token_slots
+from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block
-from keras_transformer.saving import build_once, resolve, serializable, serialize
+from keras_transformer.saving import resolve, serializable, serialize
 
 # What a feed-forward's part of the cache is named by.
 _FEEDFORWARD = "feedforward_"
 
 
 @serializable
-class DecoderBlock(Block):
+class DecoderBlock(CachedLayer, Block):
     """A causal mixer, cross-attention if asked, and a feed-forward, each inside a residual scheme.
 
     Args:
         mixer: `MultiHeadAttention`, or another causal layer of its contract, or its config.
         feedforward: a layer `(B, T, D)` to `(B, T, D)`, or its config; one with a cache, such as `recurrence.ChannelMixing`,
-            is called as a mixer is.
+            is called as a mixer is. None for a block that mixes alone.
         cross_attention: `MultiHeadAttention` or its config; None for a decoder-only block.
-        residual: "pre", "post", "sandwich", "sublayer", or an instance of `Residual`, of which the block makes copies.
+        residual: a name in `RESIDUALS`, or an instance of `Residual`, of which the block makes copies. Default "pre".
         norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
         dropout: float in [0, 1). Of what each sublayer gives, before it is added.
         seed: int or None. Of the dropout.
@@ -76,17 +77,16 @@ class DecoderBlock(Block):
             raise ValueError(f"{self.cross_attention.name} attends to its own tokens alone: it is no cross-attention.")
         self.mixer_residual = self._make_residual("mixer_residual")
         self.cross_attention_residual = cross_attention and self._make_residual("cross_attention_residual")
-        self.feedforward_residual = self._make_residual("feedforward_residual")
+        self.feedforward_residual = feedforward and self._make_residual("feedforward_residual")
 
     def build(self, inputs_shape, encoder_output_shape=None):
         self._check_encoder_output(encoder_output_shape)
-        build_once(self.mixer_residual, inputs_shape)
-        build_once(self.mixer, inputs_shape, inputs_shape)
+        shape = self._build_streams(self.mixer_residual, inputs_shape)
+        self._build_around(self.mixer_residual, self.mixer, shape, shape)
         if self.cross_attention is not None:
-            build_once(self.cross_attention_residual, inputs_shape)
-            build_once(self.cross_attention, inputs_shape, encoder_output_shape)
-        build_once(self.feedforward_residual, inputs_shape)
-        build_once(self.feedforward, inputs_shape)
+            self._build_around(self.cross_attention_residual, self.cross_attention, shape, encoder_output_shape)
+        if self.feedforward is not None:
+            self._build_around(self.feedforward_residual, self.feedforward, shape)
 
     def call(
         self,
@@ -133,17 +133,19 @@ class DecoderBlock(Block):
         def feed_forward(x):
             nonlocal next_cache
             if not hasattr(self.feedforward, "init_cache"):
-                return self.feedforward(x, training=training)
+                return self._feed(x, padding_mask, training)
             own = cache and _named(cache, _FEEDFORWARD)
             fed = self.feedforward(x, query_mask=padding_mask, cache=own, cache_index=cache_index, training=training)
             fed, own = (fed, {}) if cache is None else fed
             next_cache = next_cache and next_cache | {f"{_FEEDFORWARD}{name}": tensor for name, tensor in own.items()}
             return fed
 
-        x = self._around(self.mixer_residual, mix, inputs, padding_mask, training)
+        x = self._around(self.mixer_residual, mix, self._opened(inputs), padding_mask, training)
         if self.cross_attention is not None:
             x = self._around(self.cross_attention_residual, attend_encoder, x, padding_mask, training)
-        x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
+        if self.feedforward is not None:
+            x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
+        x = self._closed(x, padding_mask, training)
         return x if cache is None else (x, next_cache)
 
     @property

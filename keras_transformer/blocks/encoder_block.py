@@ -3,8 +3,10 @@
 import keras
 
 from keras_transformer.attention.masks import implicit_mask
-from keras_transformer.blocks.block import Block
-from keras_transformer.saving import build_once, resolve, serializable, serialize
+from keras_transformer.blocks.block import Block, serialize_template, template
+from keras_transformer.blocks.residual_schemes import RESIDUALS
+from keras_transformer.blocks.residuals import Residual
+from keras_transformer.saving import resolve, serializable, serialize
 
 
 @serializable
@@ -16,16 +18,18 @@ class EncoderBlock(Block):
     Args:
         mixer: `MultiHeadAttention`, or another layer of its contract, or its config.
         feedforward: a layer `(B, T, D)` to `(B, T, D)`, or its config.
-        residual: "pre", "post", "sandwich", "sublayer", or an instance of `Residual`, of which the block makes copies.
+        residual: a name in `RESIDUALS`, or an instance of `Residual`, of which the block makes copies. Default "pre".
         norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
         dropout: float in [0, 1). Of what mixer and feed-forward give, before it is added.
         seed: int or None. Of the dropout.
+        mixer_residual: as `residual`, around the mixer alone; None for the same.
 
     Call arguments:
         inputs: float `(B, T, D)`.
         padding_mask: boolean `(B, T)`, True = a real token; None for the mask that Keras carries, if any.
         attention_mask: boolean `(T, T)`, `(B, T, T)` or `(B, N, T, T)`.
         positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
+        global_mask: boolean `(B, T)`, for a mixer that takes one: see `LongformerAttention`.
 
     Returns:
         `(B, T, D)`.
@@ -45,36 +49,56 @@ class EncoderBlock(Block):
     Reference: Vaswani et al., arXiv 1706.03762, section 3.1.
     """
 
-    def __init__(self, mixer, feedforward, residual="pre", norm="layer_norm", dropout=0.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        mixer,
+        feedforward,
+        residual="pre",
+        norm="layer_norm",
+        dropout=0.0,
+        seed=None,
+        mixer_residual=None,
+        **kwargs,
+    ):
         super().__init__(residual, norm, dropout, seed, **kwargs)
+        self._mixer_template = None if mixer_residual is None else template(mixer_residual, RESIDUALS, Residual)
         self.mixer = resolve(mixer, {}, keras.layers.Layer)
         self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
-        self.mixer_residual = self._make_residual("mixer_residual")
+        self.mixer_residual = self._make_residual("mixer_residual", self._mixer_template)
         self.feedforward_residual = self._make_residual("feedforward_residual")
 
     def build(self, inputs_shape):
-        build_once(self.mixer_residual, inputs_shape)
-        build_once(self.mixer, inputs_shape, inputs_shape)
-        build_once(self.feedforward_residual, inputs_shape)
-        build_once(self.feedforward, inputs_shape)
+        shape = self._build_streams(self.mixer_residual, inputs_shape)
+        self._build_around(self.mixer_residual, self.mixer, shape, shape)
+        self._build_around(self.feedforward_residual, self.feedforward, shape)
 
-    def call(self, inputs, padding_mask=None, attention_mask=None, positions=None, training=None):
+    def call(self, inputs, padding_mask=None, attention_mask=None, positions=None, global_mask=None, training=None):
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
+
+        own = {} if global_mask is None else {"global_mask": global_mask}
 
         def mix(x):
             return self.mixer(
-                x, x, value_mask=padding_mask, attention_mask=attention_mask, positions=positions, training=training
+                x,
+                x,
+                value_mask=padding_mask,
+                attention_mask=attention_mask,
+                positions=positions,
+                training=training,
+                **own,
             )
 
         def feed_forward(x):
-            return self.feedforward(x, training=training)
+            return self._feed(x, padding_mask, training)
 
-        x = self._around(self.mixer_residual, mix, inputs, padding_mask, training)
-        return self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
+        x = self._around(self.mixer_residual, mix, self._opened(inputs), padding_mask, training)
+        x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
+        return self._closed(x, padding_mask, training)
 
     def get_config(self):
         return {
             **super().get_config(),
             "mixer": serialize(self.mixer),
             "feedforward": serialize(self.feedforward),
+            "mixer_residual": serialize_template(self._mixer_template),
         }

@@ -6,6 +6,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.bands import block_count, pad_length
 from keras_transformer.attention.cache import cache_spec
+from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.memory_steps import SLABS, extend, label
 from keras_transformer.blocks.seeds import seeded_rounds
@@ -14,7 +15,7 @@ from keras_transformer.saving import build_once, resolve, serializable, serializ
 
 
 @serializable
-class MemoryStack(keras.layers.Layer):
+class MemoryStack(CachedLayer):
     """Decoder blocks with memory tokens around each segment: the Recurrent Memory Transformer.
 
     A row is read in segments x_1, x_2, ... of S = `segment_length` tokens. With m memory vectors M_τ before segment τ,

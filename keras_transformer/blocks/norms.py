@@ -1,9 +1,5 @@
-"""The norms by name: Keras's own layers."""
+"""The norms by name: see `keras_transformer.norms`."""
 
-import keras
+from keras_transformer.norms import NORMS
 
-NORMS = {
-    "layer_norm": keras.layers.LayerNormalization,
-    "rms_norm": keras.layers.RMSNormalization,
-    "batch_norm": keras.layers.BatchNormalization,
-}
+__all__ = ["NORMS"]

@@ -9,24 +9,35 @@ from keras_transformer.blocks.norms import NORMS
 from keras_transformer.saving import clone, resolve, serializable, serialize
 
 
+@serializable
 class Residual(keras.layers.Layer):
     """Base of the schemes: `x + f(x)`.
 
     Args:
         norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer, of which the scheme makes copies.
+        stochastic_depth: float in [0, 1). In training, the share of rows in which f(x) is left out; it grows by
+            `1 / (1 - stochastic_depth)` in the others.
+        seed: int or None. Of the rows.
 
     A new scheme overrides `enter` and `leave`, names in `_norm_names` the norms it needs, and says by `needs_final_norm`
-    whether a stack of such blocks, whose sum is never normalised, should end with a norm.
+    whether a stack of such blocks, whose sum is never normalised, should end with a norm. Where it starts the weights of a
+    sublayer in a way of its own, it overrides `start`; where more than one stream runs through its blocks, `open_stack`,
+    `close_stack` and `num_streams`.
     """
 
     _norm_names = ()
     needs_final_norm = True
+    num_streams = 1
 
-    def __init__(self, norm="layer_norm", **kwargs):
+    def __init__(self, norm="layer_norm", stochastic_depth=0.0, seed=None, **kwargs):
         super().__init__(**kwargs)
         self.norm = norm if isinstance(norm, str) else resolve(norm, NORMS, keras.layers.Layer)
         template = resolve(norm, NORMS, keras.layers.Layer)
         self.norms = {name: clone(template, name=name, dtype=self.dtype_policy) for name in self._norm_names}
+        self.stochastic_depth = stochastic_depth
+        self.seed = seed
+        rows = (None, 1, 1)
+        self._rows = keras.layers.Dropout(stochastic_depth, noise_shape=rows, seed=seed, dtype=self.dtype_policy)
 
     def build(self, input_shape):
         for norm in self.norms.values():
@@ -40,6 +51,23 @@ class Residual(keras.layers.Layer):
         """The input x and the sublayer's output y, joined, `(B, T, D)`."""
         return x + y
 
+    def thin(self, y, training=None):
+        """What a sublayer gives, `(B, T, D)`, in training with nothing in some rows: Huang et al., arXiv 1603.09382."""
+        return self._rows(y, training=training)
+
+    def start(self, sublayer):
+        """Changes how the weights of a sublayer start, when it is built."""
+
+    def open_stack(self, **options):
+        """A layer in front of a stack of such blocks, or None. Options: name, dtype."""
+        return None
+
+    def close_stack(self, norm, **options):
+        """A layer behind a stack of such blocks, with a copy of `norm`, or None. Options: name, dtype."""
+        if not self.needs_final_norm:
+            return None
+        return clone(resolve(norm, NORMS, keras.layers.Layer), **options)
+
     def _normalise(self, name, x, mask, training):
         norm = self.norms[name]
         if isinstance(norm, keras.layers.BatchNormalization):
@@ -52,7 +80,7 @@ class Residual(keras.layers.Layer):
 
     def get_config(self):
         norm = self.norm if isinstance(self.norm, str) else serialize(self.norm)
-        return {**super().get_config(), "norm": norm}
+        return {**super().get_config(), "norm": norm, "stochastic_depth": self.stochastic_depth, "seed": self.seed}
 
 
 @serializable
@@ -109,20 +137,3 @@ class SublayerNormResidual(Residual):
 
     def leave(self, x, y, mask=None, training=None):
         return x + self._normalise("norm", y, mask, training)
-
-
-RESIDUALS = {
-    "post": PostNormResidual,
-    "pre": PreNormResidual,
-    "sandwich": SandwichNormResidual,
-    "sublayer": SublayerNormResidual,
-}
-
-
-def make_residual(identifier, norm, name, dtype):
-    """A scheme of its own for one place of a block: by name with `norm`, or a copy of an instance.
-
-    Raises:
-        ValueError: unknown name, or not a residual scheme.
-    """
-    return clone(resolve(identifier, RESIDUALS, Residual, norm=norm), name=name, dtype=dtype)

@@ -5,17 +5,19 @@ import re
 from keras_transformer.checkpoints.errors import UnknownArchitectureError
 
 # "BertForMaskedLM" is BERT with the head "MaskedLM", "GPT2LMHeadModel" has "LMHeadModel", "BertModel" has "Model".
-_CLASS = re.compile(r"(?:For(?P<for>\w+)|(?P<plain>(?:LMHead)?Model))$")
+_CLASS = re.compile(r"(?:For(?P<for>[A-Z]\w+)|(?P<plain>(?:Encoder|LMHead|MT)?Model(?:WithProjection)?))$")
 
 
 class Architecture:
     """Base of the architectures: one file each, one line each in `ARCHITECTURES`.
 
     Attributes:
-        base_prefix: str: what stands before the backbone's tensors in a checkpoint that has a head, such as "bert.".
+        base_prefix: str: what stands before the backbone's tensors in a checkpoint that has a head, such as "bert."; a tuple
+            where it is not the same for all heads.
         heads: dict of the name of a head, such as "MaskedLM" (see `head_of`), to a `Head`; "Model" is that of the class
             without a head, which may have a pooler.
-        ignored: tuple of regular expressions of tensors that say nothing, such as the position ids of old versions.
+        ignored: tuple of regular expressions of tensors that say nothing, such as the position ids of old versions. They are
+            written back as they were.
         tied: dict of the name of a tensor that some files hold a second time to that of the first.
     """
 
@@ -65,11 +67,14 @@ class Head:
         build: function of `(backbone, config)` to a `keras.Model`.
         entries: function of `(config, prefix)` to its mapping: list of `mapping.Entry`, with whole names of tensors;
             `prefix` is what stands before the backbone's in this checkpoint.
+        ignored: tuple of regular expressions of tensors that this head does not use, such as those of another one with which
+            it was trained; see `Architecture`.
     """
 
-    def __init__(self, build=lambda backbone, config: backbone, entries=lambda config, prefix: []):
+    def __init__(self, build=lambda backbone, config: backbone, entries=lambda config, prefix: [], ignored=()):
         self.build = build
         self.entries = entries
+        self.ignored = ignored
 
 
 def head_of(config):

@@ -13,6 +13,7 @@ ACTIVATIONS = {
     "gelu_fast": "gelu_tanh",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
     "relu": "relu",
     "silu": "silu",
     "swish": "silu",
@@ -26,14 +27,16 @@ class Config:
     Args:
         values: dict.
         source: str: what to name in errors, such as the path of the file.
+        tensors: names of the tensors beside it, where a setting is told by what is there.
 
     Raises:
         ConfigError: by every method, where a setting is missing and has no default, is of the wrong kind, or out of range.
     """
 
-    def __init__(self, values, source="config.json"):
+    def __init__(self, values, source="config.json", tensors=()):
         self.values = values
         self.source = source
+        self.tensors = frozenset(tensors)
 
     def __contains__(self, name):
         return self.values.get(name) is not None
@@ -92,7 +95,7 @@ class Config:
         value = self._required(name, _MISSING)
         if not isinstance(value, dict):
             raise self._error(name, value, "a section")
-        return Config(value, f"{self.source}: {name}")
+        return Config(value, f"{self.source}: {name}", self.tensors)
 
     @property
     def num_labels(self):

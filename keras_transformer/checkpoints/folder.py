@@ -16,14 +16,16 @@ from keras_transformer.checkpoints.errors import (
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PATTERNS = ["*.json", "*.model", "*.safetensors", "*.txt", "*.jinja"]
 _LARGEST_JSON = 2**28
+_OLD_NORM = {"gamma": "weight", "beta": "bias"}
 
 
 class TensorInfo(NamedTuple):
-    """Where a tensor is: its file, its shape, and safetensors' name of its dtype."""
+    """Where a tensor is: its file, its shape, safetensors' name of its dtype, and its own name in the file."""
 
     file: pathlib.Path
     shape: tuple
     dtype: str
+    name: str
 
 
 class Folder:
@@ -34,7 +36,7 @@ class Folder:
 
     Attributes:
         config: `Config`.
-        tensors: dict of name to `TensorInfo`.
+        tensors: dict of name to `TensorInfo`; names of old versions are those of today here.
 
     Raises:
         MissingFileError: no such folder, or no config or safetensors file in it.
@@ -47,11 +49,12 @@ class Folder:
         self.path = pathlib.Path(path)
         if not self.path.is_dir():
             raise MissingFileError(f"No such folder: {self.path}")
-        self.config = Config(self.json("config.json"), str(self.path / "config.json"))
-        self.tensors = self._tensors()
+        values = self.json("config.json")
+        self.tensors = _renamed(self._tensors(), self.path)
+        self.config = Config(values, str(self.path / "config.json"), self.tensors)
 
-    def json(self, name):
-        """The content of a JSON file of the folder: a dict."""
+    def json(self, name, kind=dict):
+        """The content of a JSON file of the folder: a dict, or another kind."""
         file = self.path / name
         if not file.is_file():
             raise MissingFileError(f"{self.path} holds no {name}.")
@@ -61,14 +64,15 @@ class Folder:
             content = json.loads(file.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise CorruptFileError(f"{file} is no JSON: {str(error)[:80]}") from error
-        if not isinstance(content, dict):
-            raise CorruptFileError(f"{file} holds no object.")
+        if not isinstance(content, kind):
+            raise CorruptFileError(f"{file} holds no {'object' if kind is dict else kind.__name__}.")
         return content
 
     def read(self, name):
         """A tensor, as a numpy array in the dtype of the file."""
-        with _opened(self.tensors[name].file) as file:
-            return file.get_tensor(name)
+        info = self.tensors[name]
+        with _opened(info.file) as file:
+            return file.get_tensor(info.name)
 
     def _tensors(self):
         if (self.path / _INDEX).is_file():
@@ -94,6 +98,17 @@ class Folder:
             if tensor not in headers[file]:
                 raise MissingTensorError(f"{self.path / file} lacks the tensor {tensor!r}, which {_INDEX} names.")
         return {tensor: headers[file][tensor] for tensor, file in places.items()}
+
+
+def _renamed(tensors, path):
+    """The same under the names of today: the norms of BERT's first checkpoints are called as in TensorFlow."""
+    renamed = {}
+    for name, info in tensors.items():
+        start, _, end = name.rpartition("LayerNorm.")
+        today = f"{start}LayerNorm.{_OLD_NORM[end]}" if end in _OLD_NORM and start != name else name
+        if renamed.setdefault(today, info) is not info:
+            raise CorruptFileError(f"{path} holds {today!r} twice, once under its old name.")
+    return renamed
 
 
 def find_folder(source):
@@ -131,6 +146,6 @@ def _header(file):
     with _opened(file) as opened:
         try:
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (it is no dict)
-            return {name: TensorInfo(file, tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
+            return {name: TensorInfo(file, tuple(s.get_shape()), s.get_dtype(), name) for name, s in slices.items()}
         except Exception as error:
             raise CheckpointError(f"{file} cannot be read: {error}") from error

@@ -62,6 +62,26 @@ class Matrix(Layout):
         return [matrix.T for matrix in flat] if self.transposed else flat
 
 
+class Expanded(Layout):
+    """A weight in a tensor that has more axes, of size 1, in front.
+
+    Args:
+        count: int: how many.
+    """
+
+    def __init__(self, count=1):
+        self.count = count
+
+    def shapes(self, shapes):
+        return [(*(1,) * self.count, *shape) for shape in shapes]
+
+    def read(self, tensors, shapes):
+        return [tensor.reshape(tensor.shape[self.count :]) for tensor in tensors]
+
+    def write(self, weights):
+        return [weight.reshape(*(1,) * self.count, *weight.shape) for weight in weights]
+
+
 class Transposed(Layout):
     """A weight whose axes stand in another order.
 
@@ -108,6 +128,26 @@ class Fused(Layout):
 
     def write(self, weights):
         return [np.concatenate(self.layout.write(weights), axis=self.axis)]
+
+
+class HeadByHead(Layout):
+    """One tensor that holds several weights of heads, of each head all of its parts, as BLOOM's queries, keys and values.
+
+    A weight is `(..., N, H)`, and the tensor of P of them `(N · P · H, ...)`.
+    """
+
+    def shapes(self, shapes):
+        *leading, heads, width = shapes[0]
+        return [(len(shapes) * heads * width, *leading)]
+
+    def read(self, tensors, shapes):
+        *leading, heads, width = shapes[0]
+        parts = tensors[0].T.reshape(*leading, heads, len(shapes), width)
+        return [parts[..., index, :] for index in range(len(shapes))]
+
+    def write(self, weights):
+        leading = weights[0].shape[:-2]
+        return [np.stack(weights, axis=-2).reshape(*leading, -1).T]
 
 
 class Stacked(Layout):

@@ -36,9 +36,14 @@ def embedding(theirs, ours):
 
 
 def norm(theirs, ours, bias=True):
-    """A layer or RMS norm."""
+    """A layer norm."""
     entries = [same(f"{theirs}.weight", f"{ours}/gamma")]
     return [*entries, same(f"{theirs}.bias", f"{ours}/beta")] if bias else entries
+
+
+def rms_norm(theirs, ours):
+    """An RMS norm."""
+    return [same(f"{theirs}.weight", f"{ours}/scale")]
 
 
 def linear(theirs, ours, *, inputs=1, bias=True, transposed=True):
@@ -55,11 +60,11 @@ def fused_linear(theirs, ours, *, bias=True, transposed=True):
     return [*entries, Entry((f"{theirs}.bias",), biases, Fused(Flat()))] if bias else entries
 
 
-def attention(ours, *, query, key, value, output, bias=True):
+def attention(ours, *, query, key, value, output, bias=True, key_bias=None, output_bias=None):
     """The four projections of a `MultiHeadAttention`; each argument names the torch `Linear`."""
     return [
         *linear(query, f"{ours}/query", bias=bias),
-        *linear(key, f"{ours}/key", bias=bias),
+        *linear(key, f"{ours}/key", bias=bias if key_bias is None else key_bias),
         *linear(value, f"{ours}/value", bias=bias),
-        *linear(output, f"{ours}/attention_output", inputs=2, bias=bias),
+        *linear(output, f"{ours}/attention_output", inputs=2, bias=bias if output_bias is None else output_bias),
     ]

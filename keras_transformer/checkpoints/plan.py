@@ -1,7 +1,8 @@
 """Which tensor fills which weight: settled, and checked, before any memory is taken."""
 
-import re
 from typing import NamedTuple
+
+import keras
 
 from keras_transformer.checkpoints.errors import (
     CheckpointError,
@@ -50,8 +51,8 @@ def pair(entries, model):
 
 
 def weights_of(model):
-    """The variables of a model that a checkpoint can hold: all but the states of random generators."""
-    return [variable for variable in model.variables if not variable.path.endswith("seed_generator_state")]
+    """The variables of a model that a checkpoint can hold: all but integers, which are generators' states and counts."""
+    return [variable for variable in model.variables if keras.backend.is_float_dtype(variable.dtype)]
 
 
 def check(transfers, model, tensors, architecture, source):
@@ -60,7 +61,7 @@ def check(transfers, model, tensors, architecture, source):
     Args:
         transfers: list of `Transfer`.
         model: `keras.Model`: every weight of it needs a transfer.
-        tensors: dict of name to `TensorInfo`.
+        tensors: dict of name to `TensorInfo`: those that have to find their place.
         architecture: `Architecture`.
         source: what to name in errors.
 
@@ -83,8 +84,7 @@ def check(transfers, model, tensors, architecture, source):
                     f"{source}: {name!r} is {tensors[name].shape}; its config asks for {tuple(shape)}."
                 )
     known = {name for transfer in transfers for name in transfer.theirs} | set(architecture.tied)
-    ignored = re.compile("|".join(architecture.ignored) or r"(?!)")
-    extra = [name for name in tensors if name not in known and not ignored.search(name)]
+    extra = [name for name in tensors if name not in known]
     if extra:
         raise UnexpectedTensorError(f"{source} has a tensor that the model has no place for: {_list(extra)}.")
 

@@ -1,17 +1,28 @@
 """From a checkpoint of Hugging Face to a Keras model."""
 
+import re
+
 import keras
 
 from keras_transformer.checkpoints.architecture import Head, head_of
 from keras_transformer.checkpoints.architectures import find_architecture
 from keras_transformer.checkpoints.checkpoint import Checkpoint
-from keras_transformer.checkpoints.errors import ConfigError, UnknownArchitectureError
+from keras_transformer.checkpoints.errors import CheckpointError, ConfigError, UnknownArchitectureError
 from keras_transformer.checkpoints.folder import Folder, find_folder
 from keras_transformer.checkpoints.plan import check, pair
 from keras_transformer.checkpoints.processors import attach_processor
+from keras_transformer.checkpoints.sentence_transformers import sentence_head
 from keras_transformer.checkpoints.unallocated import allocate, unallocated
 
-_LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "encoder_layers", "decoder_layers", "num_decoder_layers")
+_LAYERS = (
+    "num_hidden_layers",
+    "n_layer",
+    "n_layers",
+    "num_layers",
+    "encoder_layers",
+    "decoder_layers",
+    "num_decoder_layers",
+)
 
 
 def from_huggingface(source, *, task=None, dtype=None, verbose=1):
@@ -30,7 +41,8 @@ def from_huggingface(source, *, task=None, dtype=None, verbose=1):
         verbose: int: 1 for a progress bar, 0 for none.
 
     Returns:
-        `keras.Model`: one of `models` under a head of `tasks`. Its tokenizer, or the processor of its images or sounds, is
+        `keras.Model`: one of `models` under a head of `tasks`; of a folder of sentence-transformers, a
+        `tasks.SentenceEmbedder`. Its tokenizer, or the processor of its images or sounds, is
         its `tokenizer` or `processor`, where the folder has one; `checkpoint` is what `to_huggingface` needs.
 
     Raises:
@@ -53,15 +65,16 @@ def from_huggingface(source, *, task=None, dtype=None, verbose=1):
     prefix, entries = _backbone_entries(architecture, folder)
     head = _find_head(architecture, folder, task)
     own = head.entries(folder.config, prefix)
+    unused = _unused(folder, architecture, head)
     with _policy(dtype), unallocated():
-        model = architecture.backbone(folder.config)
+        model = _backbone(architecture, folder.config)
         if task is None:
             entries, model = entries + own, head.build(model, folder.config)
         transfers = pair(entries, model)
-        check(transfers, model, _wanted(folder, own if task else []), architecture, str(folder.path))
+        check(transfers, model, _wanted(folder, own if task else [], unused), architecture, str(folder.path))
         model = task(model) if callable(task) else model
     _fill(model, transfers, folder, verbose)
-    model.checkpoint = Checkpoint.of(folder, architecture, entries)
+    model.checkpoint = Checkpoint.of(folder, architecture, entries, unused)
     attach_processor(model, folder)
     return model
 
@@ -75,19 +88,34 @@ def checkpoint_in(path):
     folder = Folder(find_folder(path))
     architecture = find_architecture(folder.config)
     prefix, entries = _backbone_entries(architecture, folder)
-    own = _find_head(architecture, folder, None).entries(folder.config, prefix)
-    return Checkpoint.of(folder, architecture, entries + own)
+    head = _find_head(architecture, folder, None)
+    entries += head.entries(folder.config, prefix)
+    return Checkpoint.of(folder, architecture, entries, _unused(folder, architecture, head))
+
+
+def _backbone(architecture, config):
+    """The model without its head; settings that are each in range, and do not go together, are refused as others are."""
+    try:
+        return architecture.backbone(config)
+    except CheckpointError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"{config.source}: {str(error).splitlines()[0]}") from error
 
 
 def _backbone_entries(architecture, folder):
     """What stands before the names of the backbone's tensors in this checkpoint, and its mapping."""
-    prefix = architecture.base_prefix
-    prefix = prefix if any(name.startswith(prefix) for name in folder.tensors) else ""
+    known = architecture.base_prefix
+    known = (known,) if isinstance(known, str) else known
+    prefix = next((each for each in known if any(name.startswith(each) for name in folder.tensors)), "")
     return prefix, [entry.prefixed(prefix) for entry in architecture.entries(folder.config)]
 
 
 def _find_head(architecture, folder, task):
     """The head of the checkpoint; where another is wanted, it need not be one that is known."""
+    sentence = sentence_head(folder)
+    if sentence is not None:
+        return sentence
     try:
         return architecture.find_head(head_of(folder.config), folder.config.source)
     except UnknownArchitectureError:
@@ -96,9 +124,15 @@ def _find_head(architecture, folder, task):
         return Head()
 
 
-def _wanted(folder, left_out):
-    """The tensors that have to find their place: all but those of a head that is left out."""
-    names = {name for entry in left_out for name in entry.theirs}
+def _unused(folder, architecture, head):
+    """The names of the tensors that neither the backbone nor its head use."""
+    patterns = (*architecture.ignored, *head.ignored)
+    return [name for name in folder.tensors if any(re.search(pattern, name) for pattern in patterns)]
+
+
+def _wanted(folder, left_out, unused):
+    """The tensors that have to find their place: all but those of a head that is left out, and unused ones."""
+    names = {*unused, *(name for entry in left_out for name in entry.theirs)}
     return {name: info for name, info in folder.tensors.items() if name not in names}
 
 

@@ -46,6 +46,7 @@ def to_huggingface(model, folder, *, like=None, max_shard_bytes=5 * 10**9, verbo
     partial.mkdir(parents=True)
     try:
         for name, content in checkpoint.files.items():
+            (partial / name).parent.mkdir(exist_ok=True)
             (partial / name).write_bytes(content)
         _write_shards(partial, tensors, max_shard_bytes, verbose)
         if folder.exists():
@@ -60,10 +61,14 @@ class _Tensors:
     """The tensors of a model, each made when it is asked for."""
 
     def __init__(self, transfers, checkpoint):
-        self._dtypes = checkpoint.dtypes
+        self._dtypes, self._names, self._unused = checkpoint.dtypes, checkpoint.names, checkpoint.unused
         self._places = {name: (transfer, index) for transfer in transfers for index, name in enumerate(transfer.theirs)}
         tied = {name: source for name, source in checkpoint.architecture.tied.items() if name in self._dtypes}
-        self._places |= {name: self._places[source] for name, source in tied.items() if name not in self._places}
+        self._places |= {
+            name: self._places[source]
+            for name, source in tied.items()
+            if name not in self._places and source in self._places
+        }
 
     def sizes(self):
         """dict of name to bytes."""
@@ -71,12 +76,19 @@ class _Tensors:
         for name, (transfer, index) in self._places.items():
             shape = transfer.layout.shapes(transfer.shapes)[index]
             found[name] = int(np.prod(shape)) * np.dtype(self._dtype(name, transfer)).itemsize
-        return found
+        return found | {name: array.nbytes for name, array in self._unused.items()}
+
+    def name_in_file(self, name):
+        """That under which the file had it."""
+        return self._names.get(name, name)
 
     def __getitem__(self, name):
+        if name in self._unused:
+            return self._unused[name]
         transfer, index = self._places[name]
         weights = [keras.ops.convert_to_numpy(variable.value) for variable in transfer.variables]
-        return np.ascontiguousarray(transfer.layout.write(weights)[index].astype(self._dtype(name, transfer)))
+        # Not ascontiguousarray, which gives a single number an axis.
+        return transfer.layout.write(weights)[index].astype(self._dtype(name, transfer), order="C")
 
     def _dtype(self, name, transfer):
         import ml_dtypes
@@ -93,9 +105,9 @@ def _write_shards(folder, tensors, max_bytes, verbose):
     places, total = {}, 0
     for number, names in enumerate(shards, start=1):
         file = f"{_NAME}.safetensors" if len(shards) == 1 else f"{_NAME}-{number:05}-of-{len(shards):05}.safetensors"
-        arrays = {name: tensors[name] for name in names}
+        arrays = {tensors.name_in_file(name): tensors[name] for name in names}
         save_file(arrays, folder / file, metadata={"format": "pt"})
-        places |= dict.fromkeys(names, file)
+        places |= dict.fromkeys(arrays, file)
         total += sum(array.nbytes for array in arrays.values())
         progress.add(len(names))
     if len(shards) > 1:

@@ -1,12 +1,30 @@
 """What a block computes at each token by itself."""
 
-from keras_transformer.feedforward.activations import ACTIVATIONS, gelu_tanh
+from keras_transformer.feedforward.activations import ACTIVATIONS, gelu_tanh, quick_gelu
+from keras_transformer.feedforward.bit_dense import BitDense
 from keras_transformer.feedforward.dense import DenseFeedForward
 from keras_transformer.feedforward.gated import GatedFeedForward
+from keras_transformer.feedforward.mixture_of_experts import MixtureOfExperts
+from keras_transformer.feedforward.router import TopKRouter
+from keras_transformer.ternary import TernaryPolicy, frozen_twin, ternary_twin
 
 FEEDFORWARDS = {
     "dense": DenseFeedForward,
     "gated": GatedFeedForward,
+    "mixture_of_experts": MixtureOfExperts,
 }
 
-__all__ = ["ACTIVATIONS", "FEEDFORWARDS", "DenseFeedForward", "GatedFeedForward", "gelu_tanh"]
+__all__ = [
+    "ACTIVATIONS",
+    "FEEDFORWARDS",
+    "BitDense",
+    "DenseFeedForward",
+    "GatedFeedForward",
+    "MixtureOfExperts",
+    "TernaryPolicy",
+    "TopKRouter",
+    "frozen_twin",
+    "gelu_tanh",
+    "ternary_twin",
+    "quick_gelu",
+]

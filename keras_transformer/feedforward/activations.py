@@ -15,10 +15,20 @@ def gelu_tanh(x):
     return ops.gelu(x, approximate=True)
 
 
+@serializable
+def quick_gelu(x):
+    """GELU by a logistic function: `x σ(1.702 x)`.
+
+    Reference: Hendrycks and Gimpel, arXiv 1606.08415, section 2.
+    """
+    return x * ops.sigmoid(1.702 * x)
+
+
 ACTIVATIONS = {
     "relu": keras.activations.relu,
     "gelu": keras.activations.gelu,
     "gelu_tanh": gelu_tanh,
+    "quick_gelu": quick_gelu,
     "silu": keras.activations.silu,
 }
 

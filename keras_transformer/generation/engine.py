@@ -4,6 +4,7 @@ import itertools
 import threading
 import time
 
+from keras_transformer.generation.cache_pool import CachePool
 from keras_transformer.generation.errors import (
     EngineClosedError,
     EngineError,
@@ -12,7 +13,6 @@ from keras_transformer.generation.errors import (
     QueueFullError,
 )
 from keras_transformer.generation.generator import Generator
-from keras_transformer.generation.paging import BlockPool
 from keras_transformer.generation.request import Request
 from keras_transformer.generation.scheduler import Scheduler
 
@@ -21,13 +21,15 @@ class Engine:
     """Continuous batching over a paged cache: requests arrive, join the running batch at the next step, stream and leave.
 
     Each gets the text that `model.generate` gives it alone (int8 blocks apart): the same arguments, samplers and seeds.
-    Prompts that begin alike share blocks. Any thread may submit, read and cancel. Who runs when: see
-    `scheduler.Scheduler`.
+    Prompts that begin alike share blocks. What a model keeps in a state of fixed size (a recurrence, a window, a memory of
+    segments) lies in states, one for each request that runs, whatever its length; then each reads its whole prompt. Any
+    thread may submit, read and cancel. Who runs when: see `scheduler.Scheduler`.
 
     Args:
-        model: `LanguageModel` without an encoder, whose cache keeps all tokens; or what has `generator()` and `paged_steps`.
+        model: `LanguageModel` without an encoder; or what has `generator()` and `paged_steps`.
         max_batch_size: int >= 1. The most requests that run at once. Default 16.
-        num_blocks: int >= 1. The blocks of the cache, of all requests together. Default 512.
+        num_blocks: int >= 1. The blocks of the cache, of all requests together; a model that keeps nothing but states has
+            none. Default 512.
         block_size: int >= 1. Tokens of a block. Default 16.
         max_waiting: int >= 1. The most requests that wait; further ones are refused, or wait outside. Default 64.
         chunk_size: int >= 1. Tokens of a prompt that are read in one call. Default 64.
@@ -36,7 +38,7 @@ class Engine:
         quantize: None or "int8". How the blocks keep keys and values.
 
     Raises:
-        GenerationError: arguments out of range; a model whose cache is not paged.
+        GenerationError: arguments out of range; an encoder-decoder; a cache that neither keeps all tokens nor has one size.
 
     Example:
 
@@ -79,10 +81,11 @@ class Engine:
         options = {"max_batch_size": max_batch_size, "chunk_size": chunk_size, "quantize": quantize is not None}
         # One more, for padding.
         self.steps = model.paged_steps(num_blocks + 1, block_size, **options)
+        num_blocks = num_blocks if self.steps.keeps_slots else 0
         generator = model.generator()
         self.tokenizer = generator.tokenizer
         self._reader = Generator(self.steps, generator.tokenizer, generator.start_id, generator.end_id)
-        pool = BlockPool(num_blocks + 1, block_size)
+        pool = CachePool(num_blocks, block_size, max_batch_size if self.steps.keeps_states else 0)
         self._scheduler = Scheduler(self.steps, pool, max_batch_size, prompt_tokens)
         self._max_waiting = max_waiting
         self._numbers = itertools.count()
@@ -159,17 +162,17 @@ class Engine:
         """What the engine is doing and has done.
 
         Returns:
-            dict: "running", "waiting", "blocks", "blocks_used"; since the start "finished", "preemptions", "prefix_tokens"
-            (found in the cache, not read again), "tokens_read", "tokens_written", "steps"; and "cache_waste", the share of
-            the slots of held blocks that held no token, over all steps.
+            dict: "running", "waiting", "blocks", "blocks_used", "states", "states_used"; since the start "finished",
+            "preemptions", "prefix_tokens" (found in the cache, not read again), "tokens_read", "tokens_written", "steps";
+            and "cache_waste", the share of the slots of held blocks that held no token, over all steps.
         """
         pool, counters = self._scheduler.pool, self._scheduler.counters
         names = ("finished", "preemptions", "prefix_tokens", "tokens_read", "tokens_written", "steps")
         return {
             "running": len(self._scheduler.running),
             "waiting": self._num_waiting(),
-            "blocks": pool.num_blocks - 1,
-            "blocks_used": pool.num_used,
+            **_counted("blocks", pool.blocks),
+            **_counted("states", pool.states),
             **{name: counters[name] for name in names},
             "cache_waste": counters["slots_wasted"] / max(counters["slots_held"], 1),
         }
@@ -259,3 +262,8 @@ class Engine:
         for request in self._inbox:
             self._scheduler.add(request)
         self._inbox.clear()
+
+
+def _counted(name, pool):
+    """What there is of a `BlockPool`, or of None, and what is in use."""
+    return {name: pool.num_blocks - 1 if pool else 0, f"{name}_used": pool.num_used if pool else 0}

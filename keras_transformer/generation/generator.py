@@ -18,8 +18,9 @@ class Generator:
 
     Args:
         steps: the model, as `loop.decode` wants it. In addition `max_length`: the most tokens that it can hold, or None;
-            `vocabulary_size`; and `is_encoder_decoder`. It may have `generate(plan, sampler)`: the whole loop at once, for
-            plain plans and the samplers that can be part of a graph.
+            `vocabulary_size`; `is_encoder_decoder`; and, where sources are no text, `source_shape`, in which None is any
+            size. It may have `generate(plan, sampler)`: the whole loop at once, for plain plans and the samplers that can be
+            part of a graph.
         tokenizer: a tokenizer of `keras_transformer.text`, or None: then prompts and results are token ids.
         start_id: the token that every decoder text begins with, or None; an encoder-decoder needs one.
         end_id: the token that ends a text, or None.
@@ -48,7 +49,8 @@ class Generator:
         Prompts of different lengths may come together: each gives what it gives alone.
 
         Args:
-            prompts: str, list of str, list of ints, or list of lists (or arrays) of ints.
+            prompts: str, list of str, list of ints, or list of lists (or arrays) of ints; for a model whose encoder reads no
+                text, an array of what it reads, or several.
             max_new_tokens: int >= 1; None for 128, or as many as the model can hold.
             sampler: "greedy", "random", "beam", "contrastive", or an instance.
             stop: str, list of ints, or a list of either: a text ends before the first of these.
@@ -166,6 +168,8 @@ class Generator:
         if prompts.source is None:
             return None
         chosen = [prompts.source[row] for row in rows]
+        if getattr(self.steps, "source_shape", None) is not None:
+            return (_stack(chosen),)
         token_ids = pad(chosen)
         lengths = np.array([len(row) for row in chosen])
         return token_ids, np.arange(token_ids.shape[1]) < lengths[:, None]
@@ -173,6 +177,12 @@ class Generator:
     def _finish(self, results, prompts, row, stops, sampler):
         texts = [stops.cut(tokens, prompts.is_text, prompts.before(row)) for tokens in results]
         return texts if _is_many(sampler) else texts[0]
+
+
+def _stack(rows):
+    """Features or sounds as one array; behind the shorter ones are zeros, as silence is."""
+    longest = np.max([row.shape for row in rows], axis=0)
+    return np.stack([np.pad(row, [(0, most) for most in longest - row.shape]) for row in rows])
 
 
 def _is_many(sampler):

@@ -11,7 +11,7 @@ def decode(steps, plan, search, source=None):
             `decode_step(token_ids, cache, cache_index)`, which return `(Output, cache)`, and `take_rows(cache, rows)`.
         plan: `Plan`.
         search: as `sampler.search(plan)` returns.
-        source: `(token_ids, padding_mask)` of an encoder-decoder, or None.
+        source: `(token_ids, padding_mask)` of an encoder-decoder, or `(features,)`, or None.
 
     Yields:
         `search.emitted` after every step; in the end `search.results()` has the texts.

@@ -175,11 +175,7 @@ class BlockTable:
         Raises:
             OutOfBlocksError: the pool has too few; nothing has changed.
         """
-        first = self.length // self.pool.block_size
-        shared = [place for place in range(first, len(self.blocks)) if self.pool.references(self.blocks[place]) > 1]
-        missing = max(self.pool.blocks_for(self.length + count) - len(self.blocks), 0)
-        if len(shared) + missing > self.pool.num_free:
-            raise OutOfBlocksError(f"{len(shared) + missing} blocks are wanted, {self.pool.num_free} are free.")
+        shared, missing = self.wanted(count)
         copies = []
         for place in shared:
             block = self.blocks[place]
@@ -189,6 +185,23 @@ class BlockTable:
                 copies.append((block, self.blocks[place]))
         self.blocks += [self.pool.take() for _ in range(missing)]
         return copies
+
+    def wanted(self, count):
+        """What so many more tokens take: the places whose blocks others hold too, and how many blocks are lacking.
+
+        Raises:
+            OutOfBlocksError: the pool has too few.
+        """
+        first = self.length // self.pool.block_size
+        shared = [place for place in range(first, len(self.blocks)) if self.pool.references(self.blocks[place]) > 1]
+        missing = self.missing(self.length + count)
+        if len(shared) + missing > self.pool.num_free:
+            raise OutOfBlocksError(f"{len(shared) + missing} blocks are wanted, {self.pool.num_free} are free.")
+        return shared, missing
+
+    def missing(self, length):
+        """How many blocks are lacking for so many tokens in all."""
+        return max(self.pool.blocks_for(length) - len(self.blocks), 0)
 
     def extend(self, tokens):
         """Notes that these tokens have been written, and publishes the blocks that they fill."""

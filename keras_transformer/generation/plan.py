@@ -45,7 +45,7 @@ class Plan:
         ends: function of the new tokens (a list) that tells whether a stop sequence has come; None without any.
         seeds: a `numpy.random.SeedSequence` for each prompt, so that what one draws does not depend on the others.
         repetition_penalty: float > 0.
-        source: `(token_ids, padding_mask)` of an encoder-decoder, or None.
+        source: `(token_ids, padding_mask)` of an encoder-decoder, or `(features,)`, or None.
     """
 
     prompts: list

@@ -18,7 +18,8 @@ class Prompts:
 
     Attributes:
         decoder: list of int32 arrays: what the decoder begins with.
-        source: list of int32 arrays: what the encoder of an encoder-decoder reads; None without one.
+        source: list of int32 arrays, or of float32 ones where it is no text: what the encoder of an encoder-decoder reads;
+            None without one.
         is_text: whether text came, so that text is returned.
         is_single: whether one prompt came, not a list of them.
     """
@@ -35,6 +36,8 @@ class Prompts:
         Raises:
             GenerationError: names the prompt, by its number.
         """
+        if getattr(steps, "source_shape", None) is not None:
+            return cls._of_features(prompts, tokenizer, steps.source_shape, start_id)
         if isinstance(prompts, (str, bytes)) or _is_row(prompts):
             is_single, prompts = True, [prompts]
         else:
@@ -48,15 +51,28 @@ class Prompts:
         else:
             rows = [_ids(number, prompt, steps.vocabulary_size) for number, prompt in enumerate(prompts)]
         if steps.is_encoder_decoder:
-            if start_id is None:
-                raise GenerationError("An encoder-decoder needs a start_id: the token that its decoder begins with.")
-            source, decoder = rows, [np.array(begin, "int32")] * len(rows)
+            source, decoder = rows, _starts(start_id, len(rows))
         else:
             source, decoder = None, [np.array([*begin, *row], "int32") if is_text else row for row in rows]
         for number, row in enumerate(source or decoder):
             if not len(row):
                 raise EmptyPromptError(f"Prompt {number} is empty.")
         return cls(decoder, source, is_text, is_single)
+
+    @classmethod
+    def _of_features(cls, prompts, tokenizer, shape, start_id):
+        """Arrays of this shape, where None is any size; they are answered in text where there is a tokenizer."""
+        is_single = isinstance(prompts, (str, bytes)) or len(getattr(prompts, "shape", ())) == len(shape)
+        source = [np.asarray(prompt) for prompt in ([prompts] if is_single else prompts)]
+        for number, row in enumerate(source):
+            if row.dtype.kind != "f" or not _fits(row.shape, shape):
+                raise GenerationError(
+                    f"Prompt {number} must be floats of shape {shape}. Received: {row.dtype} {row.shape}"
+                )
+        if not source:
+            raise EmptyPromptError("No prompts were given.")
+        source = [row.astype("float32") for row in source]
+        return cls(_starts(start_id, len(source)), source, tokenizer is not None, is_single)
 
     def before(self, row):
         """The tokens that a result continues as a text; an answer to a source begins a text of its own."""
@@ -72,7 +88,7 @@ class Prompts:
         if steps.max_length is None:
             return
         for number, source in enumerate(self.source or []):
-            if len(source) > steps.max_length:
+            if getattr(steps, "source_shape", None) is None and len(source) > steps.max_length:
                 raise PromptTooLongError(
                     f"Prompt {number} has {len(source)} tokens; the model takes at most {steps.max_length}."
                 )
@@ -82,6 +98,20 @@ class Prompts:
                     f"Prompt {number} has {len(prompt)} tokens; with max_new_tokens={max_new_tokens} that exceeds the "
                     f"{steps.max_length} that the model can hold."
                 )
+
+
+def _fits(found, shape):
+    """Whether a shape, of which nothing is empty, is the one wanted; None there is any size."""
+    if len(found) != len(shape) or 0 in found:
+        return False
+    return all(wanted in (None, size) for size, wanted in zip(found, shape, strict=True))
+
+
+def _starts(start_id, count):
+    """What the decoder of each source begins with."""
+    if start_id is None:
+        raise GenerationError("An encoder-decoder needs a start_id: the token that its decoder begins with.")
+    return [np.array([start_id], "int32")] * count
 
 
 def _is_row(prompts):
@@ -95,8 +125,9 @@ def _encode(prompts, tokenizer, is_source):
     if tokenizer is None:
         raise MissingTokenizerError("The model has no tokenizer: give token ids, or build it with tokenizer=...")
     texts = [_text(number, prompt) for number, prompt in enumerate(prompts)]
-    ends = is_source and tokenizer.end_id is not None
-    return [np.array(tokenizer.encode(text, end=ends), "int32") for text in texts]
+    # A source is framed as the tokenizer has it, or else ended.
+    frame = getattr(tokenizer, "template_options", {"end": tokenizer.end_id is not None}) if is_source else {}
+    return [np.array(tokenizer.encode(text, **frame), "int32") for text in texts]
 
 
 def _text(number, prompt):

@@ -39,7 +39,7 @@ class Request:
         self._cancelled = threading.Event()
         self._streamed = False
         self._on_cancel = None
-        # Of the scheduler: its blocks, all its tokens, and the requests that wait to read the same prompt with it.
+        # Of the scheduler: its place in the cache, all its tokens, and the requests that wait to read its prompt with it.
         self.table = None
         self.tokens = list(self.prompt)
         self.followers = []

@@ -1,29 +1,30 @@
-"""Continuous batching: which requests run together in the next step, and in which blocks."""
+"""Continuous batching: which requests run together in the next step, and where in the cache."""
 
 import collections
 
+from keras_transformer.generation.cache_pool import CacheTable
 from keras_transformer.generation.errors import EngineError, GenerationError, RequestCancelledError
-from keras_transformer.generation.paging import BlockTable, OutOfBlocksError
+from keras_transformer.generation.paging import OutOfBlocksError
 
 
 class Scheduler:
     """Runs many requests in one batch that changes at every step. One thread calls it.
 
     First come, first served. In each step the oldest requests read up to `prompt_tokens` of their prompts, chunk by chunk,
-    and then all that have read theirs read one token each; so a long prompt holds nobody up. Blocks are taken when they are
-    needed. When none is left, the youngest request gives its own back and waits; it will read its tokens anew, and go on
-    where it was. The oldest therefore always goes on: there is no deadlock.
+    and then all that have read theirs read one token each; so a long prompt holds nobody up. Blocks and states are taken
+    when they are needed. When none is left, the youngest request gives its own back and waits; it will read its tokens anew,
+    and go on where it was. The oldest therefore always goes on: there is no deadlock.
 
     Args:
-        steps: the model. It has `step(token_ids, tables, cache_index)`, which gives logits `(B, V)`, `copy(pairs)`,
-            `reset()` and `chunk_size`.
-        pool: `BlockPool`. One request must fit in it alone.
+        steps: the model. It has `step(token_ids, tables, cache_index, states)`, which gives logits `(B, V)`, `copy(pairs)`
+            of blocks, `copy_states(pairs)`, `reset()` and `chunk_size`.
+        pool: `CachePool`. One request must fit in it alone.
         max_batch_size: int >= 1.
         prompt_tokens: int >= 1. The most tokens of prompts that are read in one step.
 
     Attributes:
-        waiting: deque of requests that hold no blocks, in the order of arrival.
-        running: list of requests that hold blocks, in the order of arrival.
+        waiting: deque of requests that hold nothing of the cache, in the order of arrival.
+        running: list of requests that may hold some, in the order of arrival.
         counters: dict of what has been done.
 
     Reference: Yu et al., Orca, OSDI 2022, section 3.2 (scheduling by iteration); Agrawal et al., Sarathi-Serve,
@@ -52,7 +53,7 @@ class Scheduler:
     def add(self, request):
         """Puts a request at the end of the queue, with those that follow it."""
         for each in (request, *request.followers):
-            each.table = BlockTable(self.pool)
+            each.table = CacheTable(self.pool)
         self.waiting.append(request)
 
     def admit(self):
@@ -82,7 +83,7 @@ class Scheduler:
         self._count()
 
     def fail(self, error):
-        """Ends what runs with an error of the model, and forgets what its blocks hold."""
+        """Ends what runs with an error of the model, and forgets what the cache holds."""
         self.pool.forget_all()
         failed = [each for request in list(self.running) for each in (request, *request.followers)]
         for request in self.running:
@@ -101,15 +102,12 @@ class Scheduler:
     def _fits(self, request):
         """Whether the tokens of a waiting request find room; it then holds the blocks that it shares with others."""
         self.counters["prefix_tokens"] += request.table.adopt(request.tokens)
-        promised = sum(self._missing(each) for each in self.running)
-        if promised + self._missing(request) <= self.pool.num_free:
+        together = [*self.running, request]
+        if self.pool.has_room([each.table for each in together], [len(each.tokens) for each in together]):
             return True
         self.counters["prefix_tokens"] -= request.table.length
         request.table.release()
         return False
-
-    def _missing(self, request):
-        return max(self.pool.blocks_for(len(request.tokens)) - len(request.table.blocks), 0)
 
     def _is_ready(self, request):
         return request in self.running and request.unread == 1
@@ -118,7 +116,7 @@ class Scheduler:
         """Room for new tokens, at the cost of younger requests; False if it was the youngest itself that gave way."""
         while True:
             try:
-                copies = request.table.reserve(count)
+                blocks, states = request.table.reserve(count)
             except OutOfBlocksError:
                 youngest = self.running.pop()
                 youngest.table.release()
@@ -127,15 +125,18 @@ class Scheduler:
                 if youngest is request:
                     return False
             else:
-                if copies:
-                    self.steps.copy(copies)
+                if blocks:
+                    self.steps.copy(blocks)
+                if states:
+                    self.steps.copy_states(states)
                 return True
 
     def _read(self, rows, count):
         """The model reads so many tokens of each row, and the rows that have read all choose the next."""
         starts = [request.table.length for request in rows]
         tokens = [request.tokens[start : start + count] for request, start in zip(rows, starts, strict=True)]
-        logits = self.steps.step(tokens, [request.table.blocks for request in rows], starts)
+        tables = [request.table for request in rows]
+        logits = self.steps.step(tokens, [table.blocks for table in tables], starts, [table.state for table in tables])
         for request, read, row in zip(rows, tokens, logits, strict=True):
             request.table.extend(read)
             if request.unread == 0:
@@ -171,7 +172,7 @@ class Scheduler:
         self.waiting = collections.deque(sorted([*self.waiting, request], key=_number))
 
     def _end(self, request, error=None):
-        """Ends a request wherever it is, and gives its blocks back."""
+        """Ends a request wherever it is, and gives back what it holds."""
         for requests in (self.running, self.waiting):
             if request in requests:
                 requests.remove(request)
@@ -184,11 +185,13 @@ class Scheduler:
         self.counters["finished"] += 1
 
     def _count(self):
-        """What the cache holds after a step, for the share that is wasted."""
-        self.counters["slots_held"] += self.pool.num_used * self.pool.block_size
-        self.counters["slots_wasted"] += sum(
-            len(request.table.blocks) * self.pool.block_size - request.table.length for request in self.running
-        )
+        """What the blocks hold after a step, for the share that is wasted."""
+        pool = self.pool.blocks
+        if pool is None:
+            return
+        tables = [request.table for request in self.running]
+        self.counters["slots_held"] += pool.num_used * pool.block_size
+        self.counters["slots_wasted"] += sum(len(table.blocks) * pool.block_size - table.length for table in tables)
 
 
 def _number(request):

@@ -113,7 +113,7 @@ class Speculative:
         if draft.max_length is None:
             return
         for plan in plans:
-            sources = 0 if plan.source is None else plan.source[0].shape[1]
+            sources = plan.source[0].shape[1] if plan.source and getattr(draft, "source_shape", None) is None else 0
             longest = max(int(plan.lengths.max()) + plan.max_new_tokens, sources)
             if longest > draft.max_length:
                 raise PromptTooLongError(f"The draft can hold {draft.max_length} tokens; {longest} are asked for.")

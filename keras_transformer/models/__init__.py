@@ -1,50 +1,154 @@
 """One file per architecture: a size table, and a function from symbolic inputs to outputs."""
 
+from keras_transformer.models.albert import ALBERT
+from keras_transformer.models.bart import BART, MBart
 from keras_transformer.models.bert import BERT
+from keras_transformer.models.bigbird import BigBird
+from keras_transformer.models.bloom import BLOOM
+from keras_transformer.models.clip import CLIP, CLIPText, CLIPVision
 from keras_transformer.models.decoder import Decoder
+from keras_transformer.models.deit import DeiT
+from keras_transformer.models.dinov2 import DINOv2
+from keras_transformer.models.distilbert import DistilBERT
+from keras_transformer.models.electra import ELECTRA
 from keras_transformer.models.encode_in_windows import encode_in_windows
 from keras_transformer.models.encoder import Encoder
+from keras_transformer.models.encoder_decoder import read_twice
+from keras_transformer.models.front_end import with_front_end
+from keras_transformer.models.gemma import Gemma
+from keras_transformer.models.gemma2 import Gemma2
+from keras_transformer.models.gemma3 import Gemma3
+from keras_transformer.models.gpt2 import GPT2
+from keras_transformer.models.layoutlm import LayoutLM
+from keras_transformer.models.llama import Llama
+from keras_transformer.models.longformer import Longformer
+from keras_transformer.models.marian import Marian, Pegasus
+from keras_transformer.models.mistral import Mistral
+from keras_transformer.models.mixtral import Mixtral
+from keras_transformer.models.modernbert import ModernBERT
+from keras_transformer.models.mpnet import MPNet
 from keras_transformer.models.prefill_exit import PrefillExit
+from keras_transformer.models.qwen2 import Qwen2
+from keras_transformer.models.qwen3 import Qwen3
 from keras_transformer.models.recurrent_memory import RecurrentMemory
 from keras_transformer.models.retnet import RetNet
+from keras_transformer.models.roberta import RoBERTa
+from keras_transformer.models.roformer import RoFormer
 from keras_transformer.models.rwkv import RWKV
 from keras_transformer.models.s4 import S4Model
 from keras_transformer.models.size import Size
 from keras_transformer.models.stepwise import Stepwise
+from keras_transformer.models.swin import Swin, SwinSize
+from keras_transformer.models.t5 import T5, T5Encoder, T5Size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.transformer_xl import TransformerXL
 from keras_transformer.models.vit import ViT
+from keras_transformer.models.whisper import Whisper, WhisperEncoder
+from keras_transformer.models.with_image_size import with_image_size
 from keras_transformer.models.yoco import YOCO
 
 MODELS = {
     "vit": ViT,
+    "deit": DeiT,
+    "dinov2": DINOv2,
+    "swin": Swin,
+    "clip": CLIP,
+    "clip_text": CLIPText,
+    "clip_vision": CLIPVision,
     "transformer": Transformer,
     "encoder": Encoder,
     "decoder": Decoder,
+    "albert": ALBERT,
     "bert": BERT,
+    "bigbird": BigBird,
+    "distilbert": DistilBERT,
+    "electra": ELECTRA,
+    "layoutlm": LayoutLM,
+    "longformer": Longformer,
+    "modernbert": ModernBERT,
+    "mpnet": MPNet,
+    "roberta": RoBERTa,
+    "roformer": RoFormer,
+    "gpt2": GPT2,
+    "llama": Llama,
+    "mistral": Mistral,
+    "mixtral": Mixtral,
+    "qwen2": Qwen2,
+    "qwen3": Qwen3,
+    "gemma": Gemma,
+    "gemma2": Gemma2,
+    "gemma3": Gemma3,
+    "bloom": BLOOM,
     "retnet": RetNet,
     "rwkv": RWKV,
     "s4": S4Model,
     "transformer_xl": TransformerXL,
     "recurrent_memory": RecurrentMemory,
     "yoco": YOCO,
+    "bart": BART,
+    "mbart": MBart,
+    "marian": Marian,
+    "pegasus": Pegasus,
+    "whisper": Whisper,
+    "whisper_encoder": WhisperEncoder,
+    "t5": T5,
+    "t5_encoder": T5Encoder,
 }
 
 __all__ = [
+    "ALBERT",
+    "BART",
     "BERT",
+    "BLOOM",
+    "CLIP",
+    "ELECTRA",
+    "GPT2",
     "MODELS",
     "RWKV",
+    "T5",
     "YOCO",
+    "BigBird",
+    "CLIPText",
+    "CLIPVision",
+    "DINOv2",
     "Decoder",
+    "DeiT",
+    "DistilBERT",
     "Encoder",
+    "Gemma",
+    "Gemma2",
+    "Gemma3",
+    "LayoutLM",
+    "Llama",
+    "Longformer",
+    "MBart",
+    "MPNet",
+    "Marian",
+    "Mistral",
+    "Mixtral",
+    "ModernBERT",
+    "Pegasus",
     "PrefillExit",
+    "Qwen2",
+    "Qwen3",
     "RecurrentMemory",
     "RetNet",
+    "RoBERTa",
+    "RoFormer",
     "S4Model",
     "Size",
     "Stepwise",
+    "Swin",
+    "SwinSize",
+    "T5Encoder",
+    "T5Size",
     "Transformer",
     "TransformerXL",
     "ViT",
+    "Whisper",
+    "WhisperEncoder",
     "encode_in_windows",
+    "read_twice",
+    "with_front_end",
+    "with_image_size",
 ]

@@ -2,12 +2,17 @@
 
 import keras
 
-from keras_transformer.blocks import DecoderBlock
+from keras_transformer.blocks import DecoderBlock, DeepNormResidual
 from keras_transformer.models.size import Size, get_size
 from keras_transformer.models.stack import (
     final_norm,
+    first_layer,
+    in_turn,
     make_attention,
+    make_blocks,
     make_feed_forward,
+    make_norm,
+    of_depth,
     split_position,
     token_model,
 )
@@ -29,11 +34,15 @@ def Decoder(
     position="learned",
     residual="pre",
     norm="layer_norm",
+    embedding_scale=None,
+    embedding_norm=False,
     attention=None,
     feedforward="dense",
     activation="gelu_tanh",
     dropout=0.0,
+    embedding_dropout=None,
     packed=False,
+    num_block_groups=None,
     name="decoder",
 ):
     """A stack of causal decoder blocks over token ids. `tasks.LanguageModel` puts a head on it.
@@ -43,22 +52,27 @@ def Decoder(
         vocabulary_size: int. V.
         max_sequence_length: int. The table of learned positions.
         position: "learned", "sinusoidal", "rotary", an instance, or None.
-        residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
-        norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
+        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        norm: a name in `blocks.NORMS`, or a layer to copy.
+        embedding_scale: float, or None for 1. What the vectors of tokens are multiplied by.
+        embedding_norm: bool. Whether the sum of token and position is normalised, before its dropout.
         attention: a name in `attention.MECHANISMS`; or a layer in the manner of `MultiHeadAttention` to copy for each block,
-            which brings its own position.
-        feedforward: "dense", "gated", or an instance to copy.
+            which brings its own position; or a list of either, which the blocks take in turn.
+        feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
         activation: of a feed-forward given by name.
         dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
+        embedding_dropout: float in [0, 1), or None for `dropout`.
         packed: bool. Whether it trains on rows of several documents (`training.pack`), none of which sees another: it takes
             "segment_ids" and "positions", int32 `(B, T)`, too. Generation is the same as without.
+        num_block_groups: int, or None. So many blocks share the places of the stack, neighbours the same block; each place
+            has a cache of its own. ALBERT has 1. Default None: a block for each place.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size or a part.
+        ValueError: unknown name of a size or a part; `num_block_groups` above the number of layers.
 
     Example:
 
@@ -71,16 +85,28 @@ def Decoder(
     size = get_size(size, SIZES)
     embedding_position, attention_position = split_position(position, max_sequence_length)
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
-    blocks = [
-        DecoderBlock(
-            make_attention(size, attention, attention_position, dropout),
+    residual = of_depth(residual, norm, DeepNormResidual.of_stack, size.num_layers)
+
+    def make_block(index):
+        return DecoderBlock(
+            make_attention(size, in_turn(attention, index), attention_position, dropout),
             make_feed_forward(size, feedforward, activation),
             residual=residual,
             norm=norm,
             dropout=dropout,
             name=f"decoder_block_{index}",
         )
-        for index in range(size.num_layers)
-    ]
-    last_norm = final_norm(residual, norm)
-    return token_model(embedding, embedding_position, blocks, last_norm, dropout=dropout, packed=packed, name=name)
+
+    blocks = make_blocks(make_block, size.num_layers, num_block_groups)
+    return token_model(
+        embedding,
+        embedding_position,
+        blocks,
+        final_norm(residual, norm),
+        dropout=dropout if embedding_dropout is None else embedding_dropout,
+        packed=packed,
+        name=name,
+        opening=first_layer(residual),
+        scale=embedding_scale,
+        first_norm=make_norm(norm, "embedding_norm") if embedding_norm else None,
+    )

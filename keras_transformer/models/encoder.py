@@ -1,18 +1,24 @@
 """An encoder-only stack."""
 
 import keras
+from keras import ops
 
-from keras_transformer.blocks import EncoderBlock
+from keras_transformer.blocks import DeepNormResidual, EncoderBlock
 from keras_transformer.models.size import Size, get_size
 from keras_transformer.models.stack import (
     final_norm,
+    first_layer,
+    in_turn,
     make_attention,
+    make_blocks,
     make_feed_forward,
     make_norm,
+    of_depth,
     padding_input,
     split_position,
     token_input,
 )
+from keras_transformer.positions import BoxPosition
 
 # Devlin et al., BERT, arXiv 1810.04805, section 3.
 SIZES = {
@@ -27,14 +33,18 @@ def Encoder(
     *,
     max_sequence_length=512,
     num_segments=None,
+    num_box_coordinates=None,
+    embedding_dim=None,
     position="learned",
     residual="pre",
+    first_residual=None,
     norm="layer_norm",
     embedding_norm=False,
     attention=None,
     feedforward="dense",
     activation="gelu",
     dropout=0.0,
+    num_block_groups=None,
     name="encoder",
 ):
     """A stack of encoder blocks over token ids.
@@ -43,25 +53,34 @@ def Encoder(
         size: "base", "large" (the measures of BERT), or a `Size`.
         vocabulary_size: int. V.
         max_sequence_length: int. The table of learned positions.
-        num_segments: int, or None. With it the model takes "segment_ids" too, and adds a learned vector for the segment that
-            a token belongs to; BERT has 2. `text.Tokenizer.encode_pair` gives them.
-        position: "learned", "sinusoidal", "rotary", an instance, or None.
-        residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
+        num_segments: int, or None. With it a learned vector is added for the segment that a token belongs to, and the model
+            takes "segment_ids" too, unless there is but one segment; BERT has 2. `text.Tokenizer.encode_pair` gives them.
+        num_box_coordinates: int, or None. With it the model takes "boxes" too, and adds learned vectors for where on its
+            page a word stands, in coordinates from 0 to this, exclusive: see `positions.BoxPosition`.
+        embedding_dim: int, or None for that of the blocks. Width of the embeddings, of whose sum a dense layer makes the D
+            channels of the blocks.
+        position: "learned", "sinusoidal", "rotary", an instance, or None; or a pair, of which the first is added to the
+            embedding and the second stands inside attention.
+        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        first_residual: as `residual`, around the attention of the first block; None for the same.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         embedding_norm: bool. Whether the sum of the embeddings is normalised too, before its dropout, as in BERT.
         attention: a name in `attention.MECHANISMS`; or a layer in the manner of `MultiHeadAttention` to copy for each block,
-            which brings its own position.
-        feedforward: "dense", "gated", or an instance to copy.
+            which brings its own position; or a list of these, which the blocks take in turn, from the first again after
+            the last. With `LongformerAttention` of `max_global_tokens` the model takes "global_mask" too, bool `(B, T)`.
+        feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
         activation: of a feed-forward given by name.
         dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
+        num_block_groups: int, or None. So many blocks share the places of the stack, neighbours the same block; each place
+            has a cache of its own. ALBERT has 1. Default None: a block for each place.
         name: str.
 
     Returns:
-        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`; with `num_segments` also
-        "segment_ids": int32 `(B, T)`.
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`; with several segments
+        "segment_ids", int32 `(B, T)`, too; with `num_box_coordinates` "boxes", int32 `(B, T, 4)`.
 
     Raises:
-        ValueError: unknown name of a size or a part; `num_segments` below 1.
+        ValueError: unknown name of a size or a part; `num_segments` below 1; `num_block_groups` above the number of layers.
 
     Example:
 
@@ -70,38 +89,61 @@ def Encoder(
     (None, None, 16)
 
     Reference: Vaswani et al., arXiv 1706.03762, section 3.1, with the options above; segments: Devlin et al., BERT,
-    arXiv 1810.04805, section 3.
+    arXiv 1810.04805, section 3; embeddings of another width and shared blocks: Lan et al., ALBERT, arXiv 1909.11942,
+    section 3.1.
     """
     size = get_size(size, SIZES)
     if num_segments is not None and num_segments < 1:
         raise ValueError(f"num_segments must be at least 1, or None. Received: {num_segments}")
     embedding_position, attention_position = split_position(position, max_sequence_length)
     # Layers
-    embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
-    blocks = [
-        EncoderBlock(
-            make_attention(size, attention, attention_position, dropout),
+    residual = of_depth(residual, norm, DeepNormResidual.of_stack, size.num_layers)
+
+    def make_block(index):
+        return EncoderBlock(
+            make_attention(size, in_turn(attention, index), attention_position, dropout),
             make_feed_forward(size, feedforward, activation),
             residual=residual,
+            mixer_residual=first_residual if index == 0 else None,
             norm=norm,
             dropout=dropout,
             name=f"encoder_block_{index}",
         )
-        for index in range(size.num_layers)
-    ]
+
+    blocks = make_blocks(make_block, size.num_layers, num_block_groups)
     first_norm = make_norm(norm, "embedding_norm") if embedding_norm else None
-    last_norm = final_norm(residual, norm)
+    opening, last_norm = first_layer(residual), final_norm(residual, norm)
     # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
-    x = embedding(inputs["token_ids"])
-    if num_segments is not None:
-        inputs["segment_ids"] = token_input("segment_ids")
-        segments = keras.layers.Embedding(num_segments, size.hidden_dim, name="segment_embedding")
-        x = keras.layers.Add(name="token_and_segment")([x, segments(inputs["segment_ids"])])
+    x = keras.layers.ReversibleEmbedding(vocabulary_size, embedding_dim or size.hidden_dim, name="token_embedding")(
+        inputs["token_ids"]
+    )
+    x = x if num_segments is None else _add_segments(x, inputs, num_segments)
+    x = x if num_box_coordinates is None else _add_boxes(x, inputs, num_box_coordinates)
     x = x if embedding_position is None else embedding_position(x)
     x = x if first_norm is None else first_norm(x)
     x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = x if embedding_dim is None else keras.layers.Dense(size.hidden_dim, name="embedding_projection")(x)
+    x = x if opening is None else opening(x)
+    masks = {"padding_mask": inputs["padding_mask"]}
+    if any(getattr(in_turn(attention, index), "max_global_tokens", 0) for index in range(size.num_layers)):
+        masks["global_mask"] = inputs["global_mask"] = padding_input("global_mask")
     for block in blocks:
-        x = block(x, padding_mask=inputs["padding_mask"])
+        x = block(x, **masks)
     x = x if last_norm is None else last_norm(x)
     return keras.Model(inputs, x, name=name)
+
+
+def _add_segments(x, inputs, num_segments):
+    """The vectors of the segments added; where there is but one, no input tells it."""
+    if num_segments > 1:
+        inputs["segment_ids"] = token_input("segment_ids")
+    segment_ids = inputs["segment_ids"] if num_segments > 1 else ops.zeros_like(inputs["token_ids"])
+    segments = keras.layers.Embedding(num_segments, x.shape[-1], name="segment_embedding")
+    return keras.layers.Add(name="token_and_segment")([x, segments(segment_ids)])
+
+
+def _add_boxes(x, inputs, num_coordinates):
+    """The vectors of the places on the page added, which are one more input."""
+    inputs["boxes"] = keras.Input((None, 4), dtype="int32", name="boxes")
+    return BoxPosition(num_coordinates, name="box_position")(x, boxes=inputs["boxes"])

@@ -42,7 +42,7 @@ def RecurrentMemory(
         num_memory_tokens: int >= 1. m. Default 10.
         gradient_segments: int >= 1, or None for all. How many segments learn together; see `blocks.MemoryStack`.
         position: "learned" (of the `m + S + m` places), the name of a position inside attention, an instance, or None.
-        residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
+        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
         norm: "layer_norm", "rms_norm", or a layer to copy.
         attention: a layer in the manner of `MultiHeadAttention` to copy for each block, which brings its own position; its
             cache keeps all keys.

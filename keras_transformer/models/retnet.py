@@ -4,11 +4,12 @@ from keras_transformer.models.decoder import Decoder
 from keras_transformer.models.size import Size, get_size
 from keras_transformer.recurrence import MultiScaleRetention
 
-# Sun et al., section 3.1: the feed-forward is as wide as the values, 2 D; heads are 256 wide.
+# Those of the authors' code (torchscale), named as the paper names its models. There values are as wide as the feed-forward,
+# and a block has 12.1 D² parameters; in the paper both are 2 D wide, and as the feed-forward is plain there, it has 12 D².
 SIZES = {
-    "1.3B": Size(24, 2048, 8, 4096),
-    "2.7B": Size(32, 2560, 10, 5120),
-    "6.7B": Size(32, 4096, 16, 8192),
+    "1.3B": Size(24, 2048, 8, 3456),
+    "2.7B": Size(32, 2560, 10, 4280),
+    "6.7B": Size(32, 4096, 16, 6912),
 }
 
 
@@ -30,9 +31,10 @@ def RetNet(
     Args:
         size: "1.3B", "2.7B", "6.7B", or a `Size`.
         vocabulary_size: int. V.
-        value_dim: int, or None for twice the width of a query head. Width of each value head.
+        value_dim: int, or None for twice the width of a query head, and for what the authors have in a size given by name.
+            Width of each value head.
         chunk_size: int >= 1. Changes the cost alone.
-        residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
+        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         feedforward: "dense", "gated", or an instance to copy.
         activation: of a feed-forward given by name.
@@ -54,7 +56,9 @@ def RetNet(
     Reference: Sun et al., arXiv 2307.08621, section 2. The feed-forward is gated and norms are of the root mean square, as
     in the authors' code (torchscale); the paper has a plain feed-forward and layer norms.
     """
-    size = get_size(size, SIZES)
+    is_named, size = isinstance(size, str), get_size(size, SIZES)
+    if value_dim is None and is_named:
+        value_dim = size.intermediate_dim // size.num_heads
     retention = MultiScaleRetention(
         size.num_heads, size.hidden_dim // size.num_heads, value_dim=value_dim, chunk_size=chunk_size
     )

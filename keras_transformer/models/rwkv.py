@@ -18,12 +18,13 @@ SIZES = {
 }
 
 
-def RWKV(size, vocabulary_size, *, chunk_size=8, dropout=0.0, layer_norm_epsilon=1e-5, name="rwkv"):
+def RWKV(size, vocabulary_size, *, channels=None, chunk_size=8, dropout=0.0, layer_norm_epsilon=1e-5, name="rwkv"):
     """A decoder of time mixing and channel mixing: it trains in parallel, and generates from a state of fixed size.
 
     Args:
         size: "169M", "430M", "1.5B", "3B", "7B", "14B", or a `Size`, whose `num_heads` is not read.
         vocabulary_size: int. V.
+        channels: int >= 1, or None for D. Of time mixing.
         chunk_size: int >= 1. Changes the cost alone.
         dropout: float in [0, 1). Of what time mixing and channel mixing give.
         layer_norm_epsilon: float.
@@ -50,7 +51,7 @@ def RWKV(size, vocabulary_size, *, chunk_size=8, dropout=0.0, layer_norm_epsilon
     places = [{"layer_index": index, "num_layers": size.num_layers} for index in range(size.num_layers)]
     blocks = [
         DecoderBlock(
-            TimeMixing(chunk_size=chunk_size, name="time_mixing", **place),
+            TimeMixing(channels, chunk_size=chunk_size, name="time_mixing", **place),
             ChannelMixing(size.intermediate_dim, name="channel_mixing", **place),
             norm=norm,
             dropout=dropout,

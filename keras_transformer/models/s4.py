@@ -1,15 +1,27 @@
 """A decoder of state spaces."""
 
-from keras_transformer.models.decoder import Decoder
+import keras
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.blocks import DecoderBlock, DeepNormResidual
 from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.stack import (
+    final_norm,
+    first_layer,
+    make_attention,
+    make_feed_forward,
+    of_depth,
+    token_model,
+)
 from keras_transformer.recurrence import RECURRENCES
 from keras_transformer.recurrence.s4_layer import S4Layer
 from keras_transformer.saving import resolve
 
-# Gu et al., section 4.3: the language model of WikiText-103.
+# Gu et al., the language model of WikiText-103, and its two mixers in a block.
 SIZES = {
     "wikitext": Size(16, 1024, 1, 4096),
 }
+NUM_MIXERS = {"wikitext": 2}
 
 
 def S4Model(
@@ -17,6 +29,7 @@ def S4Model(
     vocabulary_size,
     *,
     state_space="s4",
+    num_mixers=None,
     residual="pre",
     norm="layer_norm",
     feedforward="dense",
@@ -30,7 +43,9 @@ def S4Model(
         size: "wikitext", or a `Size`, whose `num_heads` is not read.
         vocabulary_size: int. V.
         state_space: "s4", "s4d", or an instance to copy.
-        residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
+        num_mixers: int >= 1, or None for 2 in "wikitext" and 1 otherwise. State spaces one after the other in a block,
+            before its feed-forward.
+        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         feedforward: "dense", "gated", or an instance to copy.
         activation: of a feed-forward given by name.
@@ -41,7 +56,7 @@ def S4Model(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size or a part.
+        ValueError: unknown name of a size or a part; `num_mixers` below 1.
 
     Example:
 
@@ -49,18 +64,34 @@ def S4Model(
     >>> S4Model(Size(2, 16, 1, 32), vocabulary_size=100).output_shape
     (None, None, 16)
 
-    Reference: Gu et al., arXiv 2111.00396, section 4.3: the Transformer with S4 in place of attention.
+    Reference: Gu et al., arXiv 2111.00396, section 4.3: the Transformer with S4 in place of attention, two of it in a block,
+    as two have about as many parameters. "wikitext" has 16 such blocks of width 1024; the adaptive embeddings of the paper
+    are not here.
     """
+    if num_mixers is None:
+        num_mixers = NUM_MIXERS[size] if isinstance(size, str) and size in NUM_MIXERS else 1
+    positive("num_mixers", num_mixers)
+    size = get_size(size, SIZES)
     choices = {name: cls for name, cls in RECURRENCES.items() if issubclass(cls, S4Layer)}
-    return Decoder(
-        get_size(size, SIZES),
-        vocabulary_size,
-        position=None,
-        residual=residual,
-        norm=norm,
-        attention=resolve(state_space, choices, S4Layer),
-        feedforward=feedforward,
-        activation=activation,
+    mixer = resolve(state_space, choices, S4Layer)
+    residual = of_depth(residual, norm, DeepNormResidual.of_stack, size.num_layers)
+    options = {"residual": residual, "norm": norm, "dropout": dropout}
+    blocks = []
+    for index in range(size.num_layers):
+        for place in range(num_mixers - 1):
+            blocks.append(
+                DecoderBlock(make_attention(size, mixer), None, name=f"mixer_block_{index}_{place}", **options)
+            )
+        feed_forward = make_feed_forward(size, feedforward, activation)
+        blocks.append(DecoderBlock(make_attention(size, mixer), feed_forward, name=f"decoder_block_{index}", **options))
+    embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
+    return token_model(
+        embedding,
+        None,
+        blocks,
+        final_norm(residual, norm),
         dropout=dropout,
+        packed=False,
         name=name,
+        opening=first_layer(residual),
     )

@@ -41,8 +41,8 @@ class Stepwise:
     In an encoder-decoder, what depends on the source alone runs once, in `encode`.
 
     Args:
-        backbone: Functional `keras.Model` from "token_ids" and "padding_mask" to `(B, T, D)`; or from "source_token_ids",
-            "source_padding_mask", "target_token_ids" and "target_padding_mask".
+        backbone: Functional `keras.Model` from "token_ids" and "padding_mask" to `(B, T, D)`; or from "target_token_ids",
+            "target_padding_mask" and a source: "source_token_ids" and "source_padding_mask", or "features".
 
     Call arguments:
         token_ids: int32 `(B, T)`: new tokens.
@@ -74,7 +74,8 @@ class Stepwise:
     def __init__(self, backbone):
         self.backbone = backbone
         self._inputs = {tensor.name: tensor for tensor in keras.tree.flatten(backbone.input)}
-        self.is_encoder_decoder = "source_token_ids" in self._inputs
+        self.source_names = source_names(self._inputs)
+        self.is_encoder_decoder = bool(self.source_names)
         side = "target_" if self.is_encoder_decoder else ""
         self._token_ids, self._padding_mask = f"{side}token_ids", f"{side}padding_mask"
         if self._token_ids not in self._inputs:
@@ -91,22 +92,21 @@ class Stepwise:
             for name, tensor in layer.init_cache(batch_size, max_length, dtype).items()
         }
 
-    def encode(self, source_token_ids, source_padding_mask):
+    def encode(self, *source):
         """Runs the encoder once.
 
         Args:
-            source_token_ids: int32 `(B, S)`.
-            source_padding_mask: boolean `(B, S)`.
+            *source: the tensors of `source_names`: the tokens, int32 `(B, S)`, and their mask, boolean `(B, S)`; or the
+                features.
 
         Returns:
-            dict of tensors, batch first, to join with the cache: the mask, and the keys and values of cross-attention.
+            dict of tensors, batch first, to join with the cache: the mask, if any, and the keys and values of
+            cross-attention.
         """
-        values = {
-            id(self._inputs["source_token_ids"]): source_token_ids,
-            id(self._inputs[SOURCE_MASK]): source_padding_mask,
-        }
-        _walk(self._source_nodes, values, lambda node, layer, args, kwargs: layer(*args, **kwargs))
-        memory = {SOURCE_MASK: source_padding_mask}
+        given = dict(zip(self.source_names, source, strict=True))
+        values = {id(self._inputs[name]): tensor for name, tensor in given.items()}
+        walk(self._source_nodes, values, lambda node, layer, args, kwargs: layer(*args, **kwargs))
+        memory = {SOURCE_MASK: given[SOURCE_MASK]} if SOURCE_MASK in given else {}
         for node in self._target_nodes:
             place, layer, _ = self._caches.get(id(node), (None, None, None))
             encoder_output = place and _argument(node, "encoder_output", values)
@@ -114,6 +114,11 @@ class Stepwise:
                 parts = layer.memory_cache(encoder_output)
                 memory |= {f"{place}_{name}": tensor for name, tensor in parts.items()}
         return memory
+
+    @property
+    def target_layers(self):
+        """The layers that read tokens: list, without those that the source alone runs through."""
+        return [node.operation for node in self._target_nodes if isinstance(node.operation, keras.layers.Layer)]
 
     @property
     def rewinds(self):
@@ -131,7 +136,7 @@ class Stepwise:
         last_slot = slots[:, -1:] if lengths is None else token_slots(cache_index, 1) + ops.expand_dims(lengths - 1, 1)
         next_cache = dict(cache)
         values = {id(self._inputs[self._token_ids]): token_ids}
-        if self.is_encoder_decoder:
+        if SOURCE_MASK in self._inputs:
             values[id(self._inputs[SOURCE_MASK])] = cache[SOURCE_MASK]
 
         def call(node, layer, args, kwargs):
@@ -149,7 +154,7 @@ class Stepwise:
                 kwargs["positions"] = last_slot if last_only and id(node) in self._behind_exit else slots
             return layer(*args, **kwargs)
 
-        _walk(self._target_nodes, values, call)
+        walk(self._target_nodes, values, call)
         return values[id(keras.tree.flatten(self.backbone.output)[0])], next_cache
 
     def _split(self):
@@ -201,7 +206,16 @@ class Stepwise:
         return behind
 
 
-def _walk(nodes, values, call):
+def source_names(names):
+    """Those of the inputs of an encoder-decoder that its encoder reads, tokens before their mask; of another model, none."""
+    if "target_token_ids" not in names:
+        return ()
+    return tuple(
+        sorted((name for name in names if not name.startswith("target_")), key=lambda name: name == SOURCE_MASK)
+    )
+
+
+def walk(nodes, values, call):
     """Computes the outputs of `nodes` into `values`, from symbolic tensor (by id) to tensor.
 
     An input that a step does not need (masks, positions, segments) is None, and so is what is made of such inputs alone.

@@ -4,17 +4,20 @@ import math
 
 import keras
 
-from keras_transformer.blocks import DecoderBlock, EncoderBlock
+from keras_transformer.blocks import DecoderBlock, DeepNormResidual, EncoderBlock
+from keras_transformer.models.encoder_decoder import Side, encoder_decoder
 from keras_transformer.models.size import Size, get_size
 from keras_transformer.models.stack import (
     final_norm,
+    first_layer,
     make_attention,
     make_cross_attention,
     make_feed_forward,
-    padding_input,
-    token_input,
+    make_norm,
+    of_depth,
+    split_position,
 )
-from keras_transformer.positions import Sinusoidal
+from keras_transformer.saving import clone
 
 # Vaswani et al., table 3.
 SIZES = {
@@ -27,32 +30,44 @@ def Transformer(
     size="base",
     vocabulary_size=37000,
     *,
+    decoder_size=None,
     target_vocabulary_size=None,
     tie_embeddings=True,
+    scale_embeddings=True,
+    position="sinusoidal",
+    max_sequence_length=1024,
+    embedding_norm=False,
     residual="post",
     norm="layer_norm",
     attention=None,
     feedforward="dense",
     activation="relu",
     dropout=0.1,
+    attention_dropout=0.0,
+    hidden_dropout=0.0,
     name="transformer",
 ):
     """The encoder-decoder Transformer up to its head. `tasks.LanguageModel` puts the head on it.
 
-    Token vectors are multiplied by `√D` and given sinusoidal positions.
-
     Args:
         size: "base", "big", or a `Size`.
         vocabulary_size: int. Of the source; the default is that of the paper's English-German.
+        decoder_size: `Size` of the decoder, as wide as the encoder; None for that of the encoder.
         target_vocabulary_size: int, or None for `vocabulary_size`.
         tie_embeddings: bool. Whether source and target share one table (which `tasks.LanguageModel` shares too, by default).
-        residual: "post" (the paper), "pre", "sandwich", "sublayer", or an instance to copy.
+        scale_embeddings: bool. Whether token vectors are multiplied by `√D`.
+        position: "sinusoidal" (the paper), "learned", or an instance of either, of which each side has a copy; or None.
+        max_sequence_length: int. The table of "learned".
+        embedding_norm: bool. Whether the sum of token and position is normalised, before its dropout.
+        residual: a name in `blocks.RESIDUALS`, such as "post" (the paper), or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         attention: a name in `attention.MECHANISMS`, or a layer in the manner of `MultiHeadAttention` to copy for every
             attention. What serves self-attention alone leaves cross-attention to softmax.
-        feedforward: "dense", "gated", or an instance to copy.
+        feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
         activation: of a feed-forward given by name.
         dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give; the paper's big has 0.3.
+        attention_dropout: float in [0, 1). Of the attention weights; with an `attention` instance, set it there.
+        hidden_dropout: float in [0, 1). Of the hidden layer of a feed-forward given by name.
         name: str.
 
     Returns:
@@ -60,7 +75,8 @@ def Transformer(
         "target_padding_mask": bool} to the decoder's `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size or a part; tied tables of different vocabularies.
+        ValueError: unknown name of a size or a part; a position that acts inside attention (give it to `attention`); tied
+            tables of different vocabularies; sides of different widths.
 
     Example:
 
@@ -68,75 +84,85 @@ def Transformer(
     >>> Transformer(Size(1, 16, 2, 32), vocabulary_size=100).output_shape
     (None, None, 16)
 
-    Reference: Vaswani et al., arXiv 1706.03762, sections 3.1 to 3.5. The projections of attention have biases, on which the
-    paper is silent.
+    Reference: Vaswani et al., arXiv 1706.03762, sections 3.1 to 3.5, with the options above. The projections of attention
+    have biases, on which the paper is silent.
     """
     size = get_size(size, SIZES)
+    decoder_size = size if decoder_size is None else get_size(decoder_size, SIZES)
     target_vocabulary_size = target_vocabulary_size or vocabulary_size
+    _check(size, decoder_size, vocabulary_size, target_vocabulary_size, tie_embeddings)
+    place, attention_position = split_position(position, max_sequence_length)
+    if attention_position is not None:
+        raise ValueError(f"{position!r} acts inside attention: give it to the attention.")
+    depth = decoder_size.num_layers
+    encoder_residual = of_depth(residual, norm, DeepNormResidual.of_encoder, size.num_layers, depth)
+    decoder_residual = of_depth(residual, norm, DeepNormResidual.of_decoder, depth)
+    options = {"norm": norm, "dropout": dropout}
+
+    # Layers
+    def front(table, side, residual):
+        return _present(
+            table,
+            keras.layers.Rescaling(math.sqrt(size.hidden_dim), name=f"{side}_scale") if scale_embeddings else None,
+            clone(place, name=f"{side}_position"),
+            make_norm(norm, f"{side}_embedding_norm") if embedding_norm else None,
+            keras.layers.Dropout(dropout, name=f"{side}_dropout"),
+            first_layer(residual, f"{side}_open_streams"),
+        )
+
+    def parts(size):
+        return (
+            make_attention(size, attention, dropout=attention_dropout),
+            make_feed_forward(size, feedforward, activation, dropout=hidden_dropout),
+        )
+
+    encoder_blocks = [
+        EncoderBlock(*parts(size), residual=encoder_residual, name=f"encoder_block_{index}", **options)
+        for index in range(size.num_layers)
+    ]
+    decoder_blocks = [
+        DecoderBlock(
+            *parts(decoder_size),
+            cross_attention=make_cross_attention(decoder_size, attention, dropout=attention_dropout),
+            residual=decoder_residual,
+            name=f"decoder_block_{index}",
+            **options,
+        )
+        for index in range(decoder_size.num_layers)
+    ]
+    # Graph
+    tables = _tables(size.hidden_dim, vocabulary_size, target_vocabulary_size, tie_embeddings)
+    source_front = front(tables[0], "source", encoder_residual)
+    target_front = front(tables[1], "target", decoder_residual)
+    return encoder_decoder(
+        Side(source_front, encoder_blocks, _present(final_norm(encoder_residual, norm, "encoder_final_norm"))),
+        Side(target_front, decoder_blocks, _present(final_norm(decoder_residual, norm, "decoder_final_norm"))),
+        name=name,
+    )
+
+
+def _tables(width, source_count, target_count, is_one):
+    """The embeddings of source and target."""
+
+    def table(count, name):
+        # Where they are scaled by √D afterwards, vectors so start with unit variance.
+        initializer = keras.initializers.RandomNormal(stddev=width**-0.5)
+        return keras.layers.ReversibleEmbedding(count, width, embeddings_initializer=initializer, name=name)
+
+    if is_one:
+        return (table(source_count, "token_embedding"),) * 2
+    return table(source_count, "source_token_embedding"), table(target_count, "target_token_embedding")
+
+
+def _present(*layers):
+    return [layer for layer in layers if layer is not None]
+
+
+def _check(size, decoder_size, vocabulary_size, target_vocabulary_size, tie_embeddings):
     if tie_embeddings and target_vocabulary_size != vocabulary_size:
         raise ValueError(
             f"Tied embeddings need one vocabulary. Received: {vocabulary_size} for the source, "
             f"{target_vocabulary_size} for the target."
         )
-    options = {"residual": residual, "norm": norm, "dropout": dropout}
-    # Layers
-    if tie_embeddings:
-        source_embedding = target_embedding = _embedding(vocabulary_size, size, "token_embedding")
-    else:
-        source_embedding = _embedding(vocabulary_size, size, "source_token_embedding")
-        target_embedding = _embedding(target_vocabulary_size, size, "target_token_embedding")
-    encoder_blocks = [
-        EncoderBlock(
-            make_attention(size, attention),
-            make_feed_forward(size, feedforward, activation),
-            name=f"encoder_block_{index}",
-            **options,
-        )
-        for index in range(size.num_layers)
-    ]
-    decoder_blocks = [
-        DecoderBlock(
-            make_attention(size, attention),
-            make_feed_forward(size, feedforward, activation),
-            cross_attention=make_cross_attention(size, attention),
-            name=f"decoder_block_{index}",
-            **options,
-        )
-        for index in range(size.num_layers)
-    ]
-    # Graph
-    source_token_ids, source_padding_mask = token_input("source_token_ids"), padding_input("source_padding_mask")
-    target_token_ids, target_padding_mask = token_input("target_token_ids"), padding_input("target_padding_mask")
-    x = _embed(source_token_ids, source_embedding, size, dropout, "source")
-    for block in encoder_blocks:
-        x = block(x, padding_mask=source_padding_mask)
-    encoder_output = _end(x, residual, norm, "encoder_final_norm")
-    x = _embed(target_token_ids, target_embedding, size, dropout, "target")
-    for block in decoder_blocks:
-        x = block(x, encoder_output, padding_mask=target_padding_mask, encoder_padding_mask=source_padding_mask)
-    inputs = {
-        "source_token_ids": source_token_ids,
-        "source_padding_mask": source_padding_mask,
-        "target_token_ids": target_token_ids,
-        "target_padding_mask": target_padding_mask,
-    }
-    return keras.Model(inputs, _end(x, residual, norm, "decoder_final_norm"), name=name)
-
-
-def _embedding(vocabulary_size, size, name):
-    # Scaled by √D afterwards, so that vectors start with unit variance.
-    initializer = keras.initializers.RandomNormal(stddev=size.hidden_dim**-0.5)
-    return keras.layers.ReversibleEmbedding(
-        vocabulary_size, size.hidden_dim, embeddings_initializer=initializer, name=name
-    )
-
-
-def _embed(token_ids, embedding, size, dropout, side):
-    x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name=f"{side}_scale")(embedding(token_ids))
-    x = Sinusoidal(name=f"{side}_position")(x)
-    return keras.layers.Dropout(dropout, name=f"{side}_dropout")(x)
-
-
-def _end(x, residual, norm, name):
-    last_norm = final_norm(residual, norm, name)
-    return x if last_norm is None else last_norm(x)
+    if decoder_size.hidden_dim != size.hidden_dim:
+        raise ValueError(f"Both sides are of one width. Received: {size.hidden_dim} and {decoder_size.hidden_dim}.")

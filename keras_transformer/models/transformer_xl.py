@@ -44,7 +44,7 @@ def TransformerXL(
         memory_length: int >= 1. M.
         same_length: bool. Whether each token sees as many tokens, the last M, itself included.
         position: a name in `positions.ATTENTION_POSITIONS`, or an instance to copy for each layer.
-        residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
+        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         feedforward: "dense", "gated", or an instance to copy.
         activation: of a feed-forward given by name.

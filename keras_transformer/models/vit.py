@@ -2,9 +2,9 @@
 
 import keras
 
-from keras_transformer.blocks import EncoderBlock
+from keras_transformer.models.image_stack import image_input, image_stack
 from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import make_attention, make_feed_forward
+from keras_transformer.models.stack import final_norm
 from keras_transformer.vision import PatchEmbedding
 
 # Ti and S: Touvron et al., DeiT, arXiv 2012.12877, table 1. B, L, H: Dosovitskiy et al., table 1.
@@ -25,6 +25,11 @@ def ViT(
     num_channels=3,
     grid_size=None,
     class_token=True,
+    mask_token=False,
+    interpolation="bilinear",
+    residual="pre",
+    feedforward="dense",
+    activation="gelu",
     dropout=0.0,
     attention_dropout=0.0,
     attention=None,
@@ -41,6 +46,11 @@ def ViT(
         grid_size: int or pair of ints: the patches that the position table is for, when the weights come from images of
             another size; None for those of `image_size`.
         class_token: bool. Whether a learned token comes first.
+        mask_token: bool. Whether the embedding has a vector for hidden patches: see `vision.PatchEmbedding`.
+        interpolation: "bilinear" or "bicubic": how the position table is resized.
+        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
+        activation: of a feed-forward given by name.
         dropout: float in [0, 1). Of the embedded patches, and of what attention and feed-forward give.
         attention_dropout: float in [0, 1). Of the attention weights.
         attention: a name in `attention.MECHANISMS`, or a layer in the manner of `MultiHeadAttention` to copy for each block.
@@ -60,35 +70,31 @@ def ViT(
     (None, 5, 192)
 
     Reference: Dosovitskiy et al., An Image is Worth 16x16 Words, arXiv 2010.11929. Weights of one grid serve another: the
-    table is resized by `PatchEmbedding`, bilinearly, where the paper says "2D interpolation".
+    table is resized by `PatchEmbedding`, where the paper says "2D interpolation".
     """
     size = get_size(size, SIZES)
-    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
-    # Layers
     embedding = PatchEmbedding(
         size.hidden_dim,
         patch_size,
         grid_size=grid_size,
         class_token=class_token,
+        mask_token=mask_token,
         dropout=dropout,
+        interpolation=interpolation,
         name="patch_embedding",
     )
-    blocks = [
-        EncoderBlock(
-            make_attention(size, attention, dropout=attention_dropout),
-            make_feed_forward(size, "dense", "gelu"),
-            residual="pre",
-            norm=norm,
-            dropout=dropout,
-            name=f"encoder_block_{index}",
-        )
-        for index in range(size.num_layers)
-    ]
-    # Graph
-    images = keras.Input((height, width, num_channels), name="images")
-    x = embedding(images)
-    for block in blocks:
-        x = block(x)
-    x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm")(x)
-    return keras.Model(images, x, name=name)
+    return image_stack(
+        image_input(image_size, num_channels),
+        embedding,
+        size,
+        residual=residual,
+        norm=norm,
+        last_norm=final_norm(residual, norm),
+        attention=attention,
+        feedforward=feedforward,
+        activation=activation,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        name=name,
+    )

@@ -44,7 +44,7 @@ def YOCO(
         window: int >= 1. How many tokens "local" sees, the token itself included. Default 1024.
         num_key_value_heads: int that divides the number of heads, or None for as many. Of "local" and of the shared pair.
         position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None: of "local" and of the cross-decoder.
-        residual: "pre", "post", "sandwich", "sublayer", or an instance to copy.
+        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy; the shared pair is made of normed tokens too.
         feedforward: "dense", "gated", or an instance to copy.
         activation: of a feed-forward given by name.

@@ -2,8 +2,10 @@
 
 from keras_transformer.positions.alibi import ALiBi
 from keras_transformer.positions.attention_position import AttentionPosition
+from keras_transformer.positions.boxes import BoxPosition
 from keras_transformer.positions.learned import Learned
 from keras_transformer.positions.relative_bias import RelativeBias
+from keras_transformer.positions.relative_grid_bias import RelativeGridBias
 from keras_transformer.positions.rotary import Rotary
 from keras_transformer.positions.rotary_scaling import (
     ROTARY_SCALINGS,
@@ -28,6 +30,7 @@ ATTENTION_POSITIONS = {
     "xpos": XPos,
     "alibi": ALiBi,
     "relative_bias": RelativeBias,
+    "relative_grid_bias": RelativeGridBias,
     "shaw": ShawRelative,
     "transformer_xl": TransformerXLRelative,
 }
@@ -38,11 +41,13 @@ __all__ = [
     "ROTARY_SCALINGS",
     "ALiBi",
     "AttentionPosition",
+    "BoxPosition",
     "Learned",
     "LinearScaling",
     "Llama3Scaling",
     "NTKScaling",
     "RelativeBias",
+    "RelativeGridBias",
     "Rotary",
     "RotaryScaling",
     "ShawRelative",

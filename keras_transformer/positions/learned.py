@@ -13,6 +13,7 @@ class Learned(keras.layers.Layer):
     Args:
         max_sequence_length: int >= 1. The number of positions in the table.
         initializer: of the table. Default: normal with standard deviation 0.02.
+        offset: int >= 0. Rows of the table before that of position 0, which nothing reads; RoBERTa and BART have 2.
 
     Call arguments:
         inputs: float `(B, T, D)`, T at most `max_sequence_length`.
@@ -22,7 +23,7 @@ class Learned(keras.layers.Layer):
         `(B, T, D)`, in the dtype of the layer.
 
     Raises:
-        ValueError: `max_sequence_length` below 1, or an input known to be longer than it.
+        ValueError: `max_sequence_length` below 1, `offset` below 0, or an input known to be longer than it.
 
     Example:
 
@@ -33,11 +34,14 @@ class Learned(keras.layers.Layer):
     Reference: Gehring et al., Convolutional Sequence to Sequence Learning, arXiv 1705.03122, section 3.1.
     """
 
-    def __init__(self, max_sequence_length, initializer=None, **kwargs):
+    def __init__(self, max_sequence_length, initializer=None, offset=0, **kwargs):
         super().__init__(**kwargs)
         if not isinstance(max_sequence_length, int) or max_sequence_length < 1:
             raise ValueError(f"max_sequence_length must be a positive integer. Received: {max_sequence_length!r}")
+        if not isinstance(offset, int) or offset < 0:
+            raise ValueError(f"offset must be an integer, and at least 0. Received: {offset!r}")
         self.max_sequence_length = max_sequence_length
+        self.offset = offset
         self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))
         self.supports_masking = True
 
@@ -45,7 +49,7 @@ class Learned(keras.layers.Layer):
         self._check_length(input_shape[1])
         self.embeddings = self.add_weight(
             name="embeddings",
-            shape=(self.max_sequence_length, input_shape[-1]),
+            shape=(self.offset + self.max_sequence_length, input_shape[-1]),
             initializer=self.initializer,
         )
 
@@ -53,9 +57,9 @@ class Learned(keras.layers.Layer):
         self._check_length(inputs.shape[1])
         table = ops.convert_to_tensor(self.embeddings)
         if positions is None:
-            rows = ops.expand_dims(table[: ops.shape(inputs)[1]], 0)
+            rows = ops.expand_dims(table[self.offset : self.offset + ops.shape(inputs)[1]], 0)
         else:
-            rows = ops.take(table, ops.cast(positions, "int32"), axis=0)
+            rows = ops.take(table, ops.cast(positions, "int32") + self.offset, axis=0)
             rows = ops.expand_dims(rows, 0) if len(rows.shape) == 2 else rows
         return inputs + ops.cast(rows, inputs.dtype)
 
@@ -71,4 +75,5 @@ class Learned(keras.layers.Layer):
             **super().get_config(),
             "max_sequence_length": self.max_sequence_length,
             "initializer": keras.initializers.serialize(self.initializer),
+            "offset": self.offset,
         }

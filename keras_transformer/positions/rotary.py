@@ -25,6 +25,7 @@ class Rotary(AttentionPosition):
         rotary_dim: even int, or None for the whole head. Only the first `rotary_dim` features are turned.
         scaling: None, or "linear", "ntk", "yarn", "llama3", or an instance: how the angles change for sequences longer than
             a model was trained on.
+        max_sequence_length: int, or None for no end. How far a model with it generates; what is computed stays the same.
 
     Call arguments:
         inputs: float `(B, T, N, H)`.
@@ -46,7 +47,9 @@ class Rotary(AttentionPosition):
     Reference: Su et al., RoFormer, arXiv 2104.09864, equation 34. `halves`, `rotary_dim` and `scaling` are not in the paper.
     """
 
-    def __init__(self, max_wavelength=10000.0, layout="pairs", rotary_dim=None, scaling=None, **kwargs):
+    def __init__(
+        self, max_wavelength=10000.0, layout="pairs", rotary_dim=None, scaling=None, max_sequence_length=None, **kwargs
+    ):
         super().__init__(**kwargs)
         check_layout(layout)
         if rotary_dim is not None and (rotary_dim < 2 or rotary_dim % 2):
@@ -55,6 +58,7 @@ class Rotary(AttentionPosition):
         self.layout = layout
         self.rotary_dim = rotary_dim
         self.scaling = resolve(scaling, ROTARY_SCALINGS, RotaryScaling)
+        self.max_sequence_length = max_sequence_length
 
     def call(self, inputs, positions=None):
         if positions is None:
@@ -94,6 +98,7 @@ class Rotary(AttentionPosition):
             "layout": self.layout,
             "rotary_dim": self.rotary_dim,
             "scaling": None if self.scaling is None else keras.saving.serialize_keras_object(self.scaling),
+            "max_sequence_length": self.max_sequence_length,
         }
 
 

@@ -5,11 +5,12 @@ from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes
 from keras_transformer.attention.cache import cache_spec, token_slots
+from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import combine
 from keras_transformer.attention.mechanism import refuse, refuse_key_mask
 
 
-class Recurrence(keras.layers.Layer):
+class Recurrence(CachedLayer):
     """Base of the mixers that carry a state: they stand where `MultiHeadAttention` stands, in a `DecoderBlock`.
 
     A subclass computes in `mix`, and gives an empty state, all zeros and of one size for any length, in `init_cache`.

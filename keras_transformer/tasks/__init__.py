@@ -1,12 +1,16 @@
 """Heads on backbones: ordinary Keras models that train with `compile` and `fit`."""
 
+from keras_transformer.tasks.distilled_image_classifier import DistilledImageClassifier
 from keras_transformer.tasks.image_classifier import ImageClassifier
 from keras_transformer.tasks.language_model import LanguageModel
 from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
+from keras_transformer.tasks.multiple_choice import MultipleChoice
 from keras_transformer.tasks.pair_classifier import PairClassifier
 from keras_transformer.tasks.pair_matcher import PairMatcher
 from keras_transformer.tasks.pooling import POOLINGS, AttentionPooling
 from keras_transformer.tasks.question_windows import QuestionWindow, question_windows
+from keras_transformer.tasks.replaced_token_detector import ReplacedTokenDetector
+from keras_transformer.tasks.sentence_embedder import SentenceEmbedder
 from keras_transformer.tasks.sequence_classifier import SequenceClassifier
 from keras_transformer.tasks.span_answerer import SpanAnswerer
 from keras_transformer.tasks.spans import AnswerSpan, answer_f1, best_spans, exact_match
@@ -14,12 +18,16 @@ from keras_transformer.tasks.tagger import Tagger
 
 TASKS = {
     "image_classification": ImageClassifier,
+    "distilled_image_classification": DistilledImageClassifier,
     "language_model": LanguageModel,
     "masked_language_model": MaskedLanguageModel,
     "sequence_classification": SequenceClassifier,
     "pair_classification": PairClassifier,
     "pair_matching": PairMatcher,
     "tagging": Tagger,
+    "multiple_choice": MultipleChoice,
+    "replaced_token_detection": ReplacedTokenDetector,
+    "sentence_embedding": SentenceEmbedder,
     "span_answers": SpanAnswerer,
 }
 
@@ -28,12 +36,16 @@ __all__ = [
     "TASKS",
     "AnswerSpan",
     "AttentionPooling",
+    "DistilledImageClassifier",
     "ImageClassifier",
     "LanguageModel",
     "MaskedLanguageModel",
+    "MultipleChoice",
     "PairClassifier",
     "PairMatcher",
     "QuestionWindow",
+    "ReplacedTokenDetector",
+    "SentenceEmbedder",
     "SequenceClassifier",
     "SpanAnswerer",
     "Tagger",

@@ -17,9 +17,10 @@ def generate_graph(model, sampler=None, new_slots=None):
 
     Returns:
         Function of a dict with "token_ids" int32 `(B, T)`, "lengths" int32 `(B,)` and "max_new_tokens", int32 `()`; an
-        encoder-decoder takes "source_token_ids" and "source_padding_mask" in place of the first two; a random sampler takes
-        "uniforms", float32 `(B, new_slots)`, too. It returns a dict with "new_token_ids" int32 `(B, new_slots)`, zero past
-        the end of a row, and "new_lengths" int32 `(B,)`, the end token included.
+        encoder-decoder takes its `source_names` in place of the first two, mostly "source_token_ids" and
+        "source_padding_mask"; a random sampler takes "uniforms", float32 `(B, new_slots)`, too. It returns a dict with
+        "new_token_ids" int32 `(B, new_slots)`, zero past the end of a row, and "new_lengths" int32 `(B,)`, the end token
+        included.
     """
     sampler = sampler or Greedy()
     end_id = -1 if model.end_id is None else model.end_id
@@ -66,8 +67,9 @@ def _prompt(model, tensors):
     """What the decoder begins with, its lengths, and what it reads of the source."""
     if not model.is_encoder_decoder:
         return tensors["token_ids"], tensors["lengths"], {}
-    memory = model.encode(tensors["source_token_ids"], tensors["source_padding_mask"])
-    batch = ops.shape(tensors["source_token_ids"])[0]
+    source = [tensors[name] for name in model.source_names]
+    memory = model.encode(*source)
+    batch = ops.shape(source[0])[0]
     return ops.full((batch, 1), model.start_id, dtype="int32"), ops.ones((batch,), "int32"), memory
 
 

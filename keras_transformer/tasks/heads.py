@@ -28,12 +28,12 @@ def check_count(name, value):
         raise ValueError(f"{name} must be a positive integer. Received: {value!r}")
 
 
-def make_pooling(pooling):
+def make_pooling(pooling, name="pooling"):
     """A layer from a name in `POOLINGS`, an instance or a config; one given by name computes in float32."""
-    return resolve(pooling, POOLINGS, keras.layers.Layer, dtype="float32", name="pooling")
+    return resolve(pooling, POOLINGS, keras.layers.Layer, dtype="float32", name=name)
 
 
-def output_layer(units, activation):
+def output_layer(units, activation, use_bias=True):
     """A linear head in float32, named "probabilities" after a softmax or sigmoid, else "logits"."""
     name = "probabilities" if activation in ("softmax", "sigmoid") else "logits"
-    return keras.layers.Dense(units, activation=activation, dtype="float32", name=name)
+    return keras.layers.Dense(units, activation=activation, use_bias=use_bias, dtype="float32", name=name)

@@ -2,6 +2,8 @@
 
 import keras
 
+_POOLINGS = ("class_token", "mean", "class_token_and_mean")
+
 
 def ImageClassifier(
     backbone, num_classes, *, pooling="class_token", dropout=0.0, activation="softmax", name="image_classifier"
@@ -11,7 +13,8 @@ def ImageClassifier(
     Args:
         backbone: `keras.Model` from images to tokens `(B, T, D)`, such as `models.ViT`.
         num_classes: int >= 1.
-        pooling: "class_token": the first token; "mean": the mean of the patches.
+        pooling: "class_token": the first token; "mean": the mean of the patches; "class_token_and_mean": both, one behind
+            the other.
         dropout: float in [0, 1). Of the pooled token.
         activation: "softmax" for probabilities, None for logits.
         name: str.
@@ -21,7 +24,7 @@ def ImageClassifier(
         policy.
 
     Raises:
-        ValueError: unknown pooling, or "class_token" for a backbone without one.
+        ValueError: unknown pooling, or one with the class token for a backbone without it.
 
     Example:
 
@@ -30,19 +33,14 @@ def ImageClassifier(
     >>> ImageClassifier(backbone, num_classes=10).output_shape
     (None, 10)
 
-    Reference: Dosovitskiy et al., arXiv 2010.11929, section 3.1 and appendix D.3 (mean pooling).
+    Reference: Dosovitskiy et al., arXiv 2010.11929, section 3.1 and appendix D.3 (mean pooling); class token and mean:
+    Oquab et al., DINOv2, arXiv 2304.07193, appendix B.3.
     """
-    has_class_token = _has_class_token(backbone)
-    if pooling not in ("class_token", "mean"):
-        raise ValueError(f"pooling must be 'class_token' or 'mean'. Received: {pooling!r}")
-    if pooling == "class_token" and not has_class_token:
+    if pooling not in _POOLINGS:
+        raise ValueError(f"pooling must be one of {_POOLINGS}. Received: {pooling!r}")
+    if pooling != "mean" and not _has_class_token(backbone):
         raise ValueError(f"{backbone.name!r} has no class token: use pooling='mean'.")
-    tokens = backbone.output
-    if pooling == "class_token":
-        x = tokens[:, 0]
-    else:
-        patches = tokens[:, 1:] if has_class_token else tokens
-        x = keras.layers.GlobalAveragePooling1D(name="pooling")(patches)
+    x = _pool(backbone.output, pooling, num_prefix_tokens(backbone))
     x = keras.layers.Dropout(dropout, name="head_dropout")(x)
     head = keras.layers.Dense(
         num_classes,
@@ -53,5 +51,20 @@ def ImageClassifier(
     return keras.Model(backbone.input, head(x), name=name)
 
 
+def _pool(tokens, pooling, num_prefix):
+    if pooling == "class_token":
+        return tokens[:, 0]
+    patches = tokens[:, num_prefix:] if num_prefix else tokens
+    mean = keras.layers.GlobalAveragePooling1D(name="pooling")(patches)
+    if pooling == "mean":
+        return mean
+    return keras.layers.Concatenate(name="class_token_and_mean")([tokens[:, 0], mean])
+
+
 def _has_class_token(backbone):
     return any(getattr(layer, "class_token", False) for layer in backbone.layers)
+
+
+def num_prefix_tokens(backbone):
+    """How many tokens stand before those of the patches."""
+    return sum(getattr(layer, "num_prefix_tokens", 0) for layer in backbone.layers)

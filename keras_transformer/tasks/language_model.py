@@ -5,8 +5,10 @@ import pathlib
 import keras
 from keras import ops
 
+from keras_transformer.attention.scoring import soft_cap
 from keras_transformer.generation import ForeignTokenizerError, Generator
 from keras_transformer.models import Stepwise
+from keras_transformer.models.stepwise import source_names
 from keras_transformer.saving import resolve, serializable, serialize
 from keras_transformer.tasks.steps import KerasSteps
 
@@ -25,6 +27,9 @@ class LanguageModel(keras.Model):
         start_id: int or None: the token that every text begins with before generation. None: that of the tokenizer in an
             encoder-decoder, no token otherwise.
         end_id: int or None: the token that ends a text. None: that of the tokenizer.
+        head_scale: float. What the backbone's output is multiplied by in front of the head; T5 1.0 has `1 / √D`. Default 1.
+        head_bias: bool. Whether a learned number is added to each logit, as in BART and Marian.
+        logit_soft_cap: float > 0, or None. c of logits `c · tanh(x / c)`, as Gemma 2 has them.
         name: str.
 
     Call arguments:
@@ -46,7 +51,8 @@ class LanguageModel(keras.Model):
     >>> len(model.generate([3, 1, 4], max_new_tokens=5))
     5
 
-    Reference: Press and Wolf, Using the Output Embedding to Improve Language Models, arXiv 1608.05859 (tied embeddings).
+    Reference: Press and Wolf, Using the Output Embedding to Improve Language Models, arXiv 1608.05859 (tied embeddings);
+    Gemma Team, Gemma 2, arXiv 2408.00118, section 2 (soft caps).
     """
 
     def __init__(
@@ -57,6 +63,9 @@ class LanguageModel(keras.Model):
         tokenizer=None,
         start_id=None,
         end_id=None,
+        head_scale=1.0,
+        head_bias=False,
+        logit_soft_cap=None,
         name="language_model",
         **kwargs,
     ):
@@ -68,13 +77,22 @@ class LanguageModel(keras.Model):
             )
         self._embedding = embedding if tie_embeddings else None
         self._head = None if tie_embeddings else keras.layers.Dense(embedding.input_dim, use_bias=False, name="head")
-        self._logits = keras.layers.Activation("linear", dtype="float32", name="logits")
+        self._head_scale = None if head_scale == 1 else keras.layers.Rescaling(head_scale, name="head_scale")
+        self._logits = _Logits(logit_soft_cap, head_bias, dtype="float32", name="logits")
         super().__init__(backbone.input, self._to_logits(backbone.output), name=name, **kwargs)
         self.backbone = backbone
         self.tie_embeddings = tie_embeddings
+        self.head_scale = head_scale
+        self.head_bias = head_bias
+        self.logit_soft_cap = logit_soft_cap
         self.tokenizer = tokenizer
         self.vocabulary_size = embedding.input_dim
-        self.is_encoder_decoder = "source_token_ids" in {tensor.name for tensor in self.inputs}
+        inputs = {tensor.name: tensor for tensor in self.inputs}
+        self.source_names = source_names(inputs)
+        self.is_encoder_decoder = bool(self.source_names)
+        # That of a source that is no text, without the batch.
+        is_text = self.source_names[:1] in ((), ("source_token_ids",))
+        self.source_shape = None if is_text else tuple(inputs[self.source_names[0]].shape[1:])
         if tokenizer is not None:
             start_id = tokenizer.start_id if start_id is None and self.is_encoder_decoder else start_id
             end_id = tokenizer.end_id if end_id is None else end_id
@@ -84,19 +102,22 @@ class LanguageModel(keras.Model):
         self._generator = None
 
     def _to_logits(self, x):
+        x = x if self._head_scale is None else self._head_scale(x)
         return self._logits(self._head(x) if self._embedding is None else self._embedding(x, reverse=True))
 
     @property
     def max_length(self):
         """int: the most tokens that the positions of the model reach, or None where they have no end."""
-        lengths = [getattr(layer, "max_sequence_length", None) for layer in self._flatten_layers()]
+        layers = self._flatten_layers() if self.source_shape is None else self.stepwise.target_layers
+        lengths = [getattr(layer, "max_sequence_length", None) for layer in layers]
         return min((length for length in lengths if length), default=None)
 
     def generate(self, prompts, **options):
         """Continues prompts, or answers the sources of an encoder-decoder: see `generation.Generator.generate`.
 
         Args:
-            prompts: str or list of str, where the model has a tokenizer; a list of ints, or a list of such lists.
+            prompts: str or list of str, where the model has a tokenizer; a list of ints, or a list of such lists; for a
+                model that takes "features", such as Whisper, an array of these, or several.
             **options: `max_new_tokens`, `sampler`, `stop`, `seed`, `repetition_penalty`, `batch_size`, `return_scores`.
 
         Returns:
@@ -138,9 +159,9 @@ class LanguageModel(keras.Model):
         """An empty cache for `max_length` tokens: dict of named tensors, batch first."""
         return self.stepwise.init_cache(batch_size, max_length, dtype)
 
-    def encode(self, source_token_ids, source_padding_mask):
+    def encode(self, *source):
         """What the decoder reads of the source, to be joined with its cache: see `models.Stepwise.encode`."""
-        return self.stepwise.encode(source_token_ids, source_padding_mask)
+        return self.stepwise.encode(*source)
 
     def prefill(self, token_ids, lengths, cache):
         """Reads prompts into an empty cache.
@@ -203,6 +224,9 @@ class LanguageModel(keras.Model):
             "tie_embeddings": self.tie_embeddings,
             "start_id": self.start_id,
             "end_id": self.end_id,
+            "head_scale": self.head_scale,
+            "head_bias": self.head_bias,
+            "logit_soft_cap": self.logit_soft_cap,
             "name": self.name,
             "trainable": self.trainable,
         }
@@ -210,6 +234,31 @@ class LanguageModel(keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(**{**config, "backbone": resolve(config["backbone"], {}, keras.Model)})
+
+
+@serializable
+class _Logits(keras.layers.Layer):
+    """Logits in the dtype of the layer, with a bias and capped softly if asked."""
+
+    def __init__(self, soft_cap=None, use_bias=False, **kwargs):
+        super().__init__(**kwargs)
+        self.soft_cap = soft_cap
+        self.use_bias = use_bias
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        if self.use_bias:
+            self.bias = self.add_weight(name="bias", shape=(input_shape[-1],), initializer="zeros")
+
+    def call(self, inputs):
+        inputs = inputs + self.bias if self.use_bias else inputs
+        return inputs if self.soft_cap is None else soft_cap(inputs, self.soft_cap)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "soft_cap": self.soft_cap, "use_bias": self.use_bias}
 
 
 def _token_embedding(backbone):

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.saving import serializable
 from keras_transformer.tasks.heads import check_tokens
 
@@ -14,11 +15,14 @@ def MaskedLanguageModel(
     *,
     tie_embeddings=True,
     selected_positions=False,
+    transform=True,
     activation="gelu",
     layer_norm_epsilon=1e-12,
     name="masked_language_model",
 ):
     """A backbone with BERT's head over the vocabulary: `logits = norm(gelu(W h + c)) E^T + b`.
+
+    W leads to the width of the embeddings, which is another than that of the tokens in ALBERT and ELECTRA.
 
     `training.mask_tokens` makes its batches. The backbone's layers are used, not copied: after training, hand the same
     backbone to another task.
@@ -28,6 +32,7 @@ def MaskedLanguageModel(
         tie_embeddings: bool. True: E is the table of token embeddings; False: a matrix of its own.
         selected_positions: bool. True: one more input, "masked_positions", int32 `(B, P)`, and logits of those tokens alone;
             the head is most of the work of a small model, and 15 % of the tokens need it.
+        transform: bool. False: the logits are products with the tokens as they are, `h E^T + b`.
         activation: of the transform; a name or a function.
         layer_norm_epsilon: float > 0. Of the norm of the transform.
         name: str.
@@ -56,8 +61,10 @@ def MaskedLanguageModel(
         positions = keras.Input((None,), dtype="int32", name="masked_positions")
         inputs = {**inputs, "masked_positions": positions}
         x = ops.take_along_axis(x, ops.expand_dims(positions, -1), axis=1)
-    x = keras.layers.Dense(x.shape[-1], activation=activation, name="transform")(x)
-    x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="transform_norm")(x)
+    if transform:
+        width = embedding.output_dim if tie_embeddings else x.shape[-1]
+        x = keras.layers.Dense(width, activation=get_activation(activation), name="transform")(x)
+        x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="transform_norm")(x)
     if tie_embeddings:
         x = OutputBias(dtype="float32", name="logits")(embedding(x, reverse=True))
     else:

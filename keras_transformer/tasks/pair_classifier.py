@@ -21,7 +21,7 @@ def PairClassifier(
     Args:
         backbone: `keras.Model` to tokens `(B, T, D)` that takes "segment_ids", such as `models.Encoder(num_segments=2)`.
         num_classes: int >= 1.
-        pooling: "first", "mean", "max", "attention", or a layer, as in `SequenceClassifier`.
+        pooling: "first", "last", "mean", "max", "attention", or a layer, as in `SequenceClassifier`.
         hidden_dim: int: the width of the tanh layer (BERT's pooler) before the head; None for D.
         dropout: float in [0, 1). Of the pooled vector.
         activation: "softmax", "sigmoid", or None for logits.

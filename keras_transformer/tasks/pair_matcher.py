@@ -15,7 +15,7 @@ def PairMatcher(backbone, num_classes=None, *, pooling="mean", dropout=0.0, acti
     Args:
         backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.Encoder`; both texts go through the same weights.
         num_classes: int >= 1, or None for the cosine.
-        pooling: "first", "mean", "max", "attention", or a layer called with `(tokens, padding_mask=...)`.
+        pooling: "first", "last", "mean", "max", "attention", or a layer called with `(tokens, padding_mask=...)`.
         dropout: float in [0, 1). Of u and v; with `num_classes` only.
         activation: "softmax", "sigmoid", or None for logits; with `num_classes` only.
         name: str.

@@ -59,6 +59,27 @@ class FirstPooling(Pooling):
 
 
 @serializable
+class LastPooling(Pooling):
+    """The vector of the last real token, which in a causal model is the one that has seen all others.
+
+    Example:
+
+    >>> import numpy as np
+    >>> LastPooling()(np.array([[[1.0], [2.0], [9.0]]]), padding_mask=np.array([[1, 1, 0]])).numpy().tolist()
+    [[2.0]]
+
+    Reference: Radford et al., Improving Language Understanding by Generative Pre-Training, 2018, section 3.2.
+    """
+
+    def pool(self, inputs, mask):
+        places = ops.expand_dims(ops.expand_dims(ops.arange(1, ops.shape(inputs)[1] + 1, dtype="int32"), 0), 2)
+        places = ops.where(mask, places, 0)
+        last = ops.logical_and(mask, ops.equal(places, ops.max(places, axis=1, keepdims=True)))
+        # Not a product with 0: padding may hold an infinity.
+        return ops.sum(ops.where(last, inputs, 0.0), axis=1)
+
+
+@serializable
 class MeanPooling(Pooling):
     """The mean of the real tokens: `y = sum_t m_t x_t / sum_t m_t`.
 
@@ -144,6 +165,7 @@ class AttentionPooling(Pooling):
 
 POOLINGS = {
     "first": FirstPooling,
+    "last": LastPooling,
     "mean": MeanPooling,
     "max": MaxPooling,
     "attention": AttentionPooling,

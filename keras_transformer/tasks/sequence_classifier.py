@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.tasks.heads import check_count, check_tokens, input_named, make_pooling, output_layer
 
 
@@ -11,8 +12,10 @@ def SequenceClassifier(
     *,
     pooling="mean",
     hidden_dim=None,
+    hidden_activation="tanh",
     dropout=0.0,
     activation="softmax",
+    use_bias=True,
     name="sequence_classifier",
 ):
     """A backbone of tokens with a head over one vector of the whole sequence: `softmax(W h + b)`, `h = pool(tokens)`.
@@ -21,11 +24,13 @@ def SequenceClassifier(
         backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.Encoder`. Its layers are used, not copied: a backbone
             that was pretrained in a `MaskedLanguageModel` brings its weights.
         num_classes: int >= 1.
-        pooling: "first", "mean", "max", "attention", or a layer called with `(tokens, padding_mask=...)`.
+        pooling: "first", "last", "mean", "max", "attention", or a layer called with `(tokens, padding_mask=...)`.
         hidden_dim: int, or None. With it `h = tanh(W' pool(tokens) + b')` of this width, which BERT calls its pooler.
+        hidden_activation: in place of tanh.
         dropout: float in [0, 1). Of `h`.
         activation: "softmax" for probabilities, "sigmoid" for classes that do not exclude each other, None for logits, which
             `training.MaskedCrossentropy` takes.
+        use_bias: bool. Whether there is a b.
         name: str.
 
     Returns:
@@ -48,6 +53,8 @@ def SequenceClassifier(
     check_count("num_classes", num_classes)
     x = make_pooling(pooling)(backbone.output, padding_mask=input_named(backbone, "padding_mask"))
     if hidden_dim is not None:
-        x = keras.layers.Dense(hidden_dim, activation="tanh", dtype="float32", name="pooler")(x)
+        x = keras.layers.Dense(
+            hidden_dim, activation=get_activation(hidden_activation), dtype="float32", name="pooler"
+        )(x)
     x = keras.layers.Dropout(dropout, dtype="float32", name="head_dropout")(x)
-    return keras.Model(backbone.input, output_layer(num_classes, activation)(x), name=name)
+    return keras.Model(backbone.input, output_layer(num_classes, activation, use_bias)(x), name=name)

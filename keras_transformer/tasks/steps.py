@@ -25,6 +25,7 @@ class KerasSteps:
         self.vocabulary_size = model.vocabulary_size
         self.max_length = model.max_length
         self.is_encoder_decoder = model.is_encoder_decoder
+        self.source_shape = model.source_shape
         self.rewinds = model.rewinds
         self.exits = model.exits
         self.jit_compile = model.jit_compile
@@ -70,7 +71,7 @@ class KerasSteps:
             self._graphs[sampler, slots] = self._compiled(generate_graph(self.model, sampler, slots))
         arrays = {"max_new_tokens": np.array(plan.max_new_tokens, "int32")}
         if plan.source is not None:
-            arrays |= zip(("source_token_ids", "source_padding_mask"), self._source(plan.source), strict=True)
+            arrays |= zip(self.model.source_names, self._source(plan.source), strict=True)
         else:
             width = _round_up(int(plan.lengths.max()), _PROMPT_BLOCK, self.max_length)
             arrays |= {"token_ids": _widen(pad(plan.prompts), width), "lengths": plan.lengths}
@@ -81,6 +82,8 @@ class KerasSteps:
         return [[text[:length].tolist()] for text, length in zip(texts, lengths, strict=True)]
 
     def _source(self, source):
+        if self.source_shape is not None:
+            return source
         width = _round_up(source[0].shape[1], _PROMPT_BLOCK, self.max_length)
         return [_widen(array, width) for array in source]
 

@@ -1,4 +1,4 @@
-"""Text to token ids and back: five tokenizers with one interface.
+"""Text to token ids and back: tokenizers with one interface.
 
 Nothing here imports TensorFlow or Keras before a tokenizer's `graph` or `map_dataset` is called.
 """
@@ -15,6 +15,8 @@ from keras_transformer.text.errors import (
     SpecialTokenError,
     TextError,
 )
+from keras_transformer.text.hugging_face_folder import HUGGINGFACE_FILES, from_huggingface
+from keras_transformer.text.hugging_face_tokenizer import HuggingFaceTokenizer
 from keras_transformer.text.loading import TOKENIZERS, load_tokenizer
 from keras_transformer.text.sentencepiece import SentencePiece
 from keras_transformer.text.stream import TextStream
@@ -22,6 +24,7 @@ from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.text.wordpiece import WordPiece
 
 __all__ = [
+    "HUGGINGFACE_FILES",
     "TOKENIZERS",
     "BytePair",
     "Bytes",
@@ -29,6 +32,7 @@ __all__ = [
     "EmptyTextError",
     "EncodingError",
     "GraphError",
+    "HuggingFaceTokenizer",
     "InvalidTokenizerError",
     "MissingTextError",
     "SentencePiece",
@@ -37,5 +41,6 @@ __all__ = [
     "TextStream",
     "Tokenizer",
     "WordPiece",
+    "from_huggingface",
     "load_tokenizer",
 ]

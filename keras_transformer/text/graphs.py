@@ -6,7 +6,7 @@ Imported by `Tokenizer.graph` alone, for it needs TensorFlow.
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.text.errors import TextError
+from keras_transformer.text.errors import GraphError, TextError
 
 # What BERT's cleaning removes: control, format and private characters but for tab and line ends, and U+FFFD.
 _REMOVED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\p{Cf}\p{Co}\x{fffd}]"
@@ -125,6 +125,13 @@ class WordPieceGraph(GraphTokenizer):
         is_long = tf.strings.length(parts.flat_values, unit="UTF8_CHAR") > self._longest
         kept = tf.where(is_word & is_long, _TOO_LONG, parts.flat_values)
         return tf.strings.reduce_join(parts.with_flat_values(kept), axis=-1)
+
+
+class EncodingGraph(WordPieceGraph):
+    """A `WordPieceGraph` for a tokenizer that decodes in another way."""
+
+    def detokenize(self, ids):
+        raise GraphError("This tokenizer decodes outside the TensorFlow graph alone.")
 
 
 class SentencePieceGraph(GraphTokenizer):

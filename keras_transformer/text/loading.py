@@ -5,6 +5,7 @@ from keras_transformer.text.byte_pair import BytePair
 from keras_transformer.text.bytes import Bytes
 from keras_transformer.text.characters import Characters
 from keras_transformer.text.errors import InvalidTokenizerError, TextError
+from keras_transformer.text.hugging_face_tokenizer import HuggingFaceTokenizer
 from keras_transformer.text.sentencepiece import SentencePiece
 from keras_transformer.text.wordpiece import WordPiece
 
@@ -14,6 +15,7 @@ TOKENIZERS = {
     "byte_pair": BytePair,
     "characters": Characters,
     "bytes": Bytes,
+    "hugging_face": HuggingFaceTokenizer,
 }
 
 
@@ -24,7 +26,8 @@ def load_tokenizer(directory):
         directory: str or path of the folder.
 
     Returns:
-        A `WordPiece`, `SentencePiece`, `BytePair`, `Characters` or `Bytes`, with the fingerprint of the one saved.
+        A `WordPiece`, `SentencePiece`, `BytePair`, `Characters`, `Bytes` or `HuggingFaceTokenizer`, with the fingerprint of
+        the one saved.
 
     Raises:
         InvalidTokenizerError: no such folder, no tokenizer in it, one of an unknown kind, or one that was altered.

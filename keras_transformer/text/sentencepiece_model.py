@@ -1,7 +1,7 @@
 """The few things of a SentencePiece model file that the library does not say or set.
 
 The file is a protocol buffer (sentencepiece_model.proto): field 1 holds the pieces (their score is field 2, a float32),
-field 2 the trainer's options (the kind of model is field 3).
+field 2 the trainer's options (the kind of model is field 3), field 3 those of the normaliser.
 """
 
 import struct
@@ -9,6 +9,8 @@ import struct
 from keras_transformer.text.errors import InvalidTokenizerError
 
 KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+# Kinds of pieces: tokens that no text spells, and such as always stand for themselves.
+CONTROL, USER_DEFINED = 3, 4
 # Sums of so many scores are exact in float32 until they pass 2 ** 16.
 SCORE_STEP = 1 / 256
 
@@ -20,6 +22,47 @@ def read_model_type(model):
         for value, _, _ in _fields(model, start, stop, wanted=3):
             kind = value
     return KINDS[kind]
+
+
+def read_pieces(model):
+    """The pieces in the order of their ids, each as text, score and kind (1: normal, 2: unknown, 6: byte).
+
+    Raises:
+        InvalidTokenizerError: the bytes are no SentencePiece model, or hold no piece.
+    """
+    pieces = []
+    for _, start, stop in _fields(model, 0, len(model), wanted=1):
+        text, score, kind = None, 0.0, 1
+        for _, at, end in _fields(model, start, stop, wanted=1):
+            text = _text(model[at:end])
+        for _, at, end in _fields(model, start, stop, wanted=2):
+            if end - at != 4:
+                raise InvalidTokenizerError("Not a SentencePiece model: it is damaged.")
+            score = struct.unpack_from("<f", model, at)[0]
+        for value, _, _ in _fields(model, start, stop, wanted=3):
+            kind = value
+        if text is None:
+            raise InvalidTokenizerError("Not a SentencePiece model: a piece has no text.")
+        pieces.append((text, score, kind))
+    if not pieces:
+        raise InvalidTokenizerError("Not a SentencePiece model: it holds no piece.")
+    return pieces
+
+
+def _text(data):
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidTokenizerError("Not a SentencePiece model: a piece is not UTF-8.") from None
+
+
+def read_charsmap(model):
+    """The table of the model's normaliser as bytes; empty when it normalises nothing."""
+    charsmap = b""
+    for _, start, stop in _fields(model, 0, len(model), wanted=3):
+        for _, at, end in _fields(model, start, stop, wanted=2):
+            charsmap = model[at:end]
+    return charsmap
 
 
 def with_exact_scores(model):

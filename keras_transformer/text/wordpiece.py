@@ -128,7 +128,7 @@ class WordPiece(Tokenizer):
         Raises:
             InvalidTokenizerError: no such file, or not a vocabulary.
         """
-        return cls(_lines(read_file(path), path), lowercase, special_tokens)
+        return cls(vocabulary_lines(read_file(path), path), lowercase, special_tokens)
 
     @property
     def vocabulary_size(self):
@@ -164,10 +164,11 @@ class WordPiece(Tokenizer):
 
     @classmethod
     def _from_files(cls, files, special_tokens, options):
-        return cls(_lines(files[FILE], FILE), options["lowercase"], special_tokens)
+        return cls(vocabulary_lines(files[FILE], FILE), options["lowercase"], special_tokens)
 
 
-def _lines(data, path):
+def vocabulary_lines(data, path):
+    """The lines of a file of tokens; only a line feed, after a carriage return or not, ends one."""
     try:
         lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:

@@ -14,8 +14,8 @@ class ContrastiveLoss(keras.losses.Loss):
 
         loss_i = -(1/2) Σ_j m_ij / Σ_k m_ik (log softmax_j(s_i.) + log softmax_j(s_.i))
 
-    Without equal labels it is the loss of CLIP: the cross-entropy to the diagonal, of rows and of columns. It is also that of
-    sentence embeddings with negatives from the batch.
+    Without equal labels it is the loss of CLIP: the cross-entropy to the diagonal, of rows and of columns. It is also that
+    of sentence embeddings with negatives from the batch.
 
     Args:
         symmetric: bool. Whether columns look for rows too; False for rows alone.

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.saving import serializable
+from keras_transformer.vision.interpolation import INTERPOLATIONS, resize_matrix
 
 
 @serializable
@@ -19,18 +20,23 @@ class PatchEmbedding(keras.layers.Layer):
         grid_size: int or pair of ints: the patches, down and across, that the position table is for. None for those of the
             images that the layer is built with.
         class_token: bool. Whether a learned token comes first.
+        distillation_token: bool. Whether one more comes next, as in DeiT.
+        mask_token: bool. Whether a learned vector can take the place of patches, as masked image modelling has it.
+        use_bias: bool. Whether the projection of patches has a bias. Default True.
         dropout: float in [0, 1). Of the tokens.
-        interpolation: "bilinear" (exports to every format) or "bicubic" (Keras and SavedModel): how the table is resized.
+        interpolation: "bilinear" or "bicubic": how the table is resized.
         seed: int or None. Of the dropout.
 
     Call arguments:
         images: float `(B, height, width, channels)`; height and width are known and multiples of the patch size.
+        patch_mask: boolean `(B, patches)`, or None: where it is True, the mask token stands for the patch. With
+            `mask_token` only.
 
     Returns:
-        `(B, tokens, D)`: `height/patch · width/patch` tokens, and the class token if asked.
+        `(B, tokens, D)`: `height/patch · width/patch` tokens, behind the class and distillation tokens if asked.
 
     Raises:
-        ValueError: images of unknown size, or not a multiple of the patch size.
+        ValueError: images of unknown size, or not a multiple of the patch size; a `patch_mask` without a mask token.
 
     Example:
 
@@ -38,7 +44,8 @@ class PatchEmbedding(keras.layers.Layer):
     >>> tuple(PatchEmbedding(16, patch_size=4)(np.zeros((1, 8, 12, 3))).shape)
     (1, 7, 16)
 
-    Reference: Dosovitskiy et al., arXiv 2010.11929, equation 1; the resized table, section 3.2.
+    Reference: Dosovitskiy et al., arXiv 2010.11929, equation 1; the resized table, section 3.2. The distillation token:
+    Touvron et al., DeiT, arXiv 2012.12877, section 4; the mask token: Xie et al., SimMIM, arXiv 2111.09886, section 3.1.
     """
 
     def __init__(
@@ -50,57 +57,89 @@ class PatchEmbedding(keras.layers.Layer):
         dropout=0.0,
         interpolation="bilinear",
         seed=None,
+        *,
+        distillation_token=False,
+        mask_token=False,
+        use_bias=True,
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if interpolation not in ("bilinear", "bicubic"):
+        if interpolation not in INTERPOLATIONS:
             raise ValueError(f"interpolation must be 'bilinear' or 'bicubic'. Received: {interpolation!r}")
         self.hidden_dim = hidden_dim
-        self.patch_size = _pair(patch_size)
-        self.grid_size = None if grid_size is None else _pair(grid_size)
+        self.patch_size = pair_of(patch_size)
+        self.grid_size = None if grid_size is None else pair_of(grid_size)
         self.class_token = class_token
+        self.distillation_token = distillation_token
+        self.mask_token = mask_token
+        self.use_bias = use_bias
         self.dropout = dropout
         self.interpolation = interpolation
         self.seed = seed
         self._projection = keras.layers.Conv2D(
-            hidden_dim, self.patch_size, strides=self.patch_size, dtype=self.dtype_policy, name="projection"
+            hidden_dim,
+            self.patch_size,
+            strides=self.patch_size,
+            use_bias=use_bias,
+            dtype=self.dtype_policy,
+            name="projection",
         )
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    @property
+    def num_prefix_tokens(self):
+        """int: how many tokens stand before those of the patches."""
+        return int(self.class_token) + int(self.distillation_token)
 
     def build(self, images_shape):
         grid = self.grid_size or self._grid(images_shape)
         self._projection.build(images_shape)
-        if self.class_token:
-            self.class_embedding = self.add_weight(
-                name="class_embedding", shape=(1, 1, self.hidden_dim), initializer="zeros"
-            )
+        for name in ("class", "distillation"):
+            if getattr(self, f"{name}_token"):
+                token = self.add_weight(name=f"{name}_embedding", shape=(1, 1, self.hidden_dim), initializer="zeros")
+                setattr(self, f"{name}_embedding", token)
+        if self.mask_token:
+            self.mask_embedding = self.add_weight(name="mask_embedding", shape=(self.hidden_dim,), initializer="zeros")
         self.position_embeddings = self.add_weight(
             name="position_embeddings",
-            shape=(grid[0] * grid[1] + int(self.class_token), self.hidden_dim),
+            shape=(grid[0] * grid[1] + self.num_prefix_tokens, self.hidden_dim),
             initializer=keras.initializers.TruncatedNormal(stddev=0.02),
         )
         self._table_grid = grid
 
-    def call(self, images, training=None):
+    def call(self, images, patch_mask=None, training=None):
         grid = self._grid(images.shape)
         tokens = ops.reshape(self._projection(images), (-1, grid[0] * grid[1], self.hidden_dim))
-        if self.class_token:
-            first = ops.cast(self.class_embedding, tokens.dtype)
-            first = ops.zeros_like(tokens[:, :1]) + first  # One for each example.
-            tokens = ops.concatenate([first, tokens], axis=1)
+        if patch_mask is not None:
+            tokens = self._hide(tokens, patch_mask)
+        first = [self.class_embedding] if self.class_token else []
+        first += [self.distillation_embedding] if self.distillation_token else []
+        if first:
+            one = ops.zeros_like(tokens[:, :1])  # For each example.
+            tokens = ops.concatenate([*(one + ops.cast(token, tokens.dtype) for token in first), tokens], axis=1)
         tokens = tokens + ops.cast(self._positions(grid), tokens.dtype)
         return self._dropout_layer(tokens, training=training)
 
+    def _hide(self, tokens, patch_mask):
+        if not self.mask_token:
+            raise ValueError("A patch_mask needs what to put in place of the patches: set mask_token=True.")
+        hidden = ops.expand_dims(ops.cast(patch_mask, "bool"), -1)
+        return ops.where(hidden, ops.reshape(ops.cast(self.mask_embedding, tokens.dtype), (1, 1, -1)), tokens)
+
     def _positions(self, grid):
         """`(1, tokens, D)`: the table, resized to `grid`."""
-        table = ops.expand_dims(ops.convert_to_tensor(self.position_embeddings), 0)
+        table = ops.convert_to_tensor(self.position_embeddings)
         if grid == self._table_grid:
-            return table
-        head = int(self.class_token)
-        patches = ops.reshape(table[:, head:], (1, *self._table_grid, self.hidden_dim))
-        patches = ops.image.resize(patches, grid, interpolation=self.interpolation, data_format="channels_last")
-        patches = ops.reshape(patches, (1, grid[0] * grid[1], self.hidden_dim))
-        return ops.concatenate([table[:, :head], patches], axis=1)
+            return ops.expand_dims(table, 0)
+        head, (rows, columns) = self.num_prefix_tokens, self._table_grid
+        down, across = (
+            ops.cast(resize_matrix(old, new, self.interpolation), table.dtype)
+            for old, new in zip(self._table_grid, grid, strict=True)
+        )
+        patches = ops.matmul(down, ops.reshape(table[head:], (rows, columns * self.hidden_dim)))
+        patches = ops.matmul(across, ops.reshape(patches, (grid[0], columns, self.hidden_dim)))
+        patches = ops.reshape(patches, (grid[0] * grid[1], self.hidden_dim))
+        return ops.expand_dims(ops.concatenate([table[:head], patches], axis=0), 0)
 
     def _grid(self, images_shape):
         """Patches down and across."""
@@ -111,22 +150,26 @@ class PatchEmbedding(keras.layers.Layer):
             raise ValueError(f"Images of {size[0]} x {size[1]} do not divide into patches of {self.patch_size}.")
         return (size[0] // self.patch_size[0], size[1] // self.patch_size[1])
 
-    def compute_output_shape(self, images_shape):
+    def compute_output_shape(self, images_shape, *args, **kwargs):
         grid = self._grid(images_shape)
-        return (images_shape[0], grid[0] * grid[1] + int(self.class_token), self.hidden_dim)
+        return (images_shape[0], grid[0] * grid[1] + self.num_prefix_tokens, self.hidden_dim)
 
     def get_config(self):
         return {
             **super().get_config(),
             "hidden_dim": self.hidden_dim,
             "patch_size": self.patch_size,
-            "grid_size": self.grid_size,
+            "grid_size": self._table_grid if self.built else self.grid_size,
             "class_token": self.class_token,
+            "distillation_token": self.distillation_token,
+            "mask_token": self.mask_token,
+            "use_bias": self.use_bias,
             "dropout": self.dropout,
             "interpolation": self.interpolation,
             "seed": self.seed,
         }
 
 
-def _pair(size):
+def pair_of(size):
+    """Height and width from one number or two."""
     return (size, size) if isinstance(size, int) else tuple(size)

@@ -1,12 +1,14 @@
 """Blockwise attention against softmax attention: the same result, the same gradients, whatever the blocks."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer.attention import BlockwiseAttention, MultiHeadAttention, ScaledDot, SoftmaxAttention, Visibility
-from keras_transformer.positions import ALiBi, RelativeBias
+from keras_transformer.attention import BlockwiseAttention, ScaledDot, SoftmaxAttention, Visibility
+from keras_transformer.positions import ALiBi, RelativeBias, ShawRelative, TransformerXLRelative
 
 
 def heads(length, key_length, seed=0):
@@ -27,10 +29,10 @@ class WeightedSum(keras.layers.Layer):
         context = self.mechanism(
             *(ops.convert_to_tensor(x) for x in self.arrays), visibility=self.visibility, **self.options
         )
-        return context * factors
+        return ops.cast(context, factors.dtype) * factors
 
 
-def gradients(mechanism, arrays, visibility, **options):
+def gradients(mechanism, arrays, visibility, jit_compile=False, **options):
     """Of the sum of the context, each entry weighted, with respect to query, key and value."""
     layer = WeightedSum(mechanism, arrays, visibility, **options)
     shape = (*arrays[0].shape[:3], arrays[2].shape[3])
@@ -41,7 +43,7 @@ def gradients(mechanism, arrays, visibility, **options):
     # drops that order, and now and then the other gradients see values that are updated already. A norm of all gradients,
     # far below its bound, makes every update wait for all of them.
     optimizer = keras.optimizers.SGD(1.0, global_clipnorm=1e6)
-    model.compile(optimizer, loss=lambda _, y: ops.sum(y), jit_compile=False, run_eagerly=False)
+    model.compile(optimizer, loss=lambda _, y: ops.sum(y), jit_compile=jit_compile, run_eagerly=False)
     model.train_on_batch(factors, np.zeros(shape, "float32"))
     return [x - np.asarray(weight) for x, weight in zip(arrays, layer.arrays, strict=True)]
 
@@ -87,20 +89,81 @@ def test_gradients_are_those_of_softmax(kind):
         np.testing.assert_allclose(result, wanted, atol=1e-5)
 
 
-def test_bias_of_a_position_and_its_gradients():
+POSITIONS = {
+    "alibi": ALiBi,
+    "relative_bias": lambda: RelativeBias(8, 5, initializer=random(1)),
+    "shaw": lambda: ShawRelative(3, initializer=random(1)),
+    "shaw_of_keys": lambda: ShawRelative(3, use_values=False, scale=0.4, initializer=random(1)),
+    "transformer_xl": lambda: TransformerXLRelative(6, kernel_initializer=random(1), bias_initializer=random(2)),
+}
+
+
+def random(seed):
+    return keras.initializers.RandomNormal(stddev=0.7, seed=seed)
+
+
+def built_position(name):
+    position = POSITIONS[name]()
+    position.build((2, None, 4, 8), (2, None, 2, 6))
+    return position
+
+
+@pytest.mark.parametrize("kind", ["causal", "padding"])
+@pytest.mark.parametrize("name", POSITIONS)
+def test_what_a_position_adds_and_learns(name, kind):
+    """The context, and the gradients of queries, keys, values and of each weight of the position."""
+    arrays, visible = heads(9, 9), visibility(kind, 9, 9)
+    mechanisms = SoftmaxAttention(ScaledDot(0.7), flash_attention=False), BlockwiseAttention(4, 2, scale=0.7)
+    found = []
+    for mechanism in mechanisms:
+        position = built_position(name)
+        before = [np.array(weight) for weight in position.weights]
+        context = mechanism(*arrays, visibility=visible, position=position)
+        slopes = gradients(mechanism, arrays, visible, position=position)
+        learned = [old - np.array(new) for old, new in zip(before, position.weights, strict=True)]
+        assert all(np.abs(slope).max() > 1e-3 for slope in learned)
+        found.append([ops.convert_to_numpy(context), *slopes, *learned])
+    for expected, result in zip(*found, strict=True):
+        np.testing.assert_allclose(result, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["relative_bias", "shaw", "transformer_xl"])
+def test_what_a_position_learns_where_the_step_is_compiled(name):
+    arrays, visible, found = heads(9, 9), visibility("causal", 9, 9), []
+    for jit_compile in (False, True):
+        position = built_position(name)
+        slopes = gradients(BlockwiseAttention(4, 2), arrays, visible, jit_compile, position=position)
+        found.append([*slopes, *map(np.array, position.weights)])
+    for expected, result in zip(*found, strict=True):
+        np.testing.assert_allclose(result, expected, atol=1e-5)
+
+
+def test_a_position_whose_places_differ_from_row_to_row():
     arrays, visible = heads(9, 9), visibility("causal", 9, 9)
-    softmax, blockwise, position = SoftmaxAttention(ScaledDot(0.7)), BlockwiseAttention(4, 2, scale=0.7), ALiBi()
-    expected = softmax(*arrays, visibility=visible, position=position)
-    np.testing.assert_allclose(blockwise(*arrays, visibility=visible, position=position), expected, atol=2e-6)
-    expected = gradients(softmax, arrays, visible, position=position)
-    for result, wanted in zip(gradients(blockwise, arrays, visible, position=position), expected, strict=True):
-        np.testing.assert_allclose(result, wanted, atol=1e-5)
+    places = np.stack([np.arange(9), np.arange(9) * 3]).astype("int32")
+    visible = dataclasses.replace(visible, query_positions=places, key_positions=places)
+    found = []
+    for mechanism in (SoftmaxAttention(flash_attention=False), BlockwiseAttention(4, 2)):
+        position = built_position("relative_bias")
+        slopes = gradients(mechanism, arrays, visible, position=position)
+        found.append([*slopes, np.array(position.embeddings)])
+    for expected, result in zip(*found, strict=True):
+        np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
-def test_a_bias_with_weights_is_refused():
-    layer = MultiHeadAttention(2, 4, mechanism=BlockwiseAttention(2, 2), position=RelativeBias())
-    with pytest.raises(ValueError, match="RelativeBias"):
-        layer(np.ones((1, 5, 8)), np.ones((1, 5, 8)))
+@pytest.mark.parametrize("name", ["relative_bias", "shaw"])
+def test_a_position_learns_in_mixed_precision(name):
+    """Alike to within the rounding of bfloat16, in the weights' own dtype."""
+    arrays, visible, found = heads(9, 9), visibility("causal", 9, 9), []
+    for policy in ("float32", "mixed_bfloat16"):
+        position = POSITIONS[name]()
+        position.dtype_policy = policy
+        position.build((2, None, 4, 8), (2, None, 2, 6))
+        before = [np.array(weight) for weight in position.weights]
+        gradients(BlockwiseAttention(4, 2, dtype=policy), arrays, visible, position=position)
+        found.append([old - np.array(new) for old, new in zip(before, position.weights, strict=True)])
+    for expected, result in zip(*found, strict=True):
+        np.testing.assert_allclose(result, expected, atol=0.03 * np.abs(expected).max())
 
 
 def test_scores_far_apart_stay_finite():

@@ -11,7 +11,7 @@ def heads(length, seed=0):
     return np.random.default_rng(seed).normal(size=(3, 2, length, 4, 8)).astype("float32")
 
 
-@pytest.mark.parametrize("window, block_size", [(1, None), (3, None), (4, 1), (5, 16), (40, 7)])
+@pytest.mark.parametrize("window, block_size", [(1, None), (3, None), (4, 1), (5, 16), (9, 2), (40, 7)])
 @pytest.mark.parametrize("causal", [False, True])
 def test_any_length_is_the_masked_dense_formula(window, block_size, causal):
     for length in (1, 2, 7, 19, 32):

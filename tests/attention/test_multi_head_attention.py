@@ -30,6 +30,53 @@ def test_formula_in_float64():
     np.testing.assert_allclose(output, expected, atol=1e-4)
 
 
+def test_norms_of_queries_and_keys_come_before_they_are_turned():
+    query, value = tokens(length=3), tokens(length=5, seed=1)
+    layer = MultiHeadAttention(
+        4, 6, num_key_value_heads=2, position="rotary", use_bias=False, query_key_norm="rms_norm"
+    )
+    layer.build(query.shape, value.shape)
+    rng = np.random.default_rng(3)
+    for weight in layer.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    by_path = {weight.path.split("/", 1)[-1]: np.asarray(weight, "float64") for weight in layer.weights}
+
+    def normed(x, name):
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * by_path[f"{name}_norm/scale"]
+
+    q = normed(np.einsum("btd,dnh->btnh", query, by_path["query/kernel"]), "query")
+    k = normed(np.einsum("bsd,dnh->bsnh", value, by_path["key/kernel"]), "key")
+    q, k = (np.asarray(x, "float64") for x in layer.position.rotate(q, k, np.arange(3), np.arange(5)))
+    scores = np.einsum("btnh,bsnh->bnts", q, np.repeat(k, 2, axis=2)) / np.sqrt(6)
+    expected = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    output, weights = layer(query, value, return_attention_scores=True)
+    np.testing.assert_allclose(weights, expected, atol=1e-5)
+    remembered = layer(query, None, cache=layer.memory_cache(value))[0]
+    np.testing.assert_allclose(remembered, output, atol=1e-5)
+
+
+def test_norms_of_queries_and_keys_are_in_the_cache():
+    x = tokens()
+    layer = MultiHeadAttention(2, 4, query_key_norm=keras.layers.RMSNormalization(epsilon=0.5), position="rotary")
+    whole = layer(x, x, use_causal_mask=True)
+    cache, outputs = layer.init_cache(2, 6), []
+    for index in range(6):
+        token = x[:, index : index + 1]
+        output, cache = layer(token, token, cache=cache, cache_index=index)
+        outputs.append(np.asarray(output))
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=1e-5)
+
+
+@pytest.mark.parametrize("use_bias, use_output_bias", [(True, False), (False, True)])
+def test_the_output_projection_has_a_bias_as_asked(use_bias, use_output_bias):
+    layer = MultiHeadAttention(2, 4, use_bias=use_bias, use_output_bias=use_output_bias)
+    layer.build((1, 2, 8), (1, 2, 8))
+    assert (layer.output_dense.bias is not None) is use_output_bias
+    assert all(
+        (dense.bias is not None) is use_bias for dense in (layer.query_dense, layer.key_dense, layer.value_dense)
+    )
+
+
 @pytest.mark.parametrize("options", [{}, {"use_gate": True, "value_dim": 5}, {"output_shape": (2, 3)}])
 def test_equal_to_keras_with_its_weights(options):
     """The order and shapes of weights are Keras's: its checkpoints load."""

@@ -1,4 +1,4 @@
-"""Slots in blocks, by hand; and that a model cannot tell them from a cache in one piece."""
+"""Slots in blocks and states in rows, by hand; and that a model cannot tell them from a cache in one piece."""
 
 import keras
 import numpy as np
@@ -6,7 +6,8 @@ import pytest
 from keras import ops
 
 from keras_transformer.attention import MultiHeadAttention
-from keras_transformer.attention.paged_cache import SCRATCH_BLOCK, PagedCache
+from keras_transformer.attention.paged_cache import SCRATCH_BLOCK, PagedCache, split_cache
+from keras_transformer.attention.pooled_states import SCRATCH_STATE, PooledStates
 
 
 def pages_of(quantize=False, heads=1, width=2, num_blocks=5, block_size=2):
@@ -98,10 +99,39 @@ def test_attention_cannot_tell_blocks_from_one_piece(mechanism):
     assert np.abs(array(expected)).max() > 0.01
 
 
-def test_a_state_of_fixed_size_is_refused():
+def test_a_cache_is_split_into_what_grows_and_what_does_not():
     layer = MultiHeadAttention(2, 4, mechanism="local")
-    with pytest.raises(ValueError, match="'recent_keys' is of shape"):
-        PagedCache.from_cache(layer.init_cache, 4, 2)
+    assert split_cache(layer.init_cache) == (
+        {},
+        {"recent_keys": ((128, 2, 4), "float32"), "recent_values": ((128, 2, 4), "float32")},
+    )
+
+    def init_cache(batch_size, length):
+        return {"key": ops.zeros((batch_size, 2, length, 4)), "sums": ops.zeros((batch_size, 3), "float16")}
+
+    assert split_cache(init_cache) == ({"key": (2, 4, "float32")}, {"sums": ((3,), "float16")})
+    with pytest.raises(ValueError, match=r"'key' is of shape \(1, 6\) for 3 tokens, and of \(1, 10\) for 5"):
+        PagedCache.from_cache(lambda batch_size, length: {"key": ops.zeros((batch_size, 2 * length))}, 4, 2)
+
+
+def test_states_are_gathered_put_back_and_copied():
+    pooled = PooledStates({"a": ((2,), "float32"), "b": ((1, 2), "float32")}, num_states=5)
+    pools = {
+        "a": np.arange(10, dtype="float32").reshape(5, 2),
+        "b": 10 * np.arange(10, dtype="float32").reshape(5, 1, 2),
+        "key": np.ones(3),
+    }
+    rows = np.array([3, 1, SCRATCH_STATE])
+    cache = pooled.read(pools, rows, cache_index=np.array([7, 0, 0]))
+    assert array(cache["a"]).tolist() == [[6, 7], [0, 0], [0, 0]]  # Of the second nothing has been read yet.
+    assert array(cache["b"]).tolist() == [[[60, 70]], [[0, 0]], [[0, 0]]]
+    after = pooled.write(pools, {name: -array(tensor) - 1 for name, tensor in cache.items()}, rows)
+    assert array(after["a"]).tolist() == [[-1, -1], [-1, -1], [4, 5], [-7, -8], [8, 9]]
+    assert array(after["b"])[:, 0].tolist() == [[-1, -1], [-1, -1], [40, 50], [-61, -71], [80, 90]]
+    copied = pooled.copy(pools, np.array([4, 1]), np.array([2, 3]))
+    assert array(copied["a"]).tolist() == [[0, 1], [2, 3], [8, 9], [2, 3], [8, 9]]
+    assert after["key"] is pools["key"]
+    assert pooled.state_bytes == 4 * 4
 
 
 @pytest.mark.parametrize("sizes", [{"num_blocks": 1}, {"block_size": 0}])

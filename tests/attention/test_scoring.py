@@ -94,3 +94,14 @@ def test_bahdanau_alignment_of_one_head():
     expected = np.exp(energies) / np.exp(energies).sum()
     np.testing.assert_allclose(np.asarray(weights)[0, 0, 0], expected, atol=1e-6)
     np.testing.assert_allclose(np.asarray(context)[0, 0, 0], expected @ annotations[0, :, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [None, 0.7])
+def test_soft_capped_dot(scale):
+    factor = 1 / np.sqrt(H) if scale is None else scale
+    check(SCORINGS["soft_capped_dot"](cap=1.5, scale=scale), lambda q, k, n, s: 1.5 * np.tanh(q @ k * factor / 1.5))
+
+
+def test_a_cap_that_is_none():
+    with pytest.raises(ValueError, match="cap must be positive"):
+        SCORINGS["soft_capped_dot"](cap=0.0)

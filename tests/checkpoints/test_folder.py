@@ -149,6 +149,11 @@ def test_an_absurd_setting(folder, changes):
     assert next(iter(changes)) in refusal(folder, checkpoints.ConfigError)
 
 
+def test_settings_that_do_not_go_together(folder):
+    change_config(folder, num_attention_heads=3)
+    assert "num_heads must divide hidden_dim" in refusal(folder, checkpoints.ConfigError)
+
+
 def test_a_size_that_fits_in_no_memory_is_refused_by_its_tensors(folder):
     change_config(folder, vocab_size=2 * 10**9)  # 128 GB
     assert "word_embeddings" in refusal(folder, checkpoints.TensorShapeError)

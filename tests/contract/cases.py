@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_transformer import attention, blocks, feedforward, positions, recurrence, vision
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
+from keras_transformer.norms import ZeroCenteredRMSNormalization
 from keras_transformer.saving import serialize
 
 WIDTH = 12
@@ -113,6 +114,9 @@ _ATTENTION = {
     "num_key_value_heads": 2,
     "mechanism": keras.saving.serialize_keras_object(SoftmaxAttention(scoring="dot")),
     "position": "rotary",
+    "use_key_bias": False,
+    "use_output_bias": False,
+    "query_key_norm": "rms_norm",
 }
 
 
@@ -351,6 +355,7 @@ def _scoring(cls, **arguments):
 SCORINGS = {
     "dot": _scoring(attention.Dot),
     "scaled_dot": _scoring(attention.ScaledDot, scale=0.3),
+    "soft_capped_dot": _scoring(attention.SoftCappedDot, cap=0.5, scale=0.3),
     "cosine": _scoring(attention.Cosine, temperature=0.5, epsilon=10.0),
     "gaussian": _scoring(attention.Gaussian, width=0.7),
     "bilinear": _scoring(attention.Bilinear, kernel_initializer="ones"),
@@ -359,10 +364,11 @@ SCORINGS = {
 }
 
 
-def _position(cls, with_arguments=None, **arguments):
+def _position(cls, with_arguments=None, neutral=(), **arguments):
     return Case(
         cls,
         arguments=arguments,
+        neutral=frozenset(neutral),
         with_arguments=with_arguments or {},
         inputs=twice,
         wrap=lambda position: attend(position=position, num_key_value_heads=2),
@@ -370,7 +376,15 @@ def _position(cls, with_arguments=None, **arguments):
 
 
 ATTENTION_POSITIONS = {
-    "rotary": _position(positions.Rotary, max_wavelength=50.0, layout="halves", rotary_dim=4, scaling="linear"),
+    "rotary": _position(
+        positions.Rotary,
+        neutral=["max_sequence_length"],
+        max_wavelength=50.0,
+        layout="halves",
+        rotary_dim=4,
+        scaling="linear",
+        max_sequence_length=20,
+    ),
     "xpos": _position(positions.XPos, max_wavelength=50.0, scale_base=9.0, center=3, layout="halves"),
     "alibi": _position(positions.ALiBi, symmetric=False),
     "relative_bias": _position(
@@ -382,6 +396,7 @@ ATTENTION_POSITIONS = {
         bidirectional=False,
         initializer="ones",
     ),
+    "relative_grid_bias": _position(positions.RelativeGridBias, grid_size=(2, 3), initializer="ones"),
     "shaw": _position(positions.ShawRelative, max_distance=2, use_values=False, scale=0.3, initializer="ones"),
     "transformer_xl": _position(
         positions.TransformerXLRelative,
@@ -395,7 +410,7 @@ ATTENTION_POSITIONS = {
 
 EMBEDDING_POSITIONS = {
     "sinusoidal": Case(positions.Sinusoidal, arguments={"max_wavelength": 50.0, "layout": "halves"}),
-    "learned": Case(positions.Learned, lambda: {"max_sequence_length": 10}, arguments={"initializer": "ones"}),
+    "learned": Case(positions.Learned, lambda: {"max_sequence_length": 10}, {"initializer": "ones", "offset": 2}),
 }
 
 _FEEDFORWARD = {
@@ -418,13 +433,22 @@ FEEDFORWARDS = {
         arguments={**_FEEDFORWARD, "use_bias": True},
         with_arguments=_DROPOUT,
     ),
+    "mixture_of_experts": Case(
+        feedforward.MixtureOfExperts,
+        lambda: {"intermediate_dim": 16},
+        arguments={**_FEEDFORWARD, "router": 3, "gated": False, "use_bias": True},
+        with_arguments=_DROPOUT,
+    ),
 }
 
 
-def _residual(cls):
+def _residual(cls, arguments=None, neutral=(), **required):
     return Case(
         cls,
-        arguments={"norm": "rms_norm"},
+        required=lambda: required,
+        arguments={"norm": "rms_norm", "stochastic_depth": 0.5, "seed": 7, **(arguments or {})},
+        with_arguments={"seed": {"stochastic_depth": 0.5}, "stochastic_depth": {"seed": 7}},
+        neutral=frozenset(neutral),
         wrap=lambda residual: blocks.EncoderBlock(attend(), feed_forward(), residual=residual),
     )
 
@@ -434,6 +458,10 @@ RESIDUALS = {
     "post": _residual(blocks.PostNormResidual),
     "sandwich": _residual(blocks.SandwichNormResidual),
     "sublayer": _residual(blocks.SublayerNormResidual),
+    "deepnorm": _residual(blocks.DeepNormResidual, alpha=1.5, beta=0.6),
+    "rezero": _residual(blocks.ReZeroResidual, neutral={"norm"}),
+    "residual": _residual(blocks.ResiDualResidual),
+    "layer_scale": _residual(blocks.LayerScaleResidual, {"initial_value": 0.5}),
 }
 
 
@@ -617,7 +645,7 @@ LAYERS = {
     "encoder_block": Case(
         blocks.EncoderBlock,
         lambda: {"mixer": attend(), "feedforward": feed_forward()},
-        arguments=_BLOCK,
+        arguments={**_BLOCK, "mixer_residual": "post"},
         with_arguments=_DROPOUT,
     ),
     "decoder_block": Case(
@@ -632,6 +660,26 @@ LAYERS = {
         arguments=_BLOCK,
         with_arguments=_DROPOUT,
         inputs=lambda: (tokens(), tokens(length=5, seed=1)),
+    ),
+    "top_k_router": Case(
+        feedforward.TopKRouter,
+        lambda: {"num_experts": 4},
+        arguments={
+            "top_k": 1,
+            "capacity_factor": 0.5,
+            "jitter": 0.3,
+            "load_balancing_weight": 0.5,
+            "z_weight": 0.1,
+            "kernel_initializer": "ones",
+            "seed": 7,
+        },
+        with_arguments={"seed": {"jitter": 0.3}, "jitter": {"seed": 7}},
+        wrap=lambda router: feedforward.MixtureOfExperts(16, router=router),
+    ),
+    "bit_dense": Case(
+        feedforward.BitDense,
+        lambda: {"units": WIDTH},
+        arguments={"activation": "gelu", "use_bias": True, "kernel_initializer": "ones"},
     ),
     "shared_key_value": Case(
         attention.SharedKeyValue,
@@ -690,6 +738,27 @@ LAYERS = {
         with_arguments={"per_feature": {"learn_width": True}},
         inputs=lambda: (tokens(), tokens(length=5, seed=1), tokens(length=5, width=4, seed=2)),
     ),
+    "shifted_window_attention": Case(
+        attention.ShiftedWindowAttention,
+        lambda: {"num_heads": 2, "key_dim": 4, "grid_size": (5, 4), "window_size": 3},
+        arguments={
+            "window_size": 2,
+            "shifted": True,
+            "dropout": 0.5,
+            "use_bias": False,
+            "kernel_initializer": "ones",
+            "seed": 7,
+        },
+        with_arguments=_DROPOUT,
+        inputs=lambda: (tokens(length=20), tokens(length=20)),
+    ),
+    "zero_centered_rms_norm": Case(ZeroCenteredRMSNormalization, arguments={"epsilon": 0.5}),
+    "patch_merging": Case(
+        vision.PatchMerging,
+        lambda: {"grid_size": (5, 4)},
+        arguments={"epsilon": 0.5},
+        inputs=lambda: (tokens(length=20),),
+    ),
     "patch_embedding": Case(
         vision.PatchEmbedding,
         lambda: {"hidden_dim": WIDTH, "patch_size": 4},
@@ -700,6 +769,9 @@ LAYERS = {
             "dropout": 0.5,
             "interpolation": "bicubic",
             "seed": 7,
+            "distillation_token": True,
+            "mask_token": True,
+            "use_bias": False,
         },
         with_arguments={
             **_DROPOUT,

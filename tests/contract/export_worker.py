@@ -73,6 +73,23 @@ def resized_vit():
     return tasks.ImageClassifier(backbone, num_classes=5)
 
 
+def resized_dinov2():
+    backbone = models.with_image_size(models.DINOv2(SIZE, patch_size=4, image_size=12, gated=True), (8, 16))
+    return tasks.ImageClassifier(backbone, num_classes=5, pooling="class_token_and_mean")
+
+
+def swin():
+    """Images, windows and merged patches that do not divide, with shifts."""
+    size = models.SwinSize(hidden_dim=8, num_layers=(2, 2), num_heads=(2, 4))
+    backbone = models.Swin(size, patch_size=2, image_size=(19, 14), window_size=3)
+    return tasks.ImageClassifier(backbone, num_classes=5, pooling="mean")
+
+
+def clip():
+    vision = models.CLIPVision(SIZE, patch_size=4, image_size=8, projection_dim=6)
+    return models.CLIP(vision=vision, text=models.CLIPText(SIZE, vocabulary_size=20, end_id=19, projection_dim=6))
+
+
 def mixed_precision_vit():
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
@@ -88,6 +105,10 @@ MODELS = {
     "vit": lambda: tasks.ImageClassifier(models.ViT(SIZE, patch_size=4, image_size=8), num_classes=5),
     "vit_resized": resized_vit,
     "vit_mixed_precision": mixed_precision_vit,
+    "deit": lambda: tasks.DistilledImageClassifier(models.DeiT(SIZE, patch_size=4, image_size=8), num_classes=5),
+    "dinov2_resized": resized_dinov2,
+    "swin": swin,
+    "clip": clip,
     "encoder": lambda: models.Encoder(SIZE, vocabulary_size=50, max_sequence_length=64),
     "encoder_batch_norm": lambda: models.Encoder(SIZE, 50, position="sinusoidal", residual="post", norm="batch_norm"),
     "decoder": lambda: tasks.LanguageModel(models.Decoder(SIZE, 50, max_sequence_length=64)),

@@ -1,6 +1,7 @@
 """What the contract tests share."""
 
 import numpy as np
+from keras import ops
 
 
 def built(case, **arguments):
@@ -19,13 +20,18 @@ def randomise(layer, seed=0, scale=0.3):
     return layer
 
 
-def check_pieces(layer, x, sizes, max_length):
+def check_pieces(layer, x, sizes, max_length, atol=1e-5):
     """Pieces of so many tokens, one after the other with the cache, give what the whole `(B, T, D)` gives at once."""
-    whole = layer(x, x, use_causal_mask=True)
+    whole = as_float32(layer(x, x, use_causal_mask=True))
     cache, outputs, index = layer.init_cache(x.shape[0], max_length), [], 0
     for size in sizes:
         part = x[:, index : index + size]
         output, cache = layer(part, part, cache=cache, cache_index=np.int32(index))
-        outputs.append(output)
+        outputs.append(as_float32(output))
         index += size
-    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=1e-5)
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=atol)
+
+
+def as_float32(x):
+    """A tensor of any float dtype as a numpy array."""
+    return ops.convert_to_numpy(ops.cast(x, "float32"))

@@ -1,5 +1,6 @@
 """How the cost of every mechanism grows with the length: counted in graphs and in exported files, never timed."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -65,6 +66,16 @@ def test_forward_and_gradient_grow_as_claimed(name, direction):
     if direction not in case.make(**case.growth.arguments(LENGTHS[0])).honours:
         pytest.skip(f"it has no {direction} form")
     for costs in traced(case, use_causal_mask=direction == "causal").values():
+        check(costs, case.growth)
+
+
+@on_tensorflow
+@pytest.mark.parametrize("position", sorted(cases.ATTENTION_POSITIONS))
+def test_blockwise_grows_as_claimed_with_every_position(position):
+    """What a position adds and learns is made tile by tile too."""
+    case = cases.MECHANISMS["blockwise"]
+    case = dataclasses.replace(case, wrap=lambda mechanism: cases.attend(mechanism=mechanism, position=position))
+    for costs in traced(case, use_causal_mask=True).values():
         check(costs, case.growth)
 
 

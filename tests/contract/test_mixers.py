@@ -7,7 +7,7 @@ import pytest
 import cases
 from keras_transformer.attention import length_mask
 from keras_transformer.recurrence import Recurrence
-from laws import built, check_pieces, randomise
+from laws import as_float32, built, check_pieces, randomise
 
 MAX_LENGTH = 9
 
@@ -161,6 +161,39 @@ def test_cache_is_not_mutated_and_keeps_its_shape(layer):
     _, following = layer(x, x, cache=cache, cache_index=0)
     assert all(np.all(np.asarray(slab) == 0) for slab in cache.values())
     assert {name: slab.shape for name, slab in following.items()} == {name: slab.shape for name, slab in cache.items()}
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_cache_in_mixed_precision(mixer_case, policy):
+    """Its dtypes are those of `init_cache`; what is no token changes no digit of it; stepwise is whole."""
+    layer = randomise(built_in(mixer_case, policy))
+    needs(layer, "cache")
+    x, nothing = cases.tokens(), np.zeros((2, 1), bool)
+    for dtype in (None, "float32"):
+        empty = layer.init_cache(2, MAX_LENGTH, dtype)
+        _, cache = layer(x, x, cache=empty, cache_index=0)
+        _, after = layer(x[:, :1], x[:, :1], query_mask=nothing, cache=cache, cache_index=cases.LENGTH)
+        for name, slab in empty.items():
+            assert cache[name].dtype == slab.dtype
+            before, now = (as_float32(each[name]) for each in (cache, after))
+            if layer.rewinds:  # It is written, behind what is read.
+                before, now = before[:, :, : cases.LENGTH], now[:, :, : cases.LENGTH]
+            np.testing.assert_array_equal(now, before)
+    check_pieces(layer, x, [1, 4, 1, 1], MAX_LENGTH, atol=tolerance(policy))
+
+
+def built_in(case, policy):
+    """A layer whose dtype policy, and that of its parts, is this one."""
+    keras.config.set_dtype_policy(policy)
+    try:
+        return built(case)
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+def tolerance(policy):
+    """Some units in the last place of numbers near 2."""
+    return (2**-8 if policy == "mixed_bfloat16" else 2**-11) * 24
 
 
 def test_cache_without_room_is_refused(layer):

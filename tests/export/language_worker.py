@@ -15,8 +15,19 @@ import keras
 import numpy as np
 
 from keras_transformer.attention import LocalAttention, MultiHeadAttention
+from keras_transformer.audio import LogMel
 from keras_transformer.export import GenerationOptions, export
-from keras_transformer.models import RWKV, YOCO, Decoder, RecurrentMemory, Size, Transformer, TransformerXL
+from keras_transformer.models import (
+    RWKV,
+    YOCO,
+    Decoder,
+    RecurrentMemory,
+    Size,
+    Transformer,
+    TransformerXL,
+    Whisper,
+    with_front_end,
+)
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.text import Bytes
 
@@ -25,7 +36,7 @@ SIZE = Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=24)
 MAX_LENGTH = 24
 BUCKETS = (4, 8)
 # Tokens that these models, with these weights, come upon in some of the texts of the tests and not in others.
-END_IDS = {"gpt": 203, "translator": 99, "llama": 43}
+END_IDS = {"gpt": 203, "translator": 99, "llama": 43, "listener": 39}
 
 
 def gpt():
@@ -81,6 +92,13 @@ def rwkv():
     return LanguageModel(RWKV(SIZE, TOKENIZER.vocabulary_size, chunk_size=4))
 
 
+def listener():
+    """Samples in: their spectrogram is a part of the graph."""
+    whisper = Whisper(SIZE, vocabulary_size=40, num_mel_bins=5, num_frames=12, max_sequence_length=MAX_LENGTH)
+    backbone = with_front_end(whisper, LogMel.whisper(num_mel_bins=5, num_samples=12 * 160))
+    return LanguageModel(backbone, start_id=1, end_id=END_IDS["listener"], head_bias=True)
+
+
 def randomise(model):
     """Weights with which the texts vary: an untrained model says one token over and over."""
     rng = np.random.default_rng(0)
@@ -106,6 +124,7 @@ CASES = {
         recurrent_memory, out / "recurrent_memory", generation=GenerationOptions(prefill_buckets=BUCKETS)
     ),
     "rwkv": lambda out: _export(rwkv, out / "rwkv"),
+    "listener": lambda out: _export(listener, out / "listener"),
     "serve": lambda out: _export(gpt, out / "serve", formats=["saved_model"], generation=False),
 }
 

@@ -186,6 +186,19 @@ def test_a_ragged_batch_is_each_prompt_alone_and_keras(models, name, backend, se
     assert runtime.generate(PROMPTS, batch_size=3, **options(search)) == together
 
 
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sounds_of_unequal_length_are_answered_as_keras_answers_each(models, backend, search):
+    rng = np.random.default_rng(2)
+    sounds = [rng.normal(0, 0.3, length).astype("float32") for length in (1920, 300, 2500, 1100)]
+    given = options(search)
+    expected = [models.keras("listener").generate(sound, **given) for sound in sounds]
+    assert len(set(map(tuple, expected))) > 1, "all sounds are answered alike"
+    runtime = models.runtime("listener", backend)
+    assert runtime.generate(sounds, **given) == expected
+    assert runtime.generate(sounds[1], **given) == expected[1]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_searches_differ_and_an_end_stops_rows(models, name):
     # Otherwise the tests beside this one would compare little.

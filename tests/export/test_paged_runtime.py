@@ -29,6 +29,27 @@ def test_texts_are_those_of_generate(language, backend, num_blocks):
     assert engine.stats()["blocks_used"] == 0
 
 
+@pytest.mark.parametrize("backend", ["onnx", "tflite", "saved_model"])
+@pytest.mark.parametrize("name", ["rwkv", "yoco", "recurrent_memory"])
+def test_states_give_the_texts_of_generate(language, name, backend):
+    """States alone, and beside blocks that do not suffice for all; prompts through several windows and segments."""
+    model = load(language.bundle(name), backend)
+    asks = [([(7 * place + 3 * seed) % 256 for place in range(4 * seed + 1)], seed) for seed in range(5)]
+    options = {"sampler": Random(top_k=8), "max_new_tokens": 7}
+    expected = [model.generate(prompt, seed=seed, **options) for prompt, seed in asks]
+    assert len(set(map(tuple, expected))) > 3
+    with Engine(model, max_batch_size=3, num_blocks=9, block_size=4, chunk_size=5).warm_up() as engine:
+        requests = [engine.submit(prompt, seed=seed, **options) for prompt, seed in asks]
+        assert [request.result(60) for request in requests] == expected
+        samples = engine.submit_samples(asks[2][0], 3, seed=1, **options)
+        found = [sample.result(60) for sample in samples]
+    assert found == model.generate([asks[2][0]] * 3, seed=1, **options)
+    stats = engine.stats()
+    assert (stats["blocks_used"], stats["states_used"], stats["states"], stats["prefix_tokens"]) == (0, 0, 3, 0)
+    assert stats["blocks"] == (9 if name == "yoco" else 0)
+    assert (stats["preemptions"] > 0) == (name == "yoco")
+
+
 def test_int8_blocks_are_for_keras(language):
     with pytest.raises(GenerationError, match="serve the .keras file"):
         Engine(load(language.bundle("gpt")), quantize="int8")

@@ -1,6 +1,7 @@
 """The engine: the texts of `generate`, whoever else runs; and nothing lost whatever goes wrong.
 
-The model is a formula over all tokens read, and its blocks hold the tokens themselves: a wrong block is a wrong text.
+The model is a formula over all tokens read, and its blocks and states hold the tokens themselves: a wrong one is a wrong
+text.
 """
 
 import collections
@@ -30,45 +31,69 @@ UNWRITTEN = -1
 
 
 class PagedFormula:
-    """A formula that reads its tokens from blocks."""
+    """A formula that reads its tokens from blocks, from states, or from both, which then must agree."""
 
     is_encoder_decoder = False
 
-    def __init__(self, formula, num_blocks, block_size, max_batch_size, chunk_size, quantize):
+    def __init__(self, formula, keeps, num_blocks, block_size, max_batch_size, chunk_size, quantize):
         self.formula, self.block_size = formula, block_size
+        self.keeps_slots, self.keeps_states = "slots" in keeps, "states" in keeps
         self.vocabulary_size, self.chunk_size = formula.vocabulary_size, chunk_size
         self.max_batch_size = max_batch_size
-        room = (num_blocks - 1) * block_size
+        room = (num_blocks - 1) * block_size if self.keeps_slots else 1000
         self.max_length = room if formula.max_length is None else min(room, formula.max_length)
         self.pool = np.full((num_blocks, block_size), UNWRITTEN)
+        self.states = [[UNWRITTEN]] * (max_batch_size + 1)
         self.calls = []  # (rows, tokens of each) of every step.
         self.gate = threading.Event()
         self.gate.set()
         self.fail = lambda: False
 
-    def step(self, token_ids, tables, cache_index):
+    def step(self, token_ids, tables, cache_index, states):
         self.gate.wait(10)
         self.calls.append((len(token_ids), len(token_ids[0])))
         assert len(token_ids) <= self.max_batch_size
         assert len(token_ids) == 1 or len(token_ids[0]) == 1
         if self.fail():
             raise RuntimeError("out of memory\nand more")
+        assert len(set(states)) == len(states) or not self.keeps_states
         logits = []
-        for new, table, index in zip(token_ids, tables, cache_index, strict=True):
-            assert 0 not in table
-            for slot, token in enumerate(new, index):
-                self.pool[table[slot // self.block_size], slot % self.block_size] = token
-            read = self.pool[table].ravel()[: index + len(new)]
-            assert (read != UNWRITTEN).all(), "a token was skipped"
-            logits.append(self.formula.formula(read[None], np.zeros((1, 1)))[0][0])
+        for new, table, index, state in zip(token_ids, tables, cache_index, states, strict=True):
+            reads = []
+            if self.keeps_slots:
+                reads.append(self._read_slots(new, table, index))
+            if self.keeps_states:
+                reads.append(self._read_state(new, state, index))
+            assert all(read == reads[0] for read in reads)
+            logits.append(self.formula.formula(np.array(reads[0])[None], np.zeros((1, 1)))[0][0])
         return np.array(logits, "float32")
 
+    def _read_slots(self, new, table, index):
+        assert 0 not in table
+        for slot, token in enumerate(new, index):
+            self.pool[table[slot // self.block_size], slot % self.block_size] = token
+        read = self.pool[table].ravel()[: index + len(new)].tolist()
+        assert UNWRITTEN not in read, "a token was skipped"
+        return read
+
+    def _read_state(self, new, state, index):
+        assert state != 0
+        self.states[state] = [*(self.states[state] if index else []), *new]
+        assert len(self.states[state]) == index + len(new)
+        return self.states[state]
+
     def copy(self, pairs):
+        assert self.keeps_slots
         for source, target in pairs:
             self.pool[target] = self.pool[source]
 
+    def copy_states(self, pairs):
+        for source, target in pairs:
+            self.states[target] = list(self.states[source])
+
     def reset(self):
         self.pool[:] = UNWRITTEN
+        self.states = [[UNWRITTEN]] * len(self.states)
 
     def warm_up(self):
         self.calls.append("warm_up")
@@ -77,7 +102,8 @@ class PagedFormula:
 class FormulaModel:
     """What an engine wants of a model."""
 
-    def __init__(self, formula, tokenizer=None, end_id=None):
+    def __init__(self, formula, tokenizer=None, end_id=None, keeps=("slots",)):
+        self.keeps = keeps
         self.formula, self._generator = formula, Generator(formula, tokenizer, end_id=end_id)
 
     def generator(self):
@@ -87,12 +113,17 @@ class FormulaModel:
         return self._generator.generate(*arguments, **options)
 
     def paged_steps(self, num_blocks, block_size, **options):
-        return PagedFormula(self.formula, num_blocks, block_size, **options)
+        return PagedFormula(self.formula, self.keeps, num_blocks, block_size, **options)
 
 
 @pytest.fixture
 def model(models):
     return FormulaModel(models.History(seed=3, max_length=64), end_id=0)
+
+
+@pytest.fixture(params=[("slots",), ("states",), ("slots", "states")], ids="+".join)
+def any_model(models, request):
+    return FormulaModel(models.History(seed=3, max_length=64), end_id=0, keeps=request.param)
 
 
 @pytest.fixture
@@ -108,10 +139,15 @@ def engine_of(model, **options):
 
 
 def is_whole(engine):
-    """Whether every block is free, and counted once."""
-    pool = engine._scheduler.pool
-    free = list(pool._free)
-    return sorted(free) == list(range(1, pool.num_blocks)) and not any(map(pool.references, range(pool.num_blocks)))
+    """Whether every block and every state is free, and counted once."""
+
+    def is_free(pool):
+        return sorted(pool._free) == list(range(1, pool.num_blocks)) and not any(
+            map(pool.references, range(pool.num_blocks))
+        )
+
+    parts = engine._scheduler.pool.parts
+    return len(parts) > 0 and all(map(is_free, parts))
 
 
 def mixed_asks(count, longest=30):
@@ -133,7 +169,8 @@ def mixed_asks(count, longest=30):
 
 
 @pytest.mark.parametrize("num_blocks", [200, 16, 12])
-def test_texts_are_those_of_each_request_alone(model, num_blocks):
+def test_texts_are_those_of_each_request_alone(any_model, num_blocks):
+    model, keeps = any_model, any_model.keeps
     asks = mixed_asks(40)
     expected = [model.generate(prompt, **options) for prompt, options in asks]
     with engine_of(model, num_blocks=num_blocks) as engine:
@@ -141,8 +178,9 @@ def test_texts_are_those_of_each_request_alone(model, num_blocks):
         assert [request.result(20) for request in requests] == expected
     stats = engine.stats()
     assert stats["finished"] == 40
-    assert stats["prefix_tokens"] > 0
-    assert (stats["preemptions"] > 0) == (num_blocks < 200)
+    assert (stats["prefix_tokens"] > 0) == (keeps == ("slots",))  # A state is not that of another text's beginning.
+    assert (stats["preemptions"] > 0) == (num_blocks < 200 and "slots" in keeps)
+    assert (stats["blocks"], stats["states"]) == (num_blocks * ("slots" in keeps), 4 * ("states" in keeps))
     assert max(rows for rows, _ in engine.steps.calls) >= 3
     assert is_whole(engine)
     assert len({request.finish_reason for request in requests}) == 2
@@ -162,11 +200,11 @@ def test_text_streams_as_generate_writes_it(text_model):
     assert is_whole(engine)
 
 
-def test_samples_of_one_prompt_read_it_once(model):
+def test_samples_of_one_prompt_read_it_once(any_model):
     prompt = [3, 1, 4, 1, 5, 2, 6]
-    expected = model.generate([prompt] * 4, max_new_tokens=9, sampler="random", seed=5)
+    expected = any_model.generate([prompt] * 4, max_new_tokens=9, sampler="random", seed=5)
     assert len(set(map(tuple, expected))) > 1
-    with engine_of(model) as engine:
+    with engine_of(any_model) as engine:
         requests = engine.submit_samples(prompt, 4, max_new_tokens=9, sampler="random", seed=5)
         assert [request.result(10) for request in requests] == expected
     # The prompt once, and of each text all but its last token.
@@ -175,12 +213,33 @@ def test_samples_of_one_prompt_read_it_once(model):
     assert is_whole(engine)
 
 
-def test_samples_beyond_the_batch_wait_for_a_place(model):
+def test_samples_beyond_the_batch_wait_for_a_place(any_model):
     prompt = [3, 1, 4, 1, 5, 2, 6]
-    expected = model.generate([prompt] * 9, max_new_tokens=9, sampler="random", seed=5)
-    with engine_of(model, max_batch_size=2, num_blocks=9) as engine:
+    expected = any_model.generate([prompt] * 9, max_new_tokens=9, sampler="random", seed=5)
+    with engine_of(any_model, max_batch_size=2, num_blocks=9) as engine:
         requests = engine.submit_samples(prompt, 9, max_new_tokens=9, sampler="random", seed=5)
         assert [request.result(10) for request in requests] == expected
+    assert is_whole(engine)
+
+
+@pytest.mark.parametrize("keeps", [("states",), ("slots", "states")], ids="+".join)
+@pytest.mark.parametrize("num_states", [1, 2])
+def test_who_finds_no_state_waits_for_one(models, keeps, num_states):
+    model = FormulaModel(models.History(seed=3, max_length=64), end_id=0, keeps=keeps)
+    asks, prompt = mixed_asks(12), [3, 1, 4, 1, 5, 2, 6]
+    expected = [model.generate(text, **options) for text, options in asks]
+    samples = model.generate([prompt] * 4, max_new_tokens=9, sampler="random", seed=5)
+    engine = engine_of(model, num_blocks=40)
+    states = engine._scheduler.pool.states
+    held = [states.take() for _ in range(4 - num_states)]
+    with engine:
+        shared = engine.submit_samples(prompt, 4, max_new_tokens=9, sampler="random", seed=5)
+        requests = [engine.submit(text, **options) for text, options in asks]
+        assert [request.result(20) for request in shared] == samples
+        assert [request.result(20) for request in requests] == expected
+    assert engine.stats()["preemptions"] > 0
+    for state in held:
+        states.release(state)
     assert is_whole(engine)
 
 
@@ -287,8 +346,8 @@ def test_sizes_are_checked(model, options):
         engine_of(model, **options)
 
 
-def test_cancelling_frees_the_blocks_and_changes_no_other(model):
-    engine = engine_of(model)
+def test_cancelling_frees_the_blocks_and_changes_no_other(any_model):
+    engine = engine_of(any_model)
     engine.steps.gate.clear()
     requests = [engine.submit([1, 2, number], max_new_tokens=12) for number in range(6)]
     followed = engine.submit_samples([2, 2, 2, 2], 3, max_new_tokens=6, sampler="random", seed=1)
@@ -302,9 +361,9 @@ def test_cancelling_frees_the_blocks_and_changes_no_other(model):
             list(request.stream())
         assert request.finish_reason == "cancelled"
     kept = [requests[number] for number in (0, 2, 3, 4)]
-    expected = [model.generate([1, 2, number], max_new_tokens=12) for number in (0, 2, 3, 4)]
+    expected = [any_model.generate([1, 2, number], max_new_tokens=12) for number in (0, 2, 3, 4)]
     assert [request.result(5) for request in kept] == expected
-    samples = model.generate([[2, 2, 2, 2]] * 3, max_new_tokens=6, sampler="random", seed=1)
+    samples = any_model.generate([[2, 2, 2, 2]] * 3, max_new_tokens=6, sampler="random", seed=1)
     assert [request.result(5) for request in followed[1:]] == samples[1:]
     engine.close(drain=True)
     assert is_whole(engine)
@@ -364,11 +423,11 @@ def test_closing_ends_every_request(models):
     assert is_whole(engine)
 
 
-def test_a_thousand_requests_under_fault(model):
+def test_a_thousand_requests_under_fault(any_model):
     """Arrivals at random, cancellations, over-long prompts, clients that go away, a failing model, and too few blocks."""
     asks = mixed_asks(60, longest=28)
-    expected = [model.generate(prompt, **options) for prompt, options in asks]
-    engine = engine_of(model, max_batch_size=6, num_blocks=11, max_waiting=8)
+    expected = [any_model.generate(prompt, **options) for prompt, options in asks]
+    engine = engine_of(any_model, max_batch_size=6, num_blocks=11, max_waiting=8)
     draw = random.Random(1)
     engine.steps.fail = lambda: draw.random() < 0.002
     outcomes, wrong, lock = collections.Counter(), [], threading.Lock()
@@ -387,7 +446,7 @@ def test_a_thousand_requests_under_fault(model):
         request = None
         try:
             if kind == "long":
-                engine.submit([1] * mine.randint(40, 90), max_new_tokens=10)
+                engine.submit([1] * mine.randint(60, 90), max_new_tokens=10)
                 wrong.append("an over-long prompt was taken")
             if kind == "samples":
                 found = [each.result(20) for each in engine.submit_samples(prompt, 3, wait=5, **options)][0]
@@ -420,6 +479,6 @@ def test_a_thousand_requests_under_fault(model):
     assert sum(outcomes.values()) == 1000
     assert set(outcomes) == {"answer", "PromptTooLongError", "QueueFullError", "RequestCancelledError", "EngineError"}
     assert outcomes["answer"] > 300
-    assert engine.stats()["preemptions"] > 0
+    assert (engine.stats()["preemptions"] > 0) == ("slots" in any_model.keeps)
     assert (engine.stats()["running"], engine.stats()["waiting"]) == (0, 0)
     assert is_whole(engine)

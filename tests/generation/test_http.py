@@ -23,6 +23,7 @@ class Steps:
     """A formula that keeps the tokens of each block."""
 
     is_encoder_decoder = False
+    keeps_slots, keeps_states = True, False
 
     def __init__(self, formula, num_blocks, block_size, max_batch_size, chunk_size, quantize):
         self.formula, self.block_size, self.chunk_size = formula, block_size, chunk_size
@@ -33,7 +34,7 @@ class Steps:
         self.gate.set()
         self.error = None
 
-    def step(self, token_ids, tables, cache_index):
+    def step(self, token_ids, tables, cache_index, states):
         self.gate.wait(20)
         if self.error is not None:
             raise self.error

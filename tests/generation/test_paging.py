@@ -2,6 +2,7 @@
 
 import pytest
 
+from keras_transformer.generation.cache_pool import CachePool, CacheTable
 from keras_transformer.generation.paging import BlockPool, BlockTable, OutOfBlocksError
 
 
@@ -136,3 +137,48 @@ def test_a_block_is_not_released_twice():
 def test_sizes_are_checked(sizes):
     with pytest.raises(ValueError, match="num_blocks must be at least 2"):
         BlockPool(*sizes)
+
+
+def test_a_state_serves_a_sequence_of_any_length():
+    pool = CachePool(num_blocks=0, block_size=2, num_states=3)
+    table = CacheTable(pool)
+    assert (table.length, table.blocks, table.state) == (0, [], 0)
+    for count in (1, 5000):
+        assert table.reserve(count) == ([], [])
+        table.extend([7] * count)
+    assert (table.length, table.blocks, table.state) == (5001, [], 1)
+    assert (pool.states.num_used, pool.blocks, len(pool.parts)) == (1, None, 1)
+    assert CacheTable(pool).adopt([7] * 5000) == 0  # Its state is that after 5,001 tokens.
+    table.release()
+    assert (table.length, table.state, pool.states.num_used) == (0, 0, 0)
+
+
+def test_a_shared_state_is_copied_before_it_is_written():
+    pool = CachePool(num_blocks=6, block_size=2, num_states=2)
+    original = CacheTable(pool)
+    original.reserve(3)
+    original.extend([1, 2, 3])
+    forks = [original.fork(), original.fork()]
+    assert [(fork.blocks, fork.state, fork.length) for fork in forks] == [([1, 2], 1, 3)] * 2
+    assert forks[0].reserve(1) == ([(2, 3)], [(1, 2)])
+    assert (forks[0].blocks, forks[0].state) == ([1, 3], 2)
+    with pytest.raises(OutOfBlocksError, match="1 blocks are wanted, 0 are free"):
+        forks[1].reserve(1)
+    assert (forks[1].blocks, forks[1].state, pool.blocks.num_free) == ([1, 2], 1, 3)  # Nothing has changed.
+    original.release()
+    assert forks[1].reserve(1) == ([], [])
+    for fork in forks:
+        fork.release()
+    assert (pool.blocks.num_used, pool.states.num_used) == (0, 0)
+
+
+def test_nothing_is_taken_where_either_kind_is_lacking():
+    pool = CachePool(num_blocks=2, block_size=2, num_states=2)
+    long = CacheTable(pool)
+    with pytest.raises(OutOfBlocksError, match="3 blocks are wanted, 2 are free"):
+        long.reserve(5)
+    assert (pool.blocks.num_used, pool.states.num_used, long.state) == (0, 0, 0)
+    assert not pool.has_room([long], [5])
+    others = [CacheTable(pool), CacheTable(pool)]
+    assert pool.has_room([long, *others], [1, 1, 0])
+    assert not pool.has_room([long, *others], [1, 1, 1])

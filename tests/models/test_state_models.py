@@ -19,7 +19,7 @@ MODELS = {
     "s4": lambda: models.S4Model(SIZE, VOCABULARY),
     "transformer_xl": lambda: models.TransformerXL(SIZE, VOCABULARY, segment_length=4, memory_length=3),
     "recurrent_memory": lambda: models.RecurrentMemory(SIZE, VOCABULARY, segment_length=4, num_memory_tokens=2),
-    "s4d": lambda: models.S4Model(SIZE, VOCABULARY, state_space="s4d"),
+    "s4d": lambda: models.S4Model(SIZE, VOCABULARY, state_space="s4d", num_mixers=2),
 }
 
 

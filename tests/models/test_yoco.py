@@ -57,8 +57,8 @@ def read(steps, ids, sizes):
 def test_whole_is_chunked_is_stepwise(name, length):
     model, ids = randomised(MODELS[name]()), token_ids(2, length)
     expected, steps = whole(model, ids), Stepwise(model)
-    # The norm of heads, in four layers, enlarges what is lost where retained terms cancel; as it does in RetNet.
-    tolerance = (2e-5 if name == "retention" else 1e-5) * np.abs(expected).max()
+    # With these weights, embeddings that differ in their last bit make twice this difference: of the output, not of 1.
+    tolerance = 1e-5 * np.abs(expected).max()
     for size in (7, 64) if length > 9 else (1, 7):
         sizes = [size] * (length // size) + [length % size] * (length % size > 0)
         np.testing.assert_allclose(read(steps, ids, sizes), expected, atol=tolerance)

@@ -46,6 +46,17 @@ def test_learned_adds_the_row_of_each_position():
     np.testing.assert_allclose(layer(x, positions=rows), x + table[rows], atol=1e-6)
 
 
+def test_learned_begins_behind_its_offset():
+    layer = Learned(3, offset=2)
+    x = np.zeros((1, 2, 4))
+    layer.build(x.shape)
+    layer.embeddings.assign(np.arange(20.0).reshape(5, 4))
+    np.testing.assert_array_equal(layer(x)[0, :, 0], [8, 12])
+    np.testing.assert_array_equal(layer(x, positions=[2, 0])[0, :, 0], [16, 8])
+    with pytest.raises(ValueError, match="offset"):
+        Learned(3, offset=-1)
+
+
 def test_learned_refuses_longer_sequences():
     with pytest.raises(ValueError, match="max_sequence_length=2"):
         Learned(2)(np.zeros((1, 3, 4)))

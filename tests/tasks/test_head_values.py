@@ -45,6 +45,14 @@ def test_sequence_classifier_with_a_pooler():
     np.testing.assert_allclose(model(INPUTS), softmax(hidden @ head + head_bias), atol=1e-5)
 
 
+def test_sequence_classifier_of_the_last_real_token_without_a_bias():
+    backbone = encoder()
+    model = shaken(tasks.SequenceClassifier(backbone, 3, pooling="last", activation=None, use_bias=False))
+    (head,) = weights(model, "logits")
+    last = tokens_of(backbone)[[0, 1], [4, 2]]
+    np.testing.assert_allclose(model(INPUTS), last @ head, atol=1e-5)
+
+
 def test_sequence_classifier_of_classes_that_go_together():
     backbone = encoder()
     model = shaken(tasks.SequenceClassifier(backbone, 3, activation="sigmoid"))
@@ -180,7 +188,7 @@ def test_a_pretrained_backbone_brings_its_weights_to_the_next_task():
     [
         (lambda: tasks.SequenceClassifier(encoder(), 0), "num_classes"),
         (lambda: tasks.SequenceClassifier(encoder(), True), "num_classes"),
-        (lambda: tasks.SequenceClassifier(encoder(), 3, pooling="last"), "attention, first, max, mean"),
+        (lambda: tasks.SequenceClassifier(encoder(), 3, pooling="median"), "attention, first, last, max, mean"),
         (lambda: tasks.Tagger(encoder(), -1), "num_tags"),
         (lambda: tasks.PairMatcher(encoder(), 0), "num_classes"),
         (lambda: tasks.SpanAnswerer(tasks.SequenceClassifier(encoder(), 3)), r"tokens \(B, T, D\)"),

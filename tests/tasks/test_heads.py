@@ -8,6 +8,8 @@ from keras_transformer import load_model, models
 from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
 from keras_transformer.tasks.pair_classifier import PairClassifier
 from keras_transformer.tasks.pair_matcher import PairMatcher
+from keras_transformer.tasks.replaced_token_detector import ReplacedTokenDetector
+from keras_transformer.tasks.sentence_embedder import SentenceEmbedder
 from keras_transformer.tasks.sequence_classifier import SequenceClassifier
 from keras_transformer.tasks.span_answerer import SpanAnswerer
 from keras_transformer.tasks.tagger import Tagger
@@ -58,6 +60,18 @@ TASKS = {
         lambda: {"start_logits": crossentropy(), "end_logits": crossentropy()},
         {"start_logits": np.array([2, 1]), "end_logits": np.array([4, 2])},
     ),
+    "replaced_token_detector": (
+        lambda: ReplacedTokenDetector(encoder()),
+        lambda: keras.losses.BinaryCrossentropy(from_logits=True),
+        np.array([[0, 1, 0, 0, 1, 0], [1, 0, 0, 0, 0, 0]], "float32"),
+    ),
+    "sentence_embedder": (lambda: SentenceEmbedder(encoder(), pooling=["mean", "max"]), "mse", np.eye(16)[:2]),
+    "gelu": (
+        lambda: SequenceClassifier(encoder(), 3, hidden_dim=6, hidden_activation="gelu_tanh"),
+        "sparse_categorical_crossentropy",
+        np.array([0, 2]),
+    ),
+    "without_transform": (lambda: MaskedLanguageModel(encoder(), transform=False), MaskedCrossentropy, TOKENS),
     "masked_language_model": (lambda: MaskedLanguageModel(encoder()), MaskedCrossentropy, TOKENS),
     "untied": (lambda: MaskedLanguageModel(encoder(), tie_embeddings=False), MaskedCrossentropy, TOKENS),
     "selected": (

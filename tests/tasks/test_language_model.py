@@ -100,6 +100,20 @@ def test_saved_with_its_tokenizer(tmp_path):
     assert loaded.generate("Was nun?", max_new_tokens=5) == model.generate("Was nun?", max_new_tokens=5)
 
 
+def test_soft_caps_of_logits_are_part_of_every_step():
+    backbone = models.Decoder(SIZE, 20)
+    plain = randomised(tasks.LanguageModel(backbone))
+    capped = tasks.LanguageModel(backbone, logit_soft_cap=0.5)
+    tokens, mask = np.array([[3, 1, 4, 1]], "int32"), np.ones((1, 4), bool)
+    inputs = {"token_ids": tokens, "padding_mask": mask}
+    expected = 0.5 * np.tanh(np.asarray(plain(inputs), "float64") / 0.5)
+    assert np.abs(expected).max() < 0.5
+    np.testing.assert_allclose(capped(inputs), expected, atol=1e-6)
+    logits, _, _ = capped.prefill(tokens, np.array([4], "int32"), capped.init_cache(1, 4))
+    np.testing.assert_allclose(logits[:, 0], expected[:, -1], atol=1e-5)
+    assert capped.get_config()["logit_soft_cap"] == 0.5
+
+
 def test_arguments_survive_the_config():
     model = tasks.LanguageModel(models.Decoder(SIZE, 20), tie_embeddings=False, start_id=3, end_id=4, name="other")
     config = tasks.LanguageModel.from_config(model.get_config()).get_config()

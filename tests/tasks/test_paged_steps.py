@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import models, tasks
+from keras_transformer import attention, models, tasks
 from keras_transformer.generation import Engine, GenerationError, Random
 from keras_transformer.in_place import InPlace
 from keras_transformer.tasks.paged_steps import PagedSteps
@@ -12,7 +12,10 @@ from keras_transformer.tasks.paged_steps import PagedSteps
 
 def language_model(jit_compile=False, num_layers=2, max_sequence_length=40, **options):
     size = models.Size(num_layers, 16, 4, 32)
-    backbone = models.Decoder(size, 30, max_sequence_length=max_sequence_length, **options)
+    return with_weights(models.Decoder(size, 30, max_sequence_length=max_sequence_length, **options), jit_compile)
+
+
+def with_weights(backbone, jit_compile=False):
     model = tasks.LanguageModel(backbone, end_id=0)
     rng = np.random.default_rng(0)
     for weight in model.weights:  # Off what they start with, so that texts are not all of one token.
@@ -121,10 +124,61 @@ def test_pools_stay_where_they_are():
     assert not state.numpy()["pool"].any()
 
 
-def test_models_whose_cache_is_not_paged_are_refused():
-    retnet = tasks.LanguageModel(models.RetNet(models.Size(1, 16, 2, 32), 30))
-    with pytest.raises(GenerationError, match="a state of fixed size needs no paging"):
-        Engine(retnet)
+SIZE = models.Size(1, 16, 2, 24)
+# Prompts and texts are longer than the windows, segments and chunks.
+STATE_MODELS = {
+    "retnet": lambda: models.RetNet(SIZE, 30, chunk_size=4),
+    "rwkv": lambda: models.RWKV(SIZE, 30),
+    "s4": lambda: models.S4Model(SIZE, 30),
+    "transformer_xl": lambda: models.TransformerXL(SIZE, 30, segment_length=4, memory_length=3),
+    "recurrent_memory": lambda: models.RecurrentMemory(SIZE, 30, segment_length=4, num_memory_tokens=2),
+    "linear": lambda: decoder_of(attention.LinearAttention()),
+    "infini": lambda: decoder_of(attention.InfiniAttention(4)),
+    "yoco": lambda: models.YOCO(SIZE._replace(num_layers=2), 30, window=4),
+}
+
+
+def decoder_of(mechanism):
+    mixer = attention.MultiHeadAttention(2, 8, mechanism=mechanism, position="rotary")
+    return models.Decoder(SIZE, 30, position=None, attention=mixer)
+
+
+@pytest.mark.parametrize("name", STATE_MODELS)
+def test_models_with_a_state_give_the_texts_of_generate(name):
+    """Mixed requests, samples that share what they have read, and one that is cancelled."""
+    model, options = with_weights(STATE_MODELS[name]()), {"max_new_tokens": 9, "sampler": "random"}
+    asks = [(list(range(1, length)), seed) for seed, length in enumerate((22, 14, 27, 30, 5, 19))]
+    expected = [model.generate(prompt, seed=seed, **options) for prompt, seed in asks]
+    assert len(set(map(tuple, expected))) > 3
+    with Engine(model, max_batch_size=4, chunk_size=6, block_size=4, num_blocks=15) as engine:
+        cancelled = engine.submit(asks[0][0], max_new_tokens=9)
+        requests = [engine.submit(prompt, seed=seed, **options) for prompt, seed in asks]
+        cancelled.cancel()
+        samples = engine.submit_samples(asks[1][0], 3, seed=2, **options)
+        assert [request.result(60) for request in requests] == expected
+        found = [sample.result(60) for sample in samples]
+    assert found == model.generate([asks[1][0]] * 3, seed=2, **options)
+    stats = engine.stats()
+    assert (stats["states"], stats["states_used"], stats["blocks_used"], stats["prefix_tokens"]) == (4, 0, 0, 0)
+    assert stats["blocks"] == (15 if name == "yoco" else 0)
+    assert (stats["preemptions"] > 0) == (name == "yoco")  # Few blocks, as many states as ever.
+
+
+def test_compiled_states_beside_slots():
+    model = with_weights(models.YOCO(SIZE._replace(num_layers=2), 30, self_decoder="retention"), jit_compile=True)
+    prompts = [list(range(1, 15)), [3, 1, 4]]
+    expected = [model.generate(prompt, max_new_tokens=5) for prompt in prompts]
+    with Engine(model, max_batch_size=2, num_blocks=4, block_size=10, chunk_size=4) as engine:
+        requests = [engine.submit(prompt, max_new_tokens=5) for prompt in prompts]
+        assert [request.result(60) for request in requests] == expected
+
+
+def test_int8_is_for_slots():
+    with pytest.raises(GenerationError, match="this model keeps states alone"):
+        Engine(with_weights(STATE_MODELS["retnet"]()), quantize="int8")
+
+
+def test_models_that_an_engine_cannot_run_are_refused():
     transformer = tasks.LanguageModel(models.Transformer(models.Size(1, 16, 2, 32), 30), start_id=1)
     with pytest.raises(GenerationError, match="depends on its source"):
         Engine(transformer)

@@ -12,6 +12,7 @@ MASK = np.array([[True, True, False], [True, False, False]])
     "name, expected",
     [
         ("first", [[1, -4], [2, 5]]),
+        ("last", [[3, -2], [2, 5]]),
         ("mean", [[2, -3], [2, 5]]),
         ("max", [[3, -2], [2, 5]]),
     ],

@@ -1,11 +1,14 @@
 """One small tokenizer of each kind, trained once."""
 
+import pathlib
 import random
 import unicodedata
 
 import pytest
 
-from keras_transformer.text import BytePair, Bytes, Characters, SentencePiece, WordPiece
+from keras_transformer.text import BytePair, Bytes, Characters, SentencePiece, WordPiece, from_huggingface
+
+DATA = pathlib.Path(__file__).parents[1] / "data" / "tokenizers"
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog.",
@@ -28,9 +31,11 @@ MAKERS = {
     "characters": lambda: Characters.train(CORPUS),
     "characters lossless": lambda: Characters.train(CORPUS, byte_fallback=True),
     "bytes": lambda: Bytes(),
+    "hugging_face": lambda: from_huggingface(DATA / "roberta"),
+    "hugging_face unigram": lambda: from_huggingface(DATA / "camembert"),
 }
 LOSSLESS = ["unigram lossless", "bpe lossless", "byte_pair", "characters lossless", "bytes"]
-IN_GRAPH = [name for name in MAKERS if name != "byte_pair"]
+IN_GRAPH = [name for name in MAKERS if name != "byte_pair" and not name.startswith("hugging_face")]
 
 
 @pytest.fixture(scope="session")

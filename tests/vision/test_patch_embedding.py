@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.vision import PatchEmbedding
+from keras_transformer.vision.interpolation import resize_matrix
 
 
 def built(images, **options):
@@ -65,3 +66,61 @@ def test_refuses_unknown_image_sizes():
         PatchEmbedding(5).compute_output_shape((None, None, 8, 3))
     with pytest.raises(ValueError, match="interpolation"):
         PatchEmbedding(5, interpolation="nearest")
+
+
+# What torch.nn.functional.interpolate gives, with align_corners=False and without smoothing.
+OF_TORCH = {
+    ("bicubic", 3, 5): [
+        [1.096, -0.096, 0],
+        [0.612, 0.46, -0.072],
+        [0, 1, 0],
+        [-0.072, 0.46, 0.612],
+        [0, -0.096, 1.096],
+    ],
+    ("bicubic", 5, 3): [[0.685185, 0.37037, -0.055555, 0, 0], [0, 0, 1, 0, 0], [0, 0, -0.055556, 0.370371, 0.685185]],
+    ("bilinear", 4, 6): [
+        [1, 0, 0, 0],
+        [0.5, 0.5, 0, 0],
+        [0, 0.833333, 0.166667, 0],
+        [0, 0.166667, 0.833333, 0],
+        [0, 0, 0.5, 0.5],
+        [0, 0, 0, 1],
+    ],
+}
+
+
+@pytest.mark.parametrize("interpolation, old, new", OF_TORCH)
+def test_interpolation_is_that_of_torch(interpolation, old, new):
+    matrix = resize_matrix(old, new, interpolation)
+    np.testing.assert_allclose(matrix, OF_TORCH[interpolation, old, new], atol=2e-6)
+
+
+def test_bicubic_table_is_resized_down_and_across():
+    x = images(10, 12)
+    layer = built(x, grid_size=(3, 5), interpolation="bicubic", class_token=False)
+    table = np.asarray(layer.position_embeddings, "float64").reshape(3, 5, 5)
+    rows, columns = OF_TORCH["bicubic", 3, 5], OF_TORCH["bicubic", 5, 3]
+    expected = np.einsum("ij,kl,jld->ikd", rows, columns, table).reshape(1, 15, 5)
+    found = np.asarray(layer(x)) - np.asarray(layer._projection(x)).reshape(2, 15, 5)
+    np.testing.assert_allclose(found, np.broadcast_to(expected, (2, 15, 5)), atol=1e-5)
+
+
+def test_distillation_token_comes_second():
+    x = images()
+    layer = built(x, distillation_token=True)
+    output, table = np.asarray(layer(x)), np.asarray(layer.position_embeddings)
+    assert layer.num_prefix_tokens == 2
+    assert output.shape == (2, 6, 5)
+    np.testing.assert_allclose(output[1, 0], np.asarray(layer.class_embedding)[0, 0] + table[0], atol=1e-6)
+    np.testing.assert_allclose(output[1, 1], np.asarray(layer.distillation_embedding)[0, 0] + table[1], atol=1e-6)
+
+
+def test_mask_token_takes_the_place_of_patches():
+    x, mask = images(), np.array([[True, False, False, True], [False, False, True, False]])
+    layer = built(x, mask_token=True)
+    plain, hidden = np.asarray(layer(x))[:, 1:], np.asarray(layer(x, patch_mask=mask))[:, 1:]
+    np.testing.assert_array_equal(hidden[~mask], plain[~mask])
+    positions = np.broadcast_to(np.asarray(layer.position_embeddings)[1:], (2, 4, 5))
+    np.testing.assert_allclose(hidden[mask], (np.asarray(layer.mask_embedding) + positions)[mask], atol=1e-6)
+    with pytest.raises(ValueError, match="mask_token=True"):
+        built(x)(x, patch_mask=mask)

@@ -1,10 +1,77 @@
 """One file per architecture, one line here for each `model_type` of a config."""
 
+from keras_transformer.checkpoints.architectures.albert import Albert
+from keras_transformer.checkpoints.architectures.bart import Bart, MBart
 from keras_transformer.checkpoints.architectures.bert import Bert
+from keras_transformer.checkpoints.architectures.bigbird import Bigbird
+from keras_transformer.checkpoints.architectures.bloom import Bloom
+from keras_transformer.checkpoints.architectures.clip import Clip, ClipText, ClipVision
+from keras_transformer.checkpoints.architectures.deit import Deit
+from keras_transformer.checkpoints.architectures.dinov2 import Dinov2
+from keras_transformer.checkpoints.architectures.distilbert import DistilBert
+from keras_transformer.checkpoints.architectures.electra import Electra
+from keras_transformer.checkpoints.architectures.gemma import Gemma
+from keras_transformer.checkpoints.architectures.gemma2 import Gemma2
+from keras_transformer.checkpoints.architectures.gemma3 import Gemma3
+from keras_transformer.checkpoints.architectures.gpt2 import Gpt2
+from keras_transformer.checkpoints.architectures.layoutlm import Layoutlm
+from keras_transformer.checkpoints.architectures.llama import Llama
+from keras_transformer.checkpoints.architectures.longformer import LongFormer
+from keras_transformer.checkpoints.architectures.marian import Marian, Pegasus
+from keras_transformer.checkpoints.architectures.mistral import Mistral
+from keras_transformer.checkpoints.architectures.mixtral import Mixtral
+from keras_transformer.checkpoints.architectures.modernbert import ModernBert
+from keras_transformer.checkpoints.architectures.mpnet import Mpnet
+from keras_transformer.checkpoints.architectures.qwen2 import Qwen2
+from keras_transformer.checkpoints.architectures.qwen3 import Qwen3
+from keras_transformer.checkpoints.architectures.roberta import Roberta
+from keras_transformer.checkpoints.architectures.roformer import Roformer
+from keras_transformer.checkpoints.architectures.rwkv import Rwkv
+from keras_transformer.checkpoints.architectures.swin import SwinArchitecture
+from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Architecture
+from keras_transformer.checkpoints.architectures.vit import Vit
+from keras_transformer.checkpoints.architectures.whisper import Whisper
 from keras_transformer.checkpoints.errors import UnknownArchitectureError
 
 ARCHITECTURES = {
+    "albert": Albert,
+    "bart": Bart,
     "bert": Bert,
+    "big_bird": Bigbird,
+    "bloom": Bloom,
+    "camembert": Roberta,
+    "clip": Clip,
+    "clip_text_model": ClipText,
+    "clip_vision_model": ClipVision,
+    "deit": Deit,
+    "dinov2": Dinov2,
+    "distilbert": DistilBert,
+    "electra": Electra,
+    "gemma": Gemma,
+    "gemma2": Gemma2,
+    "gemma3_text": Gemma3,
+    "gpt2": Gpt2,
+    "layoutlm": Layoutlm,
+    "llama": Llama,
+    "longformer": LongFormer,
+    "marian": Marian,
+    "mbart": MBart,
+    "mistral": Mistral,
+    "mixtral": Mixtral,
+    "modernbert": ModernBert,
+    "mpnet": Mpnet,
+    "mt5": MT5Architecture,
+    "pegasus": Pegasus,
+    "qwen2": Qwen2,
+    "qwen3": Qwen3,
+    "roberta": Roberta,
+    "roformer": Roformer,
+    "rwkv": Rwkv,
+    "swin": SwinArchitecture,
+    "t5": T5Architecture,
+    "vit": Vit,
+    "whisper": Whisper,
+    "xlm-roberta": Roberta,
 }
 
 

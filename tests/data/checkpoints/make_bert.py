@@ -1,8 +1,7 @@
 """Makes the folders bert-*: python tests/data/checkpoints/make_bert.py (transformers 5.23, torch 2.13)."""
 
-import numpy as np
 import transformers
-from writing import build, ragged_tokens, run, write
+from encoders import LOGITS, POOLED, SPAN, make
 
 CONFIG = {
     "vocab_size": 60,
@@ -13,23 +12,23 @@ CONFIG = {
     "max_position_embeddings": 20,
 }
 OUTPUTS = {
-    "Model": {"tokens": "last_hidden_state", "pooled": "pooler_output"},
-    "ForMaskedLM": {"logits": "logits"},
-    "ForSequenceClassification": {"logits": "logits"},
-    "ForTokenClassification": {"logits": "logits"},
-    "ForQuestionAnswering": {"start_logits": "start_logits", "end_logits": "end_logits"},
+    "Model": POOLED,
+    "ForMaskedLM": LOGITS,
+    "ForPreTraining": {"logits": "prediction_logits", "sentence_logits": "seq_relationship_logits"},
+    "ForNextSentencePrediction": LOGITS,
+    "ForSequenceClassification": LOGITS,
+    "ForMultipleChoice": LOGITS,
+    "ForTokenClassification": LOGITS,
+    "ForQuestionAnswering": SPAN,
 }
 
 
 def main():
-    token_ids, mask = ragged_tokens(CONFIG["vocab_size"])
-    segment_ids = np.where(np.arange(token_ids.shape[1]) > 3, 1, 0) * mask
-    for ending, names in OUTPUTS.items():
+    for ending, outputs in OUTPUTS.items():
         labels = 2 if ending == "ForQuestionAnswering" else 3
-        model = build(getattr(transformers, f"Bert{ending}"), transformers.BertConfig(**CONFIG, num_labels=labels))
-        found = run(model, input_ids=token_ids, attention_mask=mask, token_type_ids=segment_ids)
-        inputs = {"token_ids": token_ids, "padding_mask": mask, "segment_ids": segment_ids.astype("int32")}
-        write(f"bert-{ending.removeprefix('For')}", model, inputs, {our: found[their] for our, their in names.items()})
+        config = transformers.BertConfig(**CONFIG)
+        name = f"bert-{ending.removeprefix('For')}"
+        make(name, f"Bert{ending}", config, outputs, segments=True, labels=labels)
 
 
 if __name__ == "__main__":

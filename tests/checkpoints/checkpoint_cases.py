@@ -14,7 +14,8 @@ class Expected:
 
     Attributes:
         inputs, outputs: dicts of name to array.
-        prompt, generated: int arrays `(B, T)`, `(B, new)`; None where the model does not generate.
+        prompt, generated: int arrays `(B, T)`, `(B, new)`; the prompt may be features, float; None where the model does not
+            generate.
     """
 
     def __init__(self, folder):
@@ -23,6 +24,13 @@ class Expected:
             self.outputs = {name.removeprefix("output/"): arrays[name] for name in arrays if name.startswith("output/")}
             self.prompt, self.generated = (arrays.get(name) for name in ("prompt", "generated"))
 
+    @property
+    def prompts(self):
+        """What `generate` is given: lists of tokens, without the -1 that pads them; or features as they are."""
+        if self.prompt.dtype.kind == "f":
+            return list(self.prompt)
+        return [[int(token) for token in row if token >= 0] for row in self.prompt]
+
 
 def predicted(model, inputs):
     """What a model gives: a dict of arrays; a single output is "output" there."""
@@ -30,11 +38,15 @@ def predicted(model, inputs):
     return result if isinstance(result, dict) else {"output": result}
 
 
-def assert_equal(found, expected, inputs, atol):
-    """Compares outputs where tokens are real; a single output has any name."""
+def assert_equal(found, expected, inputs, ratio):
+    """Compares outputs where tokens are real, by a share of their scale, and of 10 at the least.
+
+    A single output has any name.
+    """
     mask = inputs.get("padding_mask", inputs.get("target_padding_mask"))
     for name, array in expected.items():
         ours = found[name] if name in found else found["output"]
         if mask is not None and array.shape[:2] == mask.shape and array.ndim >= 2:
             ours, array = ours[mask], array[mask]
+        atol = ratio * max(10.0, np.abs(array).max(initial=0.0))
         np.testing.assert_allclose(ours, array, atol=atol, rtol=0, err_msg=name)

@@ -1,0 +1,120 @@
+"""One layer of RetNet, RWKV-4 and S4D against torch: forward, and a training step, on long sequences.
+
+    python benchmarks/recurrences.py --json recurrences.json
+    python benchmarks/recurrences.py --only retention --lengths 1024 8192 --threads 2
+
+The peer of time mixing is Hugging Face's RWKV; those of the others are the formulas of their papers, written down in torch
+(`recurrence_peers.py`). Both have the same weights and read the same tokens, in turns, in one process. A training step is
+forward and backward, to all weights and to the input.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+import tensorflow as tf
+from measure import Table, arguments, milliseconds, ratio, ratio_note, take_turns, timed, versions
+
+from keras_transformer import recurrence
+
+LAYERS = {
+    "retention": lambda width: recurrence.MultiScaleRetention(width // 64 or 1, min(width, 64)),
+    "time_mixing": lambda width: recurrence.TimeMixing(),
+    "s4d": lambda width: recurrence.S4D(seed=0),
+}
+MODES = {"forward": False, "train": True}
+
+
+def our_step(layer, x, train, jit_compile):
+    weights = [weight.value for weight in layer.trainable_weights]
+    x = tf.constant(x)
+
+    def forward():
+        return layer(x)
+
+    def forward_and_backward():
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(tf.square(layer(x, training=True)))
+        return tape.gradient(loss, [x, *weights])
+
+    run = tf.function(forward_and_backward if train else forward, autograph=False, jit_compile=jit_compile)
+    run = run.get_concrete_function()
+
+    def step():
+        for tensor in tf.nest.flatten(run()):
+            tensor.numpy()  # Not before it is computed.
+
+    return step
+
+
+def measure(table, name, length, options):
+    from recurrence_peers import LONGEST, PEERS, largest_difference, step
+
+    layer = LAYERS[name](options.width)
+    x = np.random.default_rng(0).normal(size=(1, length, options.width)).astype("float32")
+    layer.build(x.shape)
+    expected = keras.ops.convert_to_numpy(layer(x))
+    for peer, make in PEERS[name].items():
+        if length > LONGEST.get(peer, length):
+            continue
+        module = make(layer)
+        difference = largest_difference(module, x, expected)
+        for mode in options.modes:
+            train = MODES[mode]
+            rivals = {
+                "ours": timed(our_step(layer, x, train, options.xla), warm_up=1),
+                "peer": timed(step(module, x, train), warm_up=0),
+            }
+            turns = take_turns(rivals, 1)  # What takes long has one turn alone.
+            rounds = int(options.seconds / sum(each[0].wall for each in turns.values()))
+            turns = take_turns(rivals, min(rounds, options.rounds)) if rounds > 1 else turns
+            table.add(
+                layer=name,
+                peer=peer,
+                mode=mode,
+                n=length,
+                ours_ms=milliseconds(turns["ours"]),
+                peer_ms=milliseconds(turns["peer"]),
+                **ratio(turns["ours"], turns["peer"]),
+                difference=float(f"{difference:.1e}"),
+            )
+
+
+def parse():
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=LAYERS, default=list(LAYERS), metavar="NAME")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--lengths", nargs="+", type=int, default=[1024, 2048, 4096, 8192])
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of the turns of one row, about")
+    parser.add_argument("--xla", action="store_true", help="compile ours with XLA")
+    options = parser.parse_args()
+    if options.tiny:
+        options.lengths, options.width, options.rounds = [1024], 8, 2
+    return options
+
+
+def main():
+    import torch
+
+    options = parse()
+    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(options.threads)
+    torch.set_num_threads(options.threads)
+    found = versions("keras-transformer", "keras", "tensorflow", "torch", "transformers")
+    title = f"One recurrent layer of width {options.width}, batch 1, {options.threads} threads"
+    table = Table(title + (", XLA" if options.xla else ""), found)
+    for name in options.only:
+        for length in options.lengths:
+            measure(table, name, length, options)
+    table.note(ratio_note(f"up to {options.rounds}"))
+    table.note("difference: of the outputs of both, as a share of the largest.")
+    table.finish(options.json)
+
+
+if __name__ == "__main__":
+    main()

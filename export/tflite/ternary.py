@@ -1,0 +1,48 @@
+"""Ternary kernels of TFLite files in 2 bits a weight, made float again once, when the file is loaded; nothing is lost."""
+
+import numpy as np
+
+from keras_transformer.export.ternary import is_ternary, pack_pairs
+from keras_transformer.export.tflite.graph import read, schema, write
+from keras_transformer.export.tflite.quantize import _make_float
+from keras_transformer.export.tflite.weights import find_weights
+
+
+def quantize(spec, directory, files):
+    """Packs the ternary kernels in the TFLite file of a bundle that is being written.
+
+    Args:
+        spec: the `ExportSpec`.
+        directory: `pathlib.Path` of the bundle.
+        files: dict of signature name to the file's path in it.
+    """
+    for path in dict.fromkeys(files.values()):
+        content = packed((directory / path).read_bytes(), spec.variables)
+        (directory / path).write_bytes(content)
+
+
+def packed(content, variables=()):
+    """The bytes of a file with its ternary kernels packed.
+
+    Args:
+        content: bytes of a float .tflite file.
+        variables: the Keras variables that it was made from.
+    """
+    model = read(content)
+    for weight in find_weights(model, variables):
+        if weight.is_variable and is_ternary(weight.values) and weight.values.size % 4 == 0:
+            _pack(model, weight)
+    return write(model)
+
+
+def _pack(model, weight):
+    codes = (weight.values.astype("int8") & 3).astype("uint8").reshape(-1)
+    model.buffers[weight.buffer].data = np.ascontiguousarray(pack_pairs(codes))
+    parameters = schema().QuantizationParametersT()
+    parameters.scale = np.ones(1, "float32")
+    parameters.zeroPoint = np.zeros(1, "int64")
+    for graph, index in weight.tensors:
+        tensor = graph.tensors[index]
+        tensor.type = schema().TensorType.INT2
+        tensor.quantization = parameters
+        _make_float(graph, index, ())

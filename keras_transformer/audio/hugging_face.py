@@ -1,0 +1,42 @@
+"""How transformers writes down what is done to sound, as the arguments of `LogMel`."""
+
+from keras_transformer.audio.errors import FeatureExtractorError
+from keras_transformer.processor_config import is_count, read_processor_config
+
+KIND = "WhisperFeatureExtractor"
+_DEFAULTS = {"feature_size": 80, "sampling_rate": 16_000, "hop_length": 160, "chunk_length": 30, "n_fft": 400}
+# Filters end there, whatever the sample rate.
+_MAX_FREQUENCY = 8000.0
+# More than an hour in one piece, or a finer transform than any ear has, is a mistake.
+_LIMITS = {"feature_size": 2048, "sampling_rate": 768_000, "hop_length": 2**16, "chunk_length": 3600, "n_fft": 2**14}
+
+
+def settings(folder):
+    """The arguments of `LogMel` that the file of a folder stands for.
+
+    Raises:
+        FeatureExtractorError: see `LogMel.from_huggingface`.
+    """
+    config = read_processor_config(folder, "feature_extractor", FeatureExtractorError)
+    kind = config.get("feature_extractor_type")
+    if kind != KIND:
+        raise FeatureExtractorError(f"'{folder}' has a feature extractor of the kind {kind!r}. Known: {KIND}.")
+    values = {name: config.get(name, default) for name, default in _DEFAULTS.items()}
+    for name, value in values.items():
+        if not is_count(value) or value > _LIMITS[name]:
+            raise FeatureExtractorError(
+                f"The feature extractor of '{folder}': {name} must be an int from 1 to {_LIMITS[name]}. Received: {value!r}"
+            )
+    for name in ("dither", "padding_value"):
+        if config.get(name):
+            raise FeatureExtractorError(f"The feature extractor of '{folder}': {name} other than 0 is not supported.")
+    arguments = {
+        "num_mel_bins": values["feature_size"],
+        "sample_rate": values["sampling_rate"],
+        "frame_length": values["n_fft"],
+        "hop_length": values["hop_length"],
+        "frequency_range": (0.0, min(_MAX_FREQUENCY, values["sampling_rate"] / 2)),
+        "num_samples": values["chunk_length"] * values["sampling_rate"],
+        "normalization": "whisper",
+    }
+    return arguments

@@ -1,0 +1,281 @@
+"""Log-mel spectrograms inside the model."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.audio.errors import AudioError
+from keras_transformer.audio.mel import MEL_SCALES, mel_filters
+from keras_transformer.processor_config import is_count, is_number
+from keras_transformer.saving import serializable
+
+# No power is taken for less, so that silence has a logarithm.
+FLOOR = 1e-10
+# What the natural logarithm is multiplied by.
+LOGARITHMS = {"natural": 1.0, "log10": 1 / np.log(10), "decibel": 10 / np.log(10), None: None}
+WINDOWS = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46), "rectangular": (1.0, 0.0)}
+
+
+@serializable
+class LogMel(keras.layers.Layer):
+    """Log-mel spectrograms of recordings: `log(max(|DFT(window · frame)|² · filters, 1e-10))`.
+
+    It runs in the graph and is exported with the model. The Fourier transform of all frames is one convolution with the
+    windowed cosines and sines, `O(samples · frame_length · fft_length / hop_length)`; a fast transform would take less, but
+    the three formats have none in common. All of it is done in float32, whatever the dtype policy.
+
+    Args:
+        num_mel_bins: int >= 1. Number of filters M.
+        sample_rate: int, in Hz, of the samples that come in.
+        frame_length: int. Samples in a frame.
+        hop_length: int. Samples from one frame to the next.
+        fft_length: int or None. Length of the transform; frames are padded with zeros to it. None: `frame_length`.
+        window: "hann", "hamming" (both periodic) or "rectangular".
+        frequency_range: pair of the lowest and the highest frequency of the filters, in Hz; None for the highest: half the
+            sample rate.
+        mel_scale: "slaney" (triangles of equal area) or "htk" (triangles of height 1).
+        log: "log10", "natural", "decibel" (ten times log10), or None for the powers themselves.
+        padding: "reflect": half a frame is mirrored at either end, so that frame `t` is centred on sample `t · hop_length`,
+            and there are `samples // hop_length` frames. None: frames lie within the samples. Recordings that are too short
+            to be mirrored, or for one frame, are filled with silence until they are not.
+        num_samples: int or None. Recordings are cut, or filled with silence, to so many samples.
+        normalization: None, or "whisper": what lies more than 8 below the largest value of a recording is raised to that,
+            then `(x + 4) / 4`. It goes with "log10".
+
+    Call arguments:
+        samples: float `(B, samples)`, in [-1, 1] for recordings.
+
+    Returns:
+        `(B, frames, M)`, in the compute dtype.
+
+    Raises:
+        ValueError: an argument out of its range.
+        AudioError: samples of another rank.
+
+    Export: all three formats, with the number of samples fixed or not. Where a loud pure tone leaves other filters almost
+    empty, float32 sums of its samples differ from one runtime to another: by some 3e-5 of Whisper's values, which end 8
+    below the largest, and by more without that limit; by 1e-6 on noise. Give `export` a `tolerance` for such probes.
+
+    Example:
+
+    >>> layer = LogMel.whisper(num_samples=16_000)
+    >>> tuple(layer(np.zeros((2, 12_345), "float32")).shape)
+    (2, 100, 80)
+
+    Reference: Radford et al., arXiv 2212.04356, section 2.2, and the published code; Slaney's filters as in its
+    `mel_filters`, equal to those of transformers' `WhisperFeatureExtractor`, which puts M before the frames.
+    """
+
+    def __init__(
+        self,
+        num_mel_bins=80,
+        sample_rate=16_000,
+        frame_length=400,
+        hop_length=160,
+        fft_length=None,
+        window="hann",
+        frequency_range=(0.0, None),
+        mel_scale="slaney",
+        log="log10",
+        padding="reflect",
+        num_samples=None,
+        normalization=None,
+        **kwargs,
+    ):
+        # Samples stay as precise as they come.
+        super().__init__(autocast=False, **kwargs)
+        self.num_mel_bins = num_mel_bins
+        self.sample_rate = sample_rate
+        self.frame_length = frame_length
+        self.hop_length = hop_length
+        self.fft_length = frame_length if fft_length is None else fft_length
+        self.window = window
+        self.frequency_range = tuple(frequency_range)
+        self.mel_scale = mel_scale
+        self.log = log
+        self.padding = padding
+        self.num_samples = num_samples
+        self.normalization = normalization
+        self._check()
+        low, high = self.frequency_range
+        corners = (low, sample_rate / 2 if high is None else high)
+        self._filters = mel_filters(num_mel_bins, self.fft_length, sample_rate, corners, mel_scale).astype("float32")
+        self._kernel = fourier_kernel(frame_length, hop_length, self.fft_length, WINDOWS[window])
+
+    def _check(self):
+        for name in ("num_mel_bins", "sample_rate", "frame_length", "hop_length", "fft_length"):
+            if not is_count(getattr(self, name)):
+                raise ValueError(f"{name} must be an int of at least 1. Received: {getattr(self, name)!r}")
+        if self.num_samples is not None and not is_count(self.num_samples):
+            raise ValueError(f"num_samples must be an int of at least 1, or None. Received: {self.num_samples!r}")
+        for name, choices in (
+            ("window", WINDOWS),
+            ("mel_scale", MEL_SCALES),
+            ("log", LOGARITHMS),
+            ("padding", ("reflect", None)),
+            ("normalization", ("whisper", None)),
+        ):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {tuple(choices)}. Received: {getattr(self, name)!r}")
+        if self.fft_length < self.frame_length:
+            raise ValueError(f"fft_length {self.fft_length} is shorter than frame_length {self.frame_length}.")
+        if self.normalization and self.log != "log10":
+            raise ValueError(f"normalization='whisper' goes with log='log10'. Received: log={self.log!r}")
+        low, high = self.frequency_range
+        if not is_number(low) or not (high is None or is_number(high)):
+            raise ValueError(f"frequency_range must be a pair of numbers. Received: {self.frequency_range!r}")
+        if not 0 <= low < (self.sample_rate / 2 if high is None else high) <= self.sample_rate / 2:
+            raise ValueError(
+                f"frequency_range must rise, within 0 and half the sample rate. Received: {self.frequency_range!r}"
+            )
+
+    @classmethod
+    def whisper(cls, num_mel_bins=80, num_samples=480_000, **kwargs):
+        """The front end of Whisper.
+
+        Args:
+            num_mel_bins: int. 80, or 128 since large-v3.
+            num_samples: int or None. Recordings are cut or filled to so many samples: 30 seconds.
+            **kwargs: Keras's own, such as `name`.
+
+        Returns:
+            A `LogMel`.
+        """
+        return cls(num_mel_bins, num_samples=num_samples, normalization="whisper", **kwargs)
+
+    @classmethod
+    def from_huggingface(cls, folder, **kwargs):
+        """Reads how a checkpoint of Hugging Face wants its sound.
+
+        Args:
+            folder: str or path that holds `preprocessor_config.json`, or a `processor_config.json` with a
+                "feature_extractor", of the kind `WhisperFeatureExtractor`.
+            **kwargs: Keras's own, such as `name`.
+
+        Returns:
+            A `LogMel`.
+
+        Raises:
+            FeatureExtractorError: no such file, another kind, or a setting that is wrong or not done here.
+        """
+        from keras_transformer.audio.hugging_face import settings
+
+        return cls(**settings(folder), **kwargs)
+
+    def num_frames(self, num_samples):
+        """Number of frames that a recording fills, for masks over a batch.
+
+        Args:
+            num_samples: int or array of ints.
+
+        Returns:
+            int or array of ints.
+        """
+        if self.num_samples is not None:
+            num_samples = np.minimum(num_samples, self.num_samples)
+        frames = self._frames(np.maximum(num_samples, self._least_samples()))
+        return frames if np.ndim(num_samples) else int(frames)
+
+    def _least_samples(self):
+        """Fewer make no frame, or cannot be mirrored."""
+        if self.padding is None:
+            return self.frame_length
+        return max(self.frame_length // 2 + 1, self.hop_length)
+
+    def build(self, samples_shape):
+        self._check_shape(samples_shape)
+
+    def _check_shape(self, shape):
+        if len(shape) != 2:
+            raise AudioError(f"{self.name} takes samples of shape (B, samples). Received shape: {tuple(shape)}")
+
+    def call(self, samples):
+        self._check_shape(samples.shape)
+        samples = self._filled(ops.cast(samples, "float32"))
+        power = self._power(self._blocks(samples))
+        mel = ops.maximum(ops.matmul(power, ops.convert_to_tensor(self._filters)), FLOOR)
+        if self.log is not None:
+            mel = ops.log(mel) * float(LOGARITHMS[self.log])
+        if self.normalization == "whisper":
+            mel = ops.maximum(mel, ops.max(mel, axis=(1, 2), keepdims=True) - 8.0)
+            mel = (mel + 4.0) / 4.0
+        return ops.cast(mel, self.compute_dtype)
+
+    def _filled(self, samples):
+        """Cut or filled to `num_samples`, or filled to the least that makes a frame."""
+        least = self._least_samples()
+        if self.num_samples is not None:
+            samples = ops.pad(samples, ((0, 0), (0, self.num_samples)))[:, : self.num_samples]
+            return ops.pad(samples, ((0, 0), (0, max(0, least - self.num_samples))))
+        if samples.shape[1] is not None:
+            return ops.pad(samples, ((0, 0), (0, max(0, least - samples.shape[1]))))
+        length = ops.maximum(ops.shape(samples)[1], least)
+        return ops.pad(samples, ((0, 0), (0, least)))[:, :length]
+
+    def _blocks(self, samples):
+        """`(B, blocks, hop_length)`: the samples of all frames, each but once."""
+        frames = self._frames(ops.shape(samples)[1])
+        half = self.frame_length // 2
+        if self.padding == "reflect":
+            samples = ops.pad(samples, ((0, 0), (half, half)), mode="reflect")
+        # The last block may reach beyond the last sample; the kernel is zero there.
+        samples = ops.pad(samples, ((0, 0), (0, self.hop_length)))
+        blocks = frames + self._kernel.shape[0] - 1
+        samples = samples[:, : blocks * self.hop_length]
+        return ops.reshape(samples, (-1, blocks, self.hop_length))
+
+    def _frames(self, samples):
+        if self.padding == "reflect":
+            return samples // self.hop_length
+        return (samples - self.frame_length) // self.hop_length + 1
+
+    def _power(self, blocks):
+        """`(B, frames, fft_length // 2 + 1)`: the squared length of the transform."""
+        kernel = ops.convert_to_tensor(self._kernel)
+        parts = ops.conv(blocks, kernel, strides=1, padding="valid", data_format="channels_last")
+        real, imaginary = ops.split(parts, 2, axis=-1)
+        return real * real + imaginary * imaginary
+
+    def compute_output_shape(self, samples_shape):
+        self._check_shape(samples_shape)
+        samples = samples_shape[1] if self.num_samples is None else self.num_samples
+        frames = None if samples is None else self._frames(max(samples, self._least_samples()))
+        return (samples_shape[0], frames, self.num_mel_bins)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_mel_bins": self.num_mel_bins,
+            "sample_rate": self.sample_rate,
+            "frame_length": self.frame_length,
+            "hop_length": self.hop_length,
+            "fft_length": self.fft_length,
+            "window": self.window,
+            "frequency_range": self.frequency_range,
+            "mel_scale": self.mel_scale,
+            "log": self.log,
+            "padding": self.padding,
+            "num_samples": self.num_samples,
+            "normalization": self.normalization,
+        }
+
+
+def fourier_kernel(frame_length, hop_length, fft_length, window):
+    """The kernel of a convolution over blocks of `hop_length` samples that gives the transform of each windowed frame.
+
+    Args:
+        frame_length, hop_length, fft_length: ints.
+        window: pair `(a, b)` of the window `a - b cos(2 pi n / frame_length)`.
+
+    Returns:
+        float32 `(blocks in a frame, hop_length, 2 (fft_length // 2 + 1))`: the real parts, then the imaginary ones.
+    """
+    times = np.arange(frame_length)
+    shape = window[0] - window[1] * np.cos(2 * np.pi * times / frame_length)
+    # Turns are taken modulo one before they become angles, so that these are exact.
+    turns = times[:, None] * np.arange(fft_length // 2 + 1) % fft_length / fft_length
+    waves = np.concatenate([np.cos(2 * np.pi * turns), -np.sin(2 * np.pi * turns)], axis=1) * shape[:, None]
+    blocks = -(-frame_length // hop_length)
+    kernel = np.zeros((blocks * hop_length, waves.shape[1]))
+    kernel[:frame_length] = waves
+    return kernel.reshape(blocks, hop_length, -1).astype("float32")

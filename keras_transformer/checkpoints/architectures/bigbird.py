@@ -1,0 +1,67 @@
+"""BigBird, as transformers' `BigBirdModel` and its heads."""
+
+from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.architectures.bert import (
+    bert_block_entries,
+    bert_embedding_entries,
+    bert_options,
+    bert_size,
+)
+from keras_transformer.checkpoints.encoder_heads import (
+    masked_language_head,
+    pretraining_head,
+    sequence_head,
+    token_head,
+)
+from keras_transformer.checkpoints.heads import pooled
+from keras_transformer.checkpoints.mapping import linear
+from keras_transformer.models import BigBird
+
+_POOLER = "{prefix}pooler"
+_MASKED = (
+    "cls.predictions.transform.dense",
+    "cls.predictions.transform.LayerNorm",
+    "cls.predictions.bias",
+)
+
+
+class Bigbird(Architecture):
+    """BigBird: Zaheer et al., arXiv 2007.14062. Its head of answers, which looks for the end of the question, is not built.
+
+    transformers reads texts of up to `(5 + 2 num_random_blocks) block_size` tokens with full attention. Beyond that, and
+    outside of training, its random blocks are the first block again, which then counts several times; ours are random, and
+    count once. So outputs agree for texts that the blocks of a pattern cover, and come near for longer ones.
+    """
+
+    base_prefix = "bert."
+    ignored = (r"embeddings\.position_ids$",)
+    tied = {
+        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    }
+    heads = {
+        "Model": Head(pooled, lambda config, prefix: linear(_POOLER.format(prefix=prefix), "pooler")),
+        "MaskedLM": masked_language_head(*_MASKED),
+        "PreTraining": pretraining_head(masked_language_head(*_MASKED), _POOLER, "cls.seq_relationship"),
+        "SequenceClassification": sequence_head(
+            "classifier.dense", "classifier.out_proj", activation=lambda config: config.activation()
+        ),
+        "MultipleChoice": sequence_head(_POOLER, "classifier", choice=True),
+        "TokenClassification": token_head(),
+    }
+
+    def backbone(self, config):
+        config.only("use_bias", True)
+        config.only("rescale_embeddings", False)
+        is_sparse = config.choice("attention_type", {"block_sparse": True, "original_full": False}, "block_sparse")
+        return BigBird(
+            bert_size(config),
+            block_size=config.integer("block_size", 64) if is_sparse else None,
+            num_random_blocks=config.integer("num_random_blocks", 3, minimum=0),
+            max_sequence_length=config.integer("max_position_embeddings"),
+            num_segments=config.integer("type_vocab_size"),
+            **bert_options(config, "gelu_new"),
+        )
+
+    def entries(self, config):
+        return [*bert_embedding_entries(), *bert_block_entries(config)]

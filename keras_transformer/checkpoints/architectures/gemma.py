@@ -1,0 +1,53 @@
+"""Gemma, as transformers' `GemmaModel` and its heads."""
+
+from keras_transformer.checkpoints.architectures.llama import (
+    Llama,
+    attention_entries,
+    decoder_entries,
+    gated_entries,
+    grouped_heads,
+    head_width,
+    norm_entries,
+    size,
+)
+from keras_transformer.checkpoints.heads import decoder_heads
+from keras_transformer.checkpoints.rotary import rotary
+from keras_transformer.models import Gemma as GemmaModel
+
+HEAD_WIDTH = 256
+
+
+class Gemma(Llama):
+    """Gemma: Gemma Team, arXiv 2403.08295."""
+
+    heads = {name: head for name, head in decoder_heads(tied=True).items() if name != "QuestionAnswering"}
+
+    def backbone(self, config):
+        config.only("use_bidirectional_attention", False, False)
+        return GemmaModel(
+            size(config),
+            config.integer("vocab_size"),
+            **grouped_heads(config, num_key_value_heads=16, key_dim=HEAD_WIDTH),
+            position=rotary(config, head_width(config, HEAD_WIDTH)),
+            use_attention_bias=config.flag("attention_bias", False),
+            activation=activation(config, "hidden_act"),
+            attention_dropout=config.number("attention_dropout", 0.0),
+            rms_norm_epsilon=config.number("rms_norm_eps", 1e-6),
+        )
+
+    def entries(self, config):
+        bias = config.flag("attention_bias", False)
+        return decoder_entries(
+            config,
+            lambda theirs, ours: [
+                *norm_entries(theirs, ours),
+                *attention_entries(theirs, ours, bias=bias, output_bias=bias),
+                *gated_entries(theirs, ours),
+            ],
+        )
+
+
+def activation(config, name):
+    """The activation of the gate; "gelu" in a config of Gemma means its tanh approximation."""
+    found = config.activation(name, "gelu_pytorch_tanh")
+    return "gelu_tanh" if found == "gelu" and name == "hidden_act" else found

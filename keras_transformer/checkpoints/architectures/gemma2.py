@@ -1,0 +1,81 @@
+"""Gemma 2, as transformers' `Gemma2Model` and its heads."""
+
+import functools
+
+from keras_transformer.checkpoints.architectures.gemma import HEAD_WIDTH, activation
+from keras_transformer.checkpoints.architectures.llama import (
+    Llama,
+    attention_entries,
+    decoder_entries,
+    gated_entries,
+    grouped_heads,
+    head_width,
+    size,
+    window_of_each_layer,
+)
+from keras_transformer.checkpoints.heads import decoder_heads, language_model
+from keras_transformer.checkpoints.mapping import rms_norm
+from keras_transformer.checkpoints.rotary import rotary
+from keras_transformer.models import Gemma2 as Gemma2Model
+
+
+def capped_language_model(backbone, config, *, default, **options):
+    """The next token, with logits that are capped if asked."""
+    return language_model(
+        backbone, config, logit_soft_cap=soft_cap(config, "final_logit_softcapping", default), **options
+    )
+
+
+_HEADS = decoder_heads(language_model=functools.partial(capped_language_model, default=30.0), tied=True)
+
+
+class Gemma2(Llama):
+    """Gemma 2: Gemma Team, arXiv 2408.00118."""
+
+    heads = {name: head for name, head in _HEADS.items() if name != "QuestionAnswering"}
+
+    def backbone(self, config):
+        config.only("use_bidirectional_attention", False, False)
+        types = [
+            "full_attention" if index % 2 else "sliding_attention"
+            for index in range(config.integer("num_hidden_layers"))
+        ]
+        return Gemma2Model(
+            size(config),
+            config.integer("vocab_size"),
+            **grouped_heads(config, num_key_value_heads=4, key_dim=HEAD_WIDTH),
+            query_scale=config.number("query_pre_attn_scalar", 256.0) ** -0.5,
+            score_soft_cap=soft_cap(config, "attn_logit_softcapping", 50.0),
+            window=window_of_each_layer(config, config.integer("sliding_window", 4096), types),
+            position=rotary(config, head_width(config, HEAD_WIDTH)),
+            use_attention_bias=config.flag("attention_bias", False),
+            activation=activation(config, "hidden_activation"),
+            attention_dropout=config.number("attention_dropout", 0.0),
+            rms_norm_epsilon=config.number("rms_norm_eps", 1e-6),
+        )
+
+    def entries(self, config):
+        bias = config.flag("attention_bias", False)
+        return decoder_entries(
+            config,
+            lambda theirs, ours: [
+                *sandwich_entries(theirs, ours),
+                *attention_entries(theirs, ours, bias=bias, output_bias=bias),
+                *gated_entries(theirs, ours),
+            ],
+        )
+
+
+def sandwich_entries(theirs, ours):
+    """The norms on both sides of attention and feed-forward."""
+    return [
+        *rms_norm(f"{theirs}.input_layernorm", f"{ours}/mixer_residual/input_norm"),
+        *rms_norm(f"{theirs}.post_attention_layernorm", f"{ours}/mixer_residual/output_norm"),
+        *rms_norm(f"{theirs}.pre_feedforward_layernorm", f"{ours}/feedforward_residual/input_norm"),
+        *rms_norm(f"{theirs}.post_feedforward_layernorm", f"{ours}/feedforward_residual/output_norm"),
+    ]
+
+
+def soft_cap(config, name, default):
+    """float or None; a null in the config is None, and not the default."""
+    return config.number(name, None if name in config.values else default)

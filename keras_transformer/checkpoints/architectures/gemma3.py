@@ -1,0 +1,67 @@
+"""Gemma 3, its text model, as transformers' `Gemma3TextModel` and its heads."""
+
+import functools
+
+from keras_transformer.checkpoints.architectures.gemma import HEAD_WIDTH, activation
+from keras_transformer.checkpoints.architectures.gemma2 import capped_language_model, sandwich_entries, soft_cap
+from keras_transformer.checkpoints.architectures.llama import (
+    Llama,
+    attention_entries,
+    decoder_entries,
+    gated_entries,
+    grouped_heads,
+    head_width,
+    size,
+    window_of_each_layer,
+)
+from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.heads import decoder_heads
+from keras_transformer.checkpoints.rotary import rotary
+from keras_transformer.models import Gemma3 as Gemma3Model
+
+_HEADS = decoder_heads(language_model=functools.partial(capped_language_model, default=None), tied=True)
+
+
+class Gemma3(Llama):
+    """Gemma 3, text: Gemma Team, arXiv 2503.19786."""
+
+    heads = {name: _HEADS[name] for name in ("CausalLM", "SequenceClassification")}
+
+    def backbone(self, config):
+        config.only("use_bidirectional_attention", False, False)
+        period = config.integer("sliding_window_pattern", 6)
+        count = config.integer("num_hidden_layers")
+        types = ["sliding_attention" if (index + 1) % period else "full_attention" for index in range(count)]
+        width = head_width(config, HEAD_WIDTH)
+        return Gemma3Model(
+            size(config),
+            config.integer("vocab_size"),
+            **grouped_heads(config, num_key_value_heads=4, key_dim=HEAD_WIDTH),
+            query_scale=config.number("query_pre_attn_scalar", 256.0) ** -0.5,
+            score_soft_cap=soft_cap(config, "attn_logit_softcapping", None),
+            window=window_of_each_layer(config, config.integer("sliding_window", 4096), types),
+            position=rotary(config, width, 1e6, "full_attention"),
+            local_position=_local_position(config, width),
+            use_attention_bias=config.flag("attention_bias", False),
+            activation=activation(config, "hidden_activation"),
+            attention_dropout=config.number("attention_dropout", 0.0),
+            rms_norm_epsilon=config.number("rms_norm_eps", 1e-6),
+        )
+
+    def entries(self, config):
+        bias = config.flag("attention_bias", False)
+        return decoder_entries(
+            config,
+            lambda theirs, ours: [
+                *sandwich_entries(theirs, ours),
+                *attention_entries(theirs, ours, bias=bias, output_bias=bias, norms=True),
+                *gated_entries(theirs, ours),
+            ],
+        )
+
+
+def _local_position(config, width):
+    """That of blocks with a window; before version 5 it had a wavelength of its own, and no scaling."""
+    if "rope_parameters" in config:
+        return rotary(config, width, 10000.0, "sliding_attention")
+    return rotary(Config({"rope_theta": config.number("rope_local_base_freq", 10000.0)}, config.source), width)

@@ -1,0 +1,59 @@
+"""LayoutLM, as transformers' `LayoutLMModel` and its heads."""
+
+from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.architectures.bert import (
+    bert_block_entries,
+    bert_embedding_entries,
+    bert_options,
+    bert_size,
+)
+from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
+from keras_transformer.checkpoints.heads import pooled
+from keras_transformer.checkpoints.mapping import linear, same
+from keras_transformer.models import LayoutLM
+
+_POOLER = "{prefix}pooler.dense"
+_BOXES = {"x": "x", "y": "y", "h": "height", "w": "width"}
+
+
+def _dropout(config):
+    return config.number("hidden_dropout_prob", 0.1)
+
+
+class Layoutlm(Architecture):
+    """LayoutLM: Xu et al., arXiv 1912.13318."""
+
+    base_prefix = "layoutlm."
+    ignored = (r"embeddings\.position_ids$",)
+    tied = {
+        "cls.predictions.decoder.weight": "layoutlm.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    }
+    heads = {
+        "Model": Head(pooled, lambda config, prefix: linear(_POOLER.format(prefix=prefix), "pooler")),
+        "MaskedLM": masked_language_head(
+            "cls.predictions.transform.dense",
+            "cls.predictions.transform.LayerNorm",
+            "cls.predictions.bias",
+        ),
+        "SequenceClassification": sequence_head(_POOLER, "classifier", dropout=_dropout),
+        "TokenClassification": token_head(),
+        "QuestionAnswering": span_head(),
+    }
+
+    def backbone(self, config):
+        config.only("position_embedding_type", "absolute")
+        return LayoutLM(
+            bert_size(config),
+            max_sequence_length=config.integer("max_position_embeddings"),
+            num_box_coordinates=config.integer("max_2d_position_embeddings", 1024),
+            num_segments=config.integer("type_vocab_size"),
+            **bert_options(config),
+        )
+
+    def entries(self, config):
+        boxes = [
+            same(f"embeddings.{theirs}_position_embeddings.weight", f"box_position/{ours}")
+            for theirs, ours in _BOXES.items()
+        ]
+        return [*bert_embedding_entries(), *boxes, *bert_block_entries(config)]

@@ -1,0 +1,50 @@
+"""Marian and Pegasus, as transformers' `MarianMTModel` and `PegasusForConditionalGeneration`."""
+
+from keras_transformer import models
+from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.architectures.bart import SIDES, Bart, block_entries, options, sizes
+from keras_transformer.checkpoints.encoder_decoder_heads import language_head, language_model
+from keras_transformer.checkpoints.mapping import embedding
+
+
+class Marian(Architecture):
+    """Marian: Junczys-Dowmunt et al., arXiv 1804.00344."""
+
+    base_prefix = "model."
+    # The table of sines, which older versions wrote.
+    ignored = (r"embed_positions\.weight$",)
+    tied = Bart.tied
+    heads = {"Model": Head(), "MTModel": Head(language_model, language_head)}
+
+    def backbone(self, config):
+        shares = config.flag("share_encoder_decoder_embeddings", True)
+        return models.Marian(
+            **sizes(config),
+            target_vocabulary_size=None
+            if shares
+            else config.integer("decoder_vocab_size", config.integer("vocab_size")),
+            tie_embeddings=shares,
+            **options(config, scales_embeddings=False),
+        )
+
+    def entries(self, config):
+        tables = {"shared": "token_embedding"}
+        if not config.flag("share_encoder_decoder_embeddings", True):
+            tables = {f"{theirs}.embed_tokens": f"{ours}_token_embedding" for theirs, ours in SIDES.items()}
+        entries = [entry for table in tables.items() for entry in embedding(*table)]
+        return [*entries, *block_entries(config, has_final_norm=False)]
+
+
+class Pegasus(Architecture):
+    """Pegasus: Zhang et al., arXiv 1912.08777."""
+
+    base_prefix = "model."
+    ignored = Marian.ignored
+    tied = Bart.tied
+    heads = {"ConditionalGeneration": Head(language_model, language_head), "Model": Head()}
+
+    def backbone(self, config):
+        return models.Pegasus(**sizes(config), **options(config, scales_embeddings=False))
+
+    def entries(self, config):
+        return [*embedding("shared", "token_embedding"), *block_entries(config, has_final_norm=True)]

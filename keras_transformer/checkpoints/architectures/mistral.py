@@ -1,0 +1,45 @@
+"""Mistral, as transformers' `MistralModel` and its heads."""
+
+from keras_transformer.checkpoints.architectures.llama import (
+    Llama,
+    attention_entries,
+    decoder_entries,
+    gated_entries,
+    grouped_heads,
+    head_width,
+    norm_entries,
+    size,
+)
+from keras_transformer.checkpoints.rotary import rotary
+from keras_transformer.models import Mistral as MistralModel
+
+
+class Mistral(Llama):
+    """Mistral: Jiang et al., arXiv 2310.06825."""
+
+    def backbone(self, config):
+        return MistralModel(
+            size(config),
+            config.integer("vocab_size"),
+            **grouped_heads(config, num_key_value_heads=8),
+            window=window(config, default=4096),
+            position=rotary(config, head_width(config)),
+            activation=config.activation(default="silu"),
+            attention_dropout=config.number("attention_dropout", 0.0),
+            rms_norm_epsilon=config.number("rms_norm_eps", 1e-6),
+        )
+
+    def entries(self, config):
+        return decoder_entries(
+            config,
+            lambda theirs, ours: [
+                *norm_entries(theirs, ours),
+                *attention_entries(theirs, ours),
+                *gated_entries(theirs, ours),
+            ],
+        )
+
+
+def window(config, default=None):
+    """int or None: of all layers; a null in the config is None, and not the default."""
+    return config.integer("sliding_window", None if "sliding_window" in config.values else default)

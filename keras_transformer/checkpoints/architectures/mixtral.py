@@ -1,0 +1,74 @@
+"""Mixtral, as transformers' `MixtralModel` and its heads."""
+
+from keras_transformer.checkpoints.architectures.llama import (
+    Llama,
+    attention_entries,
+    decoder_entries,
+    grouped_heads,
+    head_width,
+    norm_entries,
+    size,
+)
+from keras_transformer.checkpoints.architectures.mistral import window
+from keras_transformer.checkpoints.layouts import Matrix, Stacked
+from keras_transformer.checkpoints.mapping import Entry, linear
+from keras_transformer.checkpoints.rotary import rotary
+from keras_transformer.feedforward import TopKRouter
+from keras_transformer.models import Mixtral as MixtralModel
+
+# Our kernel of all experts, and their matrix of one.
+_KERNELS = {"gate_kernel": "w1", "hidden_kernel": "w3", "output_kernel": "w2"}
+
+
+class Mixtral(Llama):
+    """Mixtral: Jiang et al., arXiv 2401.04088."""
+
+    def backbone(self, config):
+        return MixtralModel(
+            size(config),
+            config.integer("vocab_size"),
+            **grouped_heads(config, num_key_value_heads=8),
+            router=_router(config),
+            window=window(config),
+            position=rotary(config, head_width(config), 1e6),
+            activation=config.activation(default="silu"),
+            attention_dropout=config.number("attention_dropout", 0.0),
+            rms_norm_epsilon=config.number("rms_norm_eps", 1e-5),
+        )
+
+    def entries(self, config):
+        return decoder_entries(
+            config,
+            lambda theirs, ours: [
+                *norm_entries(theirs, ours),
+                *attention_entries(theirs, ours),
+                *_expert_entries(theirs, f"{ours}/feedforward", _num_experts(config)),
+            ],
+        )
+
+
+def _router(config):
+    count = _num_experts(config)
+    chosen = config.integer("num_experts_per_tok", 2, minimum=2, maximum=count)  # Of one alone the weight would be 1.
+    # Their loss is a mean over layers of what is summed over the chosen, and left out unless it is asked for.
+    weight = config.number("router_aux_loss_coef", 0.001) * chosen / config.integer("num_hidden_layers")
+    return TopKRouter(
+        count,
+        chosen,
+        jitter=config.number("router_jitter_noise", 0.0),
+        load_balancing_weight=weight if config.flag("output_router_logits", False) else 0.0,
+    )
+
+
+def _num_experts(config):
+    return config.integer("num_local_experts", 8)
+
+
+def _expert_entries(theirs, ours, count):
+    """The router, and the matrices of the experts, each a tensor of its own."""
+    theirs = f"{theirs}.block_sparse_moe"
+    entries = linear(f"{theirs}.gate", f"{ours}/router", bias=False)
+    for our, their in _KERNELS.items():
+        names = tuple(f"{theirs}.experts.{index}.{their}.weight" for index in range(count))
+        entries.append(Entry(names, (f"{ours}/{our}",), Stacked(count, Matrix())))
+    return entries

@@ -1,0 +1,60 @@
+"""RoFormer, as transformers' `RoFormerModel` and its heads."""
+
+from keras_transformer import tasks
+from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.architectures.bert import bert_block_entries, bert_options, bert_size
+from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
+from keras_transformer.checkpoints.mapping import embedding, linear, norm
+from keras_transformer.models import RoFormer
+
+
+def _dropout(config):
+    return config.number("hidden_dropout_prob", 0.1)
+
+
+class Roformer(Architecture):
+    """RoFormer: Su et al., arXiv 2104.09864. Its head of multiple choice, which reads padding, is not built."""
+
+    base_prefix = "roformer."
+    # The sines and cosines of the angles.
+    ignored = (r"encoder\.embed_positions\.weight$",)
+    tied = {
+        "cls.predictions.decoder.weight": "roformer.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    }
+    heads = {
+        "Model": Head(),
+        "MaskedLM": masked_language_head(
+            "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias"
+        ),
+        "SequenceClassification": sequence_head(
+            "classifier.dense", "classifier.out_proj", activation=lambda config: config.activation(), dropout=_dropout
+        ),
+        "TokenClassification": token_head(
+            lambda backbone, config: tasks.Tagger(backbone, config.num_labels, dropout=_dropout(config))
+        ),
+        "QuestionAnswering": span_head(),
+    }
+
+    def backbone(self, config):
+        config.only("rotary_value", False)
+        return RoFormer(
+            bert_size(config),
+            embedding_dim=config.integer("embedding_size") if _projects(config) else None,
+            num_segments=config.integer("type_vocab_size"),
+            **bert_options(config),
+        )
+
+    def entries(self, config):
+        return [
+            *embedding("embeddings.word_embeddings", "token_embedding"),
+            *embedding("embeddings.token_type_embeddings", "segment_embedding"),
+            *norm("embeddings.LayerNorm", "embedding_norm"),
+            *(linear("embeddings_project", "embedding_projection") if _projects(config) else []),
+            *bert_block_entries(config),
+        ]
+
+
+def _projects(config):
+    width = config.integer("hidden_size")
+    return config.integer("embedding_size", width) != width

@@ -1,0 +1,154 @@
+"""The router of a mixture of experts: which experts a token goes to, and how much each counts."""
+
+from typing import NamedTuple
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.saving import serializable
+
+
+class Routing(NamedTuple):
+    """What a router decides.
+
+    Attributes:
+        weights: float32 `(B, T, k)`: of each chosen expert.
+        experts: int32 `(B, T, k)`: best first; the number of experts where a token goes nowhere.
+        counts: int32 `(E,)`: how often each expert was chosen.
+    """
+
+    weights: object
+    experts: object
+    counts: object
+
+
+@serializable
+class TopKRouter(keras.layers.Layer):
+    """The k most probable experts of `softmax(x W)`, in float32 whatever the dtype policy.
+
+    With one expert for each token its weight is its probability (Switch); with more, those chosen are made to sum to 1
+    (Mixtral). Padding goes nowhere, and counts in no loss.
+
+    Args:
+        num_experts: int >= 1. E.
+        top_k: int in [1, E]. k. Default 2.
+        capacity_factor: float > 0, or None for no limit (the default). In training an expert takes at most
+            `ceil(capacity_factor · k · length / E)` assignments of each row, those that come first; the others are dropped:
+            they add nothing to their tokens, and are counted. In inference none is dropped: what a token becomes depends
+            neither on its row nor on the steps that it is read in.
+        jitter: float in [0, 1). In training the router sees `x · u`, u uniform in [1 - jitter, 1 + jitter].
+        load_balancing_weight: float >= 0. Of the loss `E · Σ_e f_e P_e`, where f_e is the share of the assignments that e
+            has, and P_e its mean probability: 1 where all are equal. Default 0.01.
+        z_weight: float >= 0. Of the loss `mean(logsumexp(x W)²)`, which keeps logits small. Default 0.
+        kernel_initializer: of W.
+        seed: int or None. Of the jitter.
+
+    Call arguments:
+        inputs: float `(B, T, D)`.
+        padding_mask: boolean `(B, T)`, True = a real token, or None.
+
+    Returns:
+        `Routing`.
+
+    Raises:
+        ValueError: values out of range.
+
+    Example:
+
+    >>> import numpy as np
+    >>> router = TopKRouter(4, top_k=1, capacity_factor=1.25, jitter=0.01)
+    >>> tuple(router(np.ones((1, 3, 8), "float32")).experts.shape)
+    (1, 3, 1)
+
+    Reference: Fedus et al., Switch Transformers, arXiv 2101.03961, sections 2.1 and 2.2 (capacity, jitter, load balancing);
+    Zoph et al., ST-MoE, arXiv 2202.08906, equation 5 (z-loss); Jiang et al., Mixtral of Experts, arXiv 2401.04088, section
+    2.1. Capacity is counted for each row, in time order, first choices before second ones of the same token, so that no row
+    and no later token takes the place of an earlier one.
+    """
+
+    def __init__(
+        self,
+        num_experts,
+        top_k=2,
+        capacity_factor=None,
+        jitter=0.0,
+        load_balancing_weight=0.01,
+        z_weight=0.0,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        self.num_experts = positive("num_experts", num_experts)
+        self.top_k = positive("top_k", top_k)
+        if top_k > num_experts:
+            raise ValueError(f"top_k must not be above num_experts={num_experts}. Received: {top_k}")
+        if capacity_factor is not None and capacity_factor <= 0:
+            raise ValueError(f"capacity_factor must be above 0, or None. Received: {capacity_factor}")
+        if not 0 <= jitter < 1:
+            raise ValueError(f"jitter must be in [0, 1). Received: {jitter}")
+        for name, weight in (("load_balancing_weight", load_balancing_weight), ("z_weight", z_weight)):
+            if weight < 0:
+                raise ValueError(f"{name} must not be negative. Received: {weight}")
+        self.capacity_factor = capacity_factor
+        self.jitter = jitter
+        self.load_balancing_weight = load_balancing_weight
+        self.z_weight = z_weight
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+        self._seeds = keras.random.SeedGenerator(seed) if jitter else None
+
+    def build(self, input_shape):
+        shape = (input_shape[-1], self.num_experts)
+        self.kernel = self.add_weight(name="kernel", shape=shape, initializer=self.kernel_initializer.clone())
+
+    def call(self, inputs, padding_mask=None, training=None):
+        if self.jitter and training:
+            noise = (1 - self.jitter, 1 + self.jitter)
+            inputs = inputs * keras.random.uniform(ops.shape(inputs), *noise, dtype="float32", seed=self._seeds)
+        width = inputs.shape[-1]
+        logits = ops.matmul(ops.reshape(inputs, (-1, width)), self.kernel)
+        logits = ops.reshape(logits, (-1, ops.shape(inputs)[1], self.num_experts))
+        probabilities = ops.softmax(logits, axis=-1)
+        weights, experts = ops.top_k(probabilities, self.top_k)
+        if self.top_k > 1:
+            weights = weights / ops.sum(weights, axis=-1, keepdims=True)
+        experts = ops.cast(experts, "int32")
+        if padding_mask is not None:
+            experts = ops.where(ops.expand_dims(padding_mask, -1), experts, self.num_experts + ops.zeros_like(experts))
+        choices = ops.equal(ops.expand_dims(experts, -1), ops.arange(self.num_experts, dtype="int32"))
+        counts = ops.sum(ops.cast(choices, "int32"), axis=(0, 1, 2))
+        self._add_losses(logits, probabilities, counts, padding_mask)
+        return Routing(weights, experts, counts)
+
+    def _add_losses(self, logits, probabilities, counts, mask):
+        if self.load_balancing_weight:
+            counts = ops.cast(counts, "float32")
+            shares = counts / ops.maximum(ops.sum(counts), 1)
+            balance = self.num_experts * ops.sum(shares * _mean(probabilities, mask))
+            self.add_loss(self.load_balancing_weight * balance)
+        if self.z_weight:
+            squares = ops.square(ops.logsumexp(logits, axis=-1, keepdims=True))
+            self.add_loss(self.z_weight * ops.sum(_mean(squares, mask)))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_experts": self.num_experts,
+            "top_k": self.top_k,
+            "capacity_factor": self.capacity_factor,
+            "jitter": self.jitter,
+            "load_balancing_weight": self.load_balancing_weight,
+            "z_weight": self.z_weight,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "seed": self.seed,
+        }
+
+
+def _mean(x, mask):
+    """The mean of `(B, T, C)` over real tokens, `(C,)`."""
+    if mask is None:
+        return ops.mean(x, axis=(0, 1))
+    mask = ops.cast(ops.expand_dims(mask, -1), x.dtype)
+    return ops.sum(x * mask, axis=(0, 1)) / ops.maximum(ops.sum(mask), 1)

@@ -1,0 +1,77 @@
+"""ALBERT."""
+
+import keras
+
+from keras_transformer.models.encoder import Encoder
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.stack import make_attention
+
+# Lan et al., ALBERT, arXiv 1909.11942, table 1; the heads as in its published code.
+SIZES = {
+    "base": Size(12, 768, 12, 3072),
+    "large": Size(24, 1024, 16, 4096),
+    "xlarge": Size(24, 2048, 16, 8192),
+    "xxlarge": Size(12, 4096, 64, 16384),
+}
+
+
+def ALBERT(
+    size="base",
+    vocabulary_size=30000,
+    *,
+    embedding_dim=128,
+    num_block_groups=1,
+    max_sequence_length=512,
+    num_segments=2,
+    activation="gelu_tanh",
+    dropout=0.0,
+    attention_dropout=0.0,
+    layer_norm_epsilon=1e-12,
+    name="albert",
+):
+    """The encoder of ALBERT: BERT's, with one set of weights for all its blocks, and narrow embeddings.
+
+    Args:
+        size: "base", "large", "xlarge", "xxlarge", or a `Size`.
+        vocabulary_size: int. V.
+        embedding_dim: int. Width of the embeddings, which a dense layer takes to that of the blocks.
+        num_block_groups: int. How many blocks have weights of their own; each serves as many layers in a row.
+        max_sequence_length: int. The table of positions.
+        num_segments: int, or None for no "segment_ids".
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        layer_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, "segment_ids": int32 `(B, T)`} to
+        `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size; more groups than layers.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> ALBERT(Size(2, 16, 2, 32), vocabulary_size=100, embedding_dim=8).output_shape
+    (None, None, 16)
+
+    Reference: Lan et al., ALBERT, arXiv 1909.11942, section 3.1; the defaults are those of its version 2.
+    """
+    size = get_size(size, SIZES)
+    return Encoder(
+        size,
+        vocabulary_size,
+        max_sequence_length=max_sequence_length,
+        num_segments=num_segments,
+        embedding_dim=embedding_dim,
+        residual="post",
+        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        embedding_norm=True,
+        attention=make_attention(size, dropout=attention_dropout),
+        activation=activation,
+        dropout=dropout,
+        num_block_groups=num_block_groups,
+        name=name,
+    )

@@ -1,0 +1,103 @@
+"""BART, and mBART."""
+
+import keras
+
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.positions import Learned
+
+# Lewis et al., section 4 and the published configurations. mBART has the measures of "large".
+SIZES = {
+    "base": Size(num_layers=6, hidden_dim=768, num_heads=12, intermediate_dim=3072),
+    "large": Size(num_layers=12, hidden_dim=1024, num_heads=16, intermediate_dim=4096),
+}
+
+
+def BART(
+    size="large",
+    vocabulary_size=50265,
+    *,
+    decoder_size=None,
+    max_sequence_length=1024,
+    scale_embeddings=False,
+    residual="post",
+    activation="gelu",
+    dropout=0.1,
+    attention_dropout=0.0,
+    hidden_dropout=0.0,
+    name="bart",
+):
+    """The encoder-decoder of BART: post-norm blocks over the normalised sum of token and learned position.
+
+    `tasks.LanguageModel(BART(...), head_bias=True, start_id=2, end_id=2)` puts the published head on it.
+
+    Args:
+        size: "base", "large", or a `Size`.
+        vocabulary_size: int. V.
+        decoder_size: `Size` of the decoder, as wide as the encoder; None for that of the encoder.
+        max_sequence_length: int. The positions of the table, which has two rows more.
+        scale_embeddings: bool. Whether token vectors are multiplied by `√D`.
+        residual: "post", or another scheme of `models.Transformer`.
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        hidden_dropout: float in [0, 1). Of the hidden layer of the feed-forward.
+        name: str.
+
+    Returns:
+        `keras.Model`: that of `models.Transformer`.
+
+    Raises:
+        ValueError: unknown name of a size.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> BART(Size(1, 16, 2, 32), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Lewis et al., arXiv 1910.13461, section 2.1; embedding norm and the rows of positions as in its published
+    code. That drops whole blocks too, in trainings that ask for it; this does not.
+    """
+    return Transformer(
+        get_size(size, SIZES),
+        vocabulary_size,
+        decoder_size=decoder_size,
+        scale_embeddings=scale_embeddings,
+        position=Learned(max_sequence_length, offset=2),
+        embedding_norm=True,
+        residual=residual,
+        norm=keras.layers.LayerNormalization(epsilon=1e-5),
+        activation=activation,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        hidden_dropout=hidden_dropout,
+        name=name,
+    )
+
+
+def MBart(size="large", vocabulary_size=250027, *, scale_embeddings=True, name="mbart", **options):
+    """The encoder-decoder of mBART: BART with pre-norm blocks, a norm behind each side, and scaled embeddings.
+
+    Args:
+        size: "large", "base", or a `Size`.
+        vocabulary_size: int. V; the default is that of mbart-large-cc25.
+        scale_embeddings: bool. Whether token vectors are multiplied by `√D`.
+        name: str.
+        **options: those of `BART`.
+
+    Returns:
+        `keras.Model`: that of `models.Transformer`.
+
+    Raises:
+        ValueError: unknown name of a size.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> MBart(Size(1, 16, 2, 32), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Liu et al., Multilingual Denoising Pre-training, arXiv 2001.08210, section 2.2.
+    """
+    return BART(size, vocabulary_size, scale_embeddings=scale_embeddings, residual="pre", name=name, **options)

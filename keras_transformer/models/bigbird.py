@@ -1,0 +1,80 @@
+"""BigBird."""
+
+import keras
+
+from keras_transformer.attention import BigBirdAttention, MultiHeadAttention
+from keras_transformer.models.encoder import SIZES, Encoder
+from keras_transformer.models.size import get_size
+from keras_transformer.models.stack import make_attention
+
+
+def BigBird(
+    size="base",
+    vocabulary_size=50358,
+    *,
+    block_size=64,
+    num_random_blocks=3,
+    max_sequence_length=4096,
+    num_segments=2,
+    activation="gelu_tanh",
+    dropout=0.1,
+    attention_dropout=0.1,
+    layer_norm_epsilon=1e-12,
+    name="bigbird",
+):
+    """The encoder of BigBird: BERT's, with attention to blocks near by, to the first and last one, and to some at random.
+
+    Args:
+        size: "base", "large", or a `Size`.
+        vocabulary_size: int. V.
+        block_size: int, or None for attention to everything.
+        num_random_blocks: int >= 0. Every block of tokens sees so many others that were drawn for it.
+        max_sequence_length: int. The table of positions.
+        num_segments: int, or None for no "segment_ids".
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        layer_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, "segment_ids": int32 `(B, T)`} to
+        `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size; a size of blocks out of range.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> BigBird(Size(2, 16, 2, 32), vocabulary_size=100, block_size=4).output_shape
+    (None, None, 16)
+
+    Reference: Zaheer et al., BigBird, arXiv 2007.14062, section 2 (ITC). The random blocks are those of `BigBirdAttention`.
+    """
+    size = get_size(size, SIZES)
+    return Encoder(
+        size,
+        vocabulary_size,
+        max_sequence_length=max_sequence_length,
+        num_segments=num_segments,
+        residual="post",
+        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        embedding_norm=True,
+        attention=_attentions(size, block_size, num_random_blocks, attention_dropout),
+        activation=activation,
+        dropout=dropout,
+        name=name,
+    )
+
+
+def _attentions(size, block_size, num_random_blocks, dropout):
+    """The attention of each block; every one draws blocks of its own."""
+    if block_size is None:
+        return make_attention(size, dropout=dropout)
+    mechanisms = [
+        BigBirdAttention(block_size, num_random_blocks=num_random_blocks, dropout=dropout, random_seed=index)
+        for index in range(size.num_layers)
+    ]
+    width = size.hidden_dim // size.num_heads
+    return [MultiHeadAttention(size.num_heads, width, mechanism=mechanism) for mechanism in mechanisms]

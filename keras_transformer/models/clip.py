@@ -1,0 +1,201 @@
+"""CLIP: a tower for images, a tower for texts, and one space for both."""
+
+import keras
+
+from keras_transformer.models.clip_layers import ContrastiveLogits, EndTokenPooling, UnitLength
+from keras_transformer.models.decoder import Decoder
+from keras_transformer.models.image_stack import image_input, image_stack
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.stack import make_attention
+from keras_transformer.saving import choice
+from keras_transformer.vision import PatchEmbedding
+
+# Radford et al., CLIP, arXiv 2103.00020, tables 19 and 20: the image tower, its patch, the text tower, the common width.
+SIZES = {
+    "B/32": (Size(12, 768, 12, 3072), 32, Size(12, 512, 8, 2048), 512),
+    "B/16": (Size(12, 768, 12, 3072), 16, Size(12, 512, 8, 2048), 512),
+    "L/14": (Size(24, 1024, 16, 4096), 14, Size(12, 768, 12, 3072), 768),
+}
+
+
+def CLIPVision(
+    size,
+    patch_size=32,
+    image_size=224,
+    *,
+    num_channels=3,
+    grid_size=None,
+    projection_dim=None,
+    activation="quick_gelu",
+    attention_dropout=0.0,
+    layer_norm_epsilon=1e-5,
+    name="clip_vision",
+):
+    """The image tower of CLIP: a vision transformer with a norm before its blocks, and one of the class token behind them.
+
+    Args:
+        size: `Size`.
+        patch_size: int or pair of ints. Pixels.
+        image_size: int or pair of ints, a multiple of the patch size. Pixels.
+        num_channels: int.
+        grid_size: int or pair of ints: the patches that the position table is for; None for those of `image_size`.
+        projection_dim: int, or None for no projection into the common space.
+        activation: of the feed-forward.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        layer_norm_epsilon: float.
+        name: str.
+
+    Returns:
+        `keras.Model`: "images", float `(B, height, width, channels)`, to {"tokens": `(B, T, D)`, "pooled": `(B, D)`}, the
+        tokens without the last norm; with `projection_dim` also "embedding": `(B, projection_dim)`.
+
+    Raises:
+        ValueError: heads that do not divide the width; an image that does not divide into patches.
+
+    Example:
+
+    >>> model = CLIPVision(Size(1, 8, 2, 16), patch_size=4, image_size=8, projection_dim=6)
+    >>> model.output_shape["embedding"]
+    (None, 6)
+
+    Reference: Radford et al., arXiv 2103.00020, section 2.4.
+    """
+    size = get_size(size, {})
+    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    embedding = PatchEmbedding(
+        size.hidden_dim,
+        patch_size,
+        grid_size=grid_size,
+        interpolation="bicubic",
+        use_bias=False,
+        name="patch_embedding",
+    )
+    stack = image_stack(
+        image_input(image_size, num_channels),
+        embedding,
+        size,
+        norm=norm,
+        first_norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="embedding_norm"),
+        activation=activation,
+        attention_dropout=attention_dropout,
+        name=name,
+    )
+    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="image_norm")
+    return _tower(stack, norm(stack.output[:, 0]), projection_dim, "image_projection")
+
+
+def CLIPText(
+    size,
+    vocabulary_size=49408,
+    *,
+    max_sequence_length=77,
+    end_id=49407,
+    projection_dim=None,
+    activation="quick_gelu",
+    attention_dropout=0.0,
+    layer_norm_epsilon=1e-5,
+    name="clip_text",
+):
+    """The text tower of CLIP: a causal stack, read out at the end token.
+
+    Args:
+        size: `Size`.
+        vocabulary_size: int. V.
+        max_sequence_length: int. The table of positions.
+        end_id: int, or None. The token whose first place is read out; None for the token with the highest id, as in CLIP's
+            own code.
+        projection_dim: int, or None for no projection into the common space.
+        activation: of the feed-forward.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        layer_norm_epsilon: float.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to {"tokens": `(B, T, D)`, "pooled":
+        `(B, D)`}; with `projection_dim` also "embedding": `(B, projection_dim)`.
+
+    Raises:
+        ValueError: heads that do not divide the width.
+
+    Example:
+
+    >>> model = CLIPText(Size(1, 8, 2, 16), vocabulary_size=50, end_id=49, projection_dim=6)
+    >>> model.output_shape["embedding"]
+    (None, 6)
+
+    Reference: Radford et al., arXiv 2103.00020, section 2.4.
+    """
+    size = get_size(size, {})
+    stack = Decoder(
+        size,
+        vocabulary_size,
+        max_sequence_length=max_sequence_length,
+        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        attention=make_attention(size, dropout=attention_dropout),
+        activation=activation,
+        name=name,
+    )
+    pooled = EndTokenPooling(end_id, name="end_token")(stack.output, stack.input["token_ids"])
+    return _tower(stack, pooled, projection_dim, "text_projection")
+
+
+def CLIP(
+    size="B/32",
+    image_size=224,
+    *,
+    vision=None,
+    text=None,
+    projection_dim=None,
+    initial_temperature=0.07,
+    name="clip",
+):
+    """Images and texts in one space: both towers, their projections, and the similarity of every image to every text.
+
+    It trains on pairs with `compile(loss={"logits": training.ContrastiveLoss()})`. One tower alone, with its weights, is
+    `keras.Model(model.input["images"], model.output["image_embedding"])`.
+
+    Args:
+        size: "B/32", "B/16", "L/14": both towers, unless they are given.
+        image_size: int or pair of ints. Pixels; for `size`.
+        vision: model of {"embedding"}, such as `CLIPVision(..., projection_dim=...)`, or None.
+        text: model of {"embedding"}, such as `CLIPText(..., projection_dim=...)`, or None.
+        projection_dim: int, or None for that of `size`.
+        initial_temperature: float > 0. The logits are divided by it, and it is learned.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"images": float `(B, height, width, channels)`, "token_ids": int32 `(B, T)`, "padding_mask": bool
+        `(B, T)`} to {"logits": float32 `(B, B)`, an image in each row and a text in each column, "image_embedding" and
+        "text_embedding": float32 `(B, projection_dim)` of length 1}. With `predict`, logits are those within a batch.
+
+    Raises:
+        ValueError: unknown size.
+
+    Example:
+
+    >>> vision = CLIPVision(Size(1, 8, 2, 16), patch_size=4, image_size=8, projection_dim=6)
+    >>> text = CLIPText(Size(1, 12, 2, 16), vocabulary_size=50, end_id=49, projection_dim=6)
+    >>> sorted(CLIP(vision=vision, text=text).output)
+    ['image_embedding', 'logits', 'text_embedding']
+
+    Reference: Radford et al., Learning Transferable Visual Models From Natural Language Supervision, arXiv 2103.00020,
+    figure 3; the learned temperature, section 2.5.
+    """
+    image_tower, patch_size, text_tower, width = choice(size, SIZES)
+    projection_dim = projection_dim or width
+    vision = vision or CLIPVision(image_tower, patch_size, image_size, projection_dim=projection_dim)
+    text = text or CLIPText(text_tower, projection_dim=projection_dim)
+    inputs = {"images": vision.input, **text.input}
+    unit = {
+        f"{kind}_embedding": UnitLength(name=f"{kind}_embedding", dtype="float32")(tower.output["embedding"])
+        for kind, tower in (("image", vision), ("text", text))
+    }
+    scale = ContrastiveLogits(initial_temperature, name="logits", dtype="float32")
+    return keras.Model(inputs, {"logits": scale(*unit.values()), **unit}, name=name)
+
+
+def _tower(stack, pooled, projection_dim, projection):
+    outputs = {"tokens": stack.output, "pooled": pooled}
+    if projection_dim is not None:
+        outputs["embedding"] = keras.layers.Dense(projection_dim, use_bias=False, name=projection)(pooled)
+    return keras.Model(stack.input, outputs, name=stack.name)

@@ -1,0 +1,80 @@
+"""ELECTRA."""
+
+import keras
+
+from keras_transformer.models.encoder import Encoder
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.stack import make_attention
+
+# Clark et al., ELECTRA, arXiv 2003.10555, table 6; large: as BERT's. Of the discriminators.
+SIZES = {
+    "small": Size(12, 256, 4, 1024),
+    "base": Size(12, 768, 12, 3072),
+    "large": Size(24, 1024, 16, 4096),
+}
+_EMBEDDING_DIMS = {"small": 128}
+
+
+def ELECTRA(
+    size="base",
+    vocabulary_size=30522,
+    *,
+    embedding_dim=None,
+    max_sequence_length=512,
+    num_segments=2,
+    activation="gelu",
+    dropout=0.1,
+    attention_dropout=0.1,
+    layer_norm_epsilon=1e-12,
+    name="electra",
+):
+    """The encoder of ELECTRA: BERT's, with embeddings that may be narrower or wider than its blocks.
+
+    `tasks.ReplacedTokenDetector` makes it a discriminator; a generator is a smaller one in a `tasks.MaskedLanguageModel`.
+
+    Args:
+        size: "small", "base", "large", or a `Size`.
+        vocabulary_size: int. V.
+        embedding_dim: int: width of the embeddings, which a dense layer takes to that of the blocks; None for the published
+            one of a size by name, and none of its own otherwise.
+        max_sequence_length: int. The table of positions.
+        num_segments: int, or None for no "segment_ids".
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        layer_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, "segment_ids": int32 `(B, T)`} to
+        `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> ELECTRA(Size(2, 16, 2, 32), vocabulary_size=100, embedding_dim=8).output_shape
+    (None, None, 16)
+
+    Reference: Clark et al., ELECTRA, arXiv 2003.10555, appendix A; the projection of the embeddings as in its published
+    code.
+    """
+    if embedding_dim is None and isinstance(size, str):
+        embedding_dim = _EMBEDDING_DIMS.get(size)
+    size = get_size(size, SIZES)
+    return Encoder(
+        size,
+        vocabulary_size,
+        max_sequence_length=max_sequence_length,
+        num_segments=num_segments,
+        embedding_dim=embedding_dim,
+        residual="post",
+        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        embedding_norm=True,
+        attention=make_attention(size, dropout=attention_dropout),
+        activation=activation,
+        dropout=dropout,
+        name=name,
+    )

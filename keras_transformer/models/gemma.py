@@ -1,0 +1,68 @@
+"""Gemma."""
+
+import math
+
+from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.models.decoder import Decoder
+from keras_transformer.models.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.size import Size
+from keras_transformer.norms import ZeroCenteredRMSNormalization
+
+# Gemma Team, arXiv 2403.08295, table 1; of its two feed-forward dimensions together, half.
+SIZES = {
+    "2B": GroupedSize(Size(18, 2048, 8, 16384), 1, 256),
+    "7B": GroupedSize(Size(28, 3072, 16, 24576), 16, 256),
+}
+
+
+def Gemma(
+    size="2B",
+    vocabulary_size=256000,
+    *,
+    num_key_value_heads=None,
+    key_dim=None,
+    position=None,
+    use_attention_bias=False,
+    activation="gelu_tanh",
+    attention_dropout=0.0,
+    rms_norm_epsilon=1e-6,
+    name="gemma",
+):
+    """The decoder of Gemma: rotary positions, GeGLU, norms whose weights start from 0, token vectors times `√D`.
+
+    Args:
+        size: "2B", "7B", or a `Size`.
+        vocabulary_size: int. V.
+        num_key_value_heads: int that divides the number of heads; None for that of the named size, or as many.
+        key_dim: int: width of each head; None for that of the named size, or `D / N`.
+        position: `positions.Rotary`, or None for one of wavelength 10000 that turns halves.
+        use_attention_bias: bool. Whether the four projections of attention have biases.
+        activation: of the gate.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        rms_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size, or heads that do not go into one another.
+
+    Example:
+
+    >>> Gemma(Size(2, 16, 4, 24), vocabulary_size=100, num_key_value_heads=1, key_dim=8).output_shape
+    (None, None, 16)
+
+    Reference: Gemma Team, Gemma, arXiv 2403.08295, section 2.
+    """
+    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
+    return Decoder(
+        grouped.size,
+        vocabulary_size,
+        position=None,
+        norm=ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon),
+        embedding_scale=math.sqrt(grouped.size.hidden_dim),
+        attention=rotary_attention(grouped, position=position, dropout=attention_dropout, use_bias=use_attention_bias),
+        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
+        name=name,
+    )

@@ -1,0 +1,87 @@
+"""Gemma 2."""
+
+import math
+
+from keras_transformer.attention import ScaledDot, SoftCappedDot
+from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.models.decoder import Decoder
+from keras_transformer.models.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.size import Size
+from keras_transformer.norms import ZeroCenteredRMSNormalization
+
+# Gemma Team, arXiv 2408.00118, table 1; of its two feed-forward dimensions together, half.
+SIZES = {
+    "2B": GroupedSize(Size(26, 2304, 8, 9216), 4, 256),
+    "9B": GroupedSize(Size(42, 3584, 16, 14336), 8, 256),
+    "27B": GroupedSize(Size(46, 4608, 32, 36864), 16, 128),
+}
+
+
+def Gemma2(
+    size="2B",
+    vocabulary_size=256000,
+    *,
+    num_key_value_heads=None,
+    key_dim=None,
+    query_scale=None,
+    score_soft_cap=50.0,
+    window=(4096, None),
+    position=None,
+    use_attention_bias=False,
+    activation="gelu_tanh",
+    attention_dropout=0.0,
+    rms_norm_epsilon=1e-6,
+    name="gemma2",
+):
+    """The decoder of Gemma 2: Gemma's, with a norm on both sides of a sublayer, soft-capped scores, and every other window.
+
+    `tasks.LanguageModel(..., logit_soft_cap=30.0)` is its head.
+
+    Args:
+        size: "2B", "9B", "27B", or a `Size`.
+        vocabulary_size: int. V.
+        num_key_value_heads: int that divides the number of heads; None for that of the named size, or as many.
+        key_dim: int: width of each head; None for that of the named size, or `D / N`.
+        query_scale: float, or None for `1 / √key_dim`. Of products of queries and keys; 27B has `1 / 12`.
+        score_soft_cap: float > 0, or None. See `attention.SoftCappedDot`.
+        window: int, or None for all tokens before: how many tokens a token sees, itself included; or a list of either, which
+            the blocks take in turn.
+        position: `positions.Rotary`, or None for one of wavelength 10000 that turns halves.
+        use_attention_bias: bool. Whether the four projections of attention have biases.
+        activation: of the gate.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        rms_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size, or heads that do not go into one another.
+
+    Example:
+
+    >>> Gemma2(Size(2, 16, 4, 24), vocabulary_size=100, num_key_value_heads=2, window=(8, None)).output_shape
+    (None, None, 16)
+
+    Reference: Gemma Team, Gemma 2, arXiv 2408.00118, section 2.
+    """
+    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
+    return Decoder(
+        grouped.size,
+        vocabulary_size,
+        position=None,
+        residual="sandwich",
+        norm=ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon),
+        embedding_scale=math.sqrt(grouped.size.hidden_dim),
+        attention=rotary_attention(
+            grouped,
+            window=window,
+            position=position,
+            scoring=ScaledDot(query_scale) if score_soft_cap is None else SoftCappedDot(score_soft_cap, query_scale),
+            dropout=attention_dropout,
+            use_bias=use_attention_bias,
+        ),
+        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
+        name=name,
+    )

@@ -1,0 +1,98 @@
+"""Gemma 3, its text model."""
+
+import math
+
+from keras_transformer.attention import ScaledDot, SoftCappedDot
+from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.models.decoder import Decoder
+from keras_transformer.models.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.size import Size
+from keras_transformer.norms import ZeroCenteredRMSNormalization
+from keras_transformer.positions import Rotary
+
+# Gemma Team, arXiv 2503.19786, table 1, and the checkpoints.
+SIZES = {
+    "270M": GroupedSize(Size(18, 640, 4, 2048), 1, 256),
+    "1B": GroupedSize(Size(26, 1152, 4, 6912), 1, 256),
+    "4B": GroupedSize(Size(34, 2560, 8, 10240), 4, 256),
+    "12B": GroupedSize(Size(48, 3840, 16, 15360), 8, 256),
+    "27B": GroupedSize(Size(62, 5376, 32, 21504), 16, 128),
+}
+
+
+def Gemma3(
+    size="1B",
+    vocabulary_size=262144,
+    *,
+    num_key_value_heads=None,
+    key_dim=None,
+    query_scale=None,
+    score_soft_cap=None,
+    window=(512, 512, 512, 512, 512, None),
+    position=None,
+    local_position=None,
+    use_attention_bias=False,
+    activation="gelu_tanh",
+    attention_dropout=0.0,
+    rms_norm_epsilon=1e-6,
+    name="gemma3",
+):
+    """The decoder of Gemma 3: Gemma 2's, with norms of queries and keys in place of soft caps, and more windows.
+
+    Args:
+        size: "270M", "1B", "4B", "12B", "27B", or a `Size`. The three large ones have windows of 1024, and positions scaled
+            by 8: `Rotary(1e6, "halves", scaling=LinearScaling(8.0))`.
+        vocabulary_size: int. V; 262208 from "4B" on.
+        num_key_value_heads: int that divides the number of heads; None for that of the named size, or as many.
+        key_dim: int: width of each head; None for that of the named size, or `D / N`.
+        query_scale: float, or None for `1 / √key_dim`. Of products of queries and keys; 27B has `1 / √168`.
+        score_soft_cap: float > 0, or None. See `attention.SoftCappedDot`.
+        window: a list of int, how many tokens a token sees, itself included, and None for all tokens before, that the blocks
+            take in turn.
+        position: `positions.Rotary` of blocks that see all tokens, or None for one of wavelength 1000000 that turns halves.
+        local_position: `positions.Rotary` of blocks with a window, or None for one of wavelength 10000 that turns halves.
+        use_attention_bias: bool. Whether the four projections of attention have biases.
+        activation: of the gate.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        rms_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size, or heads that do not go into one another.
+
+    Example:
+
+    >>> Gemma3(Size(2, 16, 4, 24), vocabulary_size=100, num_key_value_heads=2, window=(8, None)).output_shape
+    (None, None, 16)
+
+    Reference: Gemma Team, Gemma 3 Technical Report, arXiv 2503.19786, section 2.
+    """
+    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
+    norm = ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon)
+    position = position or Rotary(1e6, "halves")
+
+    def attention(window):
+        return rotary_attention(
+            grouped,
+            window=window,
+            position=position if window is None else local_position,
+            scoring=ScaledDot(query_scale) if score_soft_cap is None else SoftCappedDot(score_soft_cap, query_scale),
+            dropout=attention_dropout,
+            use_bias=use_attention_bias,
+            query_key_norm=norm,
+        )
+
+    return Decoder(
+        grouped.size,
+        vocabulary_size,
+        position=None,
+        residual="sandwich",
+        norm=norm,
+        embedding_scale=math.sqrt(grouped.size.hidden_dim),
+        attention=[attention(each) for each in window],
+        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
+        name=name,
+    )

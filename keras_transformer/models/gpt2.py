@@ -1,0 +1,67 @@
+"""GPT-2."""
+
+import keras
+
+from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
+from keras_transformer.models.decoder import SIZES, Decoder
+from keras_transformer.models.size import get_size
+
+
+def GPT2(
+    size="small",
+    vocabulary_size=50257,
+    *,
+    max_sequence_length=1024,
+    activation="gelu_tanh",
+    dropout=0.1,
+    embedding_dropout=0.1,
+    attention_dropout=0.1,
+    layer_norm_epsilon=1e-5,
+    scoring="scaled_dot",
+    name="gpt2",
+):
+    """The decoder of GPT-2: pre-norm blocks over the sum of token and learned position. `tasks.LanguageModel` is its head.
+
+    Args:
+        size: "small", "medium", "large", "xl", or a `Size`.
+        vocabulary_size: int. V.
+        max_sequence_length: int. The table of positions.
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of what attention and feed-forward give.
+        embedding_dropout: float in [0, 1).
+        attention_dropout: float in [0, 1). Of the attention weights.
+        layer_norm_epsilon: float > 0.
+        scoring: a name in `attention.SCORINGS`, an instance, or a list of either, which the blocks take in turn.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> GPT2(Size(2, 16, 2, 32), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Radford et al., Language Models are Unsupervised Multitask Learners, section 2.3.
+    """
+    size = get_size(size, SIZES)
+    width = size.hidden_dim // size.num_heads
+    scorings = scoring if isinstance(scoring, (list, tuple)) else [scoring]
+    return Decoder(
+        size,
+        vocabulary_size,
+        max_sequence_length=max_sequence_length,
+        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        attention=[
+            MultiHeadAttention(size.num_heads, width, mechanism=SoftmaxAttention(each, attention_dropout))
+            for each in scorings
+        ],
+        activation=activation,
+        dropout=dropout,
+        embedding_dropout=embedding_dropout,
+        name=name,
+    )

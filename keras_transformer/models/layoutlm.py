@@ -1,0 +1,69 @@
+"""LayoutLM."""
+
+import keras
+
+from keras_transformer.models.encoder import SIZES, Encoder
+from keras_transformer.models.size import get_size
+from keras_transformer.models.stack import make_attention
+
+
+def LayoutLM(
+    size="base",
+    vocabulary_size=30522,
+    *,
+    max_sequence_length=512,
+    num_box_coordinates=1024,
+    num_segments=2,
+    activation="gelu",
+    dropout=0.1,
+    attention_dropout=0.1,
+    layer_norm_epsilon=1e-12,
+    name="layoutlm",
+):
+    """The encoder of LayoutLM: BERT's, which is told where on its page every word stands.
+
+    Args:
+        size: "base", "large", or a `Size`.
+        vocabulary_size: int. V.
+        max_sequence_length: int. The table of positions in the text.
+        num_box_coordinates: int. Coordinates on the page are from 0 to this, exclusive; those of the published weights are
+            from 0 to 1,000.
+        num_segments: int, or None for no "segment_ids".
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        layer_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, "segment_ids": int32 `(B, T)`, "boxes":
+        int32 `(B, T, 4)`: left, top, right, bottom} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> model = LayoutLM(Size(2, 16, 2, 32), vocabulary_size=100)
+    >>> model.input["boxes"].shape, model.output_shape
+    ((None, None, 4), (None, None, 16))
+
+    Reference: Xu et al., LayoutLM, arXiv 1912.13318, section 2; without the embedding of images, which its published code
+    leaves to the head of a task.
+    """
+    size = get_size(size, SIZES)
+    return Encoder(
+        size,
+        vocabulary_size,
+        max_sequence_length=max_sequence_length,
+        num_segments=num_segments,
+        num_box_coordinates=num_box_coordinates,
+        residual="post",
+        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        embedding_norm=True,
+        attention=make_attention(size, dropout=attention_dropout),
+        activation=activation,
+        dropout=dropout,
+        name=name,
+    )

@@ -1,0 +1,77 @@
+"""Llama."""
+
+import keras
+
+from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.models.decoder import Decoder
+from keras_transformer.models.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.size import Size
+
+# Touvron et al., Llama 2, table 1, and arXiv 2302.13971, table 2; Grattafiori et al., table 3; the cards of Llama 3.2.
+SIZES = {
+    "2-7B": GroupedSize(Size(32, 4096, 32, 11008), 32, 128),
+    "2-13B": GroupedSize(Size(40, 5120, 40, 13824), 40, 128),
+    "2-70B": GroupedSize(Size(80, 8192, 64, 28672), 8, 128),
+    "3-8B": GroupedSize(Size(32, 4096, 32, 14336), 8, 128),
+    "3-70B": GroupedSize(Size(80, 8192, 64, 28672), 8, 128),
+    "3.2-1B": GroupedSize(Size(16, 2048, 32, 8192), 8, 64),
+    "3.2-3B": GroupedSize(Size(28, 3072, 24, 8192), 8, 128),
+}
+
+
+def Llama(
+    size="2-7B",
+    vocabulary_size=32000,
+    *,
+    num_key_value_heads=None,
+    key_dim=None,
+    position=None,
+    use_attention_bias=False,
+    use_feedforward_bias=False,
+    activation="silu",
+    attention_dropout=0.0,
+    rms_norm_epsilon=1e-5,
+    name="llama",
+):
+    """The decoder of Llama: pre-norm blocks of grouped heads with rotary positions, and SwiGLU.
+
+    Llama 3 has a vocabulary of 128256, and `position=Rotary(500000.0, "halves")`; from 3.1 on with
+    `scaling=Llama3Scaling(...)`. `tasks.LanguageModel(..., tie_embeddings=False)` is its head; 3.2 ties.
+
+    Args:
+        size: "2-7B", "2-13B", "2-70B", "3-8B", "3-70B", "3.2-1B", "3.2-3B", or a `Size`.
+        vocabulary_size: int. V.
+        num_key_value_heads: int that divides the number of heads; None for that of the named size, or as many.
+        key_dim: int: width of each head; None for that of the named size, or `D / N`.
+        position: `positions.Rotary`, or None for one of wavelength 10000 that turns halves.
+        use_attention_bias: bool. Whether the four projections of attention have biases.
+        use_feedforward_bias: bool.
+        activation: of the gate.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        rms_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size, or heads that do not go into one another.
+
+    Example:
+
+    >>> Llama(Size(2, 16, 4, 24), vocabulary_size=100, num_key_value_heads=2).output_shape
+    (None, None, 16)
+
+    Reference: Touvron et al., LLaMA, arXiv 2302.13971, section 2.2; Llama 2, arXiv 2307.09288; Grattafiori et al., The Llama
+    3 Herd of Models, arXiv 2407.21783, section 3.2.
+    """
+    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
+    return Decoder(
+        grouped.size,
+        vocabulary_size,
+        position=None,
+        norm=keras.layers.RMSNormalization(epsilon=rms_norm_epsilon),
+        attention=rotary_attention(grouped, position=position, dropout=attention_dropout, use_bias=use_attention_bias),
+        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation, use_bias=use_feedforward_bias),
+        name=name,
+    )

@@ -1,0 +1,82 @@
+"""Longformer."""
+
+import keras
+
+from keras_transformer.attention import LongformerAttention
+from keras_transformer.models.encoder import SIZES, Encoder
+from keras_transformer.models.size import get_size
+from keras_transformer.positions import Learned
+
+
+def Longformer(
+    size="base",
+    vocabulary_size=50265,
+    *,
+    attention_window=512,
+    max_global_tokens=128,
+    max_sequence_length=4096,
+    num_segments=1,
+    padding_id=1,
+    activation="gelu",
+    dropout=0.1,
+    attention_dropout=0.1,
+    layer_norm_epsilon=1e-5,
+    name="longformer",
+):
+    """The encoder of Longformer: RoBERTa's, with sliding windows, and global tokens that the input names.
+
+    Args:
+        size: "base", "large", or a `Size`.
+        vocabulary_size: int. V.
+        attention_window: even int, or a list of one for each block. The keys on both sides of a token that it sees.
+        max_global_tokens: int >= 1. How many tokens of a row "global_mask" can mark; further ones are as all tokens are.
+        max_sequence_length: int. How many tokens a text may have; the table of positions has `padding_id + 1` rows more.
+        num_segments: int, or None; 1 adds one and the same vector to every token, and asks for no "segment_ids".
+        padding_id: int >= 0. The token of padding; the position of the first token is the one after it.
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        layer_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, "global_mask": bool `(B, T)`} to
+        `(B, T, D)`. Global tokens see all and are seen by all: the first one for a class, those of a question for an answer.
+
+    Raises:
+        ValueError: unknown name of a size; an odd window.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> model = Longformer(Size(2, 16, 2, 32), vocabulary_size=100, attention_window=4)
+    >>> sorted(model.input), model.output_shape
+    (['global_mask', 'padding_mask', 'token_ids'], (None, None, 16))
+
+    Reference: Beltagy et al., Longformer, arXiv 2004.05150, sections 3 and 5; positions and segments as in its published
+    code: see `RoBERTa`.
+    """
+    size = get_size(size, SIZES)
+    windows = attention_window if isinstance(attention_window, (list, tuple)) else [attention_window]
+    return Encoder(
+        size,
+        vocabulary_size,
+        num_segments=num_segments,
+        position=Learned(max_sequence_length, offset=padding_id + 1, name="position_embedding"),
+        residual="post",
+        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        embedding_norm=True,
+        attention=[
+            LongformerAttention(
+                size.num_heads,
+                size.hidden_dim // size.num_heads,
+                attention_window=window,
+                max_global_tokens=max_global_tokens,
+                dropout=attention_dropout,
+            )
+            for window in windows
+        ],
+        activation=activation,
+        dropout=dropout,
+        name=name,
+    )

@@ -1,0 +1,110 @@
+"""The translators of Marian, and Pegasus: encoder-decoders with fixed positions."""
+
+import keras
+
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.positions import Sinusoidal
+
+# Tiedemann and Thottingal, OPUS-MT, EAMT 2020, section 2: the base Transformer.
+SIZES = {"base": Size(num_layers=6, hidden_dim=512, num_heads=8, intermediate_dim=2048)}
+# Zhang et al., Pegasus, section 6.
+PEGASUS_SIZES = {
+    "base": Size(num_layers=12, hidden_dim=768, num_heads=12, intermediate_dim=3072),
+    "large": Size(num_layers=16, hidden_dim=1024, num_heads=16, intermediate_dim=4096),
+}
+
+
+def Marian(
+    size="base",
+    vocabulary_size=58101,
+    *,
+    decoder_size=None,
+    target_vocabulary_size=None,
+    tie_embeddings=True,
+    scale_embeddings=True,
+    residual="post",
+    activation="silu",
+    dropout=0.1,
+    attention_dropout=0.0,
+    hidden_dropout=0.0,
+    name="marian",
+):
+    """The encoder-decoder of Marian: the Transformer, its sines before its cosines.
+
+    `tasks.LanguageModel(Marian(...), head_bias=True, start_id=V - 1, end_id=0)` puts the published head on it: a text begins
+    with the token of padding.
+
+    Args:
+        size: "base", or a `Size`.
+        vocabulary_size: int. V, of the source; the default is that of OPUS-MT from English to German.
+        decoder_size: `Size` of the decoder, as wide as the encoder; None for that of the encoder.
+        target_vocabulary_size: int, or None for `vocabulary_size`.
+        tie_embeddings: bool. Whether source and target share one table.
+        scale_embeddings: bool. Whether token vectors are multiplied by `√D`.
+        residual: "post", or another scheme of `models.Transformer`.
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        hidden_dropout: float in [0, 1). Of the hidden layer of the feed-forward.
+        name: str.
+
+    Returns:
+        `keras.Model`: that of `models.Transformer`.
+
+    Raises:
+        ValueError: unknown name of a size; tied tables of different vocabularies.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> Marian(Size(1, 16, 2, 32), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Junczys-Dowmunt et al., Marian, arXiv 1804.00344, section 4; activation and positions as in the published
+    models of OPUS-MT.
+    """
+    return Transformer(
+        get_size(size, SIZES),
+        vocabulary_size,
+        decoder_size=decoder_size,
+        target_vocabulary_size=target_vocabulary_size,
+        tie_embeddings=tie_embeddings,
+        scale_embeddings=scale_embeddings,
+        position=Sinusoidal(layout="halves"),
+        residual=residual,
+        norm=keras.layers.LayerNormalization(epsilon=1e-5),
+        activation=activation,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        hidden_dropout=hidden_dropout,
+        name=name,
+    )
+
+
+def Pegasus(size="large", vocabulary_size=96103, *, activation="relu", name="pegasus", **options):
+    """The encoder-decoder of Pegasus: that of Marian with pre-norm blocks, and a norm behind each side.
+
+    Args:
+        size: "base", "large", or a `Size`.
+        vocabulary_size: int. V.
+        activation: of the feed-forward.
+        name: str.
+        **options: those of `Marian`.
+
+    Returns:
+        `keras.Model`: that of `models.Transformer`.
+
+    Raises:
+        ValueError: unknown name of a size.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> Pegasus(Size(1, 16, 2, 32), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Zhang et al., arXiv 1912.08777, section 6; norms and positions as in the published models.
+    """
+    size = get_size(size, PEGASUS_SIZES)
+    return Marian(size, vocabulary_size, residual="pre", activation=activation, name=name, **options)

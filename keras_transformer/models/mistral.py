@@ -1,0 +1,65 @@
+"""Mistral."""
+
+import keras
+
+from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.models.decoder import Decoder
+from keras_transformer.models.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.size import Size
+
+# Jiang et al., arXiv 2310.06825, table 1.
+SIZES = {"7B": GroupedSize(Size(32, 4096, 32, 14336), 8, 128)}
+
+
+def Mistral(
+    size="7B",
+    vocabulary_size=32000,
+    *,
+    num_key_value_heads=None,
+    key_dim=None,
+    window=4096,
+    position=None,
+    activation="silu",
+    attention_dropout=0.0,
+    rms_norm_epsilon=1e-5,
+    name="mistral",
+):
+    """The decoder of Mistral: Llama's, each of whose tokens sees a window alone, so that its cache has one size.
+
+    Args:
+        size: "7B", or a `Size`.
+        vocabulary_size: int. V.
+        num_key_value_heads: int that divides the number of heads; None for that of the named size, or as many.
+        key_dim: int: width of each head; None for that of the named size, or `D / N`.
+        window: int, or None for all tokens before, as since version 0.2: how many tokens a token sees, itself included.
+        position: `positions.Rotary`, or None for one of wavelength 10000 that turns halves.
+        activation: of the gate.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        rms_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size, or heads that do not go into one another.
+
+    Example:
+
+    >>> Mistral(Size(2, 16, 4, 24), vocabulary_size=100, num_key_value_heads=2, window=8).output_shape
+    (None, None, 16)
+
+    Reference: Jiang et al., Mistral 7B, arXiv 2310.06825, section 2.
+    """
+    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
+    return Decoder(
+        grouped.size,
+        vocabulary_size,
+        position=None,
+        norm=keras.layers.RMSNormalization(epsilon=rms_norm_epsilon),
+        attention=rotary_attention(
+            grouped, window=window, position=position, dropout=attention_dropout, use_bias=False
+        ),
+        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
+        name=name,
+    )

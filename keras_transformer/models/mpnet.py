@@ -1,0 +1,60 @@
+"""MPNet."""
+
+import keras
+
+from keras_transformer.models.encoder import SIZES, Encoder
+from keras_transformer.models.size import get_size
+from keras_transformer.positions import Learned, RelativeBias
+
+
+def MPNet(
+    size="base",
+    vocabulary_size=30527,
+    *,
+    max_sequence_length=512,
+    padding_id=1,
+    num_buckets=32,
+    activation="gelu",
+    dropout=0.1,
+    layer_norm_epsilon=1e-12,
+    name="mpnet",
+):
+    """The encoder of MPNet: BERT's without segments, with relative biases beside its table of positions.
+
+    Args:
+        size: "base", "large", or a `Size`.
+        vocabulary_size: int. V.
+        max_sequence_length: int. How many tokens a text may have; the table of positions has `padding_id + 1` rows more.
+        padding_id: int >= 0. The token of padding; the position of the first token is the one after it.
+        num_buckets: int. Of the relative biases, which all blocks share.
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
+        layer_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> MPNet(Size(2, 16, 2, 32), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Song et al., MPNet, arXiv 2004.09297, section 3.1; positions as in its published code: see `RoBERTa`.
+    """
+    table = Learned(max_sequence_length, offset=padding_id + 1, name="position_embedding")
+    return Encoder(
+        get_size(size, SIZES),
+        vocabulary_size,
+        position=(table, RelativeBias(num_buckets, name="relative_bias")),
+        residual="post",
+        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        embedding_norm=True,
+        activation=activation,
+        dropout=dropout,
+        name=name,
+    )

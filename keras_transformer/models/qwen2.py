@@ -1,0 +1,77 @@
+"""Qwen2."""
+
+import keras
+
+from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.models.decoder import Decoder
+from keras_transformer.models.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.size import Size
+from keras_transformer.positions import Rotary
+
+# Yang et al., arXiv 2407.10671, table 1; Qwen2.5 has the same, and "3B".
+SIZES = {
+    "0.5B": GroupedSize(Size(24, 896, 14, 4864), 2, 64),
+    "1.5B": GroupedSize(Size(28, 1536, 12, 8960), 2, 128),
+    "3B": GroupedSize(Size(36, 2048, 16, 11008), 2, 128),
+    "7B": GroupedSize(Size(28, 3584, 28, 18944), 4, 128),
+    "72B": GroupedSize(Size(80, 8192, 64, 29568), 8, 128),
+}
+
+
+def Qwen2(
+    size="0.5B",
+    vocabulary_size=151936,
+    *,
+    num_key_value_heads=None,
+    key_dim=None,
+    window=None,
+    position=None,
+    activation="silu",
+    attention_dropout=0.0,
+    rms_norm_epsilon=1e-6,
+    name="qwen2",
+):
+    """The decoder of Qwen2 and 2.5: Llama's, with biases for queries, keys and values.
+
+    Args:
+        size: "0.5B", "1.5B", "3B", "7B", "72B", or a `Size`. From "7B" on the vocabulary is 152064.
+        vocabulary_size: int. V.
+        num_key_value_heads: int that divides the number of heads; None for that of the named size, or as many.
+        key_dim: int: width of each head; None for that of the named size, or `D / N`.
+        window: int, or None for all tokens before: how many tokens a token sees, itself included; or a list of either, which
+            the blocks take in turn.
+        position: `positions.Rotary`, or None for one of wavelength 1000000 that turns halves.
+        activation: of the gate.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        rms_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size, or heads that do not go into one another.
+
+    Example:
+
+    >>> Qwen2(Size(2, 16, 4, 24), vocabulary_size=100, num_key_value_heads=2).output_shape
+    (None, None, 16)
+
+    Reference: Yang et al., Qwen2 Technical Report, arXiv 2407.10671, section 2.2.
+    """
+    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
+    return Decoder(
+        grouped.size,
+        vocabulary_size,
+        position=None,
+        norm=keras.layers.RMSNormalization(epsilon=rms_norm_epsilon),
+        attention=rotary_attention(
+            grouped,
+            window=window,
+            position=position or Rotary(1e6, "halves"),
+            dropout=attention_dropout,
+            use_output_bias=False,
+        ),
+        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
+        name=name,
+    )

@@ -1,0 +1,82 @@
+"""Qwen3."""
+
+import keras
+
+from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.models.decoder import Decoder
+from keras_transformer.models.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.size import Size
+from keras_transformer.positions import Rotary
+
+# Yang et al., arXiv 2505.09388, table 1, and the checkpoints.
+SIZES = {
+    "0.6B": GroupedSize(Size(28, 1024, 16, 3072), 8, 128),
+    "1.7B": GroupedSize(Size(28, 2048, 16, 6144), 8, 128),
+    "4B": GroupedSize(Size(36, 2560, 32, 9728), 8, 128),
+    "8B": GroupedSize(Size(36, 4096, 32, 12288), 8, 128),
+    "14B": GroupedSize(Size(40, 5120, 40, 17408), 8, 128),
+    "32B": GroupedSize(Size(64, 5120, 64, 25600), 8, 128),
+}
+
+
+def Qwen3(
+    size="0.6B",
+    vocabulary_size=151936,
+    *,
+    num_key_value_heads=None,
+    key_dim=None,
+    window=None,
+    position=None,
+    use_attention_bias=False,
+    activation="silu",
+    attention_dropout=0.0,
+    rms_norm_epsilon=1e-6,
+    name="qwen3",
+):
+    """The decoder of Qwen3: Llama's, with a norm of each query and key head before they are turned.
+
+    Args:
+        size: "0.6B", "1.7B", "4B", "8B", "14B", "32B", or a `Size`.
+        vocabulary_size: int. V.
+        num_key_value_heads: int that divides the number of heads; None for that of the named size, or as many.
+        key_dim: int: width of each head; None for that of the named size, or `D / N`.
+        window: int, or None for all tokens before: how many tokens a token sees, itself included; or a list of either, which
+            the blocks take in turn.
+        position: `positions.Rotary`, or None for one of wavelength 1000000 that turns halves.
+        use_attention_bias: bool. Whether the four projections of attention have biases.
+        activation: of the gate.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        rms_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size, or heads that do not go into one another.
+
+    Example:
+
+    >>> Qwen3(Size(2, 16, 4, 24), vocabulary_size=100, num_key_value_heads=2, key_dim=6).output_shape
+    (None, None, 16)
+
+    Reference: Yang et al., Qwen3 Technical Report, arXiv 2505.09388, section 2.
+    """
+    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
+    norm = keras.layers.RMSNormalization(epsilon=rms_norm_epsilon)
+    return Decoder(
+        grouped.size,
+        vocabulary_size,
+        position=None,
+        norm=norm,
+        attention=rotary_attention(
+            grouped,
+            window=window,
+            position=position or Rotary(1e6, "halves"),
+            dropout=attention_dropout,
+            use_bias=use_attention_bias,
+            query_key_norm=norm,
+        ),
+        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
+        name=name,
+    )

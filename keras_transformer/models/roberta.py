@@ -1,0 +1,68 @@
+"""RoBERTa."""
+
+import keras
+
+from keras_transformer.models.encoder import SIZES, Encoder
+from keras_transformer.models.size import get_size
+from keras_transformer.models.stack import make_attention
+from keras_transformer.positions import Learned
+
+
+def RoBERTa(
+    size="base",
+    vocabulary_size=50265,
+    *,
+    max_sequence_length=512,
+    num_segments=1,
+    padding_id=1,
+    activation="gelu",
+    dropout=0.1,
+    attention_dropout=0.1,
+    layer_norm_epsilon=1e-5,
+    name="roberta",
+):
+    """The encoder of RoBERTa, CamemBERT and XLM-RoBERTa: BERT's, with no segments and a table of positions of its own.
+
+    Args:
+        size: "base", "large", or a `Size`.
+        vocabulary_size: int. V. CamemBERT has 32,005 tokens, XLM-RoBERTa 250,002.
+        max_sequence_length: int. How many tokens a text may have; the table of positions has `padding_id + 1` rows more.
+        num_segments: int, or None; 1 adds one and the same vector to every token, and asks for no "segment_ids".
+        padding_id: int >= 0. The token of padding; the position of the first token is the one after it.
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        layer_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`; with several segments
+        "segment_ids", int32 `(B, T)`, too.
+
+    Raises:
+        ValueError: unknown name of a size.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> RoBERTa(Size(2, 16, 2, 32), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Liu et al., RoBERTa, arXiv 1907.11692, section 3.1; positions, and the single segment, as in its published
+    code. There positions count the tokens that are no padding; here all of them, which is the same for texts that are padded
+    on the right.
+    """
+    size = get_size(size, SIZES)
+    return Encoder(
+        size,
+        vocabulary_size,
+        num_segments=num_segments,
+        position=Learned(max_sequence_length, offset=padding_id + 1, name="position_embedding"),
+        residual="post",
+        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        embedding_norm=True,
+        attention=make_attention(size, dropout=attention_dropout),
+        activation=activation,
+        dropout=dropout,
+        name=name,
+    )

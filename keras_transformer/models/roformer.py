@@ -1,0 +1,72 @@
+"""RoFormer."""
+
+import keras
+
+from keras_transformer.models.encoder import Encoder
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.stack import make_attention
+from keras_transformer.positions import Rotary
+
+# As published with the weights for Chinese.
+SIZES = {
+    "small": Size(6, 384, 6, 1536),
+    "base": Size(12, 768, 12, 3072),
+}
+
+
+def RoFormer(
+    size="base",
+    vocabulary_size=50000,
+    *,
+    embedding_dim=None,
+    num_segments=2,
+    activation="gelu",
+    dropout=0.1,
+    attention_dropout=0.1,
+    layer_norm_epsilon=1e-12,
+    name="roformer",
+):
+    """The encoder of RoFormer: BERT's, with rotary positions in attention instead of a table.
+
+    Args:
+        size: "small", "base", or a `Size`.
+        vocabulary_size: int. V.
+        embedding_dim: int, or None for that of the blocks. Width of the embeddings, which a dense layer takes to that of the
+            blocks.
+        num_segments: int, or None for no "segment_ids".
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        layer_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, "segment_ids": int32 `(B, T)`} to
+        `(B, T, D)`. Any length.
+
+    Raises:
+        ValueError: unknown name of a size.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> RoFormer(Size(2, 16, 2, 32), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Su et al., RoFormer, arXiv 2104.09864, section 3.2.2; queries and keys are turned, values are not.
+    """
+    size = get_size(size, SIZES)
+    return Encoder(
+        size,
+        vocabulary_size,
+        num_segments=num_segments,
+        embedding_dim=embedding_dim,
+        position=None,
+        residual="post",
+        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+        embedding_norm=True,
+        attention=make_attention(size, position=Rotary(layout="pairs"), dropout=attention_dropout),
+        activation=activation,
+        dropout=dropout,
+        name=name,
+    )

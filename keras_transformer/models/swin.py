@@ -1,0 +1,138 @@
+"""The Swin Transformer."""
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+from keras_transformer.attention.shifted_windows import ShiftedWindowAttention
+from keras_transformer.blocks import EncoderBlock, PreNormResidual
+from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.models.image_stack import image_input
+from keras_transformer.saving import choice
+from keras_transformer.vision import PatchMerging
+from keras_transformer.vision.patch_embedding import pair_of
+from keras_transformer.vision.patch_merging import merged
+
+
+class SwinSize(NamedTuple):
+    """The measures of a stack in stages.
+
+    Attributes:
+        hidden_dim: width of the tokens in the first stage; it doubles from stage to stage.
+        num_layers: tuple of ints: how many blocks each stage has.
+        num_heads: tuple of ints: the attention heads of each stage.
+    """
+
+    hidden_dim: int
+    num_layers: tuple
+    num_heads: tuple
+
+
+# Liu et al., arXiv 2103.14030, section 3.3.
+SIZES = {
+    "T": SwinSize(96, (2, 2, 6, 2), (3, 6, 12, 24)),
+    "S": SwinSize(96, (2, 2, 18, 2), (3, 6, 12, 24)),
+    "B": SwinSize(128, (2, 2, 18, 2), (4, 8, 16, 32)),
+    "L": SwinSize(192, (2, 2, 18, 2), (6, 12, 24, 48)),
+}
+
+
+def Swin(
+    size="T",
+    patch_size=4,
+    image_size=224,
+    *,
+    num_channels=3,
+    window_size=7,
+    mlp_ratio=4.0,
+    activation="gelu",
+    dropout=0.0,
+    attention_dropout=0.0,
+    stochastic_depth=0.1,
+    layer_norm_epsilon=1e-5,
+    name="swin",
+):
+    """The Swin Transformer up to its last norm: attention in windows, shifted in every other block, in stages of which each
+    has half the rows and columns of the one before. `tasks.ImageClassifier(pooling="mean")` puts a head on it.
+
+    Args:
+        size: "T", "S", "B", "L", or a `SwinSize`.
+        patch_size: int or pair of ints. Pixels.
+        image_size: int or pair of ints. Pixels; an image that does not divide is padded by zeros, and so are grids that do
+            not divide into windows.
+        num_channels: int.
+        window_size: int. Rows and columns of a window, in tokens.
+        mlp_ratio: float. How much wider the hidden layer of the feed-forward is than the tokens.
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embedded patches, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        stochastic_depth: float in [0, 1). In training, the share of rows that pass the last block by; it grows from 0 at
+            the first.
+        layer_norm_epsilon: float. Of the norms of the blocks and the last one; that of the others is 1e-5.
+        name: str.
+
+    Returns:
+        `keras.Model`: "images", float `(B, height, width, channels)`, to the tokens of the last stage,
+        `(B, rows · columns, 8 · hidden_dim)`.
+
+    Raises:
+        ValueError: unknown size; heads that do not divide the width, or are not as many as the stages.
+
+    Example:
+
+    >>> Swin(SwinSize(8, (2, 1), (2, 4)), patch_size=2, image_size=12, window_size=3).output_shape
+    (None, 9, 16)
+
+    Reference: Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows, arXiv 2103.14030. No
+    position is added to the patches, as in the paper's default.
+    """
+    size = choice(size, SIZES) if isinstance(size, str) else SwinSize(*size)
+    if len(size.num_layers) != len(size.num_heads) or any(
+        size.hidden_dim * 2**stage % heads for stage, heads in enumerate(size.num_heads)
+    ):
+        raise ValueError(f"num_heads must divide the width of each stage. Received: {size}")
+    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    rates = iter(np.linspace(0.0, stochastic_depth, sum(size.num_layers)).tolist())
+    images = image_input(image_size, num_channels)
+    x, grid = _embedded(images, size.hidden_dim, pair_of(patch_size), dropout)
+    for stage, (num_layers, num_heads) in enumerate(zip(size.num_layers, size.num_heads, strict=True)):
+        if stage:
+            x = PatchMerging(grid, name=f"patch_merging_{stage}")(x)
+            grid = tuple(map(merged, grid))
+        width = size.hidden_dim * 2**stage
+        for index in range(num_layers):
+            mixer = ShiftedWindowAttention(
+                num_heads,
+                width // num_heads,
+                grid,
+                window_size,
+                shifted=index % 2 == 1,
+                dropout=attention_dropout,
+                name="window_attention",
+            )
+            block = EncoderBlock(
+                mixer,
+                DenseFeedForward(int(mlp_ratio * width), activation, name="feedforward"),
+                residual=PreNormResidual(norm, next(rates)),
+                dropout=dropout,
+                name=f"stage_{stage}_block_{index}",
+            )
+            x = block(x)
+    x = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="final_norm")(x)
+    return keras.Model(images, x, name=name)
+
+
+def _embedded(images, hidden_dim, patch_size, dropout):
+    """The tokens of the patches, normalised, and their rows and columns."""
+    missing = [-side % patch for side, patch in zip(images.shape[1:3], patch_size, strict=True)]
+    x = (
+        keras.layers.ZeroPadding2D(((0, missing[0]), (0, missing[1])), name="padding")(images)
+        if any(missing)
+        else images
+    )
+    x = keras.layers.Conv2D(hidden_dim, patch_size, strides=patch_size, name="patch_projection")(x)
+    grid = x.shape[1:3]
+    x = keras.layers.Reshape((grid[0] * grid[1], hidden_dim), name="patches")(x)
+    x = keras.layers.LayerNormalization(epsilon=1e-5, name="embedding_norm")(x)
+    return keras.layers.Dropout(dropout, name="embedding_dropout")(x), grid

@@ -1,0 +1,191 @@
+"""T5."""
+
+from typing import NamedTuple
+
+import keras
+
+from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
+from keras_transformer.blocks import DecoderBlock, EncoderBlock
+from keras_transformer.models.encoder_decoder import Side, encoder_decoder, token_encoder
+from keras_transformer.models.stack import make_feed_forward
+from keras_transformer.positions import RelativeBias
+from keras_transformer.saving import choice
+
+
+class T5Size(NamedTuple):
+    """The measures of a T5, whose heads need not fill its width.
+
+    Attributes:
+        num_layers: the number of blocks of each side.
+        hidden_dim: width of the tokens D.
+        num_heads: attention heads N.
+        intermediate_dim: width of the hidden layer of the feed-forward.
+        head_dim: width of each head.
+        num_decoder_layers: the blocks of the decoder, or None for `num_layers`.
+    """
+
+    num_layers: int
+    hidden_dim: int
+    num_heads: int
+    intermediate_dim: int
+    head_dim: int = 64
+    num_decoder_layers: int | None = None
+
+
+# Raffel et al., section 3.7, and the published configurations of version 1.1, which are those of Flan-T5 too.
+SIZES = {
+    "small": T5Size(6, 512, 8, 2048),
+    "base": T5Size(12, 768, 12, 3072),
+    "large": T5Size(24, 1024, 16, 4096),
+    "3b": T5Size(24, 1024, 32, 16384, 128),
+    "11b": T5Size(24, 1024, 128, 65536, 128),
+    "v1.1-small": T5Size(8, 512, 6, 1024),
+    "v1.1-base": T5Size(12, 768, 12, 2048),
+    "v1.1-large": T5Size(24, 1024, 16, 2816),
+    "v1.1-xl": T5Size(24, 2048, 32, 5120),
+    "v1.1-xxl": T5Size(24, 4096, 64, 10240),
+}
+
+
+def T5(
+    size="small",
+    vocabulary_size=32128,
+    *,
+    feedforward="dense",
+    activation="relu",
+    num_buckets=32,
+    max_distance=128,
+    dropout=0.1,
+    norm_epsilon=1e-6,
+    name="t5",
+):
+    """The encoder-decoder of T5: pre-norm blocks with RMS norms and no biases, whose scores are not scaled.
+
+    Where tokens stand is said by relative biases alone, one set of them for all blocks of a side. `tasks.LanguageModel` puts
+    the head on it: of version 1.0, `LanguageModel(T5("base"), head_scale=768**-0.5, start_id=0, end_id=1)`; of version 1.1,
+    `LanguageModel(T5("v1.1-base", feedforward="gated", activation="gelu_tanh"), tie_embeddings=False, ...)`.
+
+    Args:
+        size: "small", "base", "large", "3b", "11b", the same with "v1.1-" ("xl", "xxl"), or a `T5Size`.
+        vocabulary_size: int. V.
+        feedforward: "dense" (1.0), "gated" (1.1), or an instance to copy.
+        activation: of a feed-forward given by name: "relu" (1.0), "gelu_tanh" (1.1).
+        num_buckets: int. Of the relative biases.
+        max_distance: int. Farther tokens are as far as this.
+        dropout: float in [0, 1). Of the embeddings, the attention weights, the hidden layer of the feed-forward, what
+            attention and feed-forward give, and the last norm.
+        norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"source_token_ids", "target_token_ids": int32 `(B, S)`, `(B, T)`; "source_padding_mask",
+        "target_padding_mask": bool} to the decoder's `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size or a part.
+
+    Example:
+
+    >>> T5(T5Size(1, 16, 3, 32, head_dim=8), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Raffel et al., arXiv 1910.10683, section 2.1; version 1.1: Shazeer, arXiv 2002.05202. The initial weights are
+    Keras's, not the paper's.
+    """
+    parts = _Parts(size, feedforward, activation, num_buckets, max_distance, dropout, norm_epsilon)
+    embedding = parts.embedding(vocabulary_size)
+    return encoder_decoder(parts.encoder(embedding), parts.decoder(embedding), name=name)
+
+
+def T5Encoder(
+    size="small",
+    vocabulary_size=32128,
+    *,
+    feedforward="dense",
+    activation="relu",
+    num_buckets=32,
+    max_distance=128,
+    dropout=0.1,
+    norm_epsilon=1e-6,
+    name="t5_encoder",
+):
+    """The encoder of T5 by itself, for embeddings and classification.
+
+    Args:
+        size, vocabulary_size, feedforward, activation, num_buckets, max_distance, dropout, norm_epsilon, name: those of
+            `T5`.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size or a part.
+
+    Example:
+
+    >>> T5Encoder(T5Size(1, 16, 3, 32, head_dim=8), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: that of `T5`.
+    """
+    parts = _Parts(size, feedforward, activation, num_buckets, max_distance, dropout, norm_epsilon)
+    return token_encoder(parts.encoder(parts.embedding(vocabulary_size)), name=name)
+
+
+class _Parts:
+    """Makes the layers of a T5."""
+
+    def __init__(self, size, feedforward, activation, num_buckets, max_distance, dropout, norm_epsilon):
+        self.size = choice(size, SIZES) if isinstance(size, str) else T5Size(*size)
+        self._feedforward = feedforward, activation
+        self._buckets = num_buckets, max_distance
+        self._dropout = dropout
+        self._epsilon = norm_epsilon
+
+    def embedding(self, vocabulary_size):
+        return keras.layers.ReversibleEmbedding(vocabulary_size, self.size.hidden_dim, name="token_embedding")
+
+    def encoder(self, embedding):
+        position = RelativeBias(*self._buckets, name="relative_bias")
+        blocks = [
+            EncoderBlock(*self._mixer(position), name=f"encoder_block_{index}", **self._options())
+            for index in range(self.size.num_layers)
+        ]
+        return self._side("source", "encoder", embedding, blocks)
+
+    def decoder(self, embedding):
+        position = RelativeBias(*self._buckets, bidirectional=False, name="relative_bias")
+        blocks = [
+            DecoderBlock(
+                *self._mixer(position),
+                cross_attention=self._attention("cross_attention"),
+                name=f"decoder_block_{index}",
+                **self._options(),
+            )
+            for index in range(self.size.num_decoder_layers or self.size.num_layers)
+        ]
+        return self._side("target", "decoder", embedding, blocks)
+
+    def _side(self, front, name, embedding, blocks):
+        dropouts = [keras.layers.Dropout(self._dropout, name=f"{side}_dropout") for side in (front, name)]
+        return Side([embedding, dropouts[0]], blocks, [self._norm(f"{name}_final_norm"), dropouts[1]])
+
+    def _mixer(self, position):
+        feedforward = make_feed_forward(self.size, *self._feedforward, dropout=self._dropout, use_bias=False)
+        return self._attention("self_attention", position), feedforward
+
+    def _attention(self, name, position=None):
+        return MultiHeadAttention(
+            self.size.num_heads,
+            self.size.head_dim,
+            use_bias=False,
+            mechanism=SoftmaxAttention(scoring="dot", dropout=self._dropout),
+            position=position,
+            name=name,
+        )
+
+    def _norm(self, name=None):
+        return keras.layers.RMSNormalization(epsilon=self._epsilon, name=name)
+
+    def _options(self):
+        return {"residual": "pre", "norm": self._norm(), "dropout": self._dropout}

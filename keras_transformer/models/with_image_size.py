@@ -1,0 +1,50 @@
+"""A model of images for images of another size."""
+
+import keras
+
+from keras_transformer.vision.patch_embedding import PatchEmbedding, pair_of
+
+# What a model carries beside its weights.
+_COMPANIONS = ("checkpoint", "processor", "tokenizer")
+
+
+def with_image_size(model, image_size):
+    """The same model, with the very same weights, for images of another size: its table of positions is resized.
+
+    DINOv2, whose weights are for 518 x 518 pixels, is mostly used at 224 x 224. Models whose positions are relative, as
+    those of `models.Swin`, are built for their size: `set_weights` takes the weights of one to another.
+
+    Args:
+        model: `keras.Model` with an input "images" and a `vision.PatchEmbedding`, such as `models.ViT`, under a head or not.
+        image_size: int or pair of ints, a multiple of the patch size. Pixels.
+
+    Returns:
+        `keras.Model`, called as the other one. Training one trains both.
+
+    Raises:
+        ValueError: it has no such input or layer; an image that does not divide into patches.
+
+    Example:
+
+    >>> from keras_transformer import models
+    >>> model = models.ViT(models.Size(1, 8, 2, 16), patch_size=4, image_size=8)
+    >>> with_image_size(model, 16).output_shape
+    (None, 17, 8)
+
+    Reference: Dosovitskiy et al., arXiv 2010.11929, section 3.2.
+    """
+    names = [tensor.name for tensor in keras.tree.flatten(model.input)]
+    if "images" not in names or not any(isinstance(layer, PatchEmbedding) for layer in model.layers):
+        raise ValueError(f"{model.name!r} has no input 'images', or no PatchEmbedding whose positions can be resized.")
+
+    def replace(tensor):
+        shape = tensor.shape[1:]
+        shape = (*pair_of(image_size), shape[-1]) if tensor.name == "images" else shape
+        return keras.Input(shape, dtype=tensor.dtype, name=tensor.name)
+
+    inputs = keras.tree.map_structure(replace, model.input)
+    resized = keras.models.clone_model(model, input_tensors=inputs, clone_function=lambda layer: layer)
+    for name in _COMPANIONS:
+        if hasattr(model, name):
+            setattr(resized, name, getattr(model, name))
+    return resized

@@ -1,0 +1,79 @@
+"""Learned positions on a page."""
+
+import keras
+from keras import ops
+
+from keras_transformer.saving import serializable
+
+
+@serializable
+class BoxPosition(keras.layers.Layer):
+    """Adds learned vectors for the box that a word fills on its page.
+
+    `y = x + X_l + Y_t + X_r + Y_b + H_(b - t) + W_(r - l)` for a box from left l and top t to right r and bottom b.
+
+    Args:
+        num_coordinates: int >= 1. Coordinates are from 0 to this, exclusive.
+        initializer: of the four tables. Default: normal with standard deviation 0.02.
+
+    Call arguments:
+        inputs: float `(B, T, D)`.
+        boxes: int `(B, T, 4)`: left, top, right and bottom of each token's word. A box that ends before it begins has no
+            height or no width.
+
+    Returns:
+        `(B, T, D)`, in the dtype of the layer.
+
+    Raises:
+        ValueError: `num_coordinates` below 1.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = BoxPosition(10, initializer="ones")
+    >>> layer(np.zeros((1, 1, 2)), boxes=np.array([[[1, 2, 5, 3]]])).numpy().tolist()
+    [[[6.0, 6.0]]]
+
+    Reference: Xu et al., LayoutLM, arXiv 1912.13318, section 2.2; height and width as in its published code.
+    """
+
+    def __init__(self, num_coordinates, initializer=None, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(num_coordinates, int) or num_coordinates < 1:
+            raise ValueError(f"num_coordinates must be a positive integer. Received: {num_coordinates!r}")
+        self.num_coordinates = num_coordinates
+        self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))
+        self.supports_masking = True
+
+    def build(self, inputs_shape, boxes_shape=None):
+        self._tables = {
+            name: self.add_weight(
+                name=name, shape=(self.num_coordinates, inputs_shape[-1]), initializer=self.initializer.clone()
+            )
+            for name in ("x", "y", "height", "width")
+        }
+
+    def call(self, inputs, boxes):
+        boxes = ops.cast(boxes, "int32")
+        left, top, right, bottom = (boxes[:, :, side] for side in range(4))
+        places = (
+            ("x", left),
+            ("y", top),
+            ("x", right),
+            ("y", bottom),
+            ("height", ops.maximum(bottom - top, 0)),
+            ("width", ops.maximum(right - left, 0)),
+        )
+        for name, place in places:
+            inputs = inputs + ops.cast(ops.take(self._tables[name], place, axis=0), inputs.dtype)
+        return inputs
+
+    def compute_output_shape(self, inputs_shape, boxes_shape=None):
+        return inputs_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_coordinates": self.num_coordinates,
+            "initializer": keras.initializers.serialize(self.initializer),
+        }

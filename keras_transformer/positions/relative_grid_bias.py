@@ -1,0 +1,84 @@
+"""Relative position biases of tokens that stand in a grid."""
+
+import keras
+from keras import ops
+
+from keras_transformer.positions.attention_position import AttentionPosition
+from keras_transformer.positions.distances import distances
+from keras_transformer.saving import serializable
+
+
+@serializable
+class RelativeGridBias(AttentionPosition):
+    """Adds a learned number to each score, by head and by how many rows and columns lie between query and key.
+
+    Position p stands in row `p // width` and column `p % width` of a grid `(height, width)`, and
+
+        bias_nij = b[row_i - row_j, column_i - column_j, n],
+
+    where distances beyond the grid count as the largest within. The table has a row for each of the
+    `(2 height - 1) (2 width - 1)` distances, by rows first, counted from the most negative.
+
+    Args:
+        grid_size: int or pair of ints >= 1: rows and columns. Default 7, the window of Swin.
+        initializer: of the biases. Default: truncated normal with standard deviation 0.02.
+
+    Returns:
+        A bias, float32 `(1 | B, N, T, S)`.
+
+    Raises:
+        ValueError: a side below 1; in a mechanism that takes no bias.
+
+    Example:
+
+    >>> import numpy as np
+    >>> position = RelativeGridBias(grid_size=(2, 3), initializer="ones")
+    >>> position.build((1, 6, 4, 8))
+    >>> np.array(position.bias(np.zeros((1, 6, 4, 8)), np.arange(6), np.arange(6))).shape
+    (1, 4, 6, 6)
+
+    Reference: Liu et al., Swin Transformer, arXiv 2103.14030, equation 4.
+    """
+
+    needs = frozenset({"bias"})
+
+    def __init__(self, grid_size=7, initializer=None, **kwargs):
+        super().__init__(**kwargs)
+        self.grid_size = (grid_size, grid_size) if isinstance(grid_size, int) else tuple(grid_size)
+        if len(self.grid_size) != 2 or min(self.grid_size) < 1:
+            raise ValueError(f"grid_size must be one or two integers, and at least 1. Received: {grid_size!r}")
+        self.initializer = keras.initializers.get(initializer or keras.initializers.TruncatedNormal(stddev=0.02))
+
+    def build(self, query_shape, *shapes):
+        height, width = self.grid_size
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=((2 * height - 1) * (2 * width - 1), query_shape[2]),
+            initializer=self.initializer,
+            autocast=False,
+        )
+
+    def bias(self, query, query_positions, key_positions):
+        height, width = self.grid_size
+        places = None
+        for length, span, of in ((height, 2 * width - 1, _row), (width, 1, _column)):
+            distance = -distances(of(query_positions, width), of(key_positions, width))
+            distance = ops.clip(distance, 1 - length, length - 1) + (length - 1)
+            places = distance * span if places is None else places + distance
+        bias = ops.take(ops.transpose(self.embeddings), places, axis=1)  # (N, 1 | B, T, S)
+        return ops.transpose(bias, (1, 0, 2, 3))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "grid_size": self.grid_size,
+            "initializer": keras.initializers.serialize(self.initializer),
+        }
+
+
+def _row(positions, width):
+    return ops.floor_divide(positions, width)
+
+
+def _column(positions, width):
+    return positions - ops.floor_divide(positions, width) * width

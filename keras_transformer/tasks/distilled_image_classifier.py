@@ -1,0 +1,45 @@
+"""Image classification by two tokens, of which one learns from a teacher."""
+
+import keras
+
+from keras_transformer.tasks.heads import check_count
+
+
+def DistilledImageClassifier(backbone, num_classes, *, dropout=0.0, name="distilled_image_classifier"):
+    """A backbone with a head on its class token and one on its distillation token; their mean decides.
+
+    In training the first learns the labels and the second what a teacher answers, as with
+    `compile(loss={"class_logits": ..., "distillation_logits": ...})`.
+
+    Args:
+        backbone: `keras.Model` from images to tokens `(B, T, D)`, such as `models.DeiT`.
+        num_classes: int >= 1.
+        dropout: float in [0, 1). Of both tokens.
+        name: str.
+
+    Returns:
+        `keras.Model`: the backbone's inputs to {"logits", "class_logits", "distillation_logits"}, float32
+        `(B, num_classes)` each, under every dtype policy.
+
+    Raises:
+        ValueError: `num_classes` below 1, or a backbone without a distillation token.
+
+    Example:
+
+    >>> from keras_transformer import models
+    >>> backbone = models.DeiT(models.Size(1, 8, 2, 16), patch_size=4, image_size=8)
+    >>> sorted(DistilledImageClassifier(backbone, num_classes=10).output)
+    ['class_logits', 'distillation_logits', 'logits']
+
+    Reference: Touvron et al., DeiT, arXiv 2012.12877, section 4; there the mean is one of probabilities, here one of logits,
+    as in its published code.
+    """
+    check_count("num_classes", num_classes)
+    if not any(getattr(layer, "distillation_token", False) for layer in backbone.layers):
+        raise ValueError(f"{backbone.name!r} has no distillation token: use tasks.ImageClassifier.")
+    logits = {}
+    for index, token in enumerate(("class", "distillation")):
+        x = keras.layers.Dropout(dropout, name=f"{token}_dropout")(backbone.output[:, index])
+        logits[f"{token}_logits"] = keras.layers.Dense(num_classes, dtype="float32", name=f"{token}_logits")(x)
+    mean = keras.layers.Average(dtype="float32", name="logits")(list(logits.values()))
+    return keras.Model(backbone.input, {"logits": mean, **logits}, name=name)

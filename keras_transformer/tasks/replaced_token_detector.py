@@ -1,0 +1,41 @@
+"""Detection of tokens that a generator has replaced, to pretrain an encoder."""
+
+import keras
+
+from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.tasks.heads import check_tokens, input_named
+from keras_transformer.tasks.span_answerer import TokenLogits
+
+
+def ReplacedTokenDetector(backbone, *, activation="gelu", name="replaced_token_detector"):
+    """A backbone with ELECTRA's head over each token: `w . gelu(W h + c) + b`, the logit of "this token was replaced".
+
+    Train it with a binary cross-entropy from logits against 1 where a `MaskedLanguageModel`, the generator, has put another
+    token, and 0 elsewhere; the logit of padding is -1e9, which costs nothing against 0.
+
+    Args:
+        backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.ELECTRA`.
+        activation: of the transform; a name or a function.
+        name: str.
+
+    Returns:
+        `keras.Model`: the backbone's inputs to "logits", float32 `(B, T)`, under every dtype policy; -1e9 at padding.
+
+    Raises:
+        ValueError: a backbone whose output is no `(B, T, D)`.
+
+    Example:
+
+    >>> from keras_transformer import models
+    >>> backbone = models.Encoder(models.Size(1, 8, 2, 16), vocabulary_size=50)
+    >>> ReplacedTokenDetector(backbone).output_shape
+    (None, None)
+
+    Reference: Clark et al., ELECTRA, arXiv 2003.10555, section 2; the transform as in its published code.
+    """
+    check_tokens(backbone)
+    x = backbone.output
+    x = keras.layers.Dense(x.shape[-1], activation=get_activation(activation), name="transform")(x)
+    x = keras.layers.Dense(1, dtype="float32", name="prediction")(x)
+    x = TokenLogits(0, dtype="float32", name="logits")(x, padding_mask=input_named(backbone, "padding_mask"))
+    return keras.Model(backbone.input, x, name=name)

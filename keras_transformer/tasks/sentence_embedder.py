@@ -1,0 +1,46 @@
+"""One vector for a text, to be compared with those of others."""
+
+import keras
+
+from keras_transformer.tasks.heads import check_tokens, input_named, make_pooling
+
+
+def SentenceEmbedder(backbone, *, pooling="mean", normalize=True, name="sentence_embedder"):
+    """A backbone of tokens whose pooled vector stands for the text: `v = pool(tokens)`, and with `normalize` `v / |v|`.
+
+    `PairMatcher` trains a backbone so that such vectors can be compared.
+
+    Args:
+        backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.BERT`. Its layers are used, not copied.
+        pooling: "first", "mean", "max", "attention", a layer called with `(tokens, padding_mask=...)`, or a list of these,
+            whose vectors are put behind one another.
+        normalize: bool. Whether every vector has length 1, so that a dot product is a cosine.
+        name: str.
+
+    Returns:
+        `keras.Model`: the backbone's inputs to "embedding", float32 `(B, D)`, under every dtype policy; `(B, n D)` with n
+        poolings.
+
+    Raises:
+        ValueError: unknown pooling, none, or a backbone whose output is no `(B, T, D)`.
+
+    Example:
+
+    >>> from keras_transformer import models
+    >>> backbone = models.Encoder(models.Size(1, 8, 2, 16), vocabulary_size=50)
+    >>> SentenceEmbedder(backbone, pooling=["first", "mean"]).output_shape
+    (None, 16)
+
+    Reference: Reimers and Gurevych, Sentence-BERT, arXiv 1908.10084, section 3.
+    """
+    check_tokens(backbone)
+    poolings = pooling if isinstance(pooling, (list, tuple)) else [pooling]
+    if not poolings:
+        raise ValueError("A sentence embedder needs at least one pooling.")
+    mask = input_named(backbone, "padding_mask")
+    names = ["pooling", *(f"pooling_{index}" for index in range(1, len(poolings)))]
+    layers = [make_pooling(pooling, name) for pooling, name in zip(poolings, names, strict=True)]
+    vectors = [layer(backbone.output, padding_mask=mask) for layer in layers]
+    x = vectors[0] if len(vectors) == 1 else keras.layers.Concatenate(dtype="float32", name="poolings")(vectors)
+    last = keras.layers.UnitNormalization if normalize else keras.layers.Identity
+    return keras.Model(backbone.input, last(dtype="float32", name="embedding")(x), name=name)

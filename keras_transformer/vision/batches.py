@@ -1,0 +1,46 @@
+"""Pictures as batches. Imported by `ImageProcessor.dataset` alone: it needs Keras."""
+
+import keras
+import numpy as np
+
+from keras_transformer.vision.errors import ImageError
+from keras_transformer.vision.pictures import as_list
+
+
+class ImageBatches(keras.utils.PyDataset):
+    """Batches of prepared pictures; made by `ImageProcessor.dataset`.
+
+    Args:
+        processor: an `ImageProcessor`.
+        images, labels, batch_size, shuffle, seed, workers: see there.
+    """
+
+    def __init__(self, processor, images, labels, batch_size, shuffle, seed, workers):
+        super().__init__(workers=workers, max_queue_size=2 * workers)
+        self.processor = processor
+        self.images = as_list(images)
+        self.labels = None if labels is None else np.asarray(labels)
+        if not self.images:
+            raise ImageError("No picture was given.")
+        if self.labels is not None and len(self.labels) != len(self.images):
+            raise ImageError(f"There are {len(self.images)} pictures but {len(self.labels)} labels.")
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ImageError(f"batch_size must be an int of at least 1. Received: {batch_size!r}")
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self._generator = np.random.default_rng(seed)
+        self._order = self._new_order()
+
+    def _new_order(self):
+        return self._generator.permutation(len(self.images)) if self.shuffle else np.arange(len(self.images))
+
+    def __len__(self):
+        return -(-len(self.images) // self.batch_size)
+
+    def __getitem__(self, index):
+        chosen = self._order[index * self.batch_size : (index + 1) * self.batch_size]
+        pixels = self.processor([self.images[place] for place in chosen])
+        return pixels if self.labels is None else (pixels, self.labels[chosen])
+
+    def on_epoch_end(self):
+        self._order = self._new_order()

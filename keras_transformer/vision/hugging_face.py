@@ -1,0 +1,162 @@
+"""How transformers writes down what is done to pictures, as the arguments of `ImageProcessor`, and back."""
+
+import json
+import os
+import pathlib
+
+from keras_transformer.processor_config import FILE, is_count, is_number, read_json, read_processor_config
+from keras_transformer.vision.errors import ImageProcessorError
+
+# The numbers that Pillow's filters bear.
+_FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+_HALF = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
+_CLIP = {
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+    "size": {"shortest_edge": 224},
+    "crop_size": {"height": 224, "width": 224},
+    "resample": 3,
+    "do_center_crop": True,
+}
+_SQUARE = {"size": {"height": 224, "width": 224}, "resample": 2}
+# What holds where a file says nothing.
+DEFAULTS = {
+    "ViT": {**_HALF, **_SQUARE},
+    "DeiT": {
+        **_HALF,
+        "size": {"height": 256, "width": 256},
+        "crop_size": {"height": 224, "width": 224},
+        "resample": 3,
+        "do_center_crop": True,
+    },
+    "Bit": _CLIP,
+    "CLIP": _CLIP,
+    "Siglip": {**_HALF, **_SQUARE, "resample": 3},
+}
+# For files that do not name the kind.
+_KIND_OF_MODEL = {
+    "vit": "ViT",
+    "swin": "ViT",
+    "swinv2": "ViT",
+    "deit": "DeiT",
+    "bit": "Bit",
+    "dinov2": "Bit",
+    "dinov2_with_registers": "Bit",
+    "clip": "CLIP",
+    "kosmos-2": "CLIP",
+    "siglip": "Siglip",
+}
+_COMMON = {
+    "do_resize": True,
+    "do_center_crop": False,
+    "do_rescale": True,
+    "do_normalize": True,
+    "rescale_factor": 1 / 255,
+}
+# Further steps, which are not done here: a file must not ask for them.
+_NOT_DONE = ("do_pad", "apply_ocr", "do_thumbnail", "do_align_long_axis", "do_flip_channel_order", "do_reduce_labels")
+
+
+def settings(folder):
+    """The arguments of `ImageProcessor` that the file of a folder stands for.
+
+    Raises:
+        ImageProcessorError: see `ImageProcessor.from_huggingface`.
+    """
+    config = read_processor_config(folder, "image_processor", ImageProcessorError)
+    kind = _kind(config, folder)
+    try:
+        return _arguments(config, kind)
+    except ImageProcessorError as error:
+        raise ImageProcessorError(f"The image processor of '{folder}': {error}") from None
+
+
+def _kind(config, folder):
+    name = config.get("image_processor_type") or config.get("feature_extractor_type")
+    if name is None:
+        path = os.path.join(folder, "config.json")
+        model = read_json(path, ImageProcessorError).get("model_type") if os.path.isfile(path) else None
+        if model not in _KIND_OF_MODEL:
+            raise ImageProcessorError(f"'{folder}' does not say which kind its image processor is.")
+        return _KIND_OF_MODEL[model]
+    kind = str(name)
+    for ending in ("Pil", "Fast", "ImageProcessor", "FeatureExtractor"):
+        kind = kind.removesuffix(ending)
+    if kind not in DEFAULTS:
+        raise ImageProcessorError(
+            f"'{folder}' has an image processor of the kind {name!r}. Known: {', '.join(sorted(DEFAULTS))}."
+        )
+    return kind
+
+
+def _arguments(config, kind):
+    given = {key: value for key, value in config.items() if value is not None}
+    values = {**_COMMON, **DEFAULTS[kind], **given}
+    for name in _NOT_DONE:
+        if given.get(name):
+            raise ImageProcessorError(f"{name} is not supported.")
+    for name in ("do_resize", "do_center_crop", "do_rescale", "do_normalize"):
+        if not isinstance(values[name], bool):
+            raise ImageProcessorError(f"{name} must be true or false. Received: {values[name]!r}")
+    if values["do_center_crop"] and values.get("crop_size") is None:
+        raise ImageProcessorError("do_center_crop is true, but there is no crop_size.")
+    resample = values["resample"]
+    if not isinstance(resample, int) or not 0 <= resample < len(_FILTERS):
+        raise ImageProcessorError(f"resample must be an int from 0 to {len(_FILTERS) - 1}. Received: {resample!r}")
+    if values["do_rescale"] and not is_number(values["rescale_factor"]):
+        raise ImageProcessorError(f"rescale_factor must be a number. Received: {values['rescale_factor']!r}")
+    # A lone number meant the shortest edge to the kinds that keep proportions, and a square to the others.
+    keeps_proportions = not given.get("default_to_square", kind not in ("Bit", "CLIP", "Siglip"))
+    if given.get("use_square_size"):
+        values["size"], keeps_proportions = _edge(values["size"]), False
+    return {
+        "size": _size(values["size"], keeps_proportions) if values["do_resize"] else None,
+        "crop_size": _size(values.get("crop_size"), False) if values["do_center_crop"] else None,
+        "resample": _FILTERS[resample],
+        "rescale": values["rescale_factor"] if values["do_rescale"] else None,
+        "mean": values["image_mean"] if values["do_normalize"] else None,
+        "std": values["image_std"] if values["do_normalize"] else None,
+    }
+
+
+def _edge(size):
+    return size.get("shortest_edge", size) if isinstance(size, dict) else size
+
+
+def _size(size, keeps_proportions):
+    if is_count(size):
+        return {"shortest_edge": size} if keeps_proportions else (size, size)
+    return size
+
+
+def write(processor, folder):
+    """Writes `preprocessor_config.json`; see `ImageProcessor.to_huggingface`."""
+    if processor.channel_order != "rgb":
+        raise ImageProcessorError(f"A {FILE} cannot say that the channels are {processor.channel_order!r}.")
+    normalizes = processor.mean is not None or processor.std is not None
+    proportional = processor.size is None or "height" not in processor.size
+    kind = "CLIP" if proportional else "ViT" if processor.crop_size is None else "DeiT"
+    content = {
+        "image_processor_type": f"{kind}ImageProcessor",
+        "do_convert_rgb": True,
+        "do_resize": processor.size is not None,
+        "size": processor.size or DEFAULTS[kind]["size"],
+        "resample": _FILTERS.index(processor.resample),
+        "do_center_crop": processor.crop_size is not None,
+        "do_rescale": processor.rescale is not None,
+        "rescale_factor": 1 / 255 if processor.rescale is None else processor.rescale,
+        "do_normalize": normalizes,
+    }
+    if processor.crop_size is not None:
+        content["crop_size"] = processor.crop_size
+    if normalizes:
+        content["image_mean"] = _three(processor.mean, 0.0)
+        content["image_std"] = _three(processor.std, 1.0)
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _three(values, otherwise):
+    values = otherwise if values is None else values
+    return [values] * 3 if is_number(values) else values

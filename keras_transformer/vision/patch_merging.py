@@ -1,0 +1,69 @@
+"""From a grid of tokens to one of half as many rows and columns."""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.saving import serializable
+
+
+@serializable
+class PatchMerging(keras.layers.Layer):
+    """`norm([x_00; x_10; x_01; x_11]) W` of each 2 x 2 tokens, where x_10 is the one below: half the grid, twice the width.
+
+    A grid with an odd side is padded by zeros, below or to the right.
+
+    Args:
+        grid_size: pair of ints >= 1: rows and columns of the tokens, which come row by row.
+        epsilon: float > 0. Of the norm.
+
+    Call arguments:
+        inputs: float `(B, rows · columns, D)`.
+
+    Returns:
+        `(B, ceil(rows / 2) · ceil(columns / 2), 2 D)`.
+
+    Raises:
+        ValueError: a side below 1.
+
+    Example:
+
+    >>> import numpy as np
+    >>> tuple(PatchMerging((4, 3))(np.ones((1, 12, 8))).shape)
+    (1, 4, 16)
+
+    Reference: Liu et al., Swin Transformer, arXiv 2103.14030, section 3.1; the order of the four, the norm, and no bias, as
+    in its published code.
+    """
+
+    def __init__(self, grid_size, epsilon=1e-5, **kwargs):
+        super().__init__(**kwargs)
+        self.grid_size = tuple(positive("grid_size", side) for side in grid_size)
+        self.epsilon = epsilon
+        self._norm = keras.layers.LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name="norm")
+
+    def build(self, input_shape):
+        depth = input_shape[-1]
+        self._norm.build((*input_shape[:2], 4 * depth))
+        self._reduction = keras.layers.Dense(2 * depth, use_bias=False, dtype=self.dtype_policy, name="reduction")
+        self._reduction.build((*input_shape[:2], 4 * depth))
+
+    def call(self, inputs):
+        (rows, columns), depth = self.grid_size, inputs.shape[-1]
+        x = ops.reshape(inputs, (-1, rows, columns, depth))
+        if rows % 2 or columns % 2:
+            x = ops.pad(x, [[0, 0], [0, rows % 2], [0, columns % 2], [0, 0]])
+        x = ops.concatenate([x[:, row::2, column::2] for column in (0, 1) for row in (0, 1)], axis=-1)
+        return self._reduction(self._norm(ops.reshape(x, (-1, merged(rows) * merged(columns), 4 * depth))))
+
+    def compute_output_shape(self, input_shape):
+        rows, columns = self.grid_size
+        return (input_shape[0], merged(rows) * merged(columns), 2 * input_shape[-1])
+
+    def get_config(self):
+        return {**super().get_config(), "grid_size": self.grid_size, "epsilon": self.epsilon}
+
+
+def merged(side):
+    """How many rows or columns are left of a side."""
+    return (side + 1) // 2

@@ -1,0 +1,90 @@
+"""The sizes that pictures are given: how a setting is read, and what it makes of a picture."""
+
+from keras_transformer.processor_config import is_count
+from keras_transformer.vision.errors import ImageError, ImageProcessorError
+
+# More than any model takes; a larger one is a mistake, or meant to fill the memory.
+MAX_EDGE = 2**14
+FORMS = (
+    {"height", "width"},
+    {"shortest_edge"},
+    {"shortest_edge", "longest_edge"},
+    {"max_height", "max_width"},
+)
+
+
+def size_setting(size, name="size"):
+    """A size as a dict of one of four forms.
+
+    Args:
+        size: None, a pair `(height, width)`, or a dict of "height" and "width" (exactly so), of "shortest_edge" (proportions
+            are kept), of "shortest_edge" and "longest_edge" (the longer one at most so), or of "max_height" and "max_width"
+            (as large as fits into this box).
+        name: str. What it is called in the error.
+
+    Returns:
+        dict of str to int, or None.
+
+    Raises:
+        ImageProcessorError: none of these, or an edge that is no int from 1 to 16,384.
+
+    Example:
+
+    >>> size_setting((30, 40))
+    {'height': 30, 'width': 40}
+    """
+    if size is None:
+        return None
+    if isinstance(size, (tuple, list)) and len(size) == 2:
+        size = {"height": size[0], "width": size[1]}
+    if not isinstance(size, dict) or set(size) not in FORMS:
+        forms = "; ".join(", ".join(sorted(form)) for form in FORMS)
+        raise ImageProcessorError(f"{name} must be (height, width) or a dict of: {forms}. Received: {size!r}")
+    for edge, length in size.items():
+        if not is_count(length) or length > MAX_EDGE:
+            raise ImageProcessorError(f"{edge!r} of {name} must be an int from 1 to {MAX_EDGE}. Received: {length!r}")
+    if "longest_edge" in size and size["longest_edge"] < size["shortest_edge"]:
+        raise ImageProcessorError(f"The longest edge of {name} is shorter than the shortest. Received: {size!r}")
+    return dict(size)
+
+
+def resized(height, width, size):
+    """Height and width of a picture once it is resized.
+
+    Fractions are cut off, as torchvision and transformers do, so that a picture may come out a pixel short of its
+    proportions.
+
+    Raises:
+        ImageError: it would have no pixel.
+
+    Example:
+
+    >>> resized(100, 151, {"shortest_edge": 50})
+    (50, 75)
+    >>> resized(100, 200, {"max_height": 50, "max_width": 50})
+    (25, 50)
+    """
+    if "height" in size:
+        return size["height"], size["width"]
+    if "max_height" in size:
+        scale = min(size["max_height"] / height, size["max_width"] / width)
+        new = int(height * scale), int(width * scale)
+    else:
+        new = _by_edge(height, width, size["shortest_edge"], size.get("longest_edge"))
+    if min(new) < 1 or max(new) > 4 * MAX_EDGE:
+        raise ImageError(f"a picture of {height} x {width} pixels cannot be resized to {new[0]} x {new[1]}")
+    return new
+
+
+def _by_edge(height, width, shortest, longest):
+    short, long = min(height, width), max(height, width)
+    if longest is None:
+        new_long = int(shortest * long / short)
+    elif long / short * shortest > longest:
+        # The longer edge decides: the shorter follows from it, rounded, and the longer one from the unrounded shorter.
+        exact = longest * short / long
+        shortest = int(round(exact))
+        new_long = long if short == shortest else int(exact * long / short)
+    else:
+        new_long = long if short == shortest else int(shortest * long / short)
+    return (shortest, new_long) if height <= width else (new_long, shortest)

@@ -1,0 +1,59 @@
+"""The way back through a function, on whichever backend Keras runs: for gradients that are written by hand."""
+
+import keras
+
+
+def vjp(function, *arguments):
+    """A function's value, and its vector-Jacobian product.
+
+    Args:
+        function: maps float tensors to one float tensor.
+        *arguments: float tensors.
+
+    Returns:
+        `(value, pullback)`: `pullback(cotangent)`, to be called once, gives for each argument the gradient of
+        `sum(value * cotangent)`; zeros for one that the value does not depend on.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras import ops
+    >>> value, pullback = vjp(lambda x, y: x * y, ops.array([2.0, 3.0]), ops.array([5.0, 7.0]))
+    >>> [np.array(gradient).tolist() for gradient in pullback(ops.array([1.0, 10.0]))]
+    [[5.0, 70.0], [2.0, 30.0]]
+    """
+    return {"tensorflow": _by_tensorflow, "jax": _by_jax, "torch": _by_torch}[keras.backend.backend()](
+        function, *arguments
+    )
+
+
+def _by_tensorflow(function, *arguments):
+    import tensorflow as tf
+
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(arguments)
+        value = function(*arguments)
+
+    def pullback(cotangent):
+        gradients = tape.gradient(value, arguments, cotangent, unconnected_gradients="zero")
+        return [tf.convert_to_tensor(gradient) for gradient in gradients]  # A gather's names rows alone.
+
+    return value, pullback
+
+
+def _by_jax(function, *arguments):
+    import jax
+
+    value, pullback = jax.vjp(function, *arguments)
+    return value, lambda cotangent: list(pullback(cotangent))
+
+
+def _by_torch(function, *arguments):
+    import torch
+
+    with torch.enable_grad():
+        arguments = [argument.detach().requires_grad_() for argument in arguments]
+        value = function(*arguments)
+    return value.detach(), lambda cotangent: list(
+        torch.autograd.grad(value, arguments, cotangent, materialize_grads=True)
+    )

@@ -1,0 +1,167 @@
+"""Folders of encoders and of sentence-transformers: what is refused, and what is kept for the way back."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from keras_transformer import checkpoints
+from keras_transformer.checkpoints import from_huggingface, to_huggingface
+
+DATA = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return lambda name: pathlib.Path(shutil.copytree(DATA / name, tmp_path / name))
+
+
+def change(file, **changes):
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def refusal(folder, kind):
+    with pytest.raises(kind) as raised:
+        from_huggingface(folder, verbose=0)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_a_decoder_of_berts_kind_is_refused(copy):
+    folder = copy("bert-MaskedLM")
+    change(folder / "config.json", architectures=["BertLMHeadModel"])
+    assert "LMHeadModel" in refusal(folder, checkpoints.UnknownArchitectureError)
+    change(folder / "config.json", architectures=["BertForMaskedLM"], is_decoder=True)
+    assert "is_decoder" in refusal(folder, checkpoints.ConfigError)
+
+
+@pytest.mark.parametrize(
+    "name, changes",
+    [
+        ("albert-Model", {"inner_group_num": 2}),
+        ("albert-Model", {"num_hidden_groups": 6}),
+        ("electra-MultipleChoice", {"summary_type": "mean"}),
+        ("modernbert-Model", {"layer_types": ["full_attention"]}),
+        ("modernbert-Model", {"layer_types": ["magic"] * 4}),
+        ("modernbert-MaskedLM", {"decoder_bias": False}),
+        ("modernbert-SequenceClassification", {"classifier_pooling": "max"}),
+        ("roberta-Model", {"max_position_embeddings": 2}),
+        ("roberta-MaskedLM", {"tie_word_embeddings": False}),
+    ],
+)
+def test_a_variant_that_is_not_built(copy, name, changes):
+    folder = copy(name)
+    change(folder / "config.json", **changes)
+    assert next(iter(changes)) in refusal(folder, checkpoints.ConfigError)
+
+
+def test_modernbert_as_configs_before_version_5_describe_it(copy):
+    folder = copy("modernbert-Model")
+    new = from_huggingface(folder, verbose=0)
+    config = json.loads((folder / "config.json").read_text())
+    for name in ("rope_parameters", "layer_types"):
+        config.pop(name)
+    (folder / "config.json").write_text(json.dumps(config))
+    change(folder / "config.json", global_attn_every_n_layers=3, global_rope_theta=160.0, local_rope_theta=10.0)
+    inputs = {"token_ids": np.arange(5, 25)[None].astype("int32"), "padding_mask": np.ones((1, 20), bool)}
+    np.testing.assert_array_equal(from_huggingface(folder, verbose=0)(inputs), new(inputs))
+
+
+def test_the_other_half_of_pretraining_is_kept_for_the_way_back(copy, tmp_path):
+    folder = copy("bert-MaskedLM")
+    more = {
+        "bert.pooler.dense.weight": np.ones((16, 16), "float16"),
+        "cls.seq_relationship.bias": np.arange(2.0, dtype="float32"),
+        "bert.embeddings.position_ids": np.arange(20)[None],
+    }
+    before = load_file(folder / "model.safetensors") | more
+    save_file(before, folder / "model.safetensors")
+    to_huggingface(from_huggingface(folder, verbose=0), tmp_path / "again", verbose=0)
+    after = load_file(tmp_path / "again" / "model.safetensors")
+    assert sorted(after) == sorted(before)
+    for name, array in before.items():
+        assert (after[name].dtype, after[name].tobytes()) == (array.dtype, array.tobytes()), name
+
+
+def test_norms_under_their_old_names(copy, tmp_path):
+    folder = copy("bert-TokenClassification")
+    wanted = from_huggingface(folder, verbose=0).get_weights()
+    tensors = load_file(folder / "model.safetensors")
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): array
+        for name, array in tensors.items()
+    }
+    assert "bert.embeddings.LayerNorm.gamma" in old
+    save_file(old, folder / "model.safetensors")
+    model = from_huggingface(folder, verbose=0)
+    for found, expected in zip(model.get_weights(), wanted, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    to_huggingface(model, tmp_path / "again", verbose=0)
+    np.testing.assert_equal(load_file(tmp_path / "again" / "model.safetensors"), old)
+    save_file(old | tensors, folder / "model.safetensors")
+    assert "twice" in refusal(folder, checkpoints.CorruptFileError)
+
+
+def test_the_files_of_sentence_transformers_come_back(tmp_path):
+    folder = DATA / "sentence-bert"
+    to_huggingface(from_huggingface(folder, verbose=0), tmp_path / "again", verbose=0)
+    for name in ("modules.json", "1_Pooling/config.json", "sentence_bert_config.json", "tokenizer.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes(), name
+
+
+def test_vectors_of_sentences_have_length_one():
+    model = from_huggingface(DATA / "sentence-bert", verbose=0)
+    ids = np.array([[7, 9, 11]], "int32")
+    inputs = {"token_ids": ids, "padding_mask": ids > 0, "segment_ids": ids * 0}
+    np.testing.assert_allclose(np.linalg.norm(model.predict(inputs, verbose=0), axis=-1), 1.0, atol=1e-6)
+    assert from_huggingface(DATA / "sentence-bert", task="backbone", verbose=0).output_shape == (None, None, 16)
+
+
+def modules_of(folder):
+    return json.loads((folder / "modules.json").read_text())
+
+
+def test_a_module_outside_of_the_folder(copy):
+    folder = copy("sentence-bert")
+    modules = modules_of(folder)
+    modules[1]["path"] = "../1_Pooling"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    assert "../1_Pooling" in refusal(folder, checkpoints.UnsafePathError)
+
+
+def test_a_module_that_is_not_built(copy):
+    folder = copy("sentence-bert")
+    modules = modules_of(folder)
+    modules[2]["type"] = "sentence_transformers.models.Dense"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    assert "Dense" in refusal(folder, checkpoints.ConfigError)
+
+
+@pytest.mark.parametrize("content", ['{"0": 1}', "[1, 2]", "[{}]"])
+def test_modules_that_are_no_list_of_modules(copy, content):
+    folder = copy("sentence-bert")
+    (folder / "modules.json").write_text(content)
+    assert "modules.json" in refusal(folder, checkpoints.CorruptFileError)
+
+
+@pytest.mark.parametrize(
+    "name, changes",
+    [
+        ("sentence-bert", {"pooling_mode_weightedmean_tokens": True}),
+        ("sentence-bert", {"include_prompt": False}),
+        ("sentence-roberta", {"pooling_mode": "magic"}),
+    ],
+)
+def test_a_pooling_that_is_not_built(copy, name, changes):
+    folder = copy(name)
+    change(folder / "1_Pooling" / "config.json", **changes)
+    assert next(iter(changes)) in refusal(folder, checkpoints.ConfigError)
+
+
+def test_a_pooling_without_settings(copy):
+    folder = copy("sentence-bert")
+    (folder / "1_Pooling" / "config.json").unlink()
+    assert "1_Pooling" in refusal(folder, checkpoints.MissingFileError)

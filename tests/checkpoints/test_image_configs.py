@@ -1,0 +1,46 @@
+"""Settings of models of images that are wrong, hostile, or of a variant that is not built."""
+
+import json
+import pathlib
+import shutil
+
+import pytest
+
+from keras_transformer import checkpoints
+from keras_transformer.vision import ImageProcessor
+
+DATA = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"
+
+
+@pytest.mark.parametrize(
+    "source, changes",
+    [
+        ("vit-Model", {"image_size": [8, 12, 4]}),
+        ("vit-Model", {"image_size": [9, 12]}),
+        ("vit-Model", {"patch_size": 0}),
+        ("vit-Model", {"pooler_act": "magic"}),
+        ("dinov2-Model", {"qkv_bias": False}),
+        ("swin-Model", {"depths": [2, 10**9]}),
+        ("swin-Model", {"depths": [1] * 10**4}),
+        ("swin-Model", {"depths": "deep"}),
+        ("swin-Model", {"use_absolute_embeddings": True}),
+        ("clip-Model", {"text_config": {"num_hidden_layers": 10**8}}),
+        ("clip-Model", {"vision_config": 3}),
+    ],
+)
+def test_a_setting_is_refused_by_name(source, changes, tmp_path):
+    folder = pathlib.Path(shutil.copytree(DATA / source, tmp_path / "checkpoint"))
+    config = json.loads((folder / "config.json").read_text()) | changes
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(checkpoints.ConfigError) as raised:
+        checkpoints.from_huggingface(folder, verbose=0)
+    name, value = next(iter(changes.items()))
+    assert (next(iter(value)) if isinstance(value, dict) else name) in str(raised.value)
+
+
+def test_the_processor_of_the_folder_is_the_model_s(tmp_path):
+    folder = pathlib.Path(shutil.copytree(DATA / "vit-Model", tmp_path / "checkpoint"))
+    shutil.copy(DATA.parent / "processors" / "vit" / "preprocessor_config.json", folder)
+    model = checkpoints.from_huggingface(folder, verbose=0)
+    assert isinstance(model.processor, ImageProcessor)
+    assert not hasattr(checkpoints.from_huggingface(DATA / "vit-Model", verbose=0), "processor")

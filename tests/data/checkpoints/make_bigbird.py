@@ -1,0 +1,39 @@
+"""Makes the folders bigbird-*: python tests/data/checkpoints/make_bigbird.py (transformers 5.23, torch 2.13).
+
+Texts are as long as transformers reads with full attention: see `Bigbird` in checkpoints/architectures.
+"""
+
+import transformers
+from encoders import LOGITS, POOLED, make
+
+CONFIG = {
+    "vocab_size": 60,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "max_position_embeddings": 20,
+    "block_size": 2,
+    "num_random_blocks": 1,
+    "sep_token_id": 3,
+}
+OUTPUTS = {
+    "Model": POOLED,
+    "ForMaskedLM": LOGITS,
+    "ForPreTraining": {"logits": "prediction_logits", "sentence_logits": "seq_relationship_logits"},
+    "ForSequenceClassification": LOGITS,
+    "ForMultipleChoice": LOGITS,
+    "ForTokenClassification": LOGITS,
+}
+
+
+def main():
+    for ending, outputs in OUTPUTS.items():
+        full = {"attention_type": "original_full", "hidden_act": "relu"} if ending == "Model" else {}
+        config = transformers.BigBirdConfig(**{**CONFIG, **full})
+        name = f"bigbird-{ending.removeprefix('For')}"
+        make(name, f"BigBird{ending}", config, outputs, segments=True, lengths=(10, 7, 1))
+
+
+if __name__ == "__main__":
+    main()

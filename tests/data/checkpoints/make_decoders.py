@@ -1,0 +1,205 @@
+"""Makes the folders of decoders: python make_decoders.py [NAME ...] (transformers 5.23, torch 2.13)."""
+
+import sys
+
+import numpy as np
+import torch
+import transformers
+from writing import build, ragged_tokens, run, write
+
+VOCABULARY, END, NEW = 60, 3, 8
+PROMPTS = ((7, 40, 12, 33, 9, 21, 50), (5, 58, 31), (17,))
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 4, "eos_token_id": END}
+SIZE = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 20,
+    "max_position_embeddings": 32,
+    **SPECIAL,
+}
+GPT2 = {
+    "vocab_size": VOCABULARY,
+    "n_embd": 16,
+    "n_layer": 2,
+    "n_head": 2,
+    "n_inner": 20,
+    "n_positions": 24,
+    **SPECIAL,
+}
+BLOOM = {"vocab_size": VOCABULARY, "hidden_size": 24, "n_layer": 2, "n_head": 3, **SPECIAL}
+GEMMA = {**SIZE, "num_key_value_heads": 1, "head_dim": 8}
+GEMMA2 = {
+    **SIZE,
+    "head_dim": 8,
+    "query_pre_attn_scalar": 5,
+    "sliding_window": 4,
+    "attn_logit_softcapping": 2.0,
+    "final_logit_softcapping": 3.0,
+}
+GEMMA3 = {
+    **SIZE,
+    "head_dim": 8,
+    "num_hidden_layers": 3,
+    "query_pre_attn_scalar": 5,
+    "sliding_window": 4,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1000.0},
+    },
+}
+QWEN = {
+    **SIZE,
+    "use_sliding_window": True,
+    "sliding_window": 4,
+    "max_window_layers": 1,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+}
+MIXTRAL = {**SIZE, "num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": None}
+RWKV = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "intermediate_size": 20,
+    "context_length": 32,
+    "rescale_every": 0,
+    **SPECIAL,
+}
+ROPES = {
+    "llama": {
+        "rope_type": "llama3",
+        "rope_theta": 100.0,
+        "factor": 4.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16,
+    },
+    "llama_linear": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0},
+    "llama_dynamic": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
+    "llama_yarn": {
+        "rope_type": "yarn",
+        "rope_theta": 10000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 8,
+        "beta_fast": 4.0,
+    },
+}
+ALL = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
+# Of each folder: its class's name before the head, its config, and the heads.
+FAMILIES = {
+    "gpt2": ("GPT2", "GPT2Config", GPT2, ("LMHeadModel", "Model", *ALL)),
+    "gpt2_scaled": ("GPT2", "GPT2Config", {**GPT2, "scale_attn_by_inverse_layer_idx": True}, ("LMHeadModel",)),
+    "llama": ("Llama", "LlamaConfig", {**SIZE, "rope_parameters": ROPES["llama"]}, ("CausalLM", *ALL)),
+    "llama_linear": (
+        "Llama",
+        "LlamaConfig",
+        {**SIZE, "rope_parameters": ROPES["llama_linear"], "mlp_bias": True},
+        ("CausalLM",),
+    ),
+    "llama_dynamic": (
+        "Llama",
+        "LlamaConfig",
+        {**SIZE, "rope_parameters": ROPES["llama_dynamic"], "head_dim": 8},
+        ("CausalLM",),
+    ),
+    "llama_yarn": (
+        "Llama",
+        "LlamaConfig",
+        {**SIZE, "rope_parameters": ROPES["llama_yarn"], "attention_bias": True, "tie_word_embeddings": True},
+        ("CausalLM",),
+    ),
+    "mistral": ("Mistral", "MistralConfig", {**SIZE, "sliding_window": 4}, ("CausalLM", *ALL)),
+    "qwen2": ("Qwen2", "Qwen2Config", QWEN, ("CausalLM", *ALL)),
+    "qwen3": ("Qwen3", "Qwen3Config", {**QWEN, "head_dim": 8}, ("CausalLM", *ALL)),
+    "gemma": ("Gemma", "GemmaConfig", GEMMA, ("CausalLM", *ALL[:2])),
+    "gemma2": ("Gemma2", "Gemma2Config", GEMMA2, ("CausalLM", *ALL[:2])),
+    "gemma3": ("Gemma3", "Gemma3TextConfig", GEMMA3, ("CausalLM", *ALL[:1])),
+    "bloom": ("Bloom", "BloomConfig", BLOOM, ("CausalLM", *ALL)),
+    "mixtral": ("Mixtral", "MixtralConfig", MIXTRAL, ("CausalLM", *ALL)),
+    "rwkv": ("Rwkv", "RwkvConfig", RWKV, ("CausalLM",)),
+}
+GRADIENTS = {
+    "gpt2-LMHeadModel": (
+        "transformer.wte.weight",
+        "transformer.wpe.weight",
+        "transformer.h.0.attn.c_attn.weight",
+        "transformer.h.0.attn.c_attn.bias",
+        "transformer.h.1.attn.c_proj.weight",
+        "transformer.h.1.mlp.c_fc.weight",
+        "transformer.h.0.ln_1.weight",
+        "transformer.ln_f.bias",
+    )
+}
+OUTPUTS = {"Model": {"tokens": "last_hidden_state"}, "QuestionAnswering": ("start_logits", "end_logits")}
+
+
+def main(names):
+    for name, (cls, config_cls, settings, heads) in FAMILIES.items():
+        if not names or name in names:
+            for head in heads:
+                make(f"{name}-{head}", cls, config_cls, settings, head)
+
+
+def make(name, cls, config_cls, settings, head):
+    generates = head in ("CausalLM", "LMHeadModel")
+    settings = settings if generates else of_one_layer(settings)
+    labels = {} if generates or head == "Model" else {"num_labels": 2 if head == "QuestionAnswering" else 3}
+    model = build(head_class(cls, head), getattr(transformers, config_cls)(**settings, **labels))
+    token_ids, mask = ragged_tokens(VOCABULARY)
+    found = run(model, input_ids=token_ids, attention_mask=mask)
+    wanted = OUTPUTS.get(head, ("logits",))
+    wanted = wanted if isinstance(wanted, dict) else {each: each for each in wanted}
+    outputs = {ours: found[theirs].numpy() for ours, theirs in wanted.items()}
+    more = continuations(model) if generates else {}
+    if name in GRADIENTS:
+        more |= gradients(model, token_ids, mask, GRADIENTS[name])
+    write(name, model, {"token_ids": token_ids, "padding_mask": mask}, outputs, **more)
+
+
+def of_one_layer(settings):
+    """The smallest model: what the blocks are is seen in those that generate."""
+    changes = {name: 1 for name in ("num_hidden_layers", "n_layer") if name in settings}
+    if "layer_types" in settings:
+        changes["layer_types"] = settings["layer_types"][-1:]
+        kind = changes["layer_types"][0]
+        changes["rope_parameters"] = {kind: settings["rope_parameters"][kind]}
+    return settings | changes
+
+
+def head_class(cls, head):
+    for name in (f"{cls}For{head}", f"{cls}TextFor{head}", f"{cls}{head}"):
+        if hasattr(transformers, name):
+            return getattr(transformers, name)
+    raise ValueError(f"{cls} has no {head}")
+
+
+def continuations(model):
+    """Greedy texts, each prompt by itself."""
+    texts = []
+    for prompt in PROMPTS:
+        row = torch.tensor([prompt])
+        options = {"do_sample": False, "max_new_tokens": NEW, "eos_token_id": None, "pad_token_id": 0}
+        text = model.generate(row, attention_mask=torch.ones_like(row), **options)
+        texts.append(text[0, len(prompt) :].tolist())
+    assert END not in sum(texts, []), texts
+    width = max(map(len, PROMPTS))
+    prompts = [[*prompt, *[-1] * (width - len(prompt))] for prompt in PROMPTS]
+    return {"prompt": np.array(prompts, "int32"), "generated": np.array(texts, "int32")}
+
+
+def gradients(model, token_ids, mask, names):
+    """Of `sum(logits * direction)`, over real tokens."""
+    logits = model(input_ids=torch.tensor(token_ids), attention_mask=torch.tensor(mask)).logits
+    direction = np.random.default_rng(1).normal(size=tuple(logits.shape)).astype("float32") * mask[..., None]
+    (logits * torch.tensor(direction)).sum().backward()
+    parameters = dict(model.named_parameters())
+    found = {f"gradient/{name}": parameters[name].grad.numpy() for name in names}
+    model.zero_grad()
+    return {"direction": direction, **found}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,34 @@
+"""Makes the folders mpnet-*: python tests/data/checkpoints/make_mpnet.py (transformers 5.23, torch 2.13)."""
+
+import transformers
+from encoders import LOGITS, POOLED, SPAN, make
+
+CONFIG = {
+    "vocab_size": 60,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "max_position_embeddings": 26,
+}
+OUTPUTS = {
+    "Model": POOLED,
+    "ForMaskedLM": LOGITS,
+    "ForSequenceClassification": LOGITS,
+    "ForMultipleChoice": LOGITS,
+    "ForTokenClassification": LOGITS,
+    "ForQuestionAnswering": SPAN,
+}
+
+
+def main():
+    for ending, outputs in OUTPUTS.items():
+        labels = 2 if ending == "ForQuestionAnswering" else 3
+        name = f"mpnet-{ending.removeprefix('For')}"
+        # Long enough for distances that share a bucket.
+        config = transformers.MPNetConfig(**CONFIG)
+        make(name, f"MPNet{ending}", config, outputs, labels=labels, lengths=(24, 14, 1))
+
+
+if __name__ == "__main__":
+    main()

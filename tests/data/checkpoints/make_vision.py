@@ -1,0 +1,190 @@
+"""Makes the folders vit-*, deit-*, dinov2-*, swin-* and clip*: python tests/data/checkpoints/make_vision.py.
+
+With transformers 5.23 and torch 2.13.
+"""
+
+import functools
+
+import numpy as np
+import torch
+import transformers
+from writing import build, ragged_tokens, run, write
+
+TOWER = {
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "patch_size": 4,
+}
+# Not as wide as high: what mixes them up shows.
+VIT = {**TOWER, "image_size": [8, 12], "hidden_act": "gelu_new"}
+DEIT = {**TOWER, "image_size": [12, 8]}
+# transformers always resizes the table of DINOv2, which has to be a square for that.
+DINOV2 = {name: value for name, value in TOWER.items() if name != "intermediate_size"} | {
+    "image_size": 12,
+    "mlp_ratio": 3,
+    "layerscale_value": 0.3,
+}
+# Padded everywhere: 27 x 22 pixels are 14 x 11 patches, in windows of 3 they are 15 x 12, and merging makes 7 x 6 of them.
+SWIN = {
+    "image_size": [27, 22],
+    "patch_size": 2,
+    "embed_dim": 8,
+    "depths": [2, 3],
+    "num_heads": [2, 4],
+    "window_size": 3,
+    "mlp_ratio": 1.5,
+    "layer_norm_eps": 1e-3,
+}
+# Windows that divide the grid, of the size of the last one.
+SMALL_SWIN = {**SWIN, "image_size": 16, "depths": [2, 2], "window_size": 4}
+CLIP_TEXT = {
+    "vocab_size": 60,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 13,
+    "bos_token_id": 0,
+    "pad_token_id": 1,
+    "projection_dim": 6,
+}
+CLIP_VISION = {**TOWER, "image_size": 12, "projection_dim": 6}
+TOKENS = {"tokens": "last_hidden_state"}
+POOLED = {**TOKENS, "pooled": "pooler_output"}
+LOGITS = {"logits": "logits"}
+END_ID = 58
+GRADIENTS = (
+    "vit.embeddings.cls_token",
+    "vit.embeddings.position_embeddings",
+    "vit.embeddings.patch_embeddings.projection.weight",
+    "vit.encoder.layer.0.attention.attention.query.weight",
+    "vit.encoder.layer.0.attention.attention.key.bias",
+    "vit.encoder.layer.1.attention.output.dense.weight",
+    "vit.encoder.layer.1.output.dense.bias",
+    "vit.encoder.layer.0.layernorm_before.weight",
+    "classifier.weight",
+)
+
+
+def images(config, seed=0):
+    """Three pictures, `(B, height, width, channels)`."""
+    size = config["image_size"]
+    size = [size, size] if isinstance(size, int) else size
+    return np.random.default_rng(seed).normal(size=(3, *size, 3)).astype("float32")
+
+
+def pixels(pictures):
+    """As transformers takes them."""
+    return {"pixel_values": pictures.transpose(0, 3, 1, 2)}
+
+
+def texts():
+    """Tokens that end with the end token, and padding behind it."""
+    token_ids, mask = ragged_tokens(END_ID)
+    ends = mask.sum(axis=1) - 1
+    token_ids[np.arange(len(ends)), ends] = END_ID
+    return np.where(mask, token_ids, 1), mask
+
+
+def image_model(name, cls, config, names, **more):
+    """One folder of a model of images alone."""
+    model, pictures = build(cls, config), images(config.to_dict())
+    found = run(model, **pixels(pictures))
+    write(name, model, {"images": pictures}, {our: found[their] for our, their in names.items()}, **more)
+
+
+def text_model(name, cls, config, names):
+    """One folder of a model of texts alone."""
+    model, (token_ids, mask) = build(cls, config), texts()
+    found = run(model, input_ids=token_ids, attention_mask=mask)
+    inputs = {"token_ids": token_ids, "padding_mask": mask}
+    write(name, model, inputs, {our: found[their] for our, their in names.items()})
+
+
+def pair_model(name, config):
+    """One folder of a model of images and texts."""
+    model, pictures, (token_ids, mask) = build(transformers.CLIPModel, config), images(CLIP_VISION), texts()
+    found = run(model, input_ids=token_ids, attention_mask=mask, **pixels(pictures))
+    outputs = {
+        "logits": found.logits_per_image,
+        "image_embedding": found.image_embeds,
+        "text_embedding": found.text_embeds,
+    }
+    write(name, model, {"images": pictures, "token_ids": token_ids, "padding_mask": mask}, outputs)
+
+
+def gradients(cls, config):
+    """Of `sum(logits * direction)`."""
+    model = build(cls, config)
+    logits = model(**{name: torch.tensor(value) for name, value in pixels(images(config.to_dict())).items()}).logits
+    direction = np.random.default_rng(1).normal(size=tuple(logits.shape)).astype("float32")
+    (logits * torch.tensor(direction)).sum().backward()
+    # As the file names them: transformers has other names in memory.
+    named = dict(model.named_parameters())
+    return {"direction": direction, **{f"gradient/{name}": named[_in_memory(name)].grad for name in GRADIENTS}}
+
+
+def _in_memory(name):
+    for theirs, ours in (
+        ("encoder.layer", "layers"),
+        ("attention.attention.query", "attention.q_proj"),
+        ("attention.attention.key", "attention.k_proj"),
+        ("attention.output.dense", "attention.o_proj"),
+        ("output.dense", "mlp.fc2"),
+    ):
+        name = name.replace(theirs, ours)
+    return name
+
+
+def vision_transformers():
+    """ViT, DeiT and DINOv2."""
+    config = transformers.ViTConfig(**VIT, num_labels=5, pooler_output_size=7)
+    image_model("vit-Model", transformers.ViTModel, config, POOLED)
+    plain = transformers.ViTConfig(**TOWER, image_size=8, qkv_bias=False)
+    image_model(
+        "vit-Model-without-pooler", functools.partial(transformers.ViTModel, add_pooling_layer=False), plain, TOKENS
+    )
+    classifier = transformers.ViTForImageClassification
+    image_model("vit-ImageClassification", classifier, config, LOGITS, **gradients(classifier, config))
+    config = transformers.DeiTConfig(**DEIT, num_labels=5)
+    image_model("deit-Model", transformers.DeiTModel, config, POOLED)
+    image_model("deit-ImageClassification", transformers.DeiTForImageClassification, config, LOGITS)
+    names = LOGITS | {"class_logits": "cls_logits", "distillation_logits": "distillation_logits"}
+    with_teacher = transformers.DeiTForImageClassificationWithTeacher
+    image_model("deit-ImageClassificationWithTeacher", with_teacher, config, names)
+    config = transformers.Dinov2Config(**DINOV2, num_labels=5)
+    image_model("dinov2-Model", transformers.Dinov2Model, config, TOKENS)
+    config = transformers.Dinov2Config(**DINOV2, num_labels=5, use_swiglu_ffn=True)
+    image_model("dinov2-ImageClassification", transformers.Dinov2ForImageClassification, config, LOGITS)
+
+
+def swins():
+    config = transformers.SwinConfig(**SWIN, num_labels=5)
+    image_model("swin-Model", transformers.SwinModel, config, POOLED)
+    config = transformers.SwinConfig(**SMALL_SWIN, num_labels=5)
+    image_model("swin-ImageClassification", transformers.SwinForImageClassification, config, LOGITS)
+
+
+def clips():
+    old = {**CLIP_TEXT, "eos_token_id": 2}
+    pair_model("clip-Model", transformers.CLIPConfig(text_config=old, vision_config=CLIP_VISION, projection_dim=6))
+    config = transformers.CLIPConfig(text_config=old, vision_config=CLIP_VISION, num_labels=5)
+    model, pictures = build(transformers.CLIPForImageClassification, config), images(CLIP_VISION)
+    logits = run(model, **pixels(pictures)).logits
+    write("clip-ImageClassification", model, {"images": pictures}, {"logits": logits})
+    config = transformers.CLIPTextConfig(**CLIP_TEXT, eos_token_id=END_ID)
+    text_model("clip_text_model-Model", transformers.CLIPTextModel, config, POOLED)
+    names = TOKENS | {"embedding": "text_embeds"}
+    text_model("clip_text_model-ModelWithProjection", transformers.CLIPTextModelWithProjection, config, names)
+    config = transformers.CLIPVisionConfig(**CLIP_VISION)
+    image_model("clip_vision_model-Model", transformers.CLIPVisionModel, config, POOLED)
+    names = TOKENS | {"embedding": "image_embeds"}
+    image_model("clip_vision_model-ModelWithProjection", transformers.CLIPVisionModelWithProjection, config, names)
+
+
+if __name__ == "__main__":
+    vision_transformers()
+    swins()
+    clips()

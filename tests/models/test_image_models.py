@@ -1,0 +1,205 @@
+"""Published sizes of the models of images, and of images with texts; images of other sizes."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import load_model, models, tasks
+from keras_transformer.checkpoints import ARCHITECTURES, Config
+from keras_transformer.checkpoints.unallocated import unallocated
+from keras_transformer.models import clip, deit, dinov2, swin
+from keras_transformer.training import ContrastiveLoss
+
+# As published with the weights: classifiers of 1,000 classes; DINOv2 without a head, and with its mask token.
+SWIN_PARAMETERS = {"T": 28_288_354, "S": 49_606_258, "B": 87_768_224, "L": 196_532_476}
+DEIT_PARAMETERS = {"Ti": 5_910_800, "S": 22_436_432, "B": 87_338_192}
+DINOV2_PARAMETERS = {"S": 22_056_576, "B": 86_580_480, "L": 304_368_640, "g": 1_136_480_768}
+CLIP_PARAMETERS = {"B/32": 151_277_313, "B/16": 149_620_737, "L/14": 427_616_513}
+
+
+@pytest.mark.parametrize(
+    "counts, sizes",
+    [
+        (SWIN_PARAMETERS, swin.SIZES),
+        (DEIT_PARAMETERS, deit.SIZES),
+        (DINOV2_PARAMETERS, dinov2.SIZES),
+        (CLIP_PARAMETERS, clip.SIZES),
+    ],
+)
+def test_every_size_is_pinned(counts, sizes):
+    assert set(counts) == set(sizes)
+
+
+@pytest.mark.parametrize("size", ["T", "B"])
+def test_swin_parameters(size):
+    with unallocated():
+        model = tasks.ImageClassifier(models.Swin(size), 1000, pooling="mean")
+    assert model.count_params() == SWIN_PARAMETERS[size]
+
+
+@pytest.mark.parametrize("size", DEIT_PARAMETERS)
+def test_deit_parameters(size):
+    with unallocated():
+        model = tasks.DistilledImageClassifier(models.DeiT(size), 1000)
+    assert model.count_params() == DEIT_PARAMETERS[size]
+
+
+@pytest.mark.parametrize("size", ["S", "g"])
+def test_dinov2_parameters(size):
+    with unallocated():
+        model = models.DINOv2(size)
+    assert model.count_params() == DINOV2_PARAMETERS[size]
+
+
+@pytest.mark.parametrize("size", ["B/32", "L/14"])
+def test_clip_parameters(size):
+    with unallocated():
+        model = models.CLIP(size)
+    assert model.count_params() == CLIP_PARAMETERS[size]
+
+
+def test_class_token_and_mean_stand_behind_one_another():
+    backbone = models.DeiT(models.Size(1, 8, 2, 16), patch_size=4, image_size=8)
+    model = tasks.ImageClassifier(backbone, 3, pooling="class_token_and_mean", activation=None)
+    x = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype("float32")
+    tokens = np.asarray(backbone(x))
+    kernel, bias = (np.asarray(weight) for weight in model.get_layer("logits").weights)
+    expected = np.concatenate([tokens[:, 0], tokens[:, 2:].mean(axis=1)], axis=1) @ kernel + bias
+    np.testing.assert_allclose(np.asarray(model(x)), expected, atol=1e-5)
+
+
+def test_two_heads_read_two_tokens_and_their_mean_decides():
+    backbone = models.DeiT(models.Size(1, 8, 2, 16), patch_size=4, image_size=8)
+    model = tasks.DistilledImageClassifier(backbone, 3)
+    x = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype("float32")
+    tokens, found = np.asarray(backbone(x)), model(x)
+    for index, name in enumerate(("class_logits", "distillation_logits")):
+        kernel, bias = (np.asarray(weight) for weight in model.get_layer(name).weights)
+        np.testing.assert_allclose(np.asarray(found[name]), tokens[:, index] @ kernel + bias, atol=1e-5)
+    mean = (np.asarray(found["class_logits"]) + np.asarray(found["distillation_logits"])) / 2
+    np.testing.assert_allclose(np.asarray(found["logits"]), mean, atol=1e-6)
+
+
+def test_a_backbone_without_a_distillation_token_is_refused():
+    with pytest.raises(ValueError, match="no distillation token"):
+        tasks.DistilledImageClassifier(models.ViT(models.Size(1, 8, 2, 16), 4, 8), 3)
+
+
+def test_clip_logits_are_scaled_cosines():
+    tower = models.Size(1, 8, 2, 16)
+    model = models.CLIP(
+        vision=models.CLIPVision(tower, 4, 8, projection_dim=6),
+        text=models.CLIPText(tower, vocabulary_size=20, end_id=19, projection_dim=6),
+        initial_temperature=0.25,
+    )
+    random = np.random.default_rng(0)
+    inputs = {
+        "images": random.normal(size=(3, 8, 8, 3)).astype("float32"),
+        "token_ids": np.array([[3, 4, 19, 0], [5, 19, 0, 0], [6, 7, 8, 19]], "int32"),
+        "padding_mask": np.array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]], bool),
+    }
+    found = {name: np.asarray(value) for name, value in model(inputs).items()}
+    np.testing.assert_allclose(np.linalg.norm(found["image_embedding"], axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(found["logits"], 4 * found["image_embedding"] @ found["text_embedding"].T, atol=1e-5)
+    # What stands behind the end token has no influence.
+    changed = {**inputs, "token_ids": np.where(inputs["padding_mask"], inputs["token_ids"], 9)}
+    np.testing.assert_allclose(np.asarray(model(changed)["logits"]), found["logits"], atol=1e-5)
+
+
+def test_the_scale_of_clip_is_held_below_its_limit():
+    layer = clip.ContrastiveLogits()
+    layer.build((None, 2), (None, 2))
+    assert float(layer.logit_scale) == pytest.approx(2.6593, abs=1e-4)
+    assert float(layer.logit_scale.constraint(np.float32(9.0))) == pytest.approx(np.log(100))
+    assert float(layer.logit_scale.constraint(np.float32(1.0))) == 1.0
+
+
+def test_the_highest_id_ends_a_text_where_no_end_is_known():
+    pooling = clip.EndTokenPooling()
+    x = np.arange(8.0).reshape(2, 4, 1)
+    assert np.asarray(pooling(x, np.array([[1, 7, 3, 7], [9, 2, 2, 2]]))).ravel().tolist() == [1.0, 4.0]
+
+
+def test_swin_pads_an_image_that_does_not_divide():
+    model = models.Swin(models.SwinSize(8, (1, 1), (2, 2)), patch_size=4, image_size=(10, 7), window_size=2)
+    x = np.random.default_rng(0).normal(size=(2, 10, 7, 3)).astype("float32")
+    padded = models.Swin(models.SwinSize(8, (1, 1), (2, 2)), patch_size=4, image_size=(12, 8), window_size=2)
+    padded.set_weights(model.get_weights())
+    wider = np.pad(x, [(0, 0), (0, 2), (0, 1), (0, 0)])
+    assert model.output_shape == (None, 2, 16)
+    np.testing.assert_allclose(np.asarray(model(x)), np.asarray(padded(wider)), atol=1e-6)
+
+
+def test_stochastic_depth_grows_along_the_stack():
+    model = models.Swin(models.SwinSize(8, (1, 2), (2, 2)), patch_size=4, image_size=8, window_size=2)
+    rates = [layer.residual.stochastic_depth for layer in model.layers if hasattr(layer, "residual")]
+    np.testing.assert_allclose(rates, [0.0, 0.05, 0.1])
+
+
+def test_another_image_size_takes_the_same_weights(tmp_path):
+    model = models.DeiT(models.Size(1, 8, 2, 16), patch_size=4, image_size=(8, 12))
+    classifier = tasks.DistilledImageClassifier(model, 3)
+    larger = models.with_image_size(classifier, (12, 16))
+    other = models.DeiT(models.Size(1, 8, 2, 16), patch_size=4, image_size=(12, 16), grid_size=(2, 3))
+    expected = tasks.DistilledImageClassifier(other, 3)
+    expected.set_weights(classifier.get_weights())
+    x = np.random.default_rng(0).normal(size=(2, 12, 16, 3)).astype("float32")
+    wanted = np.asarray(expected(x)["logits"])
+    np.testing.assert_allclose(np.asarray(larger(x)["logits"]), wanted, atol=1e-6)
+    assert larger.weights[0] is classifier.weights[0]
+    larger.save(tmp_path / "larger.keras")
+    np.testing.assert_allclose(np.asarray(load_model(tmp_path / "larger.keras")(x)["logits"]), wanted, atol=1e-6)
+
+
+def test_a_model_without_patches_cannot_be_resized():
+    model = models.Swin(models.SwinSize(8, (1,), (2,)), patch_size=4, image_size=8, window_size=2)
+    with pytest.raises(ValueError, match="PatchEmbedding"):
+        models.with_image_size(model, 16)
+
+
+# Files leave out what is transformers' default. DINOv2 has its mask token put aside, and a table for 224 pixels.
+DEFAULTS = {
+    "vit": 86_567_656 - 769_000,
+    "deit": 87_338_192 - 2 * 769_000,
+    "dinov2": 86_580_480 - 768 - (37**2 - 16**2) * 768,
+    "swin": 28_288_354 - 769_000,
+    "clip": 151_277_313,
+}
+
+
+@pytest.mark.parametrize("model_type", DEFAULTS)
+def test_defaults_of_configs(model_type):
+    with unallocated():
+        model = ARCHITECTURES[model_type]().backbone(Config({"model_type": model_type}))
+    assert model.count_params() == DEFAULTS[model_type]
+
+
+def test_clip_learns_which_text_is_of_which_image():
+    tower = models.Size(1, 8, 2, 16)
+    model = models.CLIP(
+        vision=models.CLIPVision(tower, 4, 8, projection_dim=6),
+        text=models.CLIPText(tower, vocabulary_size=20, end_id=19, projection_dim=6),
+    )
+    x = {
+        "images": np.random.default_rng(0).normal(size=(4, 8, 8, 3)).astype("float32"),
+        "token_ids": np.array([[3, 19], [4, 19], [5, 19], [6, 19]], "int32"),
+        "padding_mask": np.ones((4, 2), bool),
+    }
+    model.compile(keras.optimizers.Adam(3e-3), loss={"logits": ContrastiveLoss()})
+    before = np.asarray(model.get_layer("logits").logit_scale)
+    history = model.fit(x, {"logits": np.arange(4)}, batch_size=4, epochs=40, verbose=0).history["loss"]
+    assert history[-1] < 0.3 < history[0]
+    assert np.asarray(model(x)["logits"]).argmax(axis=1).tolist() == [0, 1, 2, 3]
+    assert np.asarray(model.get_layer("logits").logit_scale) != before
+
+
+def test_two_heads_learn_from_labels_and_from_a_teacher():
+    model = tasks.DistilledImageClassifier(models.DeiT(models.Size(1, 8, 2, 16), patch_size=4, image_size=8), 3)
+    x = np.random.default_rng(0).normal(size=(6, 8, 8, 3)).astype("float32")
+    labels, answers = np.array([0, 1, 2, 0, 1, 2]), np.array([1, 1, 2, 0, 0, 2])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-2), loss={"class_logits": loss, "distillation_logits": loss})
+    model.fit(x, {"class_logits": labels, "distillation_logits": answers}, batch_size=6, epochs=60, verbose=0)
+    found = {name: np.asarray(value).argmax(axis=1) for name, value in model(x).items()}
+    np.testing.assert_array_equal(found["class_logits"], labels)
+    np.testing.assert_array_equal(found["distillation_logits"], answers)
