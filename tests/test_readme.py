@@ -1,13 +1,16 @@
 """The Python in the README runs as it stands, on random images in place of the download."""
 
 import re
+import shutil
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 README = Path(__file__).parents[1] / "README.md"
+CHECKPOINT = Path(__file__).parent / "data" / "checkpoints" / "bert-SequenceClassification"
 BOUNDS = ", min_agreement=0.98, max_loss=0.005"
 
 
@@ -18,15 +21,20 @@ def test_python_blocks_run_one_after_the_other(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(keras.datasets.fashion_mnist, "load_data", lambda: ((images, labels), (images[:8], labels[:8])))
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     (tmp_path / "input.txt").write_text("To be, or not to be: that is the question.\n" * 200)
-    names = {}
+    shutil.copytree(CHECKPOINT, tmp_path / "bert-folder")
+    tokens = np.array([[5, 6, 7], [8, 9, 0]], "int32")
+    inputs = {"token_ids": tokens, "padding_mask": tokens > 0, "segment_ids": np.zeros_like(tokens)}
+    names = {"inputs": inputs, "labels": np.array([0, 2])}
     for block in blocks:
         # Of eight random images one may well get another answer.
         block = block.replace("steps_per_epoch=100", "steps_per_epoch=2").replace(BOUNDS, "")
         exec(compile(block, str(README), "exec"), names)
     assert {path.name for path in (tmp_path / "fashion").iterdir()} >= {"saved_model", "model.tflite", "model.onnx"}
     assert {path.name for path in (tmp_path / "writer").iterdir()} >= {"tokenizer", "model.tflite", "model.weights"}
+    written = load_file(tmp_path / "bert-again" / "model.safetensors")
+    np.testing.assert_equal(written, load_file(CHECKPOINT / "model.safetensors"))
     options = {"max_new_tokens": 12, "sampler": "greedy"}
     assert names["phone"].generate("To be", **options) == names["writer"].generate("To be", **options)
     assert names["second"].result() == names["writer"].generate("To be, or", max_new_tokens=20)

@@ -55,7 +55,7 @@ def CLIPVision(
     Example:
 
     >>> model = CLIPVision(Size(1, 8, 2, 16), patch_size=4, image_size=8, projection_dim=6)
-    >>> model.output_shape["embedding"]
+    >>> model.output["embedding"].shape
     (None, 6)
 
     Reference: Radford et al., arXiv 2103.00020, section 2.4.
@@ -120,7 +120,7 @@ def CLIPText(
     Example:
 
     >>> model = CLIPText(Size(1, 8, 2, 16), vocabulary_size=50, end_id=49, projection_dim=6)
-    >>> model.output_shape["embedding"]
+    >>> model.output["embedding"].shape
     (None, 6)
 
     Reference: Radford et al., arXiv 2103.00020, section 2.4.

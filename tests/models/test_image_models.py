@@ -175,6 +175,7 @@ def test_defaults_of_configs(model_type):
 
 
 def test_clip_learns_which_text_is_of_which_image():
+    keras.utils.set_random_seed(0)
     tower = models.Size(1, 8, 2, 16)
     model = models.CLIP(
         vision=models.CLIPVision(tower, 4, 8, projection_dim=6),
@@ -187,7 +188,7 @@ def test_clip_learns_which_text_is_of_which_image():
     }
     model.compile(keras.optimizers.Adam(3e-3), loss={"logits": ContrastiveLoss()})
     before = np.asarray(model.get_layer("logits").logit_scale)
-    history = model.fit(x, {"logits": np.arange(4)}, batch_size=4, epochs=40, verbose=0).history["loss"]
+    history = model.fit(x, {"logits": np.arange(4)}, batch_size=4, epochs=80, verbose=0).history["loss"]
     assert history[-1] < 0.3 < history[0]
     assert np.asarray(model(x)["logits"]).argmax(axis=1).tolist() == [0, 1, 2, 3]
     assert np.asarray(model.get_layer("logits").logit_scale) != before
