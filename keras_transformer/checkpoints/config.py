@@ -27,16 +27,21 @@ class Config:
     Args:
         values: dict.
         source: str: what to name in errors, such as the path of the file.
-        tensors: names of the tensors beside it, where a setting is told by what is there.
+        tensors: names of the tensors beside it, where a setting is told by what is there; None where they are not known.
 
     Raises:
         ConfigError: by every method, where a setting is missing and has no default, is of the wrong kind, or out of range.
     """
 
-    def __init__(self, values, source="config.json", tensors=()):
+    def __init__(self, values, source="config.json", tensors=None):
         self.values = values
         self.source = source
-        self.tensors = frozenset(tensors)
+        self._tensors = tensors
+
+    @property
+    def tensors(self):
+        """frozenset of the names of the tensors beside it; empty where they are not known."""
+        return frozenset(self._tensors or ())
 
     def __contains__(self, name):
         return self.values.get(name) is not None
@@ -95,7 +100,16 @@ class Config:
         value = self._required(name, _MISSING)
         if not isinstance(value, dict):
             raise self._error(name, value, "a section")
-        return Config(value, f"{self.source}: {name}", self.tensors)
+        return self.within(value, name)
+
+    def within(self, values, name):
+        """A `Config` of other values beside the same tensors, which errors call a section of this one."""
+        return Config(values, f"{self.source}: {name}", self._tensors)
+
+    def check_depth(self, name, depth):
+        """Refuses more layers than there are tensors, before a graph of them is built."""
+        if self._tensors is not None and depth > len(self._tensors):
+            raise ConfigError(f"{self.source}: {name!r} asks for {depth} layers, of {len(self._tensors)} tensors.")
 
     @property
     def num_labels(self):

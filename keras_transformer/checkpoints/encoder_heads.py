@@ -4,7 +4,7 @@ import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Head
-from keras_transformer.checkpoints.heads import classifier_dropout, span_answerer, token_classifier
+from keras_transformer.checkpoints.heads import classifier_dropout, pooled, span_answerer, token_classifier
 from keras_transformer.checkpoints.mapping import linear, norm, same
 
 # What published files hold beside: the pooler, which comes with the backbone, and the other half of the pretraining.
@@ -79,8 +79,7 @@ def pretraining_head(masked, hidden, logits):
 
     def build(backbone, config):
         tokens = masked.build(backbone, config).output
-        x = keras.layers.Dense(backbone.output.shape[-1], activation="tanh", name="pooler")(backbone.output[:, 0])
-        x = keras.layers.Dense(2, dtype="float32", name="sentence_logits")(x)
+        x = keras.layers.Dense(2, dtype="float32", name="sentence_logits")(pooled(backbone, config).output["pooled"])
         return keras.Model(backbone.input, {"logits": tokens, "sentence_logits": x}, name="pretraining")
 
     def entries(config, prefix):

@@ -139,11 +139,7 @@ def _wanted(folder, left_out, unused):
 def _check_layers(folder):
     """Refuses more layers than there are tensors, before a graph of them is built."""
     for name in _LAYERS:
-        if folder.config.integer(name, 0, minimum=0) > len(folder.tensors):
-            raise ConfigError(
-                f"{folder.config.source}: {name!r} is {folder.config.get(name)}, of a checkpoint of "
-                f"{len(folder.tensors)} tensors."
-            )
+        folder.config.check_depth(name, folder.config.integer(name, 0, minimum=0))
 
 
 class _policy:

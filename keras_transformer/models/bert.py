@@ -49,16 +49,20 @@ def BERT(
     its published code.
     """
     size = get_size(size, SIZES)
-    return Encoder(
+    return bert_encoder(
         size,
         vocabulary_size,
         max_sequence_length=max_sequence_length,
         num_segments=num_segments,
-        residual="post",
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
-        embedding_norm=True,
         attention=make_attention(size, dropout=attention_dropout),
         activation=activation,
         dropout=dropout,
+        layer_norm_epsilon=layer_norm_epsilon,
         name=name,
     )
+
+
+def bert_encoder(size, vocabulary_size, *, layer_norm_epsilon, **options):
+    """What all of BERT's kind are: an `Encoder` of post-norm blocks whose embeddings are normalised; `options` are its."""
+    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    return Encoder(size, vocabulary_size, residual="post", norm=norm, embedding_norm=True, **options)

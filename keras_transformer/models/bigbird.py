@@ -1,9 +1,8 @@
 """BigBird."""
 
-import keras
-
 from keras_transformer.attention import BigBirdAttention, MultiHeadAttention
-from keras_transformer.models.encoder import SIZES, Encoder
+from keras_transformer.models.bert import bert_encoder
+from keras_transformer.models.encoder import SIZES
 from keras_transformer.models.size import get_size
 from keras_transformer.models.stack import make_attention
 
@@ -53,17 +52,15 @@ def BigBird(
     Reference: Zaheer et al., BigBird, arXiv 2007.14062, section 2 (ITC). The random blocks are those of `BigBirdAttention`.
     """
     size = get_size(size, SIZES)
-    return Encoder(
+    return bert_encoder(
         size,
         vocabulary_size,
         max_sequence_length=max_sequence_length,
         num_segments=num_segments,
-        residual="post",
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
-        embedding_norm=True,
         attention=_attentions(size, block_size, num_random_blocks, attention_dropout),
         activation=activation,
         dropout=dropout,
+        layer_norm_epsilon=layer_norm_epsilon,
         name=name,
     )
 

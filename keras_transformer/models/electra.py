@@ -1,8 +1,6 @@
 """ELECTRA."""
 
-import keras
-
-from keras_transformer.models.encoder import Encoder
+from keras_transformer.models.bert import bert_encoder
 from keras_transformer.models.size import Size, get_size
 from keras_transformer.models.stack import make_attention
 
@@ -64,17 +62,15 @@ def ELECTRA(
     if embedding_dim is None and isinstance(size, str):
         embedding_dim = _EMBEDDING_DIMS.get(size)
     size = get_size(size, SIZES)
-    return Encoder(
+    return bert_encoder(
         size,
         vocabulary_size,
         max_sequence_length=max_sequence_length,
         num_segments=num_segments,
         embedding_dim=embedding_dim,
-        residual="post",
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
-        embedding_norm=True,
         attention=make_attention(size, dropout=attention_dropout),
         activation=activation,
         dropout=dropout,
+        layer_norm_epsilon=layer_norm_epsilon,
         name=name,
     )

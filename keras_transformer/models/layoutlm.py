@@ -1,8 +1,7 @@
 """LayoutLM."""
 
-import keras
-
-from keras_transformer.models.encoder import SIZES, Encoder
+from keras_transformer.models.bert import bert_encoder
+from keras_transformer.models.encoder import SIZES
 from keras_transformer.models.size import get_size
 from keras_transformer.models.stack import make_attention
 
@@ -53,17 +52,15 @@ def LayoutLM(
     leaves to the head of a task.
     """
     size = get_size(size, SIZES)
-    return Encoder(
+    return bert_encoder(
         size,
         vocabulary_size,
         max_sequence_length=max_sequence_length,
         num_segments=num_segments,
         num_box_coordinates=num_box_coordinates,
-        residual="post",
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
-        embedding_norm=True,
         attention=make_attention(size, dropout=attention_dropout),
         activation=activation,
         dropout=dropout,
+        layer_norm_epsilon=layer_norm_epsilon,
         name=name,
     )

@@ -1,9 +1,8 @@
 """Longformer."""
 
-import keras
-
 from keras_transformer.attention import LongformerAttention
-from keras_transformer.models.encoder import SIZES, Encoder
+from keras_transformer.models.bert import bert_encoder
+from keras_transformer.models.encoder import SIZES
 from keras_transformer.models.size import get_size
 from keras_transformer.positions import Learned
 
@@ -58,14 +57,11 @@ def Longformer(
     """
     size = get_size(size, SIZES)
     windows = attention_window if isinstance(attention_window, (list, tuple)) else [attention_window]
-    return Encoder(
+    return bert_encoder(
         size,
         vocabulary_size,
         num_segments=num_segments,
         position=Learned(max_sequence_length, offset=padding_id + 1, name="position_embedding"),
-        residual="post",
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
-        embedding_norm=True,
         attention=[
             LongformerAttention(
                 size.num_heads,
@@ -78,5 +74,6 @@ def Longformer(
         ],
         activation=activation,
         dropout=dropout,
+        layer_norm_epsilon=layer_norm_epsilon,
         name=name,
     )

@@ -1,8 +1,7 @@
 """RoBERTa."""
 
-import keras
-
-from keras_transformer.models.encoder import SIZES, Encoder
+from keras_transformer.models.bert import bert_encoder
+from keras_transformer.models.encoder import SIZES
 from keras_transformer.models.size import get_size
 from keras_transformer.models.stack import make_attention
 from keras_transformer.positions import Learned
@@ -53,16 +52,14 @@ def RoBERTa(
     on the right.
     """
     size = get_size(size, SIZES)
-    return Encoder(
+    return bert_encoder(
         size,
         vocabulary_size,
         num_segments=num_segments,
         position=Learned(max_sequence_length, offset=padding_id + 1, name="position_embedding"),
-        residual="post",
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
-        embedding_norm=True,
         attention=make_attention(size, dropout=attention_dropout),
         activation=activation,
         dropout=dropout,
+        layer_norm_epsilon=layer_norm_epsilon,
         name=name,
     )

@@ -1,8 +1,6 @@
 """RoFormer."""
 
-import keras
-
-from keras_transformer.models.encoder import Encoder
+from keras_transformer.models.bert import bert_encoder
 from keras_transformer.models.size import Size, get_size
 from keras_transformer.models.stack import make_attention
 from keras_transformer.positions import Rotary
@@ -56,17 +54,15 @@ def RoFormer(
     Reference: Su et al., RoFormer, arXiv 2104.09864, section 3.2.2; queries and keys are turned, values are not.
     """
     size = get_size(size, SIZES)
-    return Encoder(
+    return bert_encoder(
         size,
         vocabulary_size,
         num_segments=num_segments,
         embedding_dim=embedding_dim,
         position=None,
-        residual="post",
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
-        embedding_norm=True,
         attention=make_attention(size, position=Rotary(layout="pairs"), dropout=attention_dropout),
         activation=activation,
         dropout=dropout,
+        layer_norm_epsilon=layer_norm_epsilon,
         name=name,
     )

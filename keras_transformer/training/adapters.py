@@ -91,7 +91,7 @@ def merge_lora(model):
 @contextlib.contextmanager
 def merged(model):
     """A model whose kernels hold their adapters for a while, as `export` needs it."""
-    layers = [layer for layer in _all_layers(model) if getattr(layer, "lora_enabled", False)]
+    layers = _with_adapters(model)
     kept = [(layer, layer._kernel.numpy(), layer.lora_rank) for layer in layers]
     try:
         for layer in layers:
@@ -181,10 +181,14 @@ def _sum(layer):
 
 
 def _adapted(model):
-    layers = [layer for layer in _all_layers(model) if getattr(layer, "lora_enabled", False)]
+    layers = _with_adapters(model)
     if not layers:
         raise AdapterError(f"{model.name!r} has no adapters: see add_lora.")
     return layers
+
+
+def _with_adapters(model):
+    return [layer for layer in _all_layers(model) if getattr(layer, "lora_enabled", False)]
 
 
 def _all_layers(model):

@@ -6,8 +6,7 @@ import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head, head_of
-from keras_transformer.checkpoints.architectures.vit import check_depth, image_options, patch_entries
-from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.architectures.vit import image_options, patch_entries
 from keras_transformer.checkpoints.layouts import Flat
 from keras_transformer.checkpoints.mapping import Entry, attention, embedding, linear, norm, same
 from keras_transformer.models import CLIP, CLIPText, CLIPVision, Size
@@ -100,14 +99,14 @@ def _is_classifier(config):
 
 def _section(config, name):
     """The settings of a tower; old configs hold some a second time, which win."""
-    section = config.section(name) if name in config else Config({}, f"{config.source}: {name}", config.tensors)
+    section = config.section(name) if name in config else config.within({}, name)
     again = config.get(f"{name}_dict")
-    return Config({**section.values, **again}, section.source, config.tensors) if isinstance(again, dict) else section
+    return config.within({**section.values, **again}, name) if isinstance(again, dict) else section
 
 
 def _num_layers(config):
     num_layers = config.integer("num_hidden_layers", 12)
-    check_depth(config, "num_hidden_layers", num_layers)
+    config.check_depth("num_hidden_layers", num_layers)
     return num_layers
 
 

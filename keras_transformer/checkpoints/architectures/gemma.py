@@ -2,12 +2,9 @@
 
 from keras_transformer.checkpoints.architectures.llama import (
     Llama,
-    attention_entries,
-    decoder_entries,
-    gated_entries,
+    gated_decoder_entries,
     grouped_heads,
     head_width,
-    norm_entries,
     size,
 )
 from keras_transformer.checkpoints.heads import decoder_heads
@@ -37,14 +34,7 @@ class Gemma(Llama):
 
     def entries(self, config):
         bias = config.flag("attention_bias", False)
-        return decoder_entries(
-            config,
-            lambda theirs, ours: [
-                *norm_entries(theirs, ours),
-                *attention_entries(theirs, ours, bias=bias, output_bias=bias),
-                *gated_entries(theirs, ours),
-            ],
-        )
+        return gated_decoder_entries(config, bias=bias, output_bias=bias)
 
 
 def activation(config, name):

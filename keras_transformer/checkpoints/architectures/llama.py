@@ -24,20 +24,13 @@ class Llama(Architecture):
             position=rotary(config, head_width(config)),
             use_attention_bias=config.flag("attention_bias", False),
             use_feedforward_bias=config.flag("mlp_bias", False),
-            activation=config.activation(default="silu"),
-            attention_dropout=config.number("attention_dropout", 0.0),
-            rms_norm_epsilon=config.number("rms_norm_eps", 1e-6),
+            **options(config),
         )
 
     def entries(self, config):
         bias = config.flag("attention_bias", False)
-        return decoder_entries(
-            config,
-            lambda theirs, ours: [
-                *norm_entries(theirs, ours),
-                *attention_entries(theirs, ours, bias=bias, output_bias=bias),
-                *gated_entries(theirs, ours, bias=config.flag("mlp_bias", False)),
-            ],
+        return gated_decoder_entries(
+            config, bias=bias, output_bias=bias, feedforward_bias=config.flag("mlp_bias", False)
         )
 
 
@@ -49,6 +42,15 @@ def size(config):
         config.integer("num_attention_heads"),
         config.integer("intermediate_size"),
     )
+
+
+def options(config, rms_norm_epsilon=1e-6):
+    """dict of the options that all of Llama's kind have; the epsilon is that of a config without one."""
+    return {
+        "activation": config.activation(default="silu"),
+        "attention_dropout": config.number("attention_dropout", 0.0),
+        "rms_norm_epsilon": config.number("rms_norm_eps", rms_norm_epsilon),
+    }
 
 
 def head_width(config, default=None):
@@ -79,6 +81,18 @@ def decoder_entries(config, block_entries):
     for index in range(config.integer("num_hidden_layers")):
         entries += block_entries(f"layers.{index}", f"decoder_block_{index}")
     return entries
+
+
+def gated_decoder_entries(config, *, feedforward_bias=False, **attention):
+    """`decoder_entries` of pre-norm blocks with a gated feed-forward; `attention` is what `attention_entries` is told."""
+    return decoder_entries(
+        config,
+        lambda theirs, ours: [
+            *norm_entries(theirs, ours),
+            *attention_entries(theirs, ours, **attention),
+            *gated_entries(theirs, ours, bias=feedforward_bias),
+        ],
+    )
 
 
 def norm_entries(theirs, ours):

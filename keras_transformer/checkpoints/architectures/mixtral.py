@@ -7,6 +7,7 @@ from keras_transformer.checkpoints.architectures.llama import (
     grouped_heads,
     head_width,
     norm_entries,
+    options,
     size,
 )
 from keras_transformer.checkpoints.architectures.mistral import window
@@ -31,9 +32,7 @@ class Mixtral(Llama):
             router=_router(config),
             window=window(config),
             position=rotary(config, head_width(config), 1e6),
-            activation=config.activation(default="silu"),
-            attention_dropout=config.number("attention_dropout", 0.0),
-            rms_norm_epsilon=config.number("rms_norm_eps", 1e-5),
+            **options(config, rms_norm_epsilon=1e-5),
         )
 
     def entries(self, config):

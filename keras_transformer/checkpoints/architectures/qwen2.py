@@ -2,12 +2,10 @@
 
 from keras_transformer.checkpoints.architectures.llama import (
     Llama,
-    attention_entries,
-    decoder_entries,
-    gated_entries,
+    gated_decoder_entries,
     grouped_heads,
     head_width,
-    norm_entries,
+    options,
     size,
     window_of_each_layer,
 )
@@ -25,20 +23,11 @@ class Qwen2(Llama):
             **grouped_heads(config, num_key_value_heads=32),
             window=windows(config),
             position=rotary(config, head_width(config)),
-            activation=config.activation(default="silu"),
-            attention_dropout=config.number("attention_dropout", 0.0),
-            rms_norm_epsilon=config.number("rms_norm_eps", 1e-6),
+            **options(config),
         )
 
     def entries(self, config):
-        return decoder_entries(
-            config,
-            lambda theirs, ours: [
-                *norm_entries(theirs, ours),
-                *attention_entries(theirs, ours, bias=True),
-                *gated_entries(theirs, ours),
-            ],
-        )
+        return gated_decoder_entries(config, bias=True)
 
 
 def windows(config):

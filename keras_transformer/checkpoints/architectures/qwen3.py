@@ -2,12 +2,10 @@
 
 from keras_transformer.checkpoints.architectures.llama import (
     Llama,
-    attention_entries,
-    decoder_entries,
-    gated_entries,
+    gated_decoder_entries,
     grouped_heads,
     head_width,
-    norm_entries,
+    options,
     size,
 )
 from keras_transformer.checkpoints.architectures.qwen2 import windows
@@ -28,18 +26,9 @@ class Qwen3(Llama):
             window=windows(config),
             position=rotary(config, head_width(config, _HEAD_WIDTH)),
             use_attention_bias=config.flag("attention_bias", False),
-            activation=config.activation(default="silu"),
-            attention_dropout=config.number("attention_dropout", 0.0),
-            rms_norm_epsilon=config.number("rms_norm_eps", 1e-6),
+            **options(config),
         )
 
     def entries(self, config):
         bias = config.flag("attention_bias", False)
-        return decoder_entries(
-            config,
-            lambda theirs, ours: [
-                *norm_entries(theirs, ours),
-                *attention_entries(theirs, ours, bias=bias, output_bias=bias, norms=True),
-                *gated_entries(theirs, ours),
-            ],
-        )
+        return gated_decoder_entries(config, bias=bias, output_bias=bias, norms=True)

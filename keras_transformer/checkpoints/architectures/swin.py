@@ -4,7 +4,7 @@ import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.architectures.vit import check_depth, integers, patch_entries, sides
+from keras_transformer.checkpoints.architectures.vit import integers, patch_entries, sides
 from keras_transformer.checkpoints.mapping import attention, linear, norm, same
 from keras_transformer.models import Swin, SwinSize
 from keras_transformer.models.swin import SIZES
@@ -67,7 +67,7 @@ class SwinArchitecture(Architecture):
 
 def _depths(config):
     depths = integers(config, "depths", _TINY.num_layers)
-    check_depth(config, "depths", sum(depths))
+    config.check_depth("depths", sum(depths))
     return depths
 
 

@@ -91,12 +91,6 @@ def integers(config, name, default):
     return tuple(type(config)({name: each}, config.source).integer(name) for each in found)
 
 
-def check_depth(config, name, depth):
-    """Refuses more layers than there are tensors, before a graph of them is built."""
-    if config.tensors and depth > len(config.tensors):
-        raise ConfigError(f"{config.source}: {name!r} asks for {depth} layers, of {len(config.tensors)} tensors.")
-
-
 def vit_options(config, layer_norm_epsilon=1e-12):
     """What ViT, DeiT and DINOv2 are told beside their sizes."""
     return {
