@@ -19,7 +19,14 @@ PLOTS = ["matplotlib>=3.8"]
 METRICS = ["sacrebleu>=2.4", "sacremoses>=0.1"]
 VISION = ["pillow>=10,<14"]
 AUDIO = ["soundfile>=0.12.1,<1", "soxr>=0.5,<2"]
-SERVE = ["starlette>=1.0,<2", "uvicorn>=0.50,<1"]
+HTTP = ["starlette>=1.0,<2", "uvicorn>=0.50,<1", "prometheus-client>=0.26,<1"]
+DOCS = [
+    "mkdocs>=1.6,<2",
+    "mkdocs-material>=9.8,<10",
+    "mkdocstrings[python]>=1.0.8,<2",
+    "latex2mathml>=3.81,<4",
+    "ruff>=0.8",
+]
 DEMO = [*PLOTS, "scikit-learn>=1.4", "pillow>=10"]
 
 setup(
@@ -56,7 +63,8 @@ setup(
         "demo": DEMO,
         "metrics": METRICS,
         "retrieval": ["faiss-cpu>=1.12,<2", "usearch>=2.20,<3"],
-        "serve": SERVE,
+        "docs": [*PLOTS, *DOCS],
+        "serve": [*HTTP, "ray[serve]>=2.60,<3"],
         "vision": VISION,
         "audio": AUDIO,
         "cuda": ["tensorflow[and-cuda]>=2.20,<2.22"],
@@ -66,7 +74,7 @@ setup(
         "test": [
             *DEMO,
             *METRICS,
-            *SERVE,
+            *HTTP,
             *VISION,
             *AUDIO,
             "pytest>=8",
@@ -75,6 +83,8 @@ setup(
             "jax>=0.10",
             "keras-hub>=0.32",
             "faiss-cpu>=1.12,<2",
+            "kubernetes-validate>=1.37,<2",
+            "pyyaml>=6,<7",
         ],
         "benchmark": [
             "keras-hub>=0.32",

@@ -1,39 +1,12 @@
 """How much arithmetic a training step is, and how much a device can do."""
 
-# Dense bfloat16 TFLOP/s of the tensor cores (float16 where there is no bfloat16), from the makers' data sheets, by a part
-# of the device's name; the longest part that fits counts.
-PEAK_TFLOPS = {
-    "B200": 2250,
-    "GH200": 989,
-    "H200": 989,
-    "H100": 989,
-    "H100 PCIe": 756,
-    "H100 NVL": 835,
-    "A100": 312,
-    "A40": 150,
-    "A30": 165,
-    "A10": 125,
-    "A10G": 70,
-    "L40": 181,
-    "L40S": 362,
-    "L4": 121,
-    "T4": 65,
-    "V100": 125,
-    "RTX 4090": 165,
-    "RTX 3090": 71,
-    "RTX A6000": 155,
-    "RTX 6000 Ada": 364,
-    "TPU v4": 275,
-    "TPU v5 lite": 197,
-    "TPU v5p": 459,
-    "TPU v6 lite": 918,
-}
+from keras_transformer.export.planning.devices import DEVICES
 
 
 def peak_tflops(device_name):
-    """The peak of a device, or None if its name is not in the table."""
-    known = [part for part in PEAK_TFLOPS if part.lower() in device_name.lower()]
-    return PEAK_TFLOPS[max(known, key=len)] if known else None
+    """The peak of a device in bfloat16, or None if no name in `DEVICES` is a part of its name; the longest counts."""
+    known = [part for part in DEVICES if part in device_name.lower()]
+    return DEVICES[max(known, key=len)].tflops if known else None
 
 
 def training_flops(parameters, measures, length, batch_size):

@@ -3,6 +3,7 @@
 import inspect
 import math
 
+import keras
 import numpy as np
 
 from keras_transformer.attention import MECHANISMS, MIXERS, MultiHeadAttention
@@ -21,7 +22,8 @@ def arguments(name, length, window):
     """
     root = 2 ** round(math.log2(math.sqrt(length)))
     block = max(1, window // 4)
-    usual = {"window": window // 2, "attention_window": window, "num_global_tokens": 1, "group_size": window}
+    usual = {"window": window // 2, "attention_window": window, "num_global_tokens": 1}
+    usual |= {"group_size": window, "chunk_length": max(1, window // 2)}
     special = {
         "dilated": {"window": block, "dilation": 4},
         "sparse_strided": {"stride": root},
@@ -57,10 +59,20 @@ def mixer(name, length, num_heads, key_dim, window=128):
         # Half of the width for each branch.
         near = MIXERS["lightweight_convolution"](num_heads=num_heads, kernel_size=7)
         return MIXERS[name](MultiHeadAttention(num_heads, max(1, key_dim // 2)), near)
+    if name == "branched_convolution":
+        # The branches of an Evolved Transformer's decoder.
+        width = num_heads * key_dim
+        sizes = {"wide": (2 * width, 11, "relu"), "narrow": (max(1, width // 2), 7), "output": (width, 7)}
+        return MIXERS[name](**{part: separable_convolution(*size) for part, size in sizes.items()})
     cls = MIXERS[name]
     known = inspect.signature(cls).parameters
     measures = {"num_heads": num_heads, "key_dim": key_dim}
     return cls(**{key: value for key, value in measures.items() if key in known}, **options)
+
+
+def separable_convolution(filters, kernel_size, activation=None):
+    """A convolution over tokens, channel by channel and then across channels."""
+    return keras.layers.SeparableConv1D(filters, kernel_size, activation=activation)
 
 
 def is_causal(layer):

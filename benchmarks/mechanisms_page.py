@@ -160,6 +160,11 @@ def learned():
     return "\n".join([*lines, "", table(rows)])
 
 
+def page(mechanisms, positions):
+    """The page, of the rows of both tables."""
+    return _FRAME.format(n=N, mechanisms=table(mechanisms), learned=learned(), positions=table(positions))
+
+
 def draw(direction):
     """The figure of all that have this direction, "causal" or "bidirectional"."""
     keras.utils.set_random_seed(0)  # Of weights and hashes: the picture is the same each time.
@@ -178,8 +183,7 @@ def main():
     directory = parser.parse_args().directory
     for direction, word in _DIRECTIONS.items():
         draw(direction).savefig(directory / f"attention_{word}.png", dpi=110)
-    page = _FRAME.format(n=N, mechanisms=table(mechanism_rows()), learned=learned(), positions=table(position_rows()))
-    (directory / "attention.md").write_text(page)
+    (directory / "attention.md").write_text(page(mechanism_rows(), position_rows()))
 
 
 if __name__ == "__main__":

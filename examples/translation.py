@@ -3,10 +3,12 @@
     python examples/translation.py --data-dir DIR      # DIR/train.en.gz, DIR/train.de.gz, and so on
     python examples/translation.py                     # downloads the 1.3 MB from the data set's repository
     python examples/translation.py --quick             # a few steps on a few sentences: does everything run?
+    python examples/translation.py --architecture bahdanau      # recurrent networks and additive attention, in place of it
 
 It prints the loss epoch by epoch, then BLEU and chrF on the 1,000 sentences of test_2016_flickr: of the Keras model, greedy
 and with beam search, and of the exported bundle in each runtime. It leaves in `--out`: `model.keras`, `curve.png`,
-`history.json`, and `bundle/` with a SavedModel, a TFLite and an ONNX file, which take English text and give German text.
+`attention.png` (what each word of a translation looks at), `history.json`, and `bundle/` with a SavedModel, a TFLite and an
+ONNX file, which take English text and give German text.
 
 The network is the one that Wu et al. (arXiv 2105.14462) found to be large enough for these 29,000 sentences: 4 layers of
 width 128. It reads raw text, cased, in subwords of one vocabulary for both languages; it normalises before each part of a
@@ -25,11 +27,12 @@ from importlib import metadata
 from pathlib import Path
 
 import keras
+import numpy as np
 import sacrebleu
 import tensorflow as tf
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from keras_transformer import export, generation, models, plots, tasks, text, training
+from keras_transformer import attention, export, generation, models, plots, tasks, text, training
 
 SIZE = models.Size(num_layers=4, hidden_dim=128, num_heads=4, intermediate_dim=256)
 QUICK_SIZE = models.Size(num_layers=1, hidden_dim=32, num_heads=2, intermediate_dim=64)
@@ -67,13 +70,14 @@ def main():
         tf.config.threading.set_inter_op_parallelism_threads(arguments.threads)
     data = load_data(arguments.data_dir or download(), arguments.quick)
     tokenizer = text.SentencePiece.train([*data["train"][0], *data["train"][1]], VOCABULARY_SIZE)
-    model = build_model(tokenizer, QUICK_SIZE if arguments.quick else SIZE)
+    model = build_model(tokenizer, QUICK_SIZE if arguments.quick else SIZE, arguments.architecture)
     history = train(model, data, tokenizer, arguments)
     hours, cpu_hours = (sum(history[name]) / 3600 for name in ("seconds", "cpu_seconds"))
     print(f"trained for {hours:.2f} hours, {cpu_hours:.2f} hours of CPU time, with {versions()}", flush=True)
     model.save(arguments.out / "model.keras")
     losses = {name: history[name] for name in ("loss", "val_loss")}
     plots.training_curve(losses).savefig(arguments.out / "curve.png", dpi=150)
+    draw_attention(model, data["test_2016_flickr"][0][0], arguments.out / "attention.png")
     scores = evaluate(model, data["test_2016_flickr"], arguments.out / "bundle")
     (arguments.out / "history.json").write_text(json.dumps({**history, "scores": scores}, indent=1))
 
@@ -83,6 +87,7 @@ def parse_arguments():
     parser.add_argument(
         "--data-dir", type=Path, help="where train.en.gz and so on are; without it, they are downloaded"
     )
+    parser.add_argument("--architecture", choices=ARCHITECTURES, default="transformer")
     parser.add_argument("--out", type=Path, default=Path("translation"), help="where the results go")
     parser.add_argument("--checkpoint", type=Path, help="where the state of the training is kept, to go on from")
     parser.add_argument("--epochs", type=int, default=30)
@@ -114,9 +119,23 @@ def load_data(directory, quick):
     return splits
 
 
-def build_model(tokenizer, size):
+def transformer(size, vocabulary_size):
+    return models.Transformer(size, vocabulary_size, residual="pre", dropout=DROPOUT)
+
+
+def bahdanau(size, vocabulary_size):
+    """As many parameters as the Transformer, about: states twice as wide as the embeddings."""
+    width = size.hidden_dim
+    size = models.BahdanauSize(width, 2 * width, alignment_dim=width, readout_dim=width)
+    return models.Bahdanau(size, vocabulary_size, tie_embeddings=True, dropout=DROPOUT)
+
+
+ARCHITECTURES = {"transformer": transformer, "bahdanau": bahdanau}
+
+
+def build_model(tokenizer, size, architecture="transformer"):
     """Text in English to text in German."""
-    backbone = models.Transformer(size, tokenizer.vocabulary_size, residual="pre", dropout=DROPOUT)
+    backbone = ARCHITECTURES[architecture](size, tokenizer.vocabulary_size)
     model = tasks.LanguageModel(backbone, tokenizer=tokenizer, name="translation")
     print(f"{model.count_params():,} parameters, {tokenizer.vocabulary_size} subwords", flush=True)
     return model
@@ -179,6 +198,22 @@ def cpu_seconds():
 def versions():
     names = ("tensorflow", "keras", "onnxruntime", "ai-edge-litert", "sacrebleu")
     return ", ".join(f"{name} {metadata.version(name)}" for name in names)
+
+
+def draw_attention(model, sentence, path):
+    """What each subword of a translation looks at: the last layer that reads the source."""
+    tokenizer = model.tokenizer
+    source = tokenizer.encode(sentence, end=True)
+    target = tokenizer.encode(model.generate(sentence, max_new_tokens=MAX_NEW_TOKENS), start=True, end=True)
+    inputs = {}
+    for side, tokens in (("source", source), ("target", target[:-1])):
+        inputs[f"{side}_token_ids"] = np.array([tokens], "int32")
+        inputs[f"{side}_padding_mask"] = np.ones((1, len(tokens)), bool)
+    maps = attention.attention_maps(model.backbone)(inputs)
+    last = [name for name in maps if "cross_attention" in name or name == "decoder"][-1]
+    # A subword stands beside what was looked at to say it.
+    words, said = ([tokenizer.decode([token]) or "·" for token in tokens] for tokens in (source, target[1:]))
+    plots.attention({last: maps[last]}, tokens=words, query_tokens=said).savefig(path, dpi=150)
 
 
 def evaluate(model, test, bundle):

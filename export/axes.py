@@ -8,9 +8,10 @@ _SIDES = ("source", "target", "encoder", "decoder")
 def axis_names(name, shape, overrides=None):
     """Names the dynamic axes of one input.
 
-    Axis 0 is `batch`. Both middle axes of a rank 4 input are `height` and `width`. Axis 1, and every axis of an input
-    whose name ends in `mask`, is `length`; any other is `axis_k`. An input named `source_...`, `target_...`,
-    `encoder_...` or `decoder_...` has a length of its own, `source_length`.
+    Axis 0 is `batch`. Both middle axes of a rank 4 input are `height` and `width`. `length` is axis 1, or the last of an
+    input `(B, C, T)` of several texts each, and every axis of a mask that is not one of padding; any other is `axis_k`, as
+    is axis 1 of several images each, `(B, I, height, width, channels)`.
+    An input named `source_...`, `target_...`, `encoder_...` or `decoder_...` has a length of its own, `source_length`.
 
     Args:
         name: name of the input.
@@ -38,7 +39,8 @@ def _default(name, shape, index):
         return "batch"
     if len(shape) == 4 and shape[1] is None and shape[2] is None and not name.endswith("mask"):
         return ("height", "width", "axis_3")[index - 1]
-    if index == 1 or name.endswith("mask"):
+    square = name.endswith("mask") and not name.endswith("padding_mask")
+    if square or (index == (2 if shape[1:] == (None, None) else 1) and len(shape) < 5):
         side = name.split("_", 1)[0]
         return f"{side}_length" if side in _SIDES and side != name else "length"
     return f"axis_{index}"

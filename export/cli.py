@@ -22,6 +22,7 @@ _EXAMPLES = """examples:
   keras-transformer serving bundle --out served --version 1
   keras-transformer serve-text model.keras --port 8000
   keras-transformer catalogue mechanisms
+  keras-transformer plan llama:3-8B --device h100 --devices 8
 """
 
 
@@ -120,6 +121,7 @@ def _parser(words):
         _add_engine,
         _add_serve_text,
         _add_catalogue,
+        _add_plan,
     ):
         add(commands, words)
     return parser
@@ -238,13 +240,18 @@ def _add_sensitivity(commands, words):
 
 
 def _add_serving(commands, words):
-    help = "write the SavedModel of a bundle as one version of a model for TensorFlow Serving"
-    parser = _command(commands, "serving", help, ["bundle --out served", "bundle --out served --version 2"])
+    help = "write a bundle as one version of a model for TensorFlow Serving, or for Triton Inference Server"
+    examples = ["bundle --out served", "bundle --out served --version 2", "bundle --for triton --out repository"]
+    parser = _command(commands, "serving", help, examples)
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
     parser.add_argument("--out", required=True, metavar="DIR", help="directory of the model, its versions in it")
     parser.add_argument("--version", dest="number", type=int, default=1, metavar="N", help="default: 1")
     help = "the signature that serving_default stands for (default: the bundle's first)"
     parser.add_argument("--default", metavar="NAME", help=help)
+    if "serving" in words:
+        from keras_transformer.export import serving_arguments
+
+        serving_arguments.add_arguments(parser)
     parser.set_defaults(run=_later("commands", "serving"))
 
 
@@ -273,6 +280,15 @@ def _add_catalogue(commands, words):
     parser = _command(commands, "catalogue", help, catalogue_command.EXAMPLES)
     catalogue_command.add_arguments(parser)
     parser.set_defaults(run=_later("catalogue_command"))
+
+
+def _add_plan(commands, words):
+    from keras_transformer.export import plan_command
+
+    help = "say how much memory and time a model takes, on one device or many, without running it"
+    parser = _command(commands, "plan", help, plan_command.EXAMPLES)
+    plan_command.add_arguments(parser)
+    parser.set_defaults(run=_later("plan_command"))
 
 
 if __name__ == "__main__":

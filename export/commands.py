@@ -74,9 +74,19 @@ def inspect(arguments):
 
 def serving(arguments):
     """`keras-transformer serving`."""
+    from keras_transformer.export.serving_arguments import read_batching
+
+    batching = read_batching(arguments)
+    if arguments.server == "triton":
+        from keras_transformer.export.triton import write_triton
+
+        options = {"name": arguments.name, "max_length": arguments.max_length, "batching": batching}
+        for path in write_triton(arguments.bundle, arguments.out, version=arguments.number, **options):
+            print(path)
+        return 0
     from keras_transformer.export.serving import write_serving
 
-    print(write_serving(arguments.bundle, arguments.out, arguments.number, arguments.default))
+    print(write_serving(arguments.bundle, arguments.out, arguments.number, arguments.default, batching))
     return 0
 
 

@@ -41,6 +41,19 @@ def check_external_data(path):
                 raise ValueError(f"it keeps weights outside its folder, in {location[:80]!a}")
 
 
+def weight_files(path):
+    """Names of the files beside an `.onnx` file that hold its weights.
+
+    Args:
+        path: path of the `.onnx` file.
+
+    Returns:
+        List of str, sorted.
+    """
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return sorted(set(_locations(content)))
+
+
 def _locations(content):
     """Every name of a file of weights."""
     pending = [("model", 0, len(content), 0)]

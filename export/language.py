@@ -38,7 +38,8 @@ def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
     Signatures: `encode` (encoder-decoder), `prefill`, `decode` and `generate`, with dynamic batch and lengths; for ONNX
     also `decode_token`, of one token a row; for TFLite also `prefill_32`, `prefill_128`, ... and `decode_1`, of fixed shapes
     for one row; of an encoder-decoder `encode_32`, ... and `decode_1_32`, ..., by the length of the source, or, where that
-    is no text, `decode_1`, and `encode_1` if all sources are of one length.
+    is no text, `decode_1`, and `encode_1` if all sources are of one length; of a model of text and images `decode_1_1`, for
+    one image.
 
     Args:
         model: the model, float32, on the TensorFlow backend.
@@ -59,7 +60,9 @@ def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
     if options.whole_graph:
         signatures["generate"] = builder.generate()
     length = static_length(model, options)
-    if model.source_shape is not None:
+    if model.is_encoder_decoder and model.takes_prompts:
+        signatures["decode_1_1"] = builder.static_decode(length, source_length=1)
+    elif model.source_shape is not None:
         signatures["decode_1"] = builder.static_decode(length)
         if None not in model.source_shape:
             signatures["encode_1"] = builder.static_encode()
@@ -72,7 +75,8 @@ def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
         fill_references(signature)
     layers = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
-    names = ("vocabulary_size", "max_length", "is_encoder_decoder", "start_id", "end_id", "rewinds", "exits")
+    names = ("vocabulary_size", "max_length", "is_encoder_decoder", "takes_prompts", "start_id", "end_id")
+    names = (*names, "rewinds", "exits")
     record = {name: getattr(model, name) for name in names}
     record |= {name: getattr(model, name) and list(getattr(model, name)) for name in ("source_names", "source_shape")}
     return ExportSpec(signatures, tolerance, locate, tuple(model.variables), record)
@@ -95,12 +99,16 @@ def check_stepwise(model, tolerance):
     mask = np.ones((batch, length), bool)
     if model.is_encoder_decoder:
         source = builder.source(batch, source_length)
-        inputs = {**source, "target_token_ids": token_ids, "target_padding_mask": mask}
+        side = "" if model.takes_prompts else "target_"
+        inputs = {**source, f"{side}token_ids": token_ids, f"{side}padding_mask": mask}
         cache = {**builder.cache(batch, length), **model.encode(*source.values())}
     else:
         inputs, cache = {"token_ids": token_ids, "padding_mask": mask}, builder.cache(batch, length)
         one_document = {"segment_ids": np.ones_like(token_ids), "positions": np.cumsum(mask, 1, dtype="int32") - 1}
         inputs |= {tensor.name: one_document[tensor.name] for tensor in model.inputs if tensor.name in one_document}
+        # What else it takes is empty, as it is in an empty cache: neighbours that were retrieved.
+        others = (tensor for tensor in model.inputs if tensor.name not in inputs)
+        inputs |= {each.name: np.zeros((batch, *(size or 1 for size in each.shape[1:])), each.dtype) for each in others}
     whole = np.asarray(model(inputs, training=False))
     half = length // 2
     first, _, cache = model.prefill(token_ids[:, :half], np.full(batch, half, "int32"), cache)
@@ -119,6 +127,9 @@ class _Builder:
     def __init__(self, model):
         self.model = model
         self.is_encoder_decoder = model.is_encoder_decoder
+        self.takes_prompts = model.takes_prompts
+        # Where images stand in the text, probes have one.
+        self._begin_ids = [layer.begin_id for layer in model.stepwise.target_layers if hasattr(layer, "begin_id")]
         self.cache_specs = _cache_specs(model)
         self.memory_specs = _memory_specs(self) if self.is_encoder_decoder else ()
 
@@ -126,12 +137,17 @@ class _Builder:
 
     def tokens(self, label, shape):
         random = np.random.default_rng(zlib.crc32(f"{label} {shape}".encode()))
-        return random.integers(0, self.model.vocabulary_size, shape).astype("int32")
+        token_ids = random.integers(0, self.model.vocabulary_size, shape).astype("int32")
+        if self._begin_ids and shape[1] > 1:
+            token_ids[:, 0] = self._begin_ids[0]
+        return token_ids
 
     def source(self, batch, length):
         shape = self.model.source_shape
         if shape is not None:
             random = np.random.default_rng(zlib.crc32(f"source {batch}".encode()))
+            # Images are many tokens each.
+            length = -(-length // 5) if self.takes_prompts else length
             sizes = (batch, *(length if size is None else size for size in shape))
             return {name: random.normal(size=sizes).astype("float32") for name in self.model.source_names}
         lengths = np.array([length - row % max(length // 2, 1) for row in range(batch)])
@@ -201,16 +217,16 @@ class _Builder:
         return _static(self._run(self.model.decode_step, "cache_index"), probe)
 
     def generate(self):
-        first = self._source_specs() if self.is_encoder_decoder else (*_ids("length"), _lengths("lengths"))
-        inputs = (*first, ArraySpec("max_new_tokens", "int32", (), ()))
+        source = self._source_specs() if self.is_encoder_decoder else ()
+        prompts = (*_ids("length"), _lengths("lengths")) if self.takes_prompts else ()
+        inputs = (*source, *prompts, ArraySpec("max_new_tokens", "int32", (), ()))
         probes = []
         for batch, length, new in ((1, 3, 5), (3, 6, 4)):
             length = min(length, (self.model.max_length or length + new) - new)
-            if self.is_encoder_decoder:
-                arrays = self.source(batch, length)
-            else:
+            arrays = self.source(batch, length) if self.is_encoder_decoder else {}
+            if self.takes_prompts:
                 lengths = np.array([max(length - row, 1) for row in range(batch)], "int32")
-                arrays = {"token_ids": self.tokens("generate", (batch, length)), "lengths": lengths}
+                arrays |= {"token_ids": self.tokens("generate", (batch, length)), "lengths": lengths}
             probes.append(Probe({**arrays, "max_new_tokens": np.array(new, "int32")}, _label(batch, length)))
         return Signature(generate_graph(self.model), inputs, probes)
 

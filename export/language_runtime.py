@@ -13,6 +13,7 @@ from keras_transformer.export.onnx.binding import Binding, BoundCache
 from keras_transformer.export.tokenizers import read_tokenizer
 from keras_transformer.generation import Generator
 from keras_transformer.generation.plan import Output
+from keras_transformer.generation.stop import as_end_ids
 
 _SOURCE = ("source_token_ids", "source_padding_mask")
 _INDEX = {"prefill": "lengths", "decode": "cache_index"}
@@ -86,6 +87,7 @@ class _Steps:
         self.vocabulary_size = record["vocabulary_size"]
         self.max_length = record["max_length"]
         self.is_encoder_decoder = record["is_encoder_decoder"]
+        self.takes_prompts = record.get("takes_prompts", not self.is_encoder_decoder)
         self.source_names = tuple(record.get("source_names") or _SOURCE)
         self.source_shape = record.get("source_shape") and tuple(record["source_shape"])
         self.rewinds = record.get("rewinds", True)
@@ -115,7 +117,7 @@ class _Steps:
         if not self.is_encoder_decoder:
             return None
         if self.source_shape is not None:
-            length = token_ids.shape[1]
+            length = 1 if self.takes_prompts else token_ids.shape[1]
             shape = [length if size is None else size for size in self.source_shape]
             return (np.zeros((len(token_ids), *shape), "float32"),)
         return token_ids, np.ones(token_ids.shape, bool)
@@ -322,7 +324,7 @@ _GENERATION = {
     "max_length": lambda value: value is None or _is_size(value),
     "is_encoder_decoder": lambda value: isinstance(value, bool),
     "start_id": _is_token,
-    "end_id": _is_token,
+    "end_id": lambda value: all(map(_is_token, value)) if isinstance(value, list) else _is_token(value),
 }
 
 
@@ -336,6 +338,7 @@ def is_language_bundle(manifest):
     if record is None:
         return False
     missing = [name for name, is_good in _GENERATION.items() if name not in record or not is_good(record[name])]
+    missing += [] if isinstance(record.get("takes_prompts", True), bool) else ["takes_prompts"]
     missing += [] if _is_shape(record.get("source_shape")) else ["source_shape"]
     missing += [] if _are_names(record.get("source_names")) else ["source_names"]
     if missing or not {"prefill", "decode"} <= set(manifest["signatures"]):
@@ -343,7 +346,7 @@ def is_language_bundle(manifest):
             f"the manifest's record of generation is incomplete: {missing or 'no prefill or decode'}"
         )
     for name in ("start_id", "end_id"):
-        if (record[name] or 0) >= record["vocabulary_size"]:
+        if max(as_end_ids(record[name]), default=0) >= record["vocabulary_size"]:
             raise InvalidBundleError(f"{name} {record[name]} is none of {record['vocabulary_size']} tokens")
     inputs, outputs = signature_specs(manifest, "decode")
     if not {"token_ids", "cache_index"} <= {spec.name for spec in inputs}:

@@ -1,4 +1,8 @@
-"""The SavedModel of a bundle in the layout that TensorFlow Serving loads: `DIR/VERSION/saved_model.pb`."""
+"""The SavedModel of a bundle in the layout that TensorFlow Serving loads: `DIR/VERSION/saved_model.pb`.
+
+Beside it lies `batching_params.pbtxt`, which `tensorflow_model_server --enable_batching
+--enable_per_model_batching_parameters` reads; `--batching_parameters_file` takes the same file for all models of a server.
+"""
 
 import contextlib
 import pathlib
@@ -6,17 +10,20 @@ import shutil
 
 import numpy as np
 
+from keras_transformer.export.batching import Batching, why_alone
 from keras_transformer.export.bundle import replacing
 from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError, one_line
-from keras_transformer.export.manifest import artifact_path, check_hashes, files_of, read_manifest
+from keras_transformer.export.manifest import artifact_path, check_hashes, files_of, read_manifest, signature_specs
 from keras_transformer.export.probe_files import read_probes
 from keras_transformer.export.quiet import quiet
+from keras_transformer.export.text_proto import text_proto
 
+BATCHING = "batching_params.pbtxt"
 DEFAULT = "serving_default"
 _FORMAT = "saved_model"
 
 
-def write_serving(bundle, directory, version=1, default=None):
+def write_serving(bundle, directory, version=1, default=None, batching=None):
     """Writes the SavedModel of a bundle as one version of a model that TensorFlow Serving serves.
 
     The numbered folder appears in one step, when everything in it is proven: a server that watches the directory never
@@ -27,13 +34,16 @@ def write_serving(bundle, directory, version=1, default=None):
         directory: path of the model's directory, the `base_path` of the server; made where it does not exist.
         version: int >= 1: the number of the version. Default 1.
         default: name of the signature that `serving_default` stands for; the bundle's first one when None.
+        batching: `Batching`: how the server puts requests together; None for its defaults where requests can be put
+            together, and for no file where they cannot: the server joins whole requests along their first axis, so that
+            every signature must have the axis `batch` there and nowhere else one that varies.
 
     Returns:
         `pathlib.Path` of the version's folder.
 
     Raises:
         InvalidBundleError: no bundle there, or one without a SavedModel or without that signature.
-        ExportError: the version exists already, or is no number.
+        ExportError: the version exists already, or is no number; `batching` for a model that cannot be served so.
         ParityError: what was written does not compute what the Keras model computed.
 
     Example:
@@ -54,6 +64,7 @@ def write_serving(bundle, directory, version=1, default=None):
     manifest = read_manifest(bundle)
     names = list(manifest["artifacts"].get(_FORMAT, {"signatures": {}})["signatures"])
     source = artifact_path(bundle, manifest, _FORMAT, default or next(iter(names), "serve"))
+    parameters = _batching_parameters(manifest, names, batching)
     check_hashes(bundle, manifest, files_of(manifest, _FORMAT))
     probes = read_probes(bundle)
     with replacing(target) as work:
@@ -61,11 +72,38 @@ def write_serving(bundle, directory, version=1, default=None):
             shutil.copytree(source, work, dirs_exist_ok=True)
         else:
             _save_with_default(source, work, default)
+        if parameters is not None:
+            (work / BATCHING).write_text(text_proto(parameters), encoding="utf-8")
         with quiet():
             _prove(work, names, default or names[0], probes, _judge(manifest))
         if target.exists():
             raise ExportError(f"version {version} exists already: '{target}'")
     return target
+
+
+def _batching_parameters(manifest, names, batching):
+    """The fields of `BatchingParameters`; None where requests cannot be put together."""
+    for name in names:
+        reason = _why_alone(*signature_specs(manifest, name))
+        if reason is not None:
+            if batching is not None:
+                raise ExportError(f"signature '{name}' computes one request at a time: {reason}")
+            return None
+    batching = batching or Batching()
+    return {
+        "max_batch_size": {"value": batching.max_batch_size},
+        "batch_timeout_micros": {"value": batching.wait_microseconds},
+        "max_enqueued_batches": {"value": -(-batching.max_waiting // batching.max_batch_size)},
+        "allowed_batch_sizes": batching.sizes,
+    }
+
+
+def _why_alone(inputs, outputs):
+    """As `why_alone`; the server pads no axis but the first with values that mean nothing."""
+    for spec in inputs:
+        if any(spec.axes[1:]):
+            return f"input '{spec.name}' varies in more than its first axis: {spec.describe()}"
+    return why_alone(inputs, outputs)
 
 
 def _judge(manifest):

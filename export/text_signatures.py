@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from keras_transformer.export.spec import ArraySpec, Probe, Signature
 from keras_transformer.export.tokenizers import encode_texts
+from keras_transformer.generation.stop import as_end_ids
 from keras_transformer.tasks.generate_graph import generate_graph
 
 _TEXT = ArraySpec("text", "string", (None,), ("batch",))
@@ -98,10 +99,11 @@ def _generate(model, tokenizer, graph):
 def _lengths(results, end_id):
     """The lengths of the texts without their end, which need not be a token that decoding leaves out."""
     tokens, lengths = results["new_token_ids"], results["new_lengths"]
-    if end_id is None:
+    ends = as_end_ids(end_id)
+    if not ends:
         return lengths
     last = tf.gather(tokens, lengths - 1, batch_dims=1)
-    return lengths - tf.cast(last == end_id, lengths.dtype)
+    return lengths - tf.cast(tf.reduce_any(last[:, None] == tf.constant(ends), axis=1), lengths.dtype)
 
 
 def _padded(ids, tokenizer):

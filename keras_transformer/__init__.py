@@ -26,6 +26,7 @@ _ROOMS = (
     "plots",
     "positions",
     "recurrence",
+    "retrieval",
     "tasks",
     "text",
     "training",

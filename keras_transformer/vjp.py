@@ -1,6 +1,7 @@
 """The way back through a function, on whichever backend Keras runs: for gradients that are written by hand."""
 
 import keras
+from keras import ops
 
 
 def vjp(function, *arguments):
@@ -57,3 +58,21 @@ def _by_torch(function, *arguments):
     return value.detach(), lambda cotangent: list(
         torch.autograd.grad(value, arguments, cotangent, materialize_grads=True)
     )
+
+
+def after(first, x):
+    """`x`, but not before `first` is there: a graph would compute at once what it can, and keep it until it is needed.
+
+    Args:
+        first, x: float tensors; x of rank 3.
+
+    Returns:
+        `x`.
+    """
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.lax.optimization_barrier((x, first))[0]
+    one = ops.cast(ops.reshape(first, (-1,))[:1] != 0, x.dtype)
+    # 0, whatever the number; the optimisers of graphs do not see that.
+    return x + ops.reshape(ops.cast(ops.where(one <= one, 0.0, float("nan")), x.dtype), (1, 1, 1))

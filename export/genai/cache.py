@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.float32 import float32_twin
+from keras_transformer.ternary import frozen_twin
 
 # Longer than any window: a cache that is bounded shows it.
 _LONG = 1 << 20
@@ -68,8 +69,8 @@ def key_value_cache(model, engine):
 
 
 def float32_decoder(model):
-    """The model, or its twin in float32 with the same tokenizer."""
-    twin = float32_twin(model)
+    """The model, or its twin in float32, with ternary weights rounded, and the same tokenizer."""
+    twin = frozen_twin(float32_twin(model))
     if twin is not model:
         twin.tokenizer = model.tokenizer
     return twin

@@ -7,6 +7,7 @@ import numpy as np
 from keras_transformer.export.engines import onnx_session
 from keras_transformer.export.errors import ConversionError, ParityError
 from keras_transformer.export.genai.graph import ENGINE, arrays, empty_past, past_of
+from keras_transformer.generation.stop import as_end_ids
 
 FILE = "model.onnx"
 
@@ -43,7 +44,7 @@ def greedy_tokens(path, cache, prompt, max_new_tokens, end_id=None):
     logits = next(steps)
     while True:
         tokens.append(int(logits[0].argmax()))
-        if len(tokens) == max_new_tokens or tokens[-1] == end_id:
+        if len(tokens) == max_new_tokens or tokens[-1] in as_end_ids(end_id):
             return tokens
         logits = steps.send([tokens[-1]])
 

@@ -21,6 +21,7 @@ from keras_transformer.export.quantizing import quantize_artifact
 from keras_transformer.export.report import Artifact, Report
 from keras_transformer.export.spec import DEFAULT_TOLERANCE
 from keras_transformer.export.traced import TracedModule
+from keras_transformer.generation.stop import as_end_ids
 
 CONFIG = "genai_config.json"
 _UNBOUNDED = 2048
@@ -108,7 +109,9 @@ def genai_config(model, cache, max_length):
     tokenizer = model.tokenizer
     start = model.start_id if model.start_id is not None else getattr(tokenizer, "start_id", None)
     pad = getattr(tokenizer, "pad_id", None)
-    roles = {"bos_token_id": start, "eos_token_id": model.end_id, "pad_token_id": model.end_id if pad is None else pad}
+    ends = as_end_ids(model.end_id)
+    pad = pad if pad is not None or not ends else ends[0]
+    roles = {"bos_token_id": start, "eos_token_id": list(ends) if len(ends) > 1 else model.end_id, "pad_token_id": pad}
     decoder = {
         "session_options": {"log_id": ENGINE, "provider_options": []},
         "filename": FILE,

@@ -8,6 +8,7 @@ from keras_transformer.export.engines import TFLiteEngine
 from keras_transformer.export.errors import ConversionError, ParityError
 from keras_transformer.export.litertlm.graph import DECODE, ENGINE
 from keras_transformer.export.quiet import captured_stderr
+from keras_transformer.generation.stop import as_end_ids
 
 _PROMPT, _NEW_TOKENS = "The quick brown fox", 8
 
@@ -50,7 +51,7 @@ def greedy_tokens(path, spec, prompt, max_new_tokens, end_id=None):
     logits = next(steps)
     while True:
         tokens.append(int(logits.argmax()))
-        if len(tokens) == max_new_tokens or tokens[-1] == end_id:
+        if len(tokens) == max_new_tokens or tokens[-1] in as_end_ids(end_id):
             return tokens
         logits = steps.send(tokens[-1])
 
@@ -115,7 +116,7 @@ def check_engine(path, graphs, spec, model, prompt, max_new_tokens):
     """
     ids = model.tokenizer.encode(prompt)
     tokens = greedy_tokens(graphs, spec, opened(model, prompt), max_new_tokens, model.end_id)
-    tokens = tokens[:-1] if tokens[-1] == model.end_id else tokens
+    tokens = tokens[:-1] if tokens[-1] in as_end_ids(model.end_id) else tokens
     text, read, expected = ask_engine(path, prompt, max_new_tokens, tokens)
     if read != ids:
         raise ConversionError(ENGINE, f"the engine reads {prompt!r} as the tokens {read}, the model as {ids}")

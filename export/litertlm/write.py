@@ -26,6 +26,7 @@ from keras_transformer.export.report import Artifact, Report
 from keras_transformer.export.spec import DEFAULT_TOLERANCE
 from keras_transformer.export.tflite import convert as tflite
 from keras_transformer.export.traced import TracedModule
+from keras_transformer.generation.stop import as_end_ids
 
 NAME = "litertlm"
 FILE = "model.litertlm"
@@ -190,7 +191,8 @@ def _metadata(model, slots):
     if model.start_id is not None:
         metadata.start_token.token_ids.ids.append(model.start_id)
     # The engine wants one: a model that ends no text gets one that it never says.
-    metadata.stop_tokens.add().token_ids.ids.append(model.vocabulary_size if model.end_id is None else model.end_id)
+    for end_id in as_end_ids(model.end_id) or (model.vocabulary_size,):
+        metadata.stop_tokens.add().token_ids.ids.append(end_id)
     metadata.llm_model_type.generic_model.SetInParent()
     metadata.sampler_params.type = sampler_params_pb2.SamplerParameters.TOP_K
     metadata.sampler_params.k = 1

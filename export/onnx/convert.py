@@ -10,6 +10,7 @@ from keras_transformer.export.onnx.handlers import HANDLERS
 from keras_transformer.export.onnx.loops import hoist_invariants
 from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.peephole import optimize_graph
 from keras_transformer.export.onnx.walk import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inline
@@ -98,7 +99,6 @@ def _check(path):
 def _to_onnx(function, signature, weights):
     """The frozen graph through tf2onnx, with inputs and outputs under their own names; further inputs are weights, whose
     names go by those that they have in the function."""
-    import tf2onnx.optimizer
     from tf2onnx import tf_loader, tfonnx
 
     arguments = {tensor.op.name: tensor.name for tensor in function.inputs}
@@ -119,7 +119,7 @@ def _to_onnx(function, signature, weights):
             output_names=list(outputs),
             tensors_to_rename=renamed | outputs,
         )
-        return tf2onnx.optimizer.optimize_graph(converted).make_model("keras_transformer")
+        return optimize_graph(converted).make_model("keras_transformer")
 
 
 def output_labels(signature):

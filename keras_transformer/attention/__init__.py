@@ -3,6 +3,9 @@
 from keras_transformer.attention.bigbird import BigBirdAttention
 from keras_transformer.attention.block_sparse import BlockSparseAttention
 from keras_transformer.attention.blockwise import BlockwiseAttention
+from keras_transformer.attention.branched_convolution import BranchedConvolution
+from keras_transformer.attention.chunked import ChunkedAttention
+from keras_transformer.attention.chunked_cross_attention import ChunkedCrossAttention
 from keras_transformer.attention.clustered import ClusteredAttention, ImprovedClusteredAttention
 from keras_transformer.attention.cross_decoder_attention import CrossDecoderAttention
 from keras_transformer.attention.dilated import DilatedAttention
@@ -48,6 +51,8 @@ from keras_transformer.attention.shifted_windows import ShiftedWindowAttention
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.attention.sparse import StridedSparseAttention
 from keras_transformer.attention.sparse_fixed import FixedSparseAttention
+from keras_transformer.attention.subspace_attention import SubspaceAttention
+from keras_transformer.attention.two_stream import TwoStreamAttention
 
 __all__ = [
     "FEATURE_MAPS",
@@ -60,6 +65,9 @@ __all__ = [
     "Bilinear",
     "BlockSparseAttention",
     "BlockwiseAttention",
+    "ChunkedAttention",
+    "BranchedConvolution",
+    "ChunkedCrossAttention",
     "ClusteredAttention",
     "Cosine",
     "CrossDecoderAttention",
@@ -96,6 +104,8 @@ __all__ = [
     "SoftCappedDot",
     "SoftmaxAttention",
     "StridedSparseAttention",
+    "SubspaceAttention",
+    "TwoStreamAttention",
     "Visibility",
     "attend_to_neighbours",
     "attention_maps",

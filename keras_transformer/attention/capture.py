@@ -1,18 +1,18 @@
-"""Handing the scores of chosen attention layers out of a model, whatever blocks they are nested in."""
+"""Handing what chosen layers compute inside out of a model, as attention its scores, whatever blocks they are nested in."""
 
 import contextlib
 import contextvars
 
-# Layer id -> scores, while a capture runs. A context variable: other threads and models see nothing of it.
+# Layer id -> what it records, while a capture runs. A context variable: other threads and models see nothing of it.
 _captured = contextvars.ContextVar("captured_attention_scores", default=None)
 
 
 @contextlib.contextmanager
 def capture(layers):
-    """Collects the scores of `layers` while the block runs.
+    """Collects what `layers` record while the block runs: attention its scores `(B, N, T, S)`.
 
     Yields:
-        dict from `id(layer)` to scores `(B, N, T, S)`, filled as the layers are called.
+        dict from `id(layer)` to tensors, filled as the layers are called.
     """
     scores = dict.fromkeys(map(id, layers))
     token = _captured.set(scores)
@@ -23,10 +23,10 @@ def capture(layers):
 
 
 def wants(layer):
-    """Whether a running capture asks for the scores of `layer`."""
+    """Whether a running capture asks for what `layer` computes."""
     return id(layer) in (_captured.get() or ())
 
 
-def record(layer, scores):
-    """Hands the scores of `layer` to the running capture."""
-    _captured.get()[id(layer)] = scores
+def record(layer, tensor):
+    """Hands a tensor of `layer` to the running capture."""
+    _captured.get()[id(layer)] = tensor

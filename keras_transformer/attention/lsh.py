@@ -1,6 +1,7 @@
 """Attention among tokens of equal hash."""
 
 import dataclasses
+import math
 
 import keras
 import numpy as np
@@ -40,7 +41,9 @@ class LSHAttention(Mechanism):
     up to i. Time grows with `T · R · H · (c + num_buckets) + R · T log T`, memory with `T · R · (c + num_buckets + H)`.
 
     Args:
-        num_buckets: even int >= 2. Default 64; about `2T / chunk_length` keeps buckets as long as half a chunk.
+        num_buckets: even int >= 2. Default 64; about `2T / chunk_length` keeps buckets as long as half a chunk. Or several
+            such, whose product is the number of buckets: a token's is told by its bucket among each, so that many buckets
+            need few rotations.
         chunk_length: int >= 1. Default 64.
         num_rounds: int >= 1. R. Default 4.
         attend_across_buckets: bool. As in the reference implementations. Which past tokens a query sees then depends on
@@ -87,11 +90,12 @@ class LSHAttention(Mechanism):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if positive("num_buckets", num_buckets) % 2:
+        self.bucket_factors = tuple(num_buckets) if isinstance(num_buckets, (list, tuple)) else (num_buckets,)
+        if not self.bucket_factors or any(positive("num_buckets", factor) % 2 for factor in self.bucket_factors):
             raise ValueError(
                 f"num_buckets must be even: half are the other side of a rotation. Received: {num_buckets}"
             )
-        self.num_buckets = num_buckets
+        self.num_buckets = math.prod(self.bucket_factors)
         self.chunk_length = positive("chunk_length", chunk_length)
         self.num_rounds = positive("num_rounds", num_rounds)
         self.attend_across_buckets = attend_across_buckets
@@ -113,7 +117,7 @@ class LSHAttention(Mechanism):
         self.softmax.build(query_shape, key_shape, value_shape)
         self.rotations = self.add_weight(
             name="rotations",
-            shape=(heads, width, self.num_rounds * (self.num_buckets // 2)),
+            shape=(heads, width, self.num_rounds * (sum(self.bucket_factors) // 2)),
             initializer=keras.initializers.RandomNormal(stddev=1.0, seed=self.seed),
             trainable=False,
             autocast=False,
@@ -124,10 +128,15 @@ class LSHAttention(Mechanism):
         heads, length = query.shape[2], ops.shape(query)[1]
         query = ops.cast(ops.stop_gradient(ops.transpose(query, (0, 2, 1, 3))), "float32")
         sides = times_shared(query, ops.convert_to_tensor(self.rotations))
-        sides = ops.reshape(sides, (-1, length * self.num_rounds, self.num_buckets // 2))
-        # The first of the largest, without argmax, which neither TFLite nor ONNX has from Keras.
-        _, largest = ops.top_k(ops.concatenate([sides, -sides], axis=-1), 1)
-        buckets = ops.reshape(ops.cast(largest, "int32"), (-1, heads, length, self.num_rounds))
+        sides = ops.reshape(sides, (-1, length * self.num_rounds, sum(self.bucket_factors) // 2))
+        buckets, start, stride = 0, 0, 1
+        for factor in self.bucket_factors:
+            own = sides[:, :, start : start + factor // 2]
+            # The first of the largest, without argmax, which neither TFLite nor ONNX has from Keras.
+            _, largest = ops.top_k(ops.concatenate([own, -own], axis=-1), 1)
+            buckets = buckets + ops.cast(largest, "int32") * stride
+            start, stride = start + factor // 2, stride * factor
+        buckets = ops.reshape(buckets, (-1, heads, length, self.num_rounds))
         return ops.transpose(buckets, (0, 2, 1, 3))
 
     def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
@@ -229,7 +238,7 @@ class LSHAttention(Mechanism):
     def get_config(self):
         return {
             **super().get_config(),
-            "num_buckets": self.num_buckets,
+            "num_buckets": self.bucket_factors if len(self.bucket_factors) > 1 else self.num_buckets,
             "chunk_length": self.chunk_length,
             "num_rounds": self.num_rounds,
             "attend_across_buckets": self.attend_across_buckets,

@@ -50,7 +50,13 @@ class _AttentionMaps(keras.Model):
 
 
 def _attention_layers(model):
-    return [layer for layer in model._flatten_layers(include_self=False) if isinstance(layer, MultiHeadAttention)]
+    layers = model._flatten_layers(include_self=False)
+    return [layer for layer in layers if isinstance(layer, MultiHeadAttention) or _gives_scores(layer)]
+
+
+def _gives_scores(layer):
+    """Whether a layer that is no `MultiHeadAttention` records scores of its own."""
+    return getattr(layer, "gives_attention_scores", False)
 
 
 def _path(layer):

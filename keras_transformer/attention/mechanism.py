@@ -40,6 +40,7 @@ class Mechanism(CachedLayer):
         honours: set of "causal", "bidirectional", "cross" (keys are other tokens than queries), "attention_mask",
             "window", "scores", "cache", and of what positions need: "bias", "query", "values".
         shares_key: bool. Whether keys are the queries, so that there is no projection of keys.
+        shares_value: bool. Whether values are the queries too, as they are projected, before they are normalised or turned.
         rotates: bool. Whether it turns queries and keys itself, by `position.rotate`, as one must that reads them unturned
             too; then it is given them as they were projected.
         rewinds: bool. Whether a cache can go back to an earlier index; one of fixed size cannot, and must be told
@@ -65,6 +66,7 @@ class Mechanism(CachedLayer):
 
     honours = frozenset()
     shares_key = False
+    shares_value = False
     rotates = False
     rewinds = True
 

@@ -3,6 +3,7 @@
 from keras_transformer.attention.bigbird import BigBirdAttention
 from keras_transformer.attention.block_sparse import BlockSparseAttention
 from keras_transformer.attention.blockwise import BlockwiseAttention
+from keras_transformer.attention.chunked import ChunkedAttention
 from keras_transformer.attention.clustered import ClusteredAttention, ImprovedClusteredAttention
 from keras_transformer.attention.dilated import DilatedAttention
 from keras_transformer.attention.infini import InfiniAttention
@@ -16,10 +17,12 @@ from keras_transformer.attention.retrieval import RetrievalAttention
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.attention.sparse import StridedSparseAttention
 from keras_transformer.attention.sparse_fixed import FixedSparseAttention
+from keras_transformer.attention.subspace_attention import SubspaceAttention
 
 MECHANISMS = {
     "softmax": SoftmaxAttention,
     "local": LocalAttention,
+    "chunked": ChunkedAttention,
     "longnet": LongNetAttention,
     "lsh": LSHAttention,
     "clustered": ClusteredAttention,
@@ -35,4 +38,5 @@ MECHANISMS = {
     "block_sparse": BlockSparseAttention,
     "bigbird": BigBirdAttention,
     "infini": InfiniAttention,
+    "subspace": SubspaceAttention,
 }

@@ -4,6 +4,7 @@ A layer of its own is here only where its projections are not those of `MultiHea
 has `honours`, `rewinds`, `init_cache` and `output_dense`.
 """
 
+from keras_transformer.attention.branched_convolution import BranchedConvolution
 from keras_transformer.attention.dynamic_convolution import DynamicConvolution
 from keras_transformer.attention.flash import MixedChunkAttention
 from keras_transformer.attention.gated_attention_unit import GatedAttentionUnit
@@ -21,5 +22,6 @@ MIXERS = {
     "lightweight_convolution": LightweightConvolution,
     "dynamic_convolution": DynamicConvolution,
     "long_short_range": LongShortRangeAttention,
+    "branched_convolution": BranchedConvolution,
     "segment_recurrent": SegmentRecurrentAttention,
 }

@@ -15,7 +15,7 @@ from keras_transformer.attention.cache import (
 )
 from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import Visibility, combine
-from keras_transformer.attention.mechanism import Mechanism
+from keras_transformer.attention.mechanism import Mechanism, refuse
 from keras_transformer.attention.mechanisms import MECHANISMS
 from keras_transformer.attention.softmax import SoftmaxAttention
 from keras_transformer.norms import NORMS
@@ -55,6 +55,8 @@ class MultiHeadAttention(CachedLayer):
         use_output_bias: bool, or None for `use_bias`. Whether the output projection has a bias.
         query_key_norm: None, "layer_norm", "rms_norm", or a norm layer to copy: of each query and each key head, before they
             are turned.
+        context_norm: None, "layer_norm", "rms_norm", or a norm layer to copy: of the contexts of all heads behind one
+            another, before the gate and the output projection.
 
     Call arguments:
         query: float `(B, T, D_query)`.
@@ -96,7 +98,7 @@ class MultiHeadAttention(CachedLayer):
 
     Reference: Vaswani et al., arXiv 1706.03762, section 3.2.2; Shazeer, arXiv 1911.02150 (multi-query); Ainslie et al.,
     arXiv 2305.13245 (grouped-query); Qiu et al., arXiv 2505.06708 (gate); Dehghani et al., arXiv 2302.05442, section 2.1
-    (norms of queries and keys).
+    (norms of queries and keys); Wang et al., Magneto, arXiv 2210.06423, section 2.2 (norm of the context).
     """
 
     def __init__(
@@ -126,6 +128,7 @@ class MultiHeadAttention(CachedLayer):
         use_key_bias=None,
         use_output_bias=None,
         query_key_norm=None,
+        context_norm=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -158,6 +161,8 @@ class MultiHeadAttention(CachedLayer):
         self._query_norm, self._key_norm = (
             clone(self.query_key_norm, name=name, dtype=self.dtype_policy) for name in ("query_norm", "key_norm")
         )
+        self.context_norm = resolve(context_norm, NORMS, keras.layers.Layer)
+        self._context_norm = clone(self.context_norm, name="context_norm", dtype=self.dtype_policy)
         self._mechanism_name = mechanism if isinstance(mechanism, str) else None
         self.mechanism = self._make_mechanism(mechanism)
 
@@ -204,8 +209,10 @@ class MultiHeadAttention(CachedLayer):
         if self._use_gate:
             self._gate_dense = self._project_in("gate", heads, self._value_dim, activation="sigmoid")
             self._gate_dense.build(query_shape)
-        self._value_dense = self._project_in("value", key_value_heads, self._value_dim)
-        self._value_dense.build(value_shape)
+        self._value_dense = None
+        if not self.mechanism.shares_value:
+            self._value_dense = self._project_in("value", key_value_heads, self._value_dim)
+            self._value_dense.build(value_shape)
         queries, keys = (*query_shape[:2], heads, self._key_dim), (*key_shape[:2], key_value_heads, self._key_dim)
         values = (*value_shape[:2], key_value_heads, self._value_dim)
         if self.query_key_norm is not None:
@@ -214,6 +221,8 @@ class MultiHeadAttention(CachedLayer):
         build_once(self.mechanism, queries, keys, values)
         if self.position is not None:
             build_once(self.position, queries, values)
+        if self.context_norm is not None:
+            self._context_norm.build((*query_shape[:2], heads * self._value_dim))
         self._output_dense = self._project_out(self._output_shape or (query_shape[-1],))
         self._output_dense.build((*query_shape[:2], heads, self._value_dim))
 
@@ -279,7 +288,7 @@ class MultiHeadAttention(CachedLayer):
         if cache is None or grows:
             key = query if self._key_dense is None else self._key_dense(key)  # (B, S, K, H)
             key = key if self._key_norm is None else self._key_norm(key)
-            value = self._value_dense(value)  # (B, S, K, H_value)
+            value = self._values(value, query)  # (B, S, K, H_value)
         else:
             key, value = read_dense_cache(cache, query.dtype)
             check_key_mask(cache, combine(key_mask, value_mask))
@@ -304,10 +313,25 @@ class MultiHeadAttention(CachedLayer):
         past = (cache, cache_index) if grows else (None, None)
         result = self._attend(query, key, value, visibility, past, return_attention_scores, training)
         context, scores, cache = (*result, cache) if not grows else result
+        context = context if self.context_norm is None else self._normed(context)
         output = self._output_dense(context if gate is None else context * gate)
         returned = (output, scores if return_attention_scores else None, cache)
         returned = tuple(part for part in returned if part is not None)
         return returned[0] if len(returned) == 1 else returned
+
+    def _values(self, value, query):
+        """The projected values, which may be the projected queries."""
+        if self._value_dense is not None:
+            return self._value_dense(value)
+        lengths = (query.shape[1], value.shape[1])
+        refuse(self.mechanism, {"cross": None not in lengths and lengths[0] != lengths[1]})
+        return query
+
+    def _normed(self, context):
+        """The context, `(B, T, N, H)`, normalised over all heads at once."""
+        heads = (self._num_heads, self._value_dim)
+        joined = ops.reshape(context, (-1, ops.shape(context)[1], heads[0] * heads[1]))
+        return ops.reshape(self._context_norm(joined), (-1, ops.shape(context)[1], *heads))
 
     def _attend(self, query, key, value, visibility, past, return_attention_scores, training):
         """Context, scores if asked, and the next cache where the past is one."""
@@ -401,6 +425,7 @@ class MultiHeadAttention(CachedLayer):
             "use_key_bias": self._use_key_bias,
             "use_output_bias": self._use_output_bias,
             "query_key_norm": serialize(self.query_key_norm),
+            "context_norm": serialize(self.context_norm),
         }
 
 

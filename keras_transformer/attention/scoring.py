@@ -242,12 +242,22 @@ class Additive(_Scoring):
         self.score_kernel = weight("score_kernel", units, 1)
 
     def call(self, query, key):
-        heads, units = query.shape[2], self.score_kernel.shape[1]
-        length, key_length = ops.shape(query)[1], ops.shape(key)[1]
+        heads = query.shape[2]
         if key.shape[2] != heads:
             key = ops.repeat(key, heads // key.shape[2], axis=2)
-        query = ops.reshape(ops.einsum("btnh,nhu->bntu", query, self.query_kernel), (-1, length, 1, units))
-        key = ops.reshape(ops.einsum("bsnh,nhu->bnsu", key, self.key_kernel), (-1, 1, key_length, units))
+        return self.score(query, self.hidden_keys(key))
+
+    def hidden_keys(self, key):
+        """`U k`, `(B, N, S, units)`: what is the same for all queries, where these come one after another."""
+        return times_shared(ops.transpose(key, (0, 2, 1, 3)), self.key_kernel)
+
+    def score(self, query, hidden_keys):
+        """What `call` gives, of keys that `hidden_keys` has seen."""
+        heads, units = query.shape[2], self.score_kernel.shape[1]
+        length, key_length = ops.shape(query)[1], ops.shape(hidden_keys)[2]
+        hidden = times_shared(ops.transpose(query, (0, 2, 1, 3)), self.query_kernel)
+        query = ops.reshape(hidden, (-1, length, 1, units))
+        key = ops.reshape(hidden_keys, (-1, 1, key_length, units))
         # (B * N, T, S, U): rank 4, for the delegates that refuse more.
         hidden = ops.reshape(ops.tanh(query + key), (-1, heads, length * key_length, units))
         return ops.reshape(times_shared(hidden, self.score_kernel), (-1, heads, length, key_length))

@@ -7,19 +7,21 @@ import keras
 from keras_transformer.blocks.norms import NORMS
 from keras_transformer.blocks.residual_schemes import RESIDUALS, make_residual
 from keras_transformer.blocks.residuals import Residual
+from keras_transformer.recompute import recomputed
 from keras_transformer.saving import build_once, choice, resolve, serialize
 
 
 class Block(keras.layers.Layer):
     """Base of the blocks: sublayers, each with a residual scheme of its own around it."""
 
-    def __init__(self, residual, norm, dropout, seed, **kwargs):
+    def __init__(self, residual, norm, dropout, seed, recompute=False, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.residual = template(residual, RESIDUALS, Residual)
         self.norm = template(norm, NORMS, keras.layers.Layer)
         self.dropout = dropout
         self.seed = seed
+        self.recompute = recompute
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def _make_residual(self, name, residual=None):
@@ -51,6 +53,10 @@ class Block(keras.layers.Layer):
     def _closed(self, x, mask, training):
         return x if self._closing is None else self._closing(x, mask=mask, training=training)
 
+    def _run(self, function, *tensors, training):
+        """`function` of float tensors; in training its activations are recomputed if the block is to."""
+        return recomputed(self, function, *tensors) if self.recompute and training else function(*tensors)
+
     def _around(self, residual, sublayer, x, mask, training):
         """`sublayer`, a function of one tensor, inside its residual scheme."""
         y = sublayer(residual.enter(x, mask=mask, training=training))
@@ -73,6 +79,7 @@ class Block(keras.layers.Layer):
             "norm": serialize_template(self.norm),
             "dropout": self.dropout,
             "seed": self.seed,
+            "recompute": self.recompute,
         }
 
 

@@ -20,6 +20,8 @@ class CrossDecoderBlock(Block):
         norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
         dropout: float in [0, 1). Of what each sublayer gives, before it is added.
         seed: int or None. Of the dropout.
+        recompute: bool. Whether, in training, the block keeps only its inputs for the backward pass, and computes the rest
+            again there: less memory, a third more time. `training.recompute_blocks` sets it in a whole model.
 
     Call arguments:
         inputs: float `(B, T, D)`.
@@ -46,8 +48,18 @@ class CrossDecoderBlock(Block):
     Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 2 (the cross-decoder).
     """
 
-    def __init__(self, attention, feedforward, residual="pre", norm="layer_norm", dropout=0.0, seed=None, **kwargs):
-        super().__init__(residual, norm, dropout, seed, **kwargs)
+    def __init__(
+        self,
+        attention,
+        feedforward,
+        residual="pre",
+        norm="layer_norm",
+        dropout=0.0,
+        seed=None,
+        recompute=False,
+        **kwargs,
+    ):
+        super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self.attention = resolve(attention, {}, keras.layers.Layer)
         self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
         if hasattr(self.feedforward, "init_cache"):
@@ -63,15 +75,18 @@ class CrossDecoderBlock(Block):
     def call(self, inputs, key, value, padding_mask=None, positions=None, training=None):
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
 
-        def attend(x):
-            return self.attention(x, key, value, padding_mask=padding_mask, positions=positions, training=training)
-
         def feed_forward(x):
             return self._feed(x, None, training)
 
-        x = self._around(self.attention_residual, attend, self._opened(inputs), padding_mask, training)
-        x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
-        return self._closed(x, padding_mask, training)
+        def run(x, key, value):
+            def attend(x):
+                return self.attention(x, key, value, padding_mask=padding_mask, positions=positions, training=training)
+
+            x = self._around(self.attention_residual, attend, self._opened(x), padding_mask, training)
+            x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
+            return self._closed(x, padding_mask, training)
+
+        return self._run(run, inputs, key, value, training=training)
 
     def get_config(self):
         return {

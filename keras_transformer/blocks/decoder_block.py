@@ -1,5 +1,7 @@
 """The decoder block."""
 
+import functools
+
 import keras
 from keras import ops
 
@@ -26,6 +28,8 @@ class DecoderBlock(CachedLayer, Block):
         norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
         dropout: float in [0, 1). Of what each sublayer gives, before it is added.
         seed: int or None. Of the dropout.
+        recompute: bool. Whether, in training, the block keeps only its inputs for the backward pass, and computes the rest
+            again there: less memory, a third more time. `training.recompute_blocks` sets it in a whole model.
 
     Call arguments:
         inputs: float `(B, T, D)`.
@@ -67,9 +71,10 @@ class DecoderBlock(CachedLayer, Block):
         norm="layer_norm",
         dropout=0.0,
         seed=None,
+        recompute=False,
         **kwargs,
     ):
-        super().__init__(residual, norm, dropout, seed, **kwargs)
+        super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self.mixer = resolve(mixer, {}, keras.layers.Layer)
         self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
         self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer)
@@ -103,6 +108,7 @@ class DecoderBlock(CachedLayer, Block):
         if not _reads_memory(cache):
             self._check_encoder_output(encoder_output)
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
+        encoder_mask = implicit_mask(encoder_output) if encoder_padding_mask is None else encoder_padding_mask
         next_cache = None
 
         def mix(x):
@@ -122,13 +128,12 @@ class DecoderBlock(CachedLayer, Block):
             mixed, next_cache = (mixed, None) if cache is None else (mixed[0], {**cache, **mixed[1]})
             return mixed
 
-        def attend_encoder(x):
-            mask = implicit_mask(encoder_output) if encoder_padding_mask is None else encoder_padding_mask
+        def attend_encoder(x, encoder_output):
             if not _reads_memory(cache):
-                return self.cross_attention(x, encoder_output, value_mask=mask, training=training)
+                return self.cross_attention(x, encoder_output, value_mask=encoder_mask, training=training)
             memory = {"key": cache["cross_key"], "value": cache["cross_value"]}
             slots = token_slots(cache_index, ops.shape(x)[1])
-            return self.cross_attention(x, None, value_mask=mask, positions=(slots, None), cache=memory)[0]
+            return self.cross_attention(x, None, value_mask=encoder_mask, positions=(slots, None), cache=memory)[0]
 
         def feed_forward(x):
             nonlocal next_cache
@@ -140,13 +145,20 @@ class DecoderBlock(CachedLayer, Block):
             next_cache = next_cache and next_cache | {f"{_FEEDFORWARD}{name}": tensor for name, tensor in own.items()}
             return fed
 
-        x = self._around(self.mixer_residual, mix, self._opened(inputs), padding_mask, training)
-        if self.cross_attention is not None:
-            x = self._around(self.cross_attention_residual, attend_encoder, x, padding_mask, training)
-        if self.feedforward is not None:
-            x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
-        x = self._closed(x, padding_mask, training)
-        return x if cache is None else (x, next_cache)
+        def run(x, encoder_output=None):
+            x = self._around(self.mixer_residual, mix, self._opened(x), padding_mask, training)
+            if self.cross_attention is not None:
+                attend = functools.partial(attend_encoder, encoder_output=encoder_output)
+                x = self._around(self.cross_attention_residual, attend, x, padding_mask, training)
+            if self.feedforward is not None:
+                x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
+            return self._closed(x, padding_mask, training)
+
+        if cache is None:
+            memory = [] if encoder_output is None else [encoder_output]
+            return self._run(run, inputs, *memory, training=training)
+        x = run(inputs, encoder_output)
+        return x, next_cache
 
     @property
     def rewinds(self):

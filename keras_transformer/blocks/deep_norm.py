@@ -69,13 +69,18 @@ class DeepNormResidual(Residual):
         return self._normalise("norm", self.alpha * x + y, mask, training)
 
     def start(self, sublayer):
-        for weight in sublayer.trainable_weights:
-            names = {part.removesuffix("_kernel") for part in weight.path.split("/")[-2:]}
-            if weight.name.endswith("kernel") and names & _SCALED:
-                _scale(weight, self.beta)
+        scale_kernels(sublayer, self.beta)
 
     def get_config(self):
         return {**super().get_config(), "alpha": self.alpha, "beta": self.beta}
+
+
+def scale_kernels(sublayer, factor):
+    """Multiplies what the kernels of values and outputs in a sublayer start with, and leaves those of queries and keys."""
+    for weight in sublayer.trainable_weights:
+        names = {part.removesuffix("_kernel") for part in weight.path.split("/")[-2:]}
+        if weight.name.endswith("kernel") and names & _SCALED:
+            _scale(weight, factor)
 
 
 def _scale(weight, factor):

@@ -23,6 +23,8 @@ class EncoderBlock(Block):
         dropout: float in [0, 1). Of what mixer and feed-forward give, before it is added.
         seed: int or None. Of the dropout.
         mixer_residual: as `residual`, around the mixer alone; None for the same.
+        recompute: bool. Whether, in training, the block keeps only its inputs for the backward pass, and computes the rest
+            again there: less memory, a third more time. `training.recompute_blocks` sets it in a whole model.
 
     Call arguments:
         inputs: float `(B, T, D)`.
@@ -30,6 +32,7 @@ class EncoderBlock(Block):
         attention_mask: boolean `(T, T)`, `(B, T, T)` or `(B, N, T, T)`.
         positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
         global_mask: boolean `(B, T)`, for a mixer that takes one: see `LongformerAttention`.
+        segment_ids: int `(B, T)`, for a mixer that takes them: see `TwoStreamAttention`.
 
     Returns:
         `(B, T, D)`.
@@ -58,9 +61,10 @@ class EncoderBlock(Block):
         dropout=0.0,
         seed=None,
         mixer_residual=None,
+        recompute=False,
         **kwargs,
     ):
-        super().__init__(residual, norm, dropout, seed, **kwargs)
+        super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self._mixer_template = None if mixer_residual is None else template(mixer_residual, RESIDUALS, Residual)
         self.mixer = resolve(mixer, {}, keras.layers.Layer)
         self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
@@ -72,10 +76,19 @@ class EncoderBlock(Block):
         self._build_around(self.mixer_residual, self.mixer, shape, shape)
         self._build_around(self.feedforward_residual, self.feedforward, shape)
 
-    def call(self, inputs, padding_mask=None, attention_mask=None, positions=None, global_mask=None, training=None):
+    def call(
+        self,
+        inputs,
+        padding_mask=None,
+        attention_mask=None,
+        positions=None,
+        global_mask=None,
+        segment_ids=None,
+        training=None,
+    ):
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
-
-        own = {} if global_mask is None else {"global_mask": global_mask}
+        own = {"global_mask": global_mask, "segment_ids": segment_ids}
+        own = {name: value for name, value in own.items() if value is not None}
 
         def mix(x):
             return self.mixer(
@@ -91,9 +104,12 @@ class EncoderBlock(Block):
         def feed_forward(x):
             return self._feed(x, padding_mask, training)
 
-        x = self._around(self.mixer_residual, mix, self._opened(inputs), padding_mask, training)
-        x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
-        return self._closed(x, padding_mask, training)
+        def run(x):
+            x = self._around(self.mixer_residual, mix, self._opened(x), padding_mask, training)
+            x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
+            return self._closed(x, padding_mask, training)
+
+        return self._run(run, inputs, training=training)
 
     def get_config(self):
         return {

@@ -10,6 +10,7 @@ from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.memory_steps import SLABS, extend, label
 from keras_transformer.blocks.seeds import seeded_rounds
+from keras_transformer.feedforward.mixture_of_experts import MixtureOfExperts
 from keras_transformer.recurrence.sequential import sequential_scan
 from keras_transformer.saving import build_once, resolve, serializable, serialize
 
@@ -106,9 +107,9 @@ class MemoryStack(CachedLayer):
             if getattr(block, "cross_attention", None) is not None or not getattr(block, "rewinds", True):
                 raise ValueError(f"{block.name}: memory stands around causal blocks whose caches keep all keys.")
         for layer in self._flatten_layers():
-            if isinstance(layer, keras.layers.BatchNormalization):
+            if isinstance(layer, (keras.layers.BatchNormalization, MixtureOfExperts)):
                 raise ValueError(
-                    f"{layer.name} counts batches, which it cannot do segment by segment: take another norm."
+                    f"{layer.name} counts over a batch, which it cannot do segment by segment: take another layer."
                 )
 
     def build(self, inputs_shape):

@@ -2,6 +2,7 @@
 
 from keras_transformer.blocks.deep_norm import DeepNormResidual
 from keras_transformer.blocks.layer_scale import LayerScaleResidual
+from keras_transformer.blocks.no_residual import NoResidual
 from keras_transformer.blocks.re_zero import ReZeroResidual
 from keras_transformer.blocks.residuals import (
     PostNormResidual,
@@ -22,6 +23,7 @@ RESIDUALS = {
     "rezero": ReZeroResidual,
     "residual": ResiDualResidual,
     "layer_scale": LayerScaleResidual,
+    "none": NoResidual,
 }
 
 

@@ -5,7 +5,7 @@ import re
 from keras_transformer.checkpoints.errors import UnknownArchitectureError
 
 # "BertForMaskedLM" is BERT with the head "MaskedLM", "GPT2LMHeadModel" has "LMHeadModel", "BertModel" has "Model".
-_CLASS = re.compile(r"(?:For(?P<for>[A-Z]\w+)|(?P<plain>(?:Encoder|LMHead|MT)?Model(?:WithProjection)?))$")
+_CLASS = re.compile(r"(?:For(?P<for>[A-Z]\w+)|(?P<plain>(?:Encoder|LMHead|MT)?Model(?:WithProjection|WithLMHead)?))$")
 
 
 class Architecture:
@@ -19,12 +19,14 @@ class Architecture:
         ignored: tuple of regular expressions of tensors that say nothing, such as the position ids of old versions. They are
             written back as they were.
         tied: dict of the name of a tensor that some files hold a second time to that of the first.
+        drawn: tuple of regular expressions of paths of weights that no file holds: they are drawn when the model is read.
     """
 
     base_prefix = ""
     heads = {}
     ignored = ()
     tied = {}
+    drawn = ()
 
     def backbone(self, config):
         """The model without a head, with weights as they begin.

@@ -62,6 +62,14 @@ class Config:
             raise self._error(name, value, f"an integer from {minimum} to {maximum}")
         return value
 
+    def tokens(self, name):
+        """The id of a token, or a tuple of several; None for none."""
+        value = self.get(name)
+        ids = value if isinstance(value, list) else [] if value is None else [value]
+        if any(isinstance(each, bool) or not isinstance(each, int) or not 0 <= each <= _LARGEST for each in ids):
+            raise self._error(name, value, "the id of a token, or a list of such")
+        return (ids[0] if len(ids) == 1 else tuple(ids)) if ids else None
+
     def number(self, name, default=_MISSING):
         """A finite number, as a float."""
         value = self._required(name, default)

@@ -27,7 +27,7 @@ def language_model(backbone, config, *, tie_embeddings=None, head_scale=1.0):
         head_scale=head_scale,
         head_bias=_BIAS in config.tensors,
         start_id=start_id(config),
-        end_id=config.integer("eos_token_id", minimum=0),
+        end_id=config.tokens("eos_token_id"),
     )
 
 

@@ -14,6 +14,7 @@ from keras_transformer.checkpoints.errors import (
 )
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_GENERATION = "generation_config.json"
 _PATTERNS = ["*.json", "*.model", "*.safetensors", "*.txt", "*.jinja"]
 _LARGEST_JSON = 2**28
 _OLD_NORM = {"gamma": "weight", "beta": "bias"}
@@ -50,6 +51,9 @@ class Folder:
         if not self.path.is_dir():
             raise MissingFileError(f"No such folder: {self.path}")
         values = self.json("config.json")
+        if (self.path / _GENERATION).is_file():  # Where it differs, transformers generates by this one.
+            ends = self.json(_GENERATION).get("eos_token_id")
+            values = values if ends is None else {**values, "eos_token_id": ends}
         self.tensors = _renamed(self._tensors(), self.path)
         self.config = Config(values, str(self.path / "config.json"), self.tensors)
 

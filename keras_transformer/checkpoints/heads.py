@@ -33,14 +33,7 @@ def pooled(backbone, config):
 def language_model(backbone, config, *, tied=False, **options):
     """The next token; `tied` is what the config stands for where it does not say whether the tables are one."""
     ties = config.flag("tie_word_embeddings", tied)
-    return tasks.LanguageModel(backbone, tie_embeddings=ties, end_id=end_token(config), **options)
-
-
-def end_token(config):
-    """The id of the token that ends a text, the first of several; None for none."""
-    found = config.get("eos_token_id")
-    found = found[0] if isinstance(found, list) and found else found
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    return tasks.LanguageModel(backbone, tie_embeddings=ties, end_id=config.tokens("eos_token_id"), **options)
 
 
 def last_token_classifier(backbone, config):

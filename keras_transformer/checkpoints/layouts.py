@@ -63,23 +63,26 @@ class Matrix(Layout):
 
 
 class Expanded(Layout):
-    """A weight in a tensor that has more axes, of size 1, in front.
+    """A weight in a tensor that has more axes, of size 1.
 
     Args:
         count: int: how many.
+        axis: int: before which axis of the weight they stand.
     """
 
-    def __init__(self, count=1):
+    def __init__(self, count=1, axis=0):
         self.count = count
+        self.axis = axis
 
     def shapes(self, shapes):
-        return [(*(1,) * self.count, *shape) for shape in shapes]
+        return [(*shape[: self.axis], *(1,) * self.count, *shape[self.axis :]) for shape in shapes]
 
     def read(self, tensors, shapes):
-        return [tensor.reshape(tensor.shape[self.count :]) for tensor in tensors]
+        return [tensor.reshape(shape) for tensor, shape in zip(tensors, shapes, strict=True)]
 
     def write(self, weights):
-        return [weight.reshape(*(1,) * self.count, *weight.shape) for weight in weights]
+        shapes = self.shapes([weight.shape for weight in weights])
+        return [weight.reshape(shape) for weight, shape in zip(weights, shapes, strict=True)]
 
 
 class Transposed(Layout):

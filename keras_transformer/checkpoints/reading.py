@@ -160,7 +160,8 @@ class _policy:
 def _fill(model, transfers, folder, verbose):
     """Gives every weight its values, tensor by tensor."""
     progress = keras.utils.Progbar(len(transfers), unit_name="tensor", verbose=verbose)
-    for transfer in transfers:
+    # While one is copied, it is there twice: the largest goes first, when there is little else.
+    for transfer in sorted(transfers, key=lambda transfer: transfer.size, reverse=True):
         values = transfer.layout.read([folder.read(name) for name in transfer.theirs], transfer.shapes)
         for variable, value in zip(transfer.variables, values, strict=True):
             allocate(variable, value)

@@ -6,11 +6,16 @@ tensor. Keras has no public way to do that: this file is the only one that touch
 """
 
 import contextlib
+import math
 
 import keras
+import numpy as np
 from keras.src.backend.common import global_state
 
 _PENDING = "uninitialized_variables"
+_LARGE = 2**20  # Bytes, from which it matters where a tensor comes to lie.
+_SHARED = ("float32", "float16")
+_ALIGNMENT = 64
 
 
 @contextlib.contextmanager
@@ -42,5 +47,25 @@ def allocate(variable, value=None):
         value: array of its shape, in any dtype; None for the values that its initializer gives.
     """
     if value is not None:
-        variable._initializer = lambda shape, dtype: keras.ops.convert_to_tensor(value, dtype)
+        variable._initializer = lambda shape, dtype: _tensor(value, dtype)
     variable._deferred_initialize()
+
+
+def _tensor(value, dtype):
+    """The numbers as a tensor of a backend."""
+    if keras.backend.backend() != "tensorflow" or value.nbytes < _LARGE or dtype not in _SHARED:
+        return keras.ops.convert_to_tensor(value, dtype)
+    # TensorFlow would copy the array twice, into memory that it keeps; a copy that is aligned as its own it takes over.
+    import tensorflow as tf
+
+    copy = _aligned(value.shape, dtype)
+    np.copyto(copy, value, casting="unsafe")
+    return tf.experimental.dlpack.from_dlpack(copy.__dlpack__())
+
+
+def _aligned(shape, dtype):
+    """An array that begins where TensorFlow's kernels want it to."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + _ALIGNMENT, "uint8")
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)

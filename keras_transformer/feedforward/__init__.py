@@ -4,6 +4,8 @@ from keras_transformer.feedforward.activations import ACTIVATIONS, gelu_tanh, qu
 from keras_transformer.feedforward.bit_dense import BitDense
 from keras_transformer.feedforward.dense import DenseFeedForward
 from keras_transformer.feedforward.gated import GatedFeedForward
+from keras_transformer.feedforward.gated_linear_unit import GatedLinearUnit
+from keras_transformer.feedforward.ista import ISTA
 from keras_transformer.feedforward.mixture_of_experts import MixtureOfExperts
 from keras_transformer.feedforward.router import TopKRouter
 from keras_transformer.ternary import TernaryPolicy, frozen_twin, ternary_twin
@@ -17,9 +19,11 @@ FEEDFORWARDS = {
 __all__ = [
     "ACTIVATIONS",
     "FEEDFORWARDS",
+    "ISTA",
     "BitDense",
     "DenseFeedForward",
     "GatedFeedForward",
+    "GatedLinearUnit",
     "MixtureOfExperts",
     "TernaryPolicy",
     "TopKRouter",

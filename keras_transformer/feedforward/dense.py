@@ -3,13 +3,14 @@
 import keras
 
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.norms import NORMS
 from keras_transformer.projection import Projection
-from keras_transformer.saving import serializable
+from keras_transformer.saving import clone, resolve, serializable, serialize
 
 
 @serializable
 class DenseFeedForward(keras.layers.Layer):
-    """`activation(x W_1 + b_1) W_2 + b_2`.
+    """`activation(x W_1 + b_1) W_2 + b_2`, with a norm of the hidden layer before W_2 if asked.
 
     Args:
         intermediate_dim: int >= 1. Width of the hidden layer.
@@ -18,6 +19,7 @@ class DenseFeedForward(keras.layers.Layer):
         use_bias: bool.
         kernel_initializer: of both kernels.
         seed: int or None. Of the dropout.
+        hidden_norm: None, "layer_norm", "rms_norm", or a norm layer to copy: of the hidden layer, after its dropout.
 
     Call arguments:
         inputs: float `(B, T, D)`.
@@ -35,7 +37,8 @@ class DenseFeedForward(keras.layers.Layer):
     >>> layer(np.array([[[1.0, 2.0]]])).numpy().tolist()
     [[[9.0, 9.0]]]
 
-    Reference: Vaswani et al., arXiv 1706.03762, equation 2.
+    Reference: Vaswani et al., arXiv 1706.03762, equation 2; norm of the hidden layer: Wang et al., Magneto, arXiv
+    2210.06423, section 2.2.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class DenseFeedForward(keras.layers.Layer):
         use_bias=True,
         kernel_initializer="glorot_uniform",
         seed=None,
+        hidden_norm=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -57,14 +61,22 @@ class DenseFeedForward(keras.layers.Layer):
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
+        self.hidden_norm = resolve(hidden_norm, NORMS, keras.layers.Layer)
+        self._hidden_norm = clone(self.hidden_norm, name="hidden_norm", dtype=self.dtype_policy)
         self.supports_masking = True
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, input_shape):
         self._hidden_dense = self._dense("hidden", self.intermediate_dim, self.activation)
         self._hidden_dense.build(input_shape)
+        self._build_output(input_shape)
+
+    def _build_output(self, input_shape):
+        hidden_shape = (*input_shape[:-1], self.intermediate_dim)
+        if self.hidden_norm is not None:
+            self._hidden_norm.build(hidden_shape)
         self._output_dense = self._dense("output", input_shape[-1])
-        self._output_dense.build((*input_shape[:-1], self.intermediate_dim))
+        self._output_dense.build(hidden_shape)
 
     def _dense(self, name, units, activation=None):
         initializer = self.kernel_initializer.clone()
@@ -79,7 +91,8 @@ class DenseFeedForward(keras.layers.Layer):
         )
 
     def call(self, inputs, training=None):
-        return self._output_dense(self._dropout_layer(self._hidden(inputs), training=training))
+        hidden = self._dropout_layer(self._hidden(inputs), training=training)
+        return self._output_dense(hidden if self.hidden_norm is None else self._hidden_norm(hidden))
 
     def _hidden(self, inputs):
         return self._hidden_dense(inputs)
@@ -96,4 +109,5 @@ class DenseFeedForward(keras.layers.Layer):
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "seed": self.seed,
+            "hidden_norm": serialize(self.hidden_norm),
         }

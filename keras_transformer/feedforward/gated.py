@@ -15,6 +15,7 @@ class GatedFeedForward(DenseFeedForward):
         use_bias: bool. Default False, as in the paper.
         kernel_initializer: of the three kernels.
         seed: int or None. Of the dropout.
+        hidden_norm: None, "layer_norm", "rms_norm", or a norm layer to copy: of the gated hidden layer, after its dropout.
 
     Call arguments:
         inputs: float `(B, T, D)`.
@@ -43,8 +44,7 @@ class GatedFeedForward(DenseFeedForward):
         self._gate_dense.build(input_shape)
         self._hidden_dense = self._dense("hidden", self.intermediate_dim)
         self._hidden_dense.build(input_shape)
-        self._output_dense = self._dense("output", input_shape[-1])
-        self._output_dense.build((*input_shape[:-1], self.intermediate_dim))
+        self._build_output(input_shape)
 
     def _hidden(self, inputs):
         return self._gate_dense(inputs) * self._hidden_dense(inputs)

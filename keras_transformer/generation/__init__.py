@@ -17,12 +17,14 @@ from keras_transformer.generation.errors import (
 from keras_transformer.generation.generator import Generator
 from keras_transformer.generation.samplers import Greedy, Random
 from keras_transformer.generation.speculative import Speculative
+from keras_transformer.generation.tree_search import TreeSearch
 
 SAMPLERS = {
     "greedy": Greedy,
     "random": Random,
     "beam": BeamSearch,
     "contrastive": Contrastive,
+    "tree_search": TreeSearch,
 }
 
 __all__ = [
@@ -43,4 +45,5 @@ __all__ = [
     "Random",
     "RequestCancelledError",
     "Speculative",
+    "TreeSearch",
 ]

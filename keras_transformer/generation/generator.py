@@ -8,7 +8,7 @@ from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.loop import decode, pad
 from keras_transformer.generation.plan import Plan
 from keras_transformer.generation.prompts import Prompts
-from keras_transformer.generation.stop import StopSequences, check_stop
+from keras_transformer.generation.stop import StopSequences, as_end_ids, check_stop
 
 DEFAULT_NEW_TOKENS = 128
 
@@ -18,12 +18,12 @@ class Generator:
 
     Args:
         steps: the model, as `loop.decode` wants it. In addition `max_length`: the most tokens that it can hold, or None;
-            `vocabulary_size`; `is_encoder_decoder`; and, where sources are no text, `source_shape`, in which None is any
-            size. It may have `generate(plan, sampler)`: the whole loop at once, for plain plans and the samplers that can be
-            part of a graph.
+            `vocabulary_size`; `is_encoder_decoder`; and, where sources are no text, `source_names`, `source_shape`, in
+            which None is any size, and `takes_prompts`, whether the decoder begins with text. It may have
+            `generate(plan, sampler)`: the whole loop at once, for plain plans and the samplers that can be part of a graph.
         tokenizer: a tokenizer of `keras_transformer.text`, or None: then prompts and results are token ids.
         start_id: the token that every decoder text begins with, or None; an encoder-decoder needs one.
-        end_id: the token that ends a text, or None.
+        end_id: the token that ends a text, a list of such, or None.
     """
 
     def __init__(self, steps, tokenizer=None, start_id=None, end_id=None):
@@ -31,6 +31,7 @@ class Generator:
         self.tokenizer = tokenizer
         self.start_id = start_id
         self.end_id = end_id
+        self.end_ids = as_end_ids(end_id)
 
     def generate(
         self,
@@ -50,9 +51,10 @@ class Generator:
 
         Args:
             prompts: str, list of str, list of ints, or list of lists (or arrays) of ints; for a model whose encoder reads no
-                text, an array of what it reads, or several.
+                text, an array of what it reads, or several; where its decoder begins with text, a dict of these under the
+                name of that input, and of the text, in any of the forms before, under "token_ids".
             max_new_tokens: int >= 1; None for 128, or as many as the model can hold.
-            sampler: "greedy", "random", "beam", "contrastive", or an instance.
+            sampler: "greedy", "random", "beam", "contrastive", "tree_search", or an instance.
             stop: str, list of ints, or a list of either: a text ends before the first of these.
             seed: int: the same texts again; None for others every time.
             repetition_penalty: float > 0. See `filters.penalise_repetition`.
@@ -84,7 +86,7 @@ class Generator:
             results.update(zip(rows, search.results(), strict=True))
             if return_scores:
                 scores.update(zip(rows, search.scores(), strict=True))
-        stops = StopSequences(stop, self.tokenizer, self.end_id)
+        stops = StopSequences(stop, self.tokenizer, self.end_ids)
         texts = [self._finish(results[row], prompts, row, stops, sampler) for row in range(len(results))]
         texts = texts[0] if prompts.is_single else texts
         if not return_scores:
@@ -113,7 +115,7 @@ class Generator:
         search = sampler.search(plan)
         steps = decode(self.steps, plan, search, plan.source)
         tokens = itertools.chain.from_iterable(emitted[0] for emitted in steps)
-        return StopSequences(stop, self.tokenizer, self.end_id).stream(tokens, prompts.is_text, prompts.before(0))
+        return StopSequences(stop, self.tokenizer, self.end_ids).stream(tokens, prompts.is_text, prompts.before(0))
 
     def plan(self, prompts, *, max_new_tokens=None, sampler="greedy", stop=None, seed=None, repetition_penalty=1.0):
         """Checks a request as `generate` does, for who runs the loop: each prompt has a plan of its own.
@@ -131,7 +133,7 @@ class Generator:
         pairs = self._plans(prompts, max_new_tokens, stop, seed, repetition_penalty, batch_size=1)
         self._check(sampler, pairs)
         plans = [plan for _, plan in sorted(pairs, key=lambda pair: pair[0])]
-        return sampler, prompts, plans, StopSequences(stop, self.tokenizer, self.end_id)
+        return sampler, prompts, plans, StopSequences(stop, self.tokenizer, self.end_ids)
 
     def _read(self, prompts):
         return Prompts.read(prompts, self.tokenizer, self.steps, self.start_id)
@@ -147,7 +149,7 @@ class Generator:
             raise GenerationError(f"repetition_penalty must be above 0. Received: {repetition_penalty!r}")
         check_stop(stop, self.tokenizer)
         prompts.check_room(self.steps, max_new_tokens)
-        ends = None if stop is None else StopSequences(stop, self.tokenizer, self.end_id).ends
+        ends = None if stop is None else StopSequences(stop, self.tokenizer, self.end_ids).ends
         seeds = np.random.SeedSequence(seed).spawn(len(prompts.decoder))
         # Prompts of like length together: less is computed for padding.
         order = sorted(range(len(seeds)), key=lambda row: len((prompts.source or prompts.decoder)[row]))
@@ -156,7 +158,9 @@ class Generator:
             rows = order[start : start + (batch_size or len(order))]
             chosen, chosen_seeds = [prompts.decoder[row] for row in rows], [seeds[row] for row in rows]
             new_tokens, source = int(max_new_tokens), self._source(prompts, rows)
-            plans.append((rows, Plan(chosen, new_tokens, chosen_seeds, self.end_id, ends, repetition_penalty, source)))
+            own = (self.tokenizer.decode if prompts.is_text else None, getattr(self.steps, "rewinds", True))
+            request = (chosen, new_tokens, chosen_seeds, self.end_ids, ends, repetition_penalty, source)
+            plans.append((rows, Plan(*request, *own)))
         return plans
 
     def _check(self, sampler, plans):

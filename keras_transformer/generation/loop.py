@@ -20,14 +20,16 @@ def decode(steps, plan, search, source=None):
     length = cache_length(plan, getattr(search, "lookahead", 0))
     cache = steps.init_cache(len(plan.prompts), length, source)
     output, cache = steps.prefill(token_ids, lengths, cache)
+    kept = cache if getattr(search, "keeps", False) else None
     while True:
         feed = search.advance(output)
         yield search.emitted
         if feed is None:
             return
         if feed.rows is not None:
-            cache = steps.take_rows(cache, feed.rows)
+            cache = steps.take_rows(kept if feed.from_kept else cache, feed.rows)
         output, cache = steps.decode_step(feed.token_ids, cache, feed.cache_index)
+        kept = cache if feed.keep else kept
 
 
 def cache_length(plan, lookahead=0):

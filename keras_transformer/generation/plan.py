@@ -14,11 +14,16 @@ class Feed(NamedTuple):
         token_ids: int32 `(R, T)`.
         cache_index: int32 `(R,)`: how many tokens each row has read before.
         rows: int `(R,)`: which row of the cache each continues; None for its own.
+        from_kept: bool. Whether they are rows of the cache that was kept, not of the last one; `rows` are given then.
+        keep: bool. Whether the cache is kept, as it is when this has been read. A search that `keeps` begins with that after
+            the prompts.
     """
 
     token_ids: Any
     cache_index: Any
     rows: Any = None
+    from_kept: bool = False
+    keep: bool = False
 
 
 class Output(NamedTuple):
@@ -41,20 +46,24 @@ class Plan:
     Attributes:
         prompts: list of int32 arrays, the tokens that the decoder begins with; never empty.
         max_new_tokens: int >= 1.
-        end_id: the token that ends a text, or None.
+        end_ids: tuple of the tokens that end a text; empty for none.
         ends: function of the new tokens (a list) that tells whether a stop sequence has come; None without any.
         seeds: a `numpy.random.SeedSequence` for each prompt, so that what one draws does not depend on the others.
         repetition_penalty: float > 0.
         source: `(token_ids, padding_mask)` of an encoder-decoder, or `(features,)`, or None.
+        decode: function of token ids to text, where prompts are text; None where they are tokens.
+        rewinds: bool. Whether the cache can go back to an earlier index.
     """
 
     prompts: list
     max_new_tokens: int
     seeds: list
-    end_id: int | None = None
+    end_ids: tuple = ()
     ends: Callable | None = None
     repetition_penalty: float = 1.0
     source: Any = None
+    decode: Callable | None = None
+    rewinds: bool = True
 
     @property
     def lengths(self):
@@ -63,7 +72,7 @@ class Plan:
 
     def is_over(self, tokens):
         """Whether a text, given by its new tokens, is complete."""
-        if tokens[-1] == self.end_id or len(tokens) == self.max_new_tokens:
+        if tokens[-1] in self.end_ids or len(tokens) == self.max_new_tokens:
             return True
         return self.ends is not None and self.ends(tokens)
 

@@ -22,12 +22,14 @@ class Prompts:
             None without one.
         is_text: whether text came, so that text is returned.
         is_single: whether one prompt came, not a list of them.
+        continues: whether a result continues what the decoder begins with, and is no text of its own.
     """
 
     decoder: list
     source: list | None
     is_text: bool
     is_single: bool
+    continues: bool = True
 
     @classmethod
     def read(cls, prompts, tokenizer, steps, start_id):
@@ -37,7 +39,16 @@ class Prompts:
             GenerationError: names the prompt, by its number.
         """
         if getattr(steps, "source_shape", None) is not None:
-            return cls._of_features(prompts, tokenizer, steps.source_shape, start_id)
+            return cls._of_features(prompts, tokenizer, steps, start_id)
+        return cls._of_text(prompts, tokenizer, steps, start_id, steps.is_encoder_decoder)
+
+    @classmethod
+    def _of_text(cls, prompts, tokenizer, steps, start_id, is_source):
+        """Text or tokens, which the encoder reads if it is the source, and with which the decoder begins if not."""
+        if isinstance(prompts, dict):
+            raise GenerationError(
+                f"Prompts are text or token ids alone here. Received: {', '.join(map(repr, prompts))}"
+            )
         if isinstance(prompts, (str, bytes)) or _is_row(prompts):
             is_single, prompts = True, [prompts]
         else:
@@ -47,21 +58,30 @@ class Prompts:
         is_text = isinstance(prompts[0], (str, bytes))
         begin = () if start_id is None else (start_id,)
         if is_text:
-            rows = _encode(prompts, tokenizer, steps.is_encoder_decoder)
+            rows = _encode(prompts, tokenizer, is_source)
         else:
             rows = [_ids(number, prompt, steps.vocabulary_size) for number, prompt in enumerate(prompts)]
-        if steps.is_encoder_decoder:
+        if is_source:
             source, decoder = rows, _starts(start_id, len(rows))
         else:
             source, decoder = None, [np.array([*begin, *row], "int32") if is_text else row for row in rows]
         for number, row in enumerate(source or decoder):
             if not len(row):
                 raise EmptyPromptError(f"Prompt {number} is empty.")
-        return cls(decoder, source, is_text, is_single)
+        return cls(decoder, source, is_text, is_single, continues=not is_source)
 
     @classmethod
-    def _of_features(cls, prompts, tokenizer, shape, start_id):
-        """Arrays of this shape, where None is any size; they are answered in text where there is a tokenizer."""
+    def _of_features(cls, prompts, tokenizer, steps, start_id):
+        """Arrays, each of which is answered: in text where there is a tokenizer; or a dict of these and of prompts."""
+        shape, text = steps.source_shape, None
+        if isinstance(prompts, dict):
+            prompts, text = _features_and_text(prompts, steps.source_names[0])
+            text = cls._of_text(text, tokenizer, steps, start_id, is_source=False)
+            prompts = [prompts] if text.is_single else prompts
+        elif getattr(steps, "takes_prompts", False):
+            raise GenerationError(
+                f"The model continues text: give {{{steps.source_names[0]!r}: ..., 'token_ids': ...}}."
+            )
         is_single = isinstance(prompts, (str, bytes)) or len(getattr(prompts, "shape", ())) == len(shape)
         source = [np.asarray(prompt) for prompt in ([prompts] if is_single else prompts)]
         for number, row in enumerate(source):
@@ -72,11 +92,17 @@ class Prompts:
         if not source:
             raise EmptyPromptError("No prompts were given.")
         source = [row.astype("float32") for row in source]
-        return cls(_starts(start_id, len(source)), source, tokenizer is not None, is_single)
+        if text is not None:
+            if len(source) != len(text.decoder):
+                raise GenerationError(
+                    f"There are {len(text.decoder)} prompts for {len(source)} {steps.source_names[0]}."
+                )
+            return cls(text.decoder, source, text.is_text, text.is_single)
+        return cls(_starts(start_id, len(source)), source, tokenizer is not None, is_single, continues=False)
 
     def before(self, row):
         """The tokens that a result continues as a text; an answer to a source begins a text of its own."""
-        return self.decoder[row].tolist() if self.source is None else []
+        return self.decoder[row].tolist() if self.continues else []
 
     def room(self, steps, wanted):
         """How many new tokens the model can hold after the longest prompt, at most `wanted`."""
@@ -98,6 +124,16 @@ class Prompts:
                     f"Prompt {number} has {len(prompt)} tokens; with max_new_tokens={max_new_tokens} that exceeds the "
                     f"{steps.max_length} that the model can hold."
                 )
+
+
+def _features_and_text(prompts, name):
+    """The two entries of a dict of prompts."""
+    text = next((key for key in ("token_ids", "target_token_ids") if key in prompts), "token_ids")
+    if set(prompts) != {name, text}:
+        raise GenerationError(
+            f"Prompts are a dict of {name!r} and 'token_ids'. Received: {', '.join(map(repr, prompts))}"
+        )
+    return prompts[name], prompts[text]
 
 
 def _fits(found, shape):

@@ -138,4 +138,4 @@ class Request:
 
     def _is_stopped(self):
         new = self.new_tokens
-        return new[-1] == self.plan.end_id or (self.plan.ends is not None and self.plan.ends(new))
+        return new[-1] in self.plan.end_ids or (self.plan.ends is not None and self.plan.ends(new))

@@ -5,6 +5,13 @@ import numpy as np
 from keras_transformer.generation.errors import GenerationError, MissingTokenizerError
 
 
+def as_end_ids(end_id):
+    """The tokens that end a text, as a tuple, of one, several or None."""
+    if end_id is None:
+        return ()
+    return tuple(map(int, end_id)) if isinstance(end_id, (list, tuple)) else (int(end_id),)
+
+
 def check_stop(stop, tokenizer):
     """Refuses stop sequences that are empty, of another kind, or text where there is no tokenizer."""
     for each in _as_list(stop):
@@ -20,16 +27,16 @@ class StopSequences:
     Args:
         stop: str, list of ints, or a list of either; None for none.
         tokenizer: for stop sequences and results that are text.
-        end_id: the token that ends a text, or None.
+        end_ids: tuple of the tokens that end a text.
     """
 
-    def __init__(self, stop, tokenizer, end_id):
+    def __init__(self, stop, tokenizer, end_ids):
         self.texts = [each for each in _as_list(stop) if isinstance(each, str)]
         sequences = [list(map(int, each)) for each in _as_list(stop) if not isinstance(each, str)]
         # Where one ends another, the text ends before the longer.
         self.sequences = sorted(sequences, key=len, reverse=True)
         self.tokenizer = tokenizer
-        self.end_id = end_id
+        self.end_ids = end_ids
 
     def ends(self, tokens):
         """Whether the new tokens end in, or the last of them completes, a stop sequence."""
@@ -52,7 +59,7 @@ class StopSequences:
         return text[: min((text.find(each) for each in self.texts if each in text), default=len(text))]
 
     def _cut_tokens(self, tokens):
-        if tokens and tokens[-1] == self.end_id:
+        if tokens and tokens[-1] in self.end_ids:
             return tokens[:-1]
         for sequence in self.sequences:
             if tokens[-len(sequence) :] == sequence:

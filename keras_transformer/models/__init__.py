@@ -1,11 +1,13 @@
 """One file per architecture: a size table, and a function from symbolic inputs to outputs."""
 
 from keras_transformer.models.albert import ALBERT
+from keras_transformer.models.bahdanau import Bahdanau, BahdanauSize
 from keras_transformer.models.bart import BART, MBart
 from keras_transformer.models.bert import BERT
 from keras_transformer.models.bigbird import BigBird
 from keras_transformer.models.bloom import BLOOM
 from keras_transformer.models.clip import CLIP, CLIPText, CLIPVision
+from keras_transformer.models.crate import CRATE
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.models.deit import DeiT
 from keras_transformer.models.dinov2 import DINOv2
@@ -14,12 +16,16 @@ from keras_transformer.models.electra import ELECTRA
 from keras_transformer.models.encode_in_windows import encode_in_windows
 from keras_transformer.models.encoder import Encoder
 from keras_transformer.models.encoder_decoder import read_twice
+from keras_transformer.models.evolved_transformer import EvolvedSize, EvolvedTransformer
 from keras_transformer.models.front_end import with_front_end
 from keras_transformer.models.gemma import Gemma
 from keras_transformer.models.gemma2 import Gemma2
 from keras_transformer.models.gemma3 import Gemma3
 from keras_transformer.models.gpt2 import GPT2
+from keras_transformer.models.kosmos import Kosmos, Kosmos2, kosmos2_vision
+from keras_transformer.models.layout_map import layout_map
 from keras_transformer.models.layoutlm import LayoutLM
+from keras_transformer.models.lite_transformer import LiteTransformer
 from keras_transformer.models.llama import Llama
 from keras_transformer.models.longformer import Longformer
 from keras_transformer.models.marian import Marian, Pegasus
@@ -31,7 +37,10 @@ from keras_transformer.models.prefill_exit import PrefillExit
 from keras_transformer.models.qwen2 import Qwen2
 from keras_transformer.models.qwen3 import Qwen3
 from keras_transformer.models.recurrent_memory import RecurrentMemory
+from keras_transformer.models.rednet import RedNet
+from keras_transformer.models.reformer import Reformer
 from keras_transformer.models.retnet import RetNet
+from keras_transformer.models.retro import RETRO, RetroSize
 from keras_transformer.models.roberta import RoBERTa
 from keras_transformer.models.roformer import RoFormer
 from keras_transformer.models.rwkv import RWKV
@@ -45,6 +54,7 @@ from keras_transformer.models.transformer_xl import TransformerXL
 from keras_transformer.models.vit import ViT
 from keras_transformer.models.whisper import Whisper, WhisperEncoder
 from keras_transformer.models.with_image_size import with_image_size
+from keras_transformer.models.xlnet import XLNet, with_query_stream
 from keras_transformer.models.yoco import YOCO
 
 MODELS = {
@@ -52,10 +62,16 @@ MODELS = {
     "deit": DeiT,
     "dinov2": DINOv2,
     "swin": Swin,
+    "crate": CRATE,
+    "rednet": RedNet,
     "clip": CLIP,
     "clip_text": CLIPText,
     "clip_vision": CLIPVision,
+    "kosmos": Kosmos,
+    "kosmos2": Kosmos2,
     "transformer": Transformer,
+    "lite_transformer": LiteTransformer,
+    "evolved_transformer": EvolvedTransformer,
     "encoder": Encoder,
     "decoder": Decoder,
     "albert": ALBERT,
@@ -69,6 +85,7 @@ MODELS = {
     "mpnet": MPNet,
     "roberta": RoBERTa,
     "roformer": RoFormer,
+    "xlnet": XLNet,
     "gpt2": GPT2,
     "llama": Llama,
     "mistral": Mistral,
@@ -79,12 +96,15 @@ MODELS = {
     "gemma2": Gemma2,
     "gemma3": Gemma3,
     "bloom": BLOOM,
+    "reformer": Reformer,
     "retnet": RetNet,
     "rwkv": RWKV,
     "s4": S4Model,
     "transformer_xl": TransformerXL,
     "recurrent_memory": RecurrentMemory,
+    "retro": RETRO,
     "yoco": YOCO,
+    "bahdanau": Bahdanau,
     "bart": BART,
     "mbart": MBart,
     "marian": Marian,
@@ -101,12 +121,16 @@ __all__ = [
     "BERT",
     "BLOOM",
     "CLIP",
+    "CRATE",
     "ELECTRA",
     "GPT2",
     "MODELS",
+    "RETRO",
     "RWKV",
     "T5",
     "YOCO",
+    "Bahdanau",
+    "BahdanauSize",
     "BigBird",
     "CLIPText",
     "CLIPVision",
@@ -115,10 +139,15 @@ __all__ = [
     "DeiT",
     "DistilBERT",
     "Encoder",
+    "EvolvedSize",
+    "EvolvedTransformer",
     "Gemma",
     "Gemma2",
     "Gemma3",
+    "Kosmos",
+    "Kosmos2",
     "LayoutLM",
+    "LiteTransformer",
     "Llama",
     "Longformer",
     "MBart",
@@ -132,7 +161,10 @@ __all__ = [
     "Qwen2",
     "Qwen3",
     "RecurrentMemory",
+    "Reformer",
+    "RedNet",
     "RetNet",
+    "RetroSize",
     "RoBERTa",
     "RoFormer",
     "S4Model",
@@ -147,8 +179,12 @@ __all__ = [
     "ViT",
     "Whisper",
     "WhisperEncoder",
+    "XLNet",
     "encode_in_windows",
+    "kosmos2_vision",
+    "layout_map",
     "read_twice",
     "with_front_end",
     "with_image_size",
+    "with_query_stream",
 ]

@@ -58,6 +58,19 @@ def encode(encoder, source, padding_mask):
     return _through(encoder.end, x)
 
 
+def token_tables(width, source_count, target_count, is_one):
+    """The embeddings of source and target: one table, or two."""
+
+    def table(count, name):
+        # Where they are scaled by √D afterwards, vectors so start with unit variance.
+        initializer = keras.initializers.RandomNormal(stddev=width**-0.5)
+        return keras.layers.ReversibleEmbedding(count, width, embeddings_initializer=initializer, name=name)
+
+    if is_one:
+        return (table(source_count, "token_embedding"),) * 2
+    return table(source_count, "source_token_embedding"), table(target_count, "target_token_embedding")
+
+
 def token_encoder(encoder, *, name):
     """An encoder by itself, a `Side`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`."""
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}

@@ -18,6 +18,7 @@ def image_stack(
     size,
     *,
     residual="pre",
+    mixer_residual=None,
     norm,
     first_norm=None,
     last_norm=None,
@@ -35,6 +36,7 @@ def image_stack(
         embedding: `vision.PatchEmbedding`.
         size: `Size`.
         residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        mixer_residual: as `residual`, around attention alone; None for the same.
         norm: layer to copy for each block.
         first_norm: layer behind the embedding, or None.
         last_norm: layer behind the blocks, or None.
@@ -55,6 +57,7 @@ def image_stack(
             make_attention(size, attention, dropout=attention_dropout),
             make_feed_forward(size, feedforward, activation),
             residual=residual,
+            mixer_residual=mixer_residual,
             norm=norm,
             dropout=dropout,
             name=f"encoder_block_{index}",

@@ -11,8 +11,10 @@ from keras_transformer.blocks import EncoderBlock
 from keras_transformer.models.prefill_exit import PrefillExit
 
 SOURCE_MASK = "source_padding_mask"
-# What `memory_cache` of a decoder block adds to its cache.
+# What `memory_cache` of a decoder block adds to its cache; another layer names its own in `memory_names`.
 CROSS = ("cross_key", "cross_value")
+# The sources of a model whose decoder is no other than that of text alone.
+_BESIDE_TEXT = ("images",)
 
 # Layers that mix tokens without a cache: token by token they would compute something else.
 _NEED_ALL_TOKENS = (
@@ -38,11 +40,13 @@ class Stepwise:
 
     The model's own graph is walked, and no architecture is known here: a layer that has `init_cache` is called with its
     part of the cache; one that takes `positions` is told where the tokens stand; any other works on each token by itself.
-    In an encoder-decoder, what depends on the source alone runs once, in `encode`.
+    In an encoder-decoder, what depends on the source alone runs once, in `encode`; so it does in a model of text and
+    "images".
 
     Args:
         backbone: Functional `keras.Model` from "token_ids" and "padding_mask" to `(B, T, D)`; or from "target_token_ids",
-            "target_padding_mask" and a source: "source_token_ids" and "source_padding_mask", or "features".
+            "target_padding_mask" and a source: "source_token_ids" and "source_padding_mask", or "features"; or from
+            "token_ids", "padding_mask" and "images".
 
     Call arguments:
         token_ids: int32 `(B, T)`: new tokens.
@@ -76,7 +80,7 @@ class Stepwise:
         self._inputs = {tensor.name: tensor for tensor in keras.tree.flatten(backbone.input)}
         self.source_names = source_names(self._inputs)
         self.is_encoder_decoder = bool(self.source_names)
-        side = "target_" if self.is_encoder_decoder else ""
+        side = "target_" if "target_token_ids" in self._inputs else ""
         self._token_ids, self._padding_mask = f"{side}token_ids", f"{side}padding_mask"
         if self._token_ids not in self._inputs:
             raise ValueError(f"{backbone.name!r} takes no {self._token_ids!r}; its inputs are {sorted(self._inputs)}.")
@@ -186,7 +190,7 @@ class Stepwise:
                 seen[layer.name] = seen.get(layer.name, 0) + 1
                 # A layer that stands in several places has a past in each.
                 place = layer.name if seen[layer.name] == 1 else f"{layer.name}_again_{seen[layer.name]}"
-                caches[id(node)] = (place, layer, (*layer.init_cache(1, 1), *CROSS))
+                caches[id(node)] = (place, layer, (*layer.init_cache(1, 1), *getattr(layer, "memory_names", CROSS)))
         if not caches:
             raise ValueError(f"{self.backbone.name!r} holds no layer with a cache.")
         return caches
@@ -207,9 +211,10 @@ class Stepwise:
 
 
 def source_names(names):
-    """Those of the inputs of an encoder-decoder that its encoder reads, tokens before their mask; of another model, none."""
+    """Those of the inputs of an encoder-decoder that its encoder reads, tokens before their mask; of a model of text and
+    images the latter; of another model, none."""
     if "target_token_ids" not in names:
-        return ()
+        return tuple(name for name in _BESIDE_TEXT if name in names)
     return tuple(
         sorted((name for name in names if not name.startswith("target_")), key=lambda name: name == SOURCE_MASK)
     )

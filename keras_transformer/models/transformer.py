@@ -5,11 +5,12 @@ import math
 import keras
 
 from keras_transformer.blocks import DecoderBlock, DeepNormResidual, EncoderBlock
-from keras_transformer.models.encoder_decoder import Side, encoder_decoder
+from keras_transformer.models.encoder_decoder import Side, encoder_decoder, token_tables
 from keras_transformer.models.size import Size, get_size
 from keras_transformer.models.stack import (
     final_norm,
     first_layer,
+    in_turn,
     make_attention,
     make_cross_attention,
     make_feed_forward,
@@ -62,7 +63,8 @@ def Transformer(
         residual: a name in `blocks.RESIDUALS`, such as "post" (the paper), or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         attention: a name in `attention.MECHANISMS`, or a layer in the manner of `MultiHeadAttention` to copy for every
-            attention. What serves self-attention alone leaves cross-attention to softmax.
+            attention; or a list of these, which the blocks of each side take in turn, from the first again after the last.
+            What serves self-attention alone leaves cross-attention to softmax.
         feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
         activation: of a feed-forward given by name.
         dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give; the paper's big has 0.3.
@@ -110,20 +112,20 @@ def Transformer(
             first_layer(residual, f"{side}_open_streams"),
         )
 
-    def parts(size):
+    def parts(size, index):
         return (
-            make_attention(size, attention, dropout=attention_dropout),
+            make_attention(size, in_turn(attention, index), dropout=attention_dropout),
             make_feed_forward(size, feedforward, activation, dropout=hidden_dropout),
         )
 
     encoder_blocks = [
-        EncoderBlock(*parts(size), residual=encoder_residual, name=f"encoder_block_{index}", **options)
+        EncoderBlock(*parts(size, index), residual=encoder_residual, name=f"encoder_block_{index}", **options)
         for index in range(size.num_layers)
     ]
     decoder_blocks = [
         DecoderBlock(
-            *parts(decoder_size),
-            cross_attention=make_cross_attention(decoder_size, attention, dropout=attention_dropout),
+            *parts(decoder_size, index),
+            cross_attention=make_cross_attention(decoder_size, in_turn(attention, index), dropout=attention_dropout),
             residual=decoder_residual,
             name=f"decoder_block_{index}",
             **options,
@@ -131,7 +133,7 @@ def Transformer(
         for index in range(decoder_size.num_layers)
     ]
     # Graph
-    tables = _tables(size.hidden_dim, vocabulary_size, target_vocabulary_size, tie_embeddings)
+    tables = token_tables(size.hidden_dim, vocabulary_size, target_vocabulary_size, tie_embeddings)
     source_front = front(tables[0], "source", encoder_residual)
     target_front = front(tables[1], "target", decoder_residual)
     return encoder_decoder(
@@ -139,19 +141,6 @@ def Transformer(
         Side(target_front, decoder_blocks, _present(final_norm(decoder_residual, norm, "decoder_final_norm"))),
         name=name,
     )
-
-
-def _tables(width, source_count, target_count, is_one):
-    """The embeddings of source and target."""
-
-    def table(count, name):
-        # Where they are scaled by √D afterwards, vectors so start with unit variance.
-        initializer = keras.initializers.RandomNormal(stddev=width**-0.5)
-        return keras.layers.ReversibleEmbedding(count, width, embeddings_initializer=initializer, name=name)
-
-    if is_one:
-        return (table(source_count, "token_embedding"),) * 2
-    return table(source_count, "source_token_embedding"), table(target_count, "target_token_embedding")
 
 
 def _present(*layers):

@@ -53,11 +53,14 @@ def attention_pattern(mechanisms, n=64, *, causal=None, num_heads=1, key_dim=16,
 
 def attention_weights(mechanism, n, causal=None, num_heads=1, key_dim=16, seed=0):
     """How much each query attends to each key: float32 `(n, n)`; arguments as `attention_pattern` takes them."""
-    from keras_transformer.attention import Mechanism
+    from keras_transformer.attention import Mechanism, MultiHeadAttention
 
     if causal is None:
         causal = "bidirectional" not in mechanism.honours
     generator = np.random.default_rng(seed)
+    if isinstance(mechanism, Mechanism) and mechanism.shares_value:
+        # Its values are its queries, so they cannot be one-hot: it is probed with projections around it.
+        mechanism = MultiHeadAttention(num_heads, key_dim, mechanism=mechanism)
     if isinstance(mechanism, Mechanism):
         return _weights(
             clone(mechanism), generator.normal(size=(2, 1, n, num_heads, key_dim)).astype("float32"), causal

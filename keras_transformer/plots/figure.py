@@ -26,6 +26,33 @@ def bare(axes):
     axes.spines[:].set_visible(False)
 
 
+def distinct(count):
+    """Styles of `count` curves that are told apart without their colours: dicts of matplotlib's arguments.
+
+    Colours are those of viridis, from dark to light, so that they differ in print too.
+    """
+    from matplotlib import colormaps
+
+    lines, markers = ("-", "--", "-.", ":"), ("o", "s", "^", "D", "v", "P", "X", "*")
+    shades = [colormaps["viridis"](0.08 + 0.77 * place / max(count - 1, 1)) for place in range(count)]
+    return [
+        {
+            "color": shade,
+            "marker": markers[place % len(markers)],
+            "linestyle": lines[place % len(lines)],
+            "linewidth": 1.6,
+        }
+        for place, shade in enumerate(shades)
+    ]
+
+
+def plain_axes(axes):
+    """A faint grid, and no frame where nothing is written."""
+    axes.grid(color=FAINT, alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def as_picture(image):
     """An image `(H, W, 1)` or `(H, W, 3)`, of 0 .. 255 or of 0 .. 1, as `imshow` takes it: 0 .. 1, grey without channels.
 

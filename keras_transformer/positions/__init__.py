@@ -2,6 +2,7 @@
 
 from keras_transformer.positions.alibi import ALiBi
 from keras_transformer.positions.attention_position import AttentionPosition
+from keras_transformer.positions.axial import Axial
 from keras_transformer.positions.boxes import BoxPosition
 from keras_transformer.positions.learned import Learned
 from keras_transformer.positions.relative_bias import RelativeBias
@@ -23,6 +24,7 @@ from keras_transformer.positions.xpos import XPos
 EMBEDDING_POSITIONS = {
     "sinusoidal": Sinusoidal,
     "learned": Learned,
+    "axial": Axial,
 }
 
 ATTENTION_POSITIONS = {
@@ -41,6 +43,7 @@ __all__ = [
     "ROTARY_SCALINGS",
     "ALiBi",
     "AttentionPosition",
+    "Axial",
     "BoxPosition",
     "Learned",
     "LinearScaling",

@@ -17,6 +17,9 @@ class Sinusoidal(keras.layers.Layer):
     Args:
         max_wavelength: float > 0. The largest wavelength over 2π. Default 10000.
         layout: "interleaved" (the paper) or "halves" (tensor2tensor, Marian).
+        endpoint: bool. Whether the largest wavelength is one of them, with exponents `i / (D/2 - 1)`, as in tensor2tensor
+            and fairseq; the paper comes near it. Default False.
+        offset: int. What is added to every position; 2 in fairseq. Default 0.
 
     Call arguments:
         inputs: float `(B, T, D)`, D even.
@@ -26,7 +29,7 @@ class Sinusoidal(keras.layers.Layer):
         `(B, T, D)`, in the dtype of the layer.
 
     Raises:
-        ValueError: unknown layout, or D odd.
+        ValueError: unknown layout; D odd, or 2 with `endpoint`.
 
     Example:
 
@@ -37,24 +40,28 @@ class Sinusoidal(keras.layers.Layer):
     Reference: Vaswani et al., Attention Is All You Need, arXiv 1706.03762, section 3.5.
     """
 
-    def __init__(self, max_wavelength=10000.0, layout="interleaved", **kwargs):
+    def __init__(self, max_wavelength=10000.0, layout="interleaved", endpoint=False, offset=0, **kwargs):
         super().__init__(**kwargs)
         if layout not in ("interleaved", "halves"):
             raise ValueError(f"layout must be 'interleaved' or 'halves'. Received: {layout!r}")
         self.max_wavelength = float(max_wavelength)
         self.layout = layout
+        self.endpoint = endpoint
+        self.offset = offset
         self.supports_masking = True
 
     def build(self, input_shape):
         if input_shape[-1] % 2:
             raise ValueError(f"The width must be even. Received input shape: {input_shape}")
+        if self.endpoint and input_shape[-1] < 4:
+            raise ValueError(f"With endpoint=True the width must be at least 4. Received input shape: {input_shape}")
 
     def call(self, inputs, positions=None):
         width = inputs.shape[-1]
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="float32")
         rates, phases = self._rates_and_phases(width)
-        angles = ops.expand_dims(ops.cast(positions, "float32"), -1) * rates
+        angles = ops.expand_dims(ops.cast(positions, "float32") + self.offset, -1) * rates
         # cos(a) = sin(a + π/2): one sine, and no interleaving of two tensors.
         encoding = ops.cast(ops.sin(angles + phases), inputs.dtype)
         if len(encoding.shape) == 2:
@@ -62,7 +69,7 @@ class Sinusoidal(keras.layers.Layer):
         return inputs + encoding
 
     def _rates_and_phases(self, width):
-        exponents = np.arange(0, width, 2) / width
+        exponents = np.arange(0, width, 2) / (width - 2 if self.endpoint else width)
         rates = self.max_wavelength**-exponents
         if self.layout == "interleaved":
             rates, phases = np.repeat(rates, 2), np.tile([0.0, np.pi / 2], width // 2)
@@ -74,4 +81,5 @@ class Sinusoidal(keras.layers.Layer):
         return input_shape
 
     def get_config(self):
-        return {**super().get_config(), "max_wavelength": self.max_wavelength, "layout": self.layout}
+        own = {name: getattr(self, name) for name in ("max_wavelength", "layout", "endpoint", "offset")}
+        return {**super().get_config(), **own}

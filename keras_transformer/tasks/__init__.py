@@ -7,6 +7,7 @@ from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
 from keras_transformer.tasks.multiple_choice import MultipleChoice
 from keras_transformer.tasks.pair_classifier import PairClassifier
 from keras_transformer.tasks.pair_matcher import PairMatcher
+from keras_transformer.tasks.permutation_language_model import PermutationLanguageModel
 from keras_transformer.tasks.pooling import POOLINGS, AttentionPooling
 from keras_transformer.tasks.question_windows import QuestionWindow, question_windows
 from keras_transformer.tasks.replaced_token_detector import ReplacedTokenDetector
@@ -21,6 +22,7 @@ TASKS = {
     "distilled_image_classification": DistilledImageClassifier,
     "language_model": LanguageModel,
     "masked_language_model": MaskedLanguageModel,
+    "permutation_language_model": PermutationLanguageModel,
     "sequence_classification": SequenceClassifier,
     "pair_classification": PairClassifier,
     "pair_matching": PairMatcher,
@@ -43,6 +45,7 @@ __all__ = [
     "MultipleChoice",
     "PairClassifier",
     "PairMatcher",
+    "PermutationLanguageModel",
     "QuestionWindow",
     "ReplacedTokenDetector",
     "SentenceEmbedder",

@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_transformer.generation.samplers import Greedy
+from keras_transformer.generation.stop import as_end_ids
 
 
 def generate_graph(model, sampler=None, new_slots=None):
@@ -17,13 +18,12 @@ def generate_graph(model, sampler=None, new_slots=None):
 
     Returns:
         Function of a dict with "token_ids" int32 `(B, T)`, "lengths" int32 `(B,)` and "max_new_tokens", int32 `()`; an
-        encoder-decoder takes its `source_names` in place of the first two, mostly "source_token_ids" and
-        "source_padding_mask"; a random sampler takes "uniforms", float32 `(B, new_slots)`, too. It returns a dict with
-        "new_token_ids" int32 `(B, new_slots)`, zero past the end of a row, and "new_lengths" int32 `(B,)`, the end token
-        included.
+        encoder-decoder takes its `source_names`, mostly "source_token_ids" and "source_padding_mask", in place of the first
+        two, or, where its text begins with more than a start, beside them; a random sampler takes "uniforms", float32
+        `(B, new_slots)`, too. It returns a dict with "new_token_ids" int32 `(B, new_slots)`, zero past the end of a row, and
+        "new_lengths" int32 `(B,)`, the end token included.
     """
     sampler = sampler or Greedy()
-    end_id = -1 if model.end_id is None else model.end_id
 
     def generate(tensors):
         most, uniforms = tensors["max_new_tokens"], tensors.get("uniforms")
@@ -43,7 +43,8 @@ def generate_graph(model, sampler=None, new_slots=None):
             token = sampler(ops, logits[:, -1], drawn)
             texts = _write(texts, rows, step, ops.where(finished, 0, token))
             counts = counts + ops.cast(ops.logical_not(finished), "int32")
-            finished = ops.logical_or(finished, token == end_id)
+            for end_id in as_end_ids(model.end_id):
+                finished = ops.logical_or(finished, token == end_id)
             state = {**memory, **dict(zip(grows, slabs, strict=True))}
             logits, _, state = model.decode_step(ops.expand_dims(token, 1), state, index)
             return (step + 1, logits, finished, index + 1, texts, counts, *(state[name] for name in grows))
@@ -65,10 +66,10 @@ def generate_graph(model, sampler=None, new_slots=None):
 
 def _prompt(model, tensors):
     """What the decoder begins with, its lengths, and what it reads of the source."""
-    if not model.is_encoder_decoder:
-        return tensors["token_ids"], tensors["lengths"], {}
     source = [tensors[name] for name in model.source_names]
-    memory = model.encode(*source)
+    memory = model.encode(*source) if source else {}
+    if "token_ids" in tensors:
+        return tensors["token_ids"], tensors["lengths"], memory
     batch = ops.shape(source[0])[0]
     return ops.full((batch, 1), model.start_id, dtype="int32"), ops.ones((batch,), "int32"), memory
 

@@ -26,7 +26,8 @@ class LanguageModel(keras.Model):
             saved with the model.
         start_id: int or None: the token that every text begins with before generation. None: that of the tokenizer in an
             encoder-decoder, no token otherwise.
-        end_id: int or None: the token that ends a text. None: that of the tokenizer.
+        end_id: int, or a list of ints: the token that ends a text, or several each of which does. None: that of the
+            tokenizer, or none.
         head_scale: float. What the backbone's output is multiplied by in front of the head; T5 1.0 has `1 / √D`. Default 1.
         head_bias: bool. Whether a learned number is added to each logit, as in BART and Marian.
         logit_soft_cap: float > 0, or None. c of logits `c · tanh(x / c)`, as Gemma 2 has them.
@@ -90,6 +91,7 @@ class LanguageModel(keras.Model):
         inputs = {tensor.name: tensor for tensor in self.inputs}
         self.source_names = source_names(inputs)
         self.is_encoder_decoder = bool(self.source_names)
+        self.takes_prompts = "token_ids" in inputs
         # That of a source that is no text, without the batch.
         is_text = self.source_names[:1] in ((), ("source_token_ids",))
         self.source_shape = None if is_text else tuple(inputs[self.source_names[0]].shape[1:])
@@ -97,7 +99,7 @@ class LanguageModel(keras.Model):
             start_id = tokenizer.start_id if start_id is None and self.is_encoder_decoder else start_id
             end_id = tokenizer.end_id if end_id is None else end_id
         self.start_id = start_id
-        self.end_id = end_id
+        self.end_id = tuple(end_id) if isinstance(end_id, (list, tuple)) else end_id
         self._stepwise = None
         self._generator = None
 
@@ -117,7 +119,8 @@ class LanguageModel(keras.Model):
 
         Args:
             prompts: str or list of str, where the model has a tokenizer; a list of ints, or a list of such lists; for a
-                model that takes "features", such as Whisper, an array of these, or several.
+                model that takes "features", such as Whisper, an array of these, or several; for one that takes "images"
+                beside text, such as Kosmos, `{"images": ..., "token_ids": ...}`, the latter in any of the forms above.
             **options: `max_new_tokens`, `sampler`, `stop`, `seed`, `repetition_penalty`, `batch_size`, `return_scores`.
 
         Returns:

@@ -25,7 +25,9 @@ class KerasSteps:
         self.vocabulary_size = model.vocabulary_size
         self.max_length = model.max_length
         self.is_encoder_decoder = model.is_encoder_decoder
+        self.source_names = model.source_names
         self.source_shape = model.source_shape
+        self.takes_prompts = model.takes_prompts
         self.rewinds = model.rewinds
         self.exits = model.exits
         self.jit_compile = model.jit_compile
@@ -71,8 +73,8 @@ class KerasSteps:
             self._graphs[sampler, slots] = self._compiled(generate_graph(self.model, sampler, slots))
         arrays = {"max_new_tokens": np.array(plan.max_new_tokens, "int32")}
         if plan.source is not None:
-            arrays |= zip(self.model.source_names, self._source(plan.source), strict=True)
-        else:
+            arrays |= zip(self.source_names, self._source(plan.source), strict=True)
+        if self.takes_prompts or plan.lengths.max() > 1:
             width = _round_up(int(plan.lengths.max()), _PROMPT_BLOCK, self.max_length)
             arrays |= {"token_ids": _widen(pad(plan.prompts), width), "lengths": plan.lengths}
         if sampler.is_random:

@@ -38,7 +38,7 @@ def stream_texts(files_or_texts):
     else:
         if isinstance(files_or_texts, (bytes, dict)) or not hasattr(files_or_texts, "__iter__"):
             raise TextError(f"Expected paths of files or an iterable of str. Received: {type(files_or_texts).__name__}")
-        paths = isinstance(files_or_texts, (list, tuple)) and _all_paths(files_or_texts)
+        paths = isinstance(files_or_texts, (list, tuple)) and all_paths(files_or_texts)
     if paths:
         files_or_texts = [os.fspath(path) for path in files_or_texts]
         for path in files_or_texts:
@@ -52,7 +52,8 @@ def stream_texts(files_or_texts):
     return itertools.chain([first], texts)
 
 
-def _all_paths(items):
+def all_paths(items):
+    """Whether a list names files, all of it."""
     if not items:
         return False
     if any(isinstance(item, os.PathLike) for item in items):

@@ -7,7 +7,8 @@ class BatchStream:
     """An endless sequence of batches, each a pure function of its step: epoch after epoch, from any step on.
 
     `model.fit(train.repeat(), steps_per_epoch=len(train), epochs=...)` trains on it, and a `Checkpoint` that is given it
-    continues at the right batch. `epoch()` is one pass, for `validation_data`.
+    continues at the right batch. `epoch()` is one pass, for `validation_data`. Under a strategy of `tf.distribute` each
+    worker takes its rows of every batch, so that all together take the batches that one would.
 
     Args:
         make: function of two ints, epoch and step within it, to a batch: arrays in dicts and tuples, as `fit` takes them.
@@ -74,4 +75,13 @@ class BatchStream:
                 array.set_shape(like.shape if self.fixed_shapes else [None] * like.ndim)
             return tf.nest.pack_sequence_as(example, arrays)
 
-        return steps.map(batch).prefetch(4)
+        return by_rows(steps.map(batch).prefetch(4))
+
+
+def by_rows(dataset):
+    """A data set of whole batches that workers under `tf.distribute` share row by row, as there are no files to share."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return dataset.with_options(options)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import keras
 
+from keras_transformer.training.distribution import is_chief
 from keras_transformer.training.errors import CheckpointError
 from keras_transformer.training.snapshot import read_metadata, read_snapshot, training_variables, write_snapshot
 
@@ -31,6 +32,9 @@ class Checkpoint(keras.callbacks.Callback):
         CheckpointError: at the beginning of `fit`, before a variable is changed: the file is broken, or was saved from
             another model, other data, or other steps an epoch.
         ValueError: `save_freq` is neither, or counts batches where `batches` is None.
+
+    Where several workers train together (`training.distributed`), the first writes and all read: the directory is one that
+    they share. Another number of devices or workers goes on from the same file, with dropout of its own.
 
     To go on, build and compile the same model, and call `fit` with the same arguments. Put it after callbacks that add to
     the logs, and before those that change weights at the end of an epoch (`AveragedWeights(swap_on_epoch=True)`). What other
@@ -165,4 +169,4 @@ class Checkpoint(keras.callbacks.Callback):
             "data": getattr(self.batches, "fingerprint", ""),
             "history": self._history,
         }
-        write_snapshot(self.path, training_variables(self.model), metadata)
+        write_snapshot(self.path, training_variables(self.model), metadata, is_writer=is_chief(self.model))

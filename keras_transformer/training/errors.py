@@ -47,3 +47,7 @@ class CheckpointError(ValueError):
 
 class AdapterError(ValueError):
     """Low-rank adapters that a model cannot have, has not, or that are of another model."""
+
+
+class DistributionError(ValueError):
+    """Devices or workers that cannot train a model as asked."""

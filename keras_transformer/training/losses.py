@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.saving import serializable
+from keras_transformer.training.distribution import mean_of_replicas
 
 IGNORE_ID = -100
 
@@ -36,7 +37,8 @@ class MaskedCrossentropy(keras.losses.Loss):
     Raises:
         ValueError: `label_smoothing` is out of its range.
 
-    A Keras mask of the logits is honoured. The `loss` that `fit` prints for an epoch is the mean over its batches weighted
+    A Keras mask of the logits is honoured. Under `tf.distribute` the divisor is the sum over all replicas, so that the mean
+    is that of the whole batch. The `loss` that `fit` prints for an epoch is the mean over its batches weighted
     by their rows; `Perplexity` weighs tokens. With `gradient_accumulation_steps=k` Keras applies the mean of k gradients:
     it is the gradient of the k batches as one only where they hold equal numbers of labelled tokens.
 
@@ -60,7 +62,9 @@ class MaskedCrossentropy(keras.losses.Loss):
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         _, counted = split_ignored(y_true, self.ignore_id)
-        return super().__call__(y_true, y_pred, token_weights(counted, sample_weight))
+        weights = token_weights(counted, sample_weight)
+        mask = getattr(y_pred, "_keras_mask", None)
+        return mean_of_replicas(super().__call__(y_true, y_pred, weights), weights, mask)
 
     def call(self, y_true, y_pred):
         labels, counted = split_ignored(y_true, self.ignore_id)

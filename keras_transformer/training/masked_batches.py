@@ -39,12 +39,12 @@ def mask_tokens(batches, tokenizer, *, seed=0, **options):
     masking = TokenMasking(tokenizer, **options)
 
     def mask(batch, apply):
-        _check_inputs("mask_tokens", batch)
+        check_inputs("mask_tokens", batch)
         masked, *positions, labels = apply(batch["token_ids"], batch["padding_mask"])
         selected = {"masked_positions": positions[0]} if positions else {}
         return {**batch, "token_ids": masked, **selected}, labels
 
-    return _with_seeds(batches, masking, mask, seed, f"mask_tokens {tokenizer.fingerprint} {sorted(options.items())}")
+    return with_seeds(batches, masking, mask, seed, f"mask_tokens {tokenizer.fingerprint} {sorted(options.items())}")
 
 
 def hide_tokens(batches, tokenizer, rate=0.1, *, whole_words=False, seed=0):
@@ -81,19 +81,20 @@ def hide_tokens(batches, tokenizer, rate=0.1, *, whole_words=False, seed=0):
 
     def hide(batch, apply):
         inputs, labels = batch
-        _check_inputs("hide_tokens", inputs)
+        check_inputs("hide_tokens", inputs)
         hidden, _ = apply(inputs["token_ids"], inputs["padding_mask"])
         return {**inputs, "token_ids": hidden}, labels
 
-    return _with_seeds(batches, masking, hide, seed, f"hide_tokens {tokenizer.fingerprint} {rate} {whole_words}")
+    return with_seeds(batches, masking, hide, seed, f"hide_tokens {tokenizer.fingerprint} {rate} {whole_words}")
 
 
-def _check_inputs(function, inputs):
+def check_inputs(function, inputs):
+    """Refuses what is no dict of tokens with their padding."""
     if not isinstance(inputs, dict) or not {"token_ids", "padding_mask"} <= set(inputs):
         raise ValueError(f"{function} takes inputs with token_ids and padding_mask. Received: {inputs}")
 
 
-def _with_seeds(batches, masking, function, seed, name):
+def with_seeds(batches, masking, function, seed, name):
     """`function` of every batch, and of `masking` with a seed that is the batch's own."""
     if not isinstance(batches, BatchStream):
         return _in_dataset(batches, masking, function, seed)
@@ -109,7 +110,7 @@ def _with_seeds(batches, masking, function, seed, name):
 def _in_dataset(batches, masking, function, seed):
     import tensorflow as tf
 
-    dtypes = [tf.int32] * (3 if masking.selected_positions else 2)
+    dtypes = [tf.int32] * masking.num_arrays
 
     def mapped(batch, seeds):
         def apply(*tensors):

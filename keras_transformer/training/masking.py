@@ -66,6 +66,11 @@ class TokenMasking:
         self._ordinary_ids = np.flatnonzero(~self._is_special).astype("int32")
         self._continues = np.array(_continuations(tokenizer)) if whole_words else None
 
+    @property
+    def num_arrays(self):
+        """int: how many arrays a call gives."""
+        return 3 if self.selected_positions else 2
+
     def __call__(self, token_ids, padding_mask, seed):
         token_ids = np.asarray(token_ids, "int32")
         random = np.random.default_rng(seed)

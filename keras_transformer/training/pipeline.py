@@ -4,6 +4,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.training.batch_stream import by_rows
+
 
 def batches(examples, batch_size, num_classes, *, augmentation=None, label_smoothing=0.0, shuffle=False, seed=0):
     """A `tf.data.Dataset` of batches: images as float32 pixels from 0 to 255, labels as float32 distributions.
@@ -54,7 +56,7 @@ def batches(examples, batch_size, num_classes, *, augmentation=None, label_smoot
     indices = indices.batch(batch_size, drop_remainder=shuffle)
     seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
     # Two batches at a time leave the cores to the training.
-    return tf.data.Dataset.zip((indices, seeds)).map(take, num_parallel_calls=2).prefetch(4)
+    return by_rows(tf.data.Dataset.zip((indices, seeds)).map(take, num_parallel_calls=2).prefetch(4))
 
 
 def _check(images, labels, batch_size, num_classes, label_smoothing, shuffle):

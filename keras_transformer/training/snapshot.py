@@ -34,16 +34,16 @@ def training_variables(model):
     return groups
 
 
-def write_snapshot(path, groups, metadata):
+def write_snapshot(path, groups, metadata, is_writer=True):
     """Writes variables and metadata to `path`: to a file beside it first, synced to the disk, which then takes its place.
 
     Args:
         path: str or path. Its directory is made.
         groups: dict of group to list of variables.
         metadata: dict that JSON can hold.
+        is_writer: bool. False where another of several workers writes: metrics are the sum of what all workers have, which
+            all must come together to read.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     arrays, described = {}, {}
     for group, variables in groups.items():
         values = [keras.ops.convert_to_numpy(variable) for variable in variables]
@@ -53,6 +53,10 @@ def write_snapshot(path, groups, metadata):
         ]
         # As bytes: numpy's files know no bfloat16.
         arrays |= {f"{group}/{index}": np.frombuffer(value.tobytes(), "uint8") for index, value in enumerate(values)}
+    if not is_writer:
+        return
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({**metadata, "variables": described})
     arrays[_METADATA] = np.frombuffer(text.encode(), "uint8")
     partial = path.with_name(f"{path.name}.partial")

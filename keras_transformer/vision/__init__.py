@@ -1,8 +1,27 @@
 """From images to tokens."""
 
+from keras_transformer.vision.each_image import EachImage
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
+from keras_transformer.vision.grounding import Entity, read_grounding, write_place
+from keras_transformer.vision.involution import Involution
 from keras_transformer.vision.patch_embedding import PatchEmbedding
 from keras_transformer.vision.patch_merging import PatchMerging
+from keras_transformer.vision.place_images import PlaceImages, mark_images
 from keras_transformer.vision.processor import ImageProcessor
+from keras_transformer.vision.resampler import Resampler
 
-__all__ = ["ImageError", "ImageProcessor", "ImageProcessorError", "PatchEmbedding", "PatchMerging"]
+__all__ = [
+    "EachImage",
+    "Entity",
+    "ImageError",
+    "ImageProcessor",
+    "ImageProcessorError",
+    "Involution",
+    "PatchEmbedding",
+    "PatchMerging",
+    "PlaceImages",
+    "Resampler",
+    "mark_images",
+    "read_grounding",
+    "write_place",
+]

@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from keras_transformer.saving import serializable
+from keras_transformer.norms import NORMS
+from keras_transformer.saving import clone, resolve, serializable, serialize
 from keras_transformer.vision.interpolation import INTERPOLATIONS, resize_matrix
 
 
@@ -23,6 +24,8 @@ class PatchEmbedding(keras.layers.Layer):
         distillation_token: bool. Whether one more comes next, as in DeiT.
         mask_token: bool. Whether a learned vector can take the place of patches, as masked image modelling has it.
         use_bias: bool. Whether the projection of patches has a bias. Default True.
+        norm: a name in `NORMS`, or a layer to copy, for a norm over the pixels of each patch and one over its vector; None
+            (the default) for no norms.
         dropout: float in [0, 1). Of the tokens.
         interpolation: "bilinear" or "bicubic": how the table is resized.
         seed: int or None. Of the dropout.
@@ -45,7 +48,8 @@ class PatchEmbedding(keras.layers.Layer):
     (1, 7, 16)
 
     Reference: Dosovitskiy et al., arXiv 2010.11929, equation 1; the resized table, section 3.2. The distillation token:
-    Touvron et al., DeiT, arXiv 2012.12877, section 4; the mask token: Xie et al., SimMIM, arXiv 2111.09886, section 3.1.
+    Touvron et al., DeiT, arXiv 2012.12877, section 4; the mask token: Xie et al., SimMIM, arXiv 2111.09886, section 3.1;
+    the norms: Yu et al., CRATE, arXiv 2306.01129, as in its code.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class PatchEmbedding(keras.layers.Layer):
         distillation_token=False,
         mask_token=False,
         use_bias=True,
+        norm=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -84,6 +89,10 @@ class PatchEmbedding(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="projection",
         )
+        self.norm = resolve(norm, NORMS, keras.layers.Layer)
+        self._pixel_norm, self._token_norm = (
+            clone(self.norm, name=name, dtype=self.dtype_policy) for name in ("pixel_norm", "token_norm")
+        )
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     @property
@@ -94,6 +103,10 @@ class PatchEmbedding(keras.layers.Layer):
     def build(self, images_shape):
         grid = self.grid_size or self._grid(images_shape)
         self._projection.build(images_shape)
+        if self.norm is not None:
+            shape = (images_shape[0], grid[0] * grid[1])
+            self._pixel_norm.build((*shape, self.patch_size[0] * self.patch_size[1] * images_shape[-1]))
+            self._token_norm.build((*shape, self.hidden_dim))
         for name in ("class", "distillation"):
             if getattr(self, f"{name}_token"):
                 token = self.add_weight(name=f"{name}_embedding", shape=(1, 1, self.hidden_dim), initializer="zeros")
@@ -109,7 +122,8 @@ class PatchEmbedding(keras.layers.Layer):
 
     def call(self, images, patch_mask=None, training=None):
         grid = self._grid(images.shape)
-        tokens = ops.reshape(self._projection(images), (-1, grid[0] * grid[1], self.hidden_dim))
+        tokens = self._normalised(images, grid) if self.norm is not None else self._projection(images)
+        tokens = ops.reshape(tokens, (-1, grid[0] * grid[1], self.hidden_dim))
         if patch_mask is not None:
             tokens = self._hide(tokens, patch_mask)
         first = [self.class_embedding] if self.class_token else []
@@ -119,6 +133,14 @@ class PatchEmbedding(keras.layers.Layer):
             tokens = ops.concatenate([*(one + ops.cast(token, tokens.dtype) for token in first), tokens], axis=1)
         tokens = tokens + ops.cast(self._positions(grid), tokens.dtype)
         return self._dropout_layer(tokens, training=training)
+
+    def _normalised(self, images, grid):
+        """The vectors of the patches, normalised before and after the projection: `(B, patches, D)`."""
+        (rows, columns), (height, width), depth = grid, self.patch_size, images.shape[-1]
+        x = ops.reshape(images, (-1, rows, height, columns, width * depth))
+        x = ops.reshape(ops.transpose(x, (0, 1, 3, 2, 4)), (-1, rows * columns, height * width * depth))
+        x = ops.matmul(self._pixel_norm(x), ops.reshape(self._projection.kernel, (-1, self.hidden_dim)))
+        return self._token_norm(x + self._projection.bias if self.use_bias else x)
 
     def _hide(self, tokens, patch_mask):
         if not self.mask_token:
@@ -164,6 +186,7 @@ class PatchEmbedding(keras.layers.Layer):
             "distillation_token": self.distillation_token,
             "mask_token": self.mask_token,
             "use_bias": self.use_bias,
+            "norm": serialize(self.norm),
             "dropout": self.dropout,
             "interpolation": self.interpolation,
             "seed": self.seed,

@@ -117,3 +117,18 @@ def test_what_it_cannot_do_is_refused():
     layer = MultiHeadAttention(2, 4, mechanism=LSHAttention(attend_across_buckets=True))
     with pytest.raises(ValueError, match="'cache'"):
         layer(x, x, cache=layer.init_cache(1, 8), cache_index=0)
+
+
+def test_several_numbers_of_buckets_are_one_number_of_many():
+    mechanism = LSHAttention(num_buckets=(2, 4), num_rounds=3, seed=0)
+    query = np.random.default_rng(0).normal(size=(2, 9, 2, 5)).astype("float32")
+    mechanism.build(query.shape, query.shape, query.shape)
+    rotations = np.asarray(mechanism.rotations).reshape(2, 5, 3, 3)
+    sides = np.einsum("btnh,nhrc->btnrc", query, rotations)
+    first, second = sides[..., :1], sides[..., 1:]
+    buckets = [np.concatenate([own, -own], axis=-1).argmax(axis=-1) for own in (first, second)]
+    np.testing.assert_array_equal(mechanism.buckets(query), buckets[0] + 2 * buckets[1])
+    assert mechanism.num_buckets == 8
+    assert LSHAttention.from_config(mechanism.get_config()).bucket_factors == (2, 4)
+    with pytest.raises(ValueError, match="even"):
+        LSHAttention(num_buckets=(2, 3))

@@ -76,7 +76,7 @@ def test_refused():
     index.add(vectors(3))
     with pytest.raises(ValueError, match="one width"):
         index.add(vectors(3, width=4))
-    with pytest.raises(ValueError, match="exact, faiss, usearch"):
+    with pytest.raises(ValueError, match="exact, faiss, faiss_compressed, usearch"):
         NearestNeighbours("no_such")
     layer = MultiHeadAttention(2, 4, position="rotary")
     layer.build((None, None, 16), (None, None, 16))

@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformer.attention import LocalAttention, MultiHeadAttention
 from keras_transformer.blocks import DecoderBlock, MemoryStack
-from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.feedforward import DenseFeedForward, MixtureOfExperts
 from laws import randomise
 
 WIDTH = 8
@@ -171,5 +171,7 @@ def test_refused():
     local = DecoderBlock(MultiHeadAttention(2, 4, mechanism=LocalAttention(3)), DenseFeedForward(12))
     with pytest.raises(ValueError, match="keep all keys"):
         MemoryStack([local], 2, 4)
-    with pytest.raises(ValueError, match="another norm"):
+    with pytest.raises(ValueError, match="counts over a batch"):
         MemoryStack([block(norm="batch_norm")], 2, 4)
+    with pytest.raises(ValueError, match="counts over a batch"):
+        MemoryStack([DecoderBlock(MultiHeadAttention(2, 4), MixtureOfExperts(12))], 2, 4)

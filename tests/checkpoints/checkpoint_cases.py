@@ -26,10 +26,16 @@ class Expected:
 
     @property
     def prompts(self):
-        """What `generate` is given: lists of tokens, without the -1 that pads them; or features as they are."""
+        """What `generate` is given: lists of tokens, without the -1 that pads them; or features as they are; or both."""
         if self.prompt.dtype.kind == "f":
             return list(self.prompt)
-        return [[int(token) for token in row if token >= 0] for row in self.prompt]
+        token_ids = [[int(token) for token in row if token >= 0] for row in self.prompt]
+        return {"images": self.inputs["images"], "token_ids": token_ids} if "images" in self.inputs else token_ids
+
+    @property
+    def texts(self):
+        """What `generate` gives: lists of tokens."""
+        return [[int(token) for token in row if token >= 0] for row in self.generated]
 
 
 def predicted(model, inputs):
@@ -38,15 +44,18 @@ def predicted(model, inputs):
     return result if isinstance(result, dict) else {"output": result}
 
 
-def assert_equal(found, expected, inputs, ratio):
-    """Compares outputs where tokens are real, by a share of their scale, and of 10 at the least.
+def difference(found, expected, inputs):
+    """The largest difference of an output where tokens are real: as a share of its scale, 10 at least; and absolute.
 
     A single output has any name.
     """
     mask = inputs.get("padding_mask", inputs.get("target_padding_mask"))
+    differences = []
     for name, array in expected.items():
-        ours = found[name] if name in found else found["output"]
+        ours = found[name] if name in found else next(iter(found.values()))
+        assert ours.shape == array.shape, f"{name}: {ours.shape} is not {array.shape}"
         if mask is not None and array.shape[:2] == mask.shape and array.ndim >= 2:
             ours, array = ours[mask], array[mask]
-        atol = ratio * max(10.0, np.abs(array).max(initial=0.0))
-        np.testing.assert_allclose(ours, array, atol=atol, rtol=0, err_msg=name)
+        absolute = np.abs(ours - array).max(initial=0.0)
+        differences.append((absolute / max(10.0, np.abs(array).max(initial=0.0)), absolute))
+    return tuple(float(value) for value in np.max(differences, axis=0))  # A NaN stays one.

@@ -4,6 +4,7 @@ import json
 import pathlib
 import shutil
 
+import keras
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -154,6 +155,15 @@ def test_settings_that_do_not_go_together(folder):
     assert "num_heads must divide hidden_dim" in refusal(folder, checkpoints.ConfigError)
 
 
+def test_generation_ends_as_generation_config_says(tmp_path):
+    folder = pathlib.Path(shutil.copytree(SOURCE.with_name("llama-CausalLM"), tmp_path / "checkpoint"))
+    assert from_huggingface(folder, verbose=0).end_id == 3
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 9]}))
+    assert from_huggingface(folder, verbose=0).end_id == (7, 9)
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, -9]}))
+    assert "'eos_token_id' is '[7, -9]'" in refusal(folder, checkpoints.ConfigError)
+
+
 def test_a_size_that_fits_in_no_memory_is_refused_by_its_tensors(folder):
     change_config(folder, vocab_size=2 * 10**9)  # 128 GB
     assert "word_embeddings" in refusal(folder, checkpoints.TensorShapeError)
@@ -163,6 +173,22 @@ def test_models_built_after_a_refusal_have_weights(folder):
     change_config(folder, vocab_size=2 * 10**9)
     refusal(folder, checkpoints.TensorShapeError)
     assert np.isfinite(from_huggingface(SOURCE, verbose=0).get_weights()[0]).all()
+
+
+def test_large_tensors_are_taken_over_and_train_alike(monkeypatch):
+    keras.utils.set_random_seed(0)
+    small = from_huggingface(SOURCE, verbose=0)
+    monkeypatch.setattr("keras_transformer.checkpoints.unallocated._LARGE", 0)
+    keras.utils.set_random_seed(0)
+    large = from_huggingface(SOURCE, verbose=0)
+    np.testing.assert_equal(large.get_weights(), small.get_weights())
+    tokens = np.arange(24).reshape(4, 6) + 5
+    inputs = {"token_ids": tokens, "padding_mask": tokens > 0, "segment_ids": 0 * tokens}
+    for model in (small, large):
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        model.fit(inputs, np.ones((4, 3)), epochs=2, shuffle=False, verbose=0)
+    for one, other in zip(small.get_weights(), large.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_another_head_begins_anew():

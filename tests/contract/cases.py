@@ -117,6 +117,7 @@ _ATTENTION = {
     "use_key_bias": False,
     "use_output_bias": False,
     "query_key_norm": "rms_norm",
+    "context_norm": "layer_norm",
 }
 
 
@@ -159,6 +160,66 @@ class SharedKeyValueReader(keras.layers.Layer):
         return {**super().get_config(), "shared": serialize(self.shared)}
 
 
+@keras.saving.register_keras_serializable(package="cases")
+class StreamReader(keras.layers.Layer):
+    """`TwoStreamAttention` of tokens in segments of three; or `QueryStream`, with two targets behind them."""
+
+    def __init__(self, part, **kwargs):
+        super().__init__(**kwargs)
+        self.part = keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part
+
+    def build(self, inputs_shape):
+        self.part.build(inputs_shape)
+
+    def call(self, inputs, training=None):
+        batch, length = keras.ops.shape(inputs)[:2]
+        places = keras.ops.arange(length, dtype="int32")
+        if isinstance(self.part, attention.TwoStreamAttention):
+            segments = keras.ops.broadcast_to(keras.ops.expand_dims(places // 3, 0), (batch, length))
+            options = {"segment_ids": segments} if self.part.use_segments else {}
+            return self.part(inputs, inputs, training=training, **options)
+        sees = keras.ops.broadcast_to(places[:, None] > places[None], (batch, length, length))
+        mapping = keras.ops.broadcast_to(keras.ops.equal(places, np.array([[4], [1]])), (batch, 2, length))
+        streams = self.part(inputs, inputs[:, :, 0] < 1e9, sees, mapping)
+        weights = keras.ops.sum(keras.ops.cast(streams["attention_mask"], inputs.dtype), axis=2, keepdims=True)
+        return (streams["inputs"] * weights)[:, :length] + keras.ops.sum(streams["inputs"], axis=1, keepdims=True)
+
+    def compute_output_shape(self, inputs_shape):
+        return inputs_shape
+
+    def get_config(self):
+        return {**super().get_config(), "part": serialize(self.part)}
+
+
+@keras.saving.register_keras_serializable(package="cases")
+class FirstOutput(keras.layers.Layer):
+    """The first output of a `NeighbourEncoder`."""
+
+    def __init__(self, layer, **kwargs):
+        super().__init__(**kwargs)
+        self.layer = keras.saving.deserialize_keras_object(layer) if isinstance(layer, dict) else layer
+
+    def build(self, inputs_shape, token_ids_shape, neighbour_mask_shape):
+        self.layer.build(inputs_shape, token_ids_shape, neighbour_mask_shape)
+
+    def call(self, inputs, token_ids, neighbour_mask, training=None):
+        return self.layer(inputs, token_ids, neighbour_mask, training=training)[0]
+
+    def get_config(self):
+        return {**super().get_config(), "layer": serialize(self.layer)}
+
+
+def neighbours(width=None):
+    """For each of two chunks two neighbours of four tokens: what they are, or vectors of them; and which are real."""
+    rng = np.random.default_rng(2)
+    values = rng.integers(0, 9, (2, 2, 2, 4)).astype("int32") if width is None else rng.normal(size=(2, 2, 8, width))
+    return (values if width is None else values.astype("float32")), rng.random((2, 2, 2, 4)) > 0.3
+
+
+def neighbour_block(**options):
+    return blocks.NeighbourBlock(attend(), feed_forward(), attend(), **options)
+
+
 def banded(count):
     """A layout of a window of blocks, and one block that all see."""
     blocks = np.arange(count)
@@ -179,6 +240,18 @@ MECHANISMS = {
         arguments={"window": 2, "block_size": 4, "scoring": "dot", "dropout": 0.5, "seed": 7},
         neutral={"block_size"},
         window=3,
+    ),
+    "chunked": _mechanism(
+        attention.ChunkedAttention,
+        arguments={
+            "chunk_length": 2,
+            "chunks_before": 0,
+            "chunks_after": 1,
+            "scoring": "dot",
+            "dropout": 0.5,
+            "seed": 7,
+        },
+        chunk_length=3,
     ),
     "longnet": _mechanism(
         attention.LongNetAttention,
@@ -276,6 +349,11 @@ MECHANISMS = {
         growth=Growth(flops=2.0, arguments=lambda length: {"block_size": 256}),
         top_k=3,
         block_size=4,
+    ),
+    "subspace": _mechanism(
+        attention.SubspaceAttention,
+        arguments={"scoring": "dot", "dropout": 0.5, "seed": 7},
+        growth=QUADRATIC,
     ),
     "dilated": _mechanism(
         attention.DilatedAttention,
@@ -409,7 +487,10 @@ ATTENTION_POSITIONS = {
 }
 
 EMBEDDING_POSITIONS = {
-    "sinusoidal": Case(positions.Sinusoidal, arguments={"max_wavelength": 50.0, "layout": "halves"}),
+    "sinusoidal": Case(
+        positions.Sinusoidal, arguments={"max_wavelength": 50.0, "layout": "halves", "endpoint": True, "offset": 2}
+    ),
+    "axial": Case(positions.Axial, arguments={"shape": (3, 5), "widths": (4, 8), "initializer": "ones"}),
     "learned": Case(positions.Learned, lambda: {"max_sequence_length": 10}, {"initializer": "ones", "offset": 2}),
 }
 
@@ -424,13 +505,13 @@ FEEDFORWARDS = {
     "dense": Case(
         feedforward.DenseFeedForward,
         lambda: {"intermediate_dim": 16},
-        arguments={**_FEEDFORWARD, "use_bias": False},
+        arguments={**_FEEDFORWARD, "use_bias": False, "hidden_norm": "rms_norm"},
         with_arguments=_DROPOUT,
     ),
     "gated": Case(
         feedforward.GatedFeedForward,
         lambda: {"intermediate_dim": 16},
-        arguments={**_FEEDFORWARD, "use_bias": True},
+        arguments={**_FEEDFORWARD, "use_bias": True, "hidden_norm": "layer_norm"},
         with_arguments=_DROPOUT,
     ),
     "mixture_of_experts": Case(
@@ -462,6 +543,11 @@ RESIDUALS = {
     "rezero": _residual(blocks.ReZeroResidual, neutral={"norm"}),
     "residual": _residual(blocks.ResiDualResidual),
     "layer_scale": _residual(blocks.LayerScaleResidual, {"initial_value": 0.5}),
+    "none": Case(
+        blocks.NoResidual,
+        arguments={"norm": "rms_norm"},
+        wrap=lambda residual: blocks.EncoderBlock(attend(), feed_forward(), residual=residual),
+    ),
 }
 
 
@@ -505,6 +591,13 @@ MIXER_LAYERS = {
         {"attention_dim": 4},
         attention=lambda: MultiHeadAttention(num_heads=2, key_dim=3, mechanism="linear"),
         convolution=lambda: attention.LightweightConvolution(num_heads=2, kernel_size=3),
+    ),
+    "branched_convolution": _mixer(
+        attention.BranchedConvolution,
+        {"norm": "rms_norm", "dropout": 0.5, "seed": 7},
+        wide=lambda: keras.layers.SeparableConv1D(10, 4, activation="relu"),
+        narrow=lambda: keras.layers.Conv1D(6, 3),
+        output=lambda: keras.layers.SeparableConv1D(8, 3),
     ),
     "segment_recurrent": _mixer(
         attention.SegmentRecurrentAttention,
@@ -645,19 +738,22 @@ LAYERS = {
     "encoder_block": Case(
         blocks.EncoderBlock,
         lambda: {"mixer": attend(), "feedforward": feed_forward()},
-        arguments={**_BLOCK, "mixer_residual": "post"},
+        arguments={**_BLOCK, "mixer_residual": "post", "recompute": True},
+        neutral=frozenset({"recompute"}),
         with_arguments=_DROPOUT,
     ),
     "decoder_block": Case(
         blocks.DecoderBlock,
         lambda: {"mixer": attend(), "feedforward": feed_forward()},
-        arguments=_BLOCK,
+        arguments={**_BLOCK, "recompute": True},
+        neutral=frozenset({"recompute"}),
         with_arguments=_DROPOUT,
     ),
     "decoder_block_with_cross_attention": Case(
         blocks.DecoderBlock,
         lambda: {"mixer": attend(), "feedforward": feed_forward(), "cross_attention": attend()},
-        arguments=_BLOCK,
+        arguments={**_BLOCK, "recompute": True},
+        neutral=frozenset({"recompute"}),
         with_arguments=_DROPOUT,
         inputs=lambda: (tokens(), tokens(length=5, seed=1)),
     ),
@@ -703,9 +799,45 @@ LAYERS = {
     "cross_decoder_block": Case(
         blocks.CrossDecoderBlock,
         lambda: {"attention": attention.CrossDecoderAttention(4, 6), "feedforward": feed_forward()},
-        arguments=_BLOCK,
+        arguments={**_BLOCK, "recompute": True},
+        neutral=frozenset({"recompute"}),
         with_arguments=_DROPOUT,
         inputs=lambda: (tokens(), shared(), shared(1)),
+    ),
+    "chunked_cross_attention": Case(
+        attention.ChunkedCrossAttention,
+        lambda: {"attention": attend(), "chunk_size": 3},
+        arguments={"chunk_size": 2},
+        inputs=lambda: (tokens(), *neighbours(width=5)),
+    ),
+    "chunked_cross_block": Case(
+        blocks.ChunkedCrossBlock,
+        lambda: {"attention": attention.ChunkedCrossAttention(attend(), 3), "feedforward": feed_forward()},
+        arguments={**_BLOCK, "recompute": True},
+        with_arguments=_DROPOUT,
+        inputs=lambda: (tokens(), *neighbours(width=5)),
+        neutral=frozenset({"recompute"}),
+    ),
+    "neighbour_block": Case(
+        blocks.NeighbourBlock,
+        lambda: {"mixer": attend(), "feedforward": feed_forward(), "cross_attention": attend()},
+        arguments={**_BLOCK, "recompute": True},
+        with_arguments=_DROPOUT,
+        inputs=lambda: (tokens(length=8), tokens(length=3, seed=1), neighbours()[1][0]),
+        neutral=frozenset({"recompute"}),
+    ),
+    "neighbour_encoder": Case(
+        blocks.NeighbourEncoder,
+        lambda: {"vocabulary_size": 9, "hidden_dim": 10, "blocks": [neighbour_block()], "chunk_size": 3},
+        arguments={
+            "chunk_size": 2,
+            "norm": keras.saving.serialize_keras_object(keras.layers.RMSNormalization()),
+            "dropout": 0.5,
+            "seed": 7,
+        },
+        with_arguments=_DROPOUT,
+        inputs=lambda: (tokens(), *neighbours()),
+        wrap=FirstOutput,
     ),
     "memory_stack": Case(
         blocks.MemoryStack,
@@ -752,6 +884,70 @@ LAYERS = {
         with_arguments=_DROPOUT,
         inputs=lambda: (tokens(length=20), tokens(length=20)),
     ),
+    "gated_linear_unit": Case(feedforward.GatedLinearUnit, arguments={"use_bias": False, "kernel_initializer": "ones"}),
+    "branched_encoder_block": Case(
+        blocks.BranchedEncoderBlock,
+        lambda: {"gate": feed_forward(), "convolution": attend()},
+        arguments={**_BLOCK, "recompute": True},
+        with_arguments=_DROPOUT,
+        neutral=frozenset({"recompute"}),
+    ),
+    "branched_decoder_block": Case(
+        blocks.BranchedDecoderBlock,
+        lambda: {"mixer": attend(), "cross_attention": attend(), "convolution": attend()},
+        arguments={**_BLOCK, "recompute": True},
+        with_arguments=_DROPOUT,
+        neutral=frozenset({"recompute"}),
+        inputs=lambda: (tokens(), tokens(length=5, seed=1)),
+    ),
+    "involution": Case(
+        vision.Involution,
+        lambda: {"group_channels": 4, "reduction_ratio": 2},
+        arguments={
+            "kernel_size": 3,
+            "strides": 2,
+            "group_channels": 2,
+            "reduction_ratio": 1,
+            "epsilon": 0.5,
+            "momentum": 0.5,
+            "kernel_initializer": "ones",
+        },
+        neutral=frozenset({"momentum"}),  # Of statistics that later calls read.
+        inputs=lambda: (images()[0] @ np.ones((3, 12), "float32") * np.linspace(0.5, 1, 12, dtype="float32"),),
+    ),
+    "ista": Case(
+        feedforward.ISTA,
+        arguments={"step_size": 0.5, "sparsity_weight": 0.3, "kernel_initializer": "ones"},
+    ),
+    "two_stream_attention": Case(
+        attention.TwoStreamAttention,
+        lambda: {"num_heads": 2, "key_dim": 6},
+        arguments={
+            "causal": True,
+            "use_segments": False,
+            "position": "rotary",
+            "dropout": 0.5,
+            "use_bias": True,
+            "kernel_initializer": "ones",
+            "seed": 7,
+        },
+        with_arguments=_DROPOUT,
+        wrap=StreamReader,
+    ),
+    "query_stream": Case(blocks.QueryStream, arguments={"initializer": "ones"}, wrap=StreamReader),
+    "reversible_block": Case(
+        blocks.ReversibleBlock,
+        lambda: {"mixer": attend(), "feedforward": feed_forward()},
+        arguments={"causal": True, "norm": "rms_norm", "dropout": 0.5, "seed": 7},
+        with_arguments=_DROPOUT,
+        wrap=lambda block: blocks.ReversibleStack([block]),
+    ),
+    "reversible_stack": Case(
+        blocks.ReversibleStack,
+        lambda: {"blocks": [blocks.ReversibleBlock(attend(), feed_forward()) for _ in range(2)]},
+        arguments={"reversible": False},
+        neutral=frozenset({"reversible"}),
+    ),
     "zero_centered_rms_norm": Case(ZeroCenteredRMSNormalization, arguments={"epsilon": 0.5}),
     "patch_merging": Case(
         vision.PatchMerging,
@@ -772,6 +968,7 @@ LAYERS = {
             "distillation_token": True,
             "mask_token": True,
             "use_bias": False,
+            "norm": "rms_norm",
         },
         with_arguments={
             **_DROPOUT,

@@ -7,8 +7,9 @@ import tempfile
 
 import onnx
 
-from graph_cost import Cost, einsum_terms
+from graph_cost import Cost
 from keras_transformer.export.onnx.walk import all_nodes
+from keras_transformer.export.planning.products import einsum_terms
 from keras_transformer.export.tflite.graph import Graph, read
 
 _ONNX_VIEWS = {"Constant", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Shape", "Loop", "If", "Scan"}

@@ -12,6 +12,7 @@ import math
 
 import tensorflow as tf
 
+from keras_transformer.export.planning.products import terms
 from loop_rounds import LOOPS, UnknownCost, Values, function_of
 
 _VIEWS = {
@@ -181,41 +182,4 @@ def _flops(node):
     written = sum(_elements(tensor) for tensor in node.outputs)
     if node.type in ("TopKV2", "TopK"):
         return _elements(node.inputs[0]) * max(1, math.ceil(math.log2(node.inputs[0].shape[-1])))
-    return 2 * _terms(node) or written
-
-
-def _terms(node):
-    """Multiplications of a product; 0 for any other node."""
-    shapes = [tuple(tensor.shape) for tensor in node.inputs]
-    if node.type == "MatMul":
-        return _elements(node.outputs[0]) * shapes[0][0 if node.get_attr("transpose_a") else 1]
-    if node.type.startswith("BatchMatMul"):
-        return _elements(node.outputs[0]) * shapes[0][-2 if node.get_attr("adj_x") else -1]
-    if node.type in ("Einsum", "XlaEinsum"):
-        return einsum_terms(node.get_attr("equation").decode(), shapes)
-    if node.type.startswith(("Conv", "DepthwiseConv")):
-        return _convolution_terms(node, shapes)
-    return 0
-
-
-def einsum_terms(equation, shapes):
-    """Multiplications of an einsum: the product of the sizes of all its axes."""
-    sizes = {}
-    for axes, shape in zip(equation.replace(" ", "").split("->")[0].split(","), shapes, strict=True):
-        head, _, tail = axes.partition("...")
-        free = len(shape) - len(head) - len(tail)
-        names = [*head, *(f".{free - index}" for index in range(free)), *tail]
-        for name, size in zip(names, shape, strict=True):
-            sizes[name] = max(size, sizes.get(name, 1))
-    return math.prod(sizes.values())
-
-
-def _convolution_terms(node, shapes):
-    """Each element of the convolution's own output, whichever pass this is, reads one kernel."""
-    if "BackpropFilter" in node.type:
-        kernel, output = tuple(node.outputs[0].shape), shapes[2]
-    elif "BackpropInput" in node.type:
-        kernel, output = shapes[1], shapes[2]
-    else:
-        kernel, output = shapes[1], tuple(node.outputs[0].shape)
-    return math.prod(output) * math.prod(kernel[:-2] if node.type.startswith("Depthwise") else kernel[:-1])
+    return 2 * terms(node) or written

@@ -9,7 +9,8 @@ if keras.backend.backend() != "tensorflow":
 
 import tensorflow as tf
 
-from graph_cost import einsum_terms, traced_cost
+from graph_cost import traced_cost
+from keras_transformer.export.planning.products import einsum_terms
 from loop_rounds import UnknownCost
 
 BLOCK = 16

@@ -7,8 +7,18 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from server_protos import batching_parameters
 
-from keras_transformer.export import ExportError, InvalidBundleError, ParityError, cli, load, serving, write_serving
+from keras_transformer.export import (
+    Batching,
+    ExportError,
+    InvalidBundleError,
+    ParityError,
+    cli,
+    load,
+    serving,
+    write_serving,
+)
 from keras_transformer.export.manifest import file_records
 from keras_transformer.export.probe_files import read_probes, write_probes
 
@@ -47,6 +57,36 @@ def test_another_signature_may_be_the_default(exported, tmp_path):
     with pytest.raises(ValueError, match="shape"):
         serve(first, "serving_default", **arrays)
     assert set(tf.saved_model.load(str(second)).signatures) == {"prefill", "decode_step", "serving_default"}
+
+
+def test_a_server_is_told_how_to_put_requests_together(exported, tmp_path):
+    path = write_serving(exported.bundle("mlp"), tmp_path, 1)
+    found = batching_parameters((path / "batching_params.pbtxt").read_text())
+    assert found.max_batch_size.value == 32
+    assert list(found.allowed_batch_sizes) == [1, 2, 4, 8, 16, 32]
+    asked = Batching(max_batch_size=12, wait_ms=0.5, max_waiting=30)
+    path = write_serving(exported.bundle("mlp"), tmp_path, 2, batching=asked)
+    found = batching_parameters((path / "batching_params.pbtxt").read_text())
+    assert (found.max_batch_size.value, found.batch_timeout_micros.value) == (12, 500)
+    assert found.max_enqueued_batches.value == 3
+    assert list(found.allowed_batch_sizes) == [1, 2, 4, 8, 12]
+    assert not found.pad_variable_length_inputs
+
+
+def test_requests_of_other_lengths_are_not_put_together(exported, tmp_path):
+    path = write_serving(exported.bundle("encoder"), tmp_path, 1)
+    assert not (path / "batching_params.pbtxt").exists()
+    with pytest.raises(ExportError, match="'serve' .* input 'padding_mask' varies in more than its first axis"):
+        write_serving(exported.bundle("encoder"), tmp_path, 2, batching=Batching())
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["1"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_batch_size": 0}, {"max_batch_size": True}, {"wait_ms": -1}, {"wait_ms": "2"}, {"max_waiting": 1.5}]
+)
+def test_figures_out_of_range(wrong):
+    with pytest.raises(ExportError, match=f"{next(iter(wrong))} must be a"):
+        Batching(**wrong)
 
 
 def test_text_goes_in_and_comes_out(language, tmp_path):
@@ -126,5 +166,11 @@ def test_the_command(exported, tmp_path, capsys):
     words = ["serving", str(exported.bundle("mlp")), "--out", str(tmp_path / "model"), "--version", "5"]
     assert cli.main(words) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'model' / '5'}\n"
+    assert cli.main([*words[:-1], "6", "--max-batch-size", "4", "--wait-ms", "0"]) == 0
+    text = (tmp_path / "model" / "6" / "batching_params.pbtxt").read_text()
+    assert list(batching_parameters(text).allowed_batch_sizes) == [1, 2, 4]
+    capsys.readouterr()
+    assert cli.main([*words, "--max-length", "4"]) == 1
+    assert "--max-length are for triton" in capsys.readouterr().err
     assert cli.main(words) == 1
     assert "version 5 exists already" in capsys.readouterr().err

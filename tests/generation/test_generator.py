@@ -44,6 +44,14 @@ def test_greedy_takes_the_largest_logit_each_time(models, penalty, seed):
     assert len(set(map(len, found))) > 1
 
 
+def test_each_of_several_tokens_ends_a_text(models):
+    steps, options = models.History(seed=2), {"max_new_tokens": 10}
+    whole = Generator(steps).generate(PROMPTS, **options)
+    ends = [whole[0][3], whole[1][1]]
+    found = Generator(steps, end_id=ends).generate(PROMPTS, **options)
+    assert found == [text[: min((text.index(end) for end in ends if end in text), default=10)] for text in whole]
+
+
 def test_random_has_the_models_distribution(models):
     steps, draws = models.History(vocabulary_size=5, scale=0.7), 20_000
     found = np.array(Generator(steps).generate([[1, 4]] * draws, max_new_tokens=2, sampler="random", seed=0))

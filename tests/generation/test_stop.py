@@ -76,7 +76,7 @@ def test_every_text_streams_as_it_is_cut():
     """All short texts over two letters, with stops that overlap themselves."""
     tokenizer = Characters("ab")
     for stop in ("aa", "aba", ["ab", "bb"], ["b", "aab"]):
-        stops = StopSequences(stop, tokenizer, None)
+        stops = StopSequences(stop, tokenizer, ())
         for letters in itertools.product("ab", repeat=6):
             ids = tokenizer.encode("".join(letters))
             count = next((n for n in range(1, 7) if stops.ends(ids[:n])), 6)

@@ -3,7 +3,13 @@ import pytest
 from keras import ops
 
 from keras_transformer import plots
-from keras_transformer.attention import LocalAttention, Mechanism, MultiHeadAttention, SoftmaxAttention
+from keras_transformer.attention import (
+    LocalAttention,
+    Mechanism,
+    MultiHeadAttention,
+    SoftmaxAttention,
+    SubspaceAttention,
+)
 from keras_transformer.plots.attention_pattern import attention_weights
 
 N = 12
@@ -34,6 +40,10 @@ def test_a_layer_with_projections_is_seen_by_what_moves_it():
     layer = MultiHeadAttention(num_heads=2, key_dim=4, mechanism=LocalAttention(window=3))
     weights = attention_weights(layer, N, causal=True)
     np.testing.assert_array_equal(weights > 0, (DISTANCE >= 0) & (DISTANCE < 3))
+
+
+def test_a_mechanism_whose_values_are_its_queries_is_probed_with_projections():
+    np.testing.assert_array_equal(attention_weights(SubspaceAttention(), N, causal=True) > 0, DISTANCE >= 0)
 
 
 class LastTokenOnly(Mechanism):

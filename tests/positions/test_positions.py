@@ -110,3 +110,13 @@ def test_rotary_refuses(options):
 def test_rotary_refuses_heads_too_narrow():
     with pytest.raises(ValueError, match="8 features of heads that are 4 wide"):
         Rotary(rotary_dim=8)(np.zeros((1, 1, 1, 4)))
+
+
+def test_sinusoidal_reaches_its_longest_wavelength_and_begins_behind_its_offset():
+    # fairseq: exponents i / (D/2 - 1), all sines first, and 2 for the first token.
+    angles = (np.arange(12)[:, None] + 2) / 10000.0 ** (np.arange(4) / 3)
+    expected = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    layer = Sinusoidal(layout="halves", endpoint=True, offset=2)
+    np.testing.assert_allclose(layer(np.zeros((1, 12, 8)))[0], expected, atol=1e-5)
+    with pytest.raises(ValueError, match="at least 4"):
+        Sinusoidal(endpoint=True)(np.zeros((1, 12, 2)))

@@ -115,12 +115,12 @@ def test_soft_caps_of_logits_are_part_of_every_step():
 
 
 def test_arguments_survive_the_config():
-    model = tasks.LanguageModel(models.Decoder(SIZE, 20), tie_embeddings=False, start_id=3, end_id=4, name="other")
+    model = tasks.LanguageModel(models.Decoder(SIZE, 20), tie_embeddings=False, start_id=3, end_id=[4, 5], name="other")
     config = tasks.LanguageModel.from_config(model.get_config()).get_config()
     assert {name: config[name] for name in ("tie_embeddings", "start_id", "end_id", "name")} == {
         "tie_embeddings": False,
         "start_id": 3,
-        "end_id": 4,
+        "end_id": (4, 5),
         "name": "other",
     }
 

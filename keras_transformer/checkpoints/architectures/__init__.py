@@ -14,6 +14,7 @@ from keras_transformer.checkpoints.architectures.gemma import Gemma
 from keras_transformer.checkpoints.architectures.gemma2 import Gemma2
 from keras_transformer.checkpoints.architectures.gemma3 import Gemma3
 from keras_transformer.checkpoints.architectures.gpt2 import Gpt2
+from keras_transformer.checkpoints.architectures.kosmos2 import Kosmos2Architecture
 from keras_transformer.checkpoints.architectures.layoutlm import Layoutlm
 from keras_transformer.checkpoints.architectures.llama import Llama
 from keras_transformer.checkpoints.architectures.longformer import LongFormer
@@ -24,6 +25,7 @@ from keras_transformer.checkpoints.architectures.modernbert import ModernBert
 from keras_transformer.checkpoints.architectures.mpnet import Mpnet
 from keras_transformer.checkpoints.architectures.qwen2 import Qwen2
 from keras_transformer.checkpoints.architectures.qwen3 import Qwen3
+from keras_transformer.checkpoints.architectures.reformer import ReformerArchitecture
 from keras_transformer.checkpoints.architectures.roberta import Roberta
 from keras_transformer.checkpoints.architectures.roformer import Roformer
 from keras_transformer.checkpoints.architectures.rwkv import Rwkv
@@ -31,6 +33,7 @@ from keras_transformer.checkpoints.architectures.swin import SwinArchitecture
 from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Architecture
 from keras_transformer.checkpoints.architectures.vit import Vit
 from keras_transformer.checkpoints.architectures.whisper import Whisper
+from keras_transformer.checkpoints.architectures.xlnet import Xlnet
 from keras_transformer.checkpoints.errors import UnknownArchitectureError
 
 ARCHITECTURES = {
@@ -51,6 +54,7 @@ ARCHITECTURES = {
     "gemma2": Gemma2,
     "gemma3_text": Gemma3,
     "gpt2": Gpt2,
+    "kosmos-2": Kosmos2Architecture,
     "layoutlm": Layoutlm,
     "llama": Llama,
     "longformer": LongFormer,
@@ -64,6 +68,7 @@ ARCHITECTURES = {
     "pegasus": Pegasus,
     "qwen2": Qwen2,
     "qwen3": Qwen3,
+    "reformer": ReformerArchitecture,
     "roberta": Roberta,
     "roformer": Roformer,
     "rwkv": Rwkv,
@@ -72,6 +77,7 @@ ARCHITECTURES = {
     "vit": Vit,
     "whisper": Whisper,
     "xlm-roberta": Roberta,
+    "xlnet": Xlnet,
 }
 
 

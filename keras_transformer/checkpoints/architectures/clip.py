@@ -30,10 +30,10 @@ class ClipVision(Architecture):
     }
 
     def backbone(self, config):
-        return _vision(config)
+        return vision_tower(config)
 
     def entries(self, config):
-        return [*_vision_entries(config), *norm("post_layernorm", "image_norm")]
+        return [*vision_entries(config), *norm("post_layernorm", "image_norm")]
 
 
 class ClipText(Architecture):
@@ -70,16 +70,16 @@ class Clip(Architecture):
     def backbone(self, config):
         vision, width = _section(config, "vision_config"), config.integer("projection_dim", 512)
         if _is_classifier(config):
-            tower = _vision(vision)
+            tower = vision_tower(vision)
             return keras.Model(tower.input, tower.output["tokens"], name=tower.name)
         return CLIP(
-            vision=_vision(vision, width),
+            vision=vision_tower(vision, width),
             text=_text(_section(config, "text_config"), width),
             initial_temperature=math.exp(-config.number("logit_scale_init_value", 2.6592)),
         )
 
     def entries(self, config):
-        vision = [entry.prefixed("vision_model.") for entry in _vision_entries(_section(config, "vision_config"))]
+        vision = [entry.prefixed("vision_model.") for entry in vision_entries(_section(config, "vision_config"))]
         if _is_classifier(config):
             return vision
         return [
@@ -104,15 +104,15 @@ def _section(config, name):
     return config.within({**section.values, **again}, name) if isinstance(again, dict) else section
 
 
-def _num_layers(config):
-    num_layers = config.integer("num_hidden_layers", 12)
+def _num_layers(config, layers=12):
+    num_layers = config.integer("num_hidden_layers", layers)
     config.check_depth("num_hidden_layers", num_layers)
     return num_layers
 
 
-def _size(config, width, heads, intermediate):
+def _size(config, width, heads, intermediate, layers=12):
     return Size(
-        _num_layers(config),
+        _num_layers(config, layers),
         config.integer("hidden_size", width),
         config.integer("num_attention_heads", heads),
         config.integer("intermediate_size", intermediate),
@@ -127,9 +127,10 @@ def _options(config):
     }
 
 
-def _vision(config, projection_dim=None):
-    images = image_options(config, patch_size=32)
-    return CLIPVision(_size(config, **_VISION), **images, projection_dim=projection_dim, **_options(config))
+def vision_tower(config, projection_dim=None, patch_size=32, measures=None):
+    """The image tower; `patch_size` and `measures` (as `_VISION` has them) where the config is silent."""
+    images, size = image_options(config, patch_size=patch_size), _size(config, **(measures or _VISION))
+    return CLIPVision(size, **images, projection_dim=projection_dim, **_options(config))
 
 
 def _text(config, projection_dim=None):
@@ -150,15 +151,15 @@ def _projected(tower, config, name):
     return keras.Model(tower.input, outputs, name=tower.name)
 
 
-def _vision_entries(config):
-    """All but the norm of the class token."""
+def vision_entries(config, layers=12):
+    """The mapping of the image tower but for its last norm; so many layers where the config is silent."""
     entries = [
         Entry(("embeddings.class_embedding",), ("patch_embedding/class_embedding",), Flat()),
         same("embeddings.position_embedding.weight", "patch_embedding/position_embeddings"),
         *patch_entries("embeddings.patch_embedding", "patch_embedding/projection", bias=False),
         *norm("pre_layrnorm", "embedding_norm"),
     ]
-    return [*entries, *_block_entries(config, "encoder_block")]
+    return [*entries, *_block_entries(config, "encoder_block", layers)]
 
 
 def _text_entries(config):
@@ -170,9 +171,9 @@ def _text_entries(config):
     ]
 
 
-def _block_entries(config, kind):
+def _block_entries(config, kind, layers=12):
     entries = []
-    for index in range(_num_layers(config)):
+    for index in range(_num_layers(config, layers)):
         theirs, ours = f"encoder.layers.{index}", f"{kind}_{index}"
         entries += [
             *attention(

@@ -2,7 +2,7 @@
 
 import numpy as np
 import transformers
-from writing import build, ragged_tokens, run, write
+from writing import build, gradients, ragged_tokens, run, write
 
 LOGITS = {"logits": "logits"}
 SPAN = {"start_logits": "start_logits", "end_logits": "end_logits"}
@@ -22,6 +22,7 @@ def make(
     labels=3,
     lengths=(11, 7, 1),
     repair=None,
+    gradients_of=(),
 ):
     """Writes the folder `name` with the class `cls` of transformers.
 
@@ -36,6 +37,7 @@ def make(
         labels: int.
         lengths: tuple of ints.
         repair: function of the model with its random weights, which changes it.
+        gradients_of: names of the parameters whose gradients are stored, too.
     """
     config.num_labels = labels
     token_ids, mask = ragged_tokens(config.vocab_size, lengths)
@@ -63,5 +65,7 @@ def make(
     model = build(getattr(transformers, cls), config)
     if repair is not None:
         repair(model)
-    found = run(model, **{names[key]: array.astype("int64") for key, array in inputs.items()})
-    write(name, model, inputs, {our: found[their] for our, their in outputs.items()})
+    theirs = {names[key]: array.astype("int64") for key, array in inputs.items()}
+    found = run(model, **theirs)
+    more = gradients(model, gradients_of, theirs) if gradients_of else {}
+    write(name, model, inputs, {our: found[their] for our, their in outputs.items()}, **more)

@@ -22,13 +22,26 @@ OUTPUTS = {
     "ForQuestionAnswering": SPAN,
 }
 
+GRADIENTS = (
+    "bert.embeddings.word_embeddings.weight",
+    "bert.embeddings.position_embeddings.weight",
+    "bert.embeddings.token_type_embeddings.weight",
+    "bert.encoder.layer.0.attention.self.query.weight",
+    "bert.encoder.layer.0.attention.self.value.bias",
+    "bert.encoder.layer.1.attention.output.dense.weight",
+    "bert.encoder.layer.1.output.dense.weight",
+    "bert.encoder.layer.0.output.LayerNorm.weight",
+    "classifier.weight",
+)
+
 
 def main():
     for ending, outputs in OUTPUTS.items():
         labels = 2 if ending == "ForQuestionAnswering" else 3
         config = transformers.BertConfig(**CONFIG)
         name = f"bert-{ending.removeprefix('For')}"
-        make(name, f"Bert{ending}", config, outputs, segments=True, labels=labels)
+        wanted = GRADIENTS if ending == "ForSequenceClassification" else ()
+        make(name, f"Bert{ending}", config, outputs, segments=True, labels=labels, gradients_of=wanted)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import torch
 import transformers
-from writing import build, ragged_tokens, run, write
+from writing import build, gradients, ragged_tokens, run, write
 
 VOCABULARY, END, NEW = 60, 3, 8
 PROMPTS = ((7, 40, 12, 33, 9, 21, 50), (5, 58, 31), (17,))
@@ -155,7 +155,8 @@ def make(name, cls, config_cls, settings, head):
     outputs = {ours: found[theirs].numpy() for ours, theirs in wanted.items()}
     more = continuations(model) if generates else {}
     if name in GRADIENTS:
-        more |= gradients(model, token_ids, mask, GRADIENTS[name])
+        inputs = {"input_ids": token_ids, "attention_mask": mask}
+        more |= gradients(model, GRADIENTS[name], inputs, mask[..., None])
     write(name, model, {"token_ids": token_ids, "padding_mask": mask}, outputs, **more)
 
 
@@ -188,17 +189,6 @@ def continuations(model):
     width = max(map(len, PROMPTS))
     prompts = [[*prompt, *[-1] * (width - len(prompt))] for prompt in PROMPTS]
     return {"prompt": np.array(prompts, "int32"), "generated": np.array(texts, "int32")}
-
-
-def gradients(model, token_ids, mask, names):
-    """Of `sum(logits * direction)`, over real tokens."""
-    logits = model(input_ids=torch.tensor(token_ids), attention_mask=torch.tensor(mask)).logits
-    direction = np.random.default_rng(1).normal(size=tuple(logits.shape)).astype("float32") * mask[..., None]
-    (logits * torch.tensor(direction)).sum().backward()
-    parameters = dict(model.named_parameters())
-    found = {f"gradient/{name}": parameters[name].grad.numpy() for name in names}
-    model.zero_grad()
-    return {"direction": direction, **found}
 
 
 if __name__ == "__main__":

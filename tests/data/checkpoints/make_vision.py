@@ -6,9 +6,8 @@ With transformers 5.23 and torch 2.13.
 import functools
 
 import numpy as np
-import torch
 import transformers
-from writing import build, ragged_tokens, run, write
+from writing import build, gradients, ragged_tokens, run, write
 
 TOWER = {
     "hidden_size": 12,
@@ -115,17 +114,6 @@ def pair_model(name, config):
     write(name, model, {"images": pictures, "token_ids": token_ids, "padding_mask": mask}, outputs)
 
 
-def gradients(cls, config):
-    """Of `sum(logits * direction)`."""
-    model = build(cls, config)
-    logits = model(**{name: torch.tensor(value) for name, value in pixels(images(config.to_dict())).items()}).logits
-    direction = np.random.default_rng(1).normal(size=tuple(logits.shape)).astype("float32")
-    (logits * torch.tensor(direction)).sum().backward()
-    # As the file names them: transformers has other names in memory.
-    named = dict(model.named_parameters())
-    return {"direction": direction, **{f"gradient/{name}": named[_in_memory(name)].grad for name in GRADIENTS}}
-
-
 def _in_memory(name):
     for theirs, ours in (
         ("encoder.layer", "layers"),
@@ -147,7 +135,10 @@ def vision_transformers():
         "vit-Model-without-pooler", functools.partial(transformers.ViTModel, add_pooling_layer=False), plain, TOKENS
     )
     classifier = transformers.ViTForImageClassification
-    image_model("vit-ImageClassification", classifier, config, LOGITS, **gradients(classifier, config))
+    # Transformers has other names in memory than in the file.
+    names = {name: _in_memory(name) for name in GRADIENTS}
+    found = gradients(build(classifier, config), names, pixels(images(VIT)))
+    image_model("vit-ImageClassification", classifier, config, LOGITS, **found)
     config = transformers.DeiTConfig(**DEIT, num_labels=5)
     image_model("deit-Model", transformers.DeiTModel, config, POOLED)
     image_model("deit-ImageClassification", transformers.DeiTForImageClassification, config, LOGITS)

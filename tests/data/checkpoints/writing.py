@@ -49,3 +49,23 @@ def run(model, **inputs):
     """What a model gives, without gradients; numpy arrays go in."""
     with torch.no_grad():
         return model(**{name: torch.tensor(value) for name, value in inputs.items()})
+
+
+def gradients(model, names, inputs, mask=None):
+    """Of `sum(logits * direction)`: what `write` takes to store them, and the direction.
+
+    Args:
+        model: a model of transformers.
+        names: names of parameters; or a dict from the name in the file to that in memory.
+        inputs: dict of numpy arrays that the model is called with.
+        mask: bool array that broadcasts to the logits, which count where it is True; None for all.
+    """
+    logits = model(**{name: torch.tensor(value) for name, value in inputs.items()}).logits
+    direction = np.random.default_rng(1).normal(size=tuple(logits.shape)).astype("float32")
+    direction = direction if mask is None else direction * mask
+    (logits * torch.tensor(direction)).sum().backward()
+    parameters = dict(model.named_parameters())
+    names = names if isinstance(names, dict) else dict(zip(names, names, strict=True))
+    found = {f"gradient/{ours}": parameters[theirs].grad.numpy() for ours, theirs in names.items()}
+    model.zero_grad()
+    return {"direction": direction, **found}

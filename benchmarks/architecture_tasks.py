@@ -1,0 +1,127 @@
+"""Three small tasks on real data, for `architectures.py`: what a model is trained on, and how it is judged."""
+
+import keras
+import numpy as np
+
+from keras_transformer import tasks, text, training
+
+
+class Characters:
+    """The next character of Tiny Shakespeare; the figure is nats per character of the held-out tenth."""
+
+    name = "text"
+    unit = "nats a character"
+    lower_is_better = True
+    steps, learning_rate = 400, 2e-3
+    # Many small operations: XLA pays for itself soon.
+    jit_compile = True
+    context, batch_size = 64, 12
+
+    def __init__(self, data_dir, smoke):
+        whole = (data_dir / "tinyshakespeare" / "input.txt").read_text(encoding="utf-8")
+        whole = whole[:20_000] if smoke else whole
+        cut = int(0.9 * len(whole))
+        self._tokenizer = text.Characters.train([whole[:cut]])
+        self._train, self._test = (
+            np.array(self._tokenizer.encode(each), "int32") for each in (whole[:cut], whole[cut:])
+        )
+        self.vocabulary_size = self._tokenizer.vocabulary_size
+        self.description = f"batches of {self.batch_size} stretches of {self.context} characters"
+
+    def with_head(self, backbone):
+        return tasks.LanguageModel(backbone)
+
+    def compile_options(self):
+        return {"loss": training.MaskedCrossentropy(), "metrics": [training.Perplexity(name="perplexity")]}
+
+    def batches(self, steps, seed):
+        stream = training.language_model_batches(self._train, self.context, self.batch_size, steps, seed=seed)
+        return stream.repeat()
+
+    def figure(self, model):
+        stream = training.evaluation_batches(self._test, self.context, batch_size=64)
+        return float(np.log(model.evaluate(stream.epoch(), verbose=0, return_dict=True)["perplexity"]))
+
+
+class Translation:
+    """English to German on sentences of Multi30k; the figure is nats per subword of the validation set."""
+
+    name = "translation"
+    unit = "nats a subword"
+    lower_is_better = True
+    steps, learning_rate = 300, 2e-3
+    jit_compile = False
+    num_pairs, num_subwords = 10_000, 2_000
+    # One shape for all batches, so that a model is traced once: longer pairs are left out.
+    batch_size, max_length = 32, 32
+
+    def __init__(self, data_dir, smoke):
+        pairs = {
+            split: list(training.read_pairs(*(data_dir / "multi30k" / f"{split}.{side}.gz" for side in ("en", "de"))))
+            for split in ("train", "val")
+        }
+        train, test = pairs["train"][: 200 if smoke else self.num_pairs], pairs["val"][: 20 if smoke else None]
+        sentences = [sentence for pair in train for sentence in pair]
+        self._tokenizer = text.SentencePiece.train(sentences, 600 if smoke else self.num_subwords)
+        self._train, self._test = self._encode(train), self._encode(test)
+        self.vocabulary_size = self._tokenizer.vocabulary_size
+        self.description = f"{len(train)} pairs of at most {self.max_length} subwords, {self.batch_size} a batch"
+
+    def _encode(self, pairs):
+        sources, targets = (list(side) for side in zip(*pairs, strict=True))
+        encode = self._tokenizer.encode
+        return training.sequence_to_sequence(encode(sources, end=True), encode(targets, start=True, end=True))
+
+    def with_head(self, backbone):
+        return tasks.LanguageModel(backbone, tokenizer=self._tokenizer)
+
+    def compile_options(self):
+        return {"loss": training.MaskedCrossentropy(0.1), "metrics": [training.Perplexity(name="perplexity")]}
+
+    def _stream(self, data, **options):
+        tokens, longest = self.batch_size * self.max_length, self.max_length
+        return training.bucket_batches(*data, tokens_per_batch=tokens, max_length=longest, multiple=longest, **options)
+
+    def batches(self, steps, seed):
+        return self._stream(self._train, seed=seed).repeat()
+
+    def figure(self, model):
+        stream = self._stream(self._test, shuffle=False)
+        return float(np.log(model.evaluate(stream.epoch(), verbose=0, return_dict=True)["perplexity"]))
+
+
+class Images:
+    """Ten kinds of things on CIFAR-10's small pictures; the figure is the accuracy on 2,000 test images."""
+
+    name = "images"
+    unit = "accuracy"
+    lower_is_better = False
+    steps, learning_rate = 300, 1e-3
+    jit_compile = False
+    batch_size, image_size, num_classes = 64, 32, 10
+
+    def __init__(self, data_dir, smoke):
+        data = training.load_images(data_dir=data_dir / "cifar10_jpeg_subset")
+        chosen = np.random.default_rng(0).permutation(len(data.test.labels))[: 100 if smoke else 2000]
+        self._train = data.train
+        self._test = data.test.images[chosen], data.test.labels[chosen]
+        self.description = f"{len(data.train.labels)} training images, batches of {self.batch_size}"
+
+    def with_head(self, backbone):
+        model = tasks.ImageClassifier(backbone, self.num_classes, pooling="mean")
+        return training.on_pixels(model, self._train.images)
+
+    def compile_options(self):
+        return {"loss": keras.losses.CategoricalCrossentropy(), "metrics": ["accuracy"]}
+
+    def batches(self, steps, seed):
+        augmentation = training.Augmentation(shift=2, flip=True)
+        options = {"augmentation": augmentation, "shuffle": True, "seed": seed}
+        return training.batches(self._train, self.batch_size, self.num_classes, **options).repeat()
+
+    def figure(self, model):
+        found = model.evaluate(training.batches(self._test, 250, self.num_classes), verbose=0, return_dict=True)
+        return found["accuracy"]
+
+
+TASKS = {task.name: task for task in (Characters, Images, Translation)}

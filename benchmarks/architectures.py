@@ -1,0 +1,234 @@
+"""What each architecture learns beside a plain Transformer: the same data, steps and optimiser, and about the same size.
+
+    python benchmarks/architectures.py --data-dir DIR --json architectures.json
+    python benchmarks/architectures.py --data-dir DIR --tasks text images --models retnet crate --steps 1000
+    python benchmarks/architectures.py --data-dir DIR --smoke           # a few steps each: does everything run?
+
+DIR holds tinyshakespeare/input.txt, multi30k/train.en.gz (and so on), and cifar10_jpeg_subset/train.zip and test.zip. The
+tasks are characters of Tiny Shakespeare, ten kinds of images, and English to German: see `architecture_tasks.py`. A model
+trains by `model.fit` with AdamW, a warm-up and a cosine, at one learning rate for all. The plain Transformer trains with a
+second seed too: what lies within the difference of the two is no difference.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import argparse
+import math
+import pathlib
+import statistics
+import time
+
+import keras
+import numpy as np
+from architecture_tasks import TASKS
+from measure import Table, versions
+
+from keras_transformer import models, training
+from keras_transformer.blocks import DeepNormResidual
+from keras_transformer.feedforward import MixtureOfExperts, TopKRouter, ternary_twin
+
+TEXT_SIZE = models.Size(num_layers=4, hidden_dim=128, num_heads=4, intermediate_dim=512)
+IMAGE_SIZE = models.Size(num_layers=4, hidden_dim=96, num_heads=4, intermediate_dim=192)
+PAIR_SIZE = models.Size(num_layers=2, hidden_dim=128, num_heads=4, intermediate_dim=256)
+PLAIN = "transformer"
+# Shorter than the 64 characters of a stretch, so that windows, segments and memories are used.
+SEGMENT = 16
+
+
+def switch(size, activation):
+    """Eight experts, one for each token, of which each is as wide as the feed-forward that they stand for."""
+    router = TopKRouter(8, top_k=1, capacity_factor=1.25)
+    return MixtureOfExperts(size.intermediate_dim, router, gated=False, activation=activation)
+
+
+def mixtral(size):
+    """Eight gated experts, two for each token, which together cost what the feed-forward costs that they stand for."""
+    return MixtureOfExperts(size.intermediate_dim // 3, TopKRouter(8, top_k=2))
+
+
+def of_text(model=models.Decoder, size=TEXT_SIZE, **options):
+    return lambda task: model(size, task.vocabulary_size, **options)
+
+
+def of_images(model=models.ViT, size=IMAGE_SIZE, **options):
+    return lambda task: model(size, 4, task.image_size, **{"class_token": False, **options})
+
+
+def of_pairs(model=models.Transformer, size=PAIR_SIZE, **options):
+    return lambda task: model(size, task.vocabulary_size, **{"dropout": 0.1, **options})
+
+
+def ternary(build):
+    """The same network with ternary projections, from the start."""
+    return lambda task: ternary_twin(build(task))
+
+
+def swin(task):
+    size = models.SwinSize(56, num_layers=(2, 2), num_heads=(4, 4))
+    return models.Swin(size, 4, task.image_size, window_size=4, mlp_ratio=2.0, stochastic_depth=0.0)
+
+
+def rednet(task):
+    return models.RedNet((1, 1), task.image_size, hidden_dim=64, group_channels=16)
+
+
+def kosmos(task):
+    """A decoder that is shown an image, of 16 tokens, and is asked: what it makes of the question is classified."""
+    size = IMAGE_SIZE._replace(num_layers=2)
+    vision = models.ViT(size, 4, task.image_size, class_token=False)
+    backbone = models.Kosmos(size, 3, vision, begin_image_id=1, num_image_tokens=16)
+    images = keras.Input((task.image_size, task.image_size, 3), name="images")
+    text = keras.ops.cast(keras.ops.zeros_like(images[:, :18, 0, 0]), "int32") + np.array([[1, *[0] * 16, 2]], "int32")
+    inputs = {"images": keras.ops.expand_dims(images, 1), "token_ids": text, "padding_mask": text >= 0}
+    return keras.Model(images, backbone(inputs)[:, -1:])
+
+
+def bahdanau(task):
+    width = PAIR_SIZE.hidden_dim
+    size = models.BahdanauSize(width, 5 * width // 4, alignment_dim=width, readout_dim=width)
+    return models.Bahdanau(size, task.vocabulary_size, tie_embeddings=True, dropout=0.1)
+
+
+MODELS = {
+    "text": {
+        PLAIN: of_text(max_sequence_length=64),
+        "rotary": of_text(position="rotary"),
+        "rezero": of_text(residual="rezero", max_sequence_length=64),
+        "deepnorm": of_text(residual="deepnorm", max_sequence_length=64),
+        "residual": of_text(residual="residual", max_sequence_length=64),
+        "albert": of_text(num_block_groups=1, max_sequence_length=64),
+        "switch": of_text(feedforward=switch(TEXT_SIZE, "gelu_tanh"), max_sequence_length=64),
+        "mixtral": of_text(feedforward=mixtral(TEXT_SIZE), max_sequence_length=64),
+        "bitnet": ternary(of_text(max_sequence_length=64)),
+        # Values twice as wide, and a gate: a narrower feed-forward makes up for them.
+        "retnet": of_text(models.RetNet, TEXT_SIZE._replace(intermediate_dim=256)),
+        "rwkv": of_text(models.RWKV),
+        "s4": of_text(models.S4Model),
+        "transformer_xl": of_text(models.TransformerXL, segment_length=SEGMENT, memory_length=SEGMENT),
+        "recurrent_memory": of_text(models.RecurrentMemory, segment_length=SEGMENT, num_memory_tokens=4),
+        "yoco": of_text(models.YOCO, window=SEGMENT),
+    },
+    "images": {
+        PLAIN: of_images(),
+        "swin": swin,
+        # The dictionary of CRATE is as wide as its tokens, and its block has three matrices: wider tokens make up for it.
+        "crate": of_images(models.CRATE, models.Size(4, 160, 4, 160)),
+        "rednet": rednet,
+        "kosmos": kosmos,
+        "rezero": of_images(residual="rezero"),
+        "deepnorm": of_images(residual=DeepNormResidual.of_stack(IMAGE_SIZE.num_layers)),
+        "switch": of_images(feedforward=switch(IMAGE_SIZE, "gelu")),
+        "mixtral": of_images(feedforward=mixtral(IMAGE_SIZE)),
+        "bitnet": ternary(of_images()),
+    },
+    "translation": {
+        PLAIN: of_pairs(residual="pre"),
+        "post_norm": of_pairs(),
+        "deepnorm": of_pairs(residual="deepnorm"),
+        "residual": of_pairs(residual="residual"),
+        "lite_transformer": of_pairs(models.LiteTransformer, models.Size(3, 128, 4, 128), residual="pre"),
+        "evolved_transformer": of_pairs(models.EvolvedTransformer, models.EvolvedSize(1, 1, 128, 4)),
+        "bahdanau": bahdanau,
+    },
+}
+
+
+class Clock(keras.callbacks.Callback):
+    """The time of a step: the median over those after the first tenth, while which graphs are traced."""
+
+    def on_train_begin(self, logs=None):
+        self._ends = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._ends.append(time.perf_counter())
+
+    @property
+    def milliseconds(self):
+        ends = self._ends[len(self._ends) // 10 :]
+        return round(statistics.median(after - before for before, after in zip(ends, ends[1:], strict=False)) * 1e3, 1)
+
+
+def train(task, build, steps, seed):
+    """Trains and judges one model: a part of a row."""
+    keras.utils.set_random_seed(seed)
+    model = task.with_head(build(task))
+    schedule = training.WarmupCosine(task.learning_rate, max(1, steps // 10), steps, 0.1)
+    optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.05, beta_2=0.99, global_clipnorm=1.0)
+    optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta", "embedding"])
+    model.compile(optimizer, jit_compile=task.jit_compile, **task.compile_options())
+    clock, start = Clock(), time.perf_counter()
+    # The batches come shuffled.
+    model.fit(task.batches(steps, seed), steps_per_epoch=steps, epochs=1, callbacks=[clock], shuffle=False, verbose=0)
+    return {
+        "figure": round(task.figure(model), 4),
+        "parameters": sum(math.prod(weight.shape) for weight in model.trainable_weights),
+        "ms_a_step": clock.milliseconds,
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+
+
+def verdict(task, figure, plain, spread):
+    """Whether a figure is better or worse than that of the plain Transformer, or within what seeds make."""
+    gain = plain - figure if task.lower_is_better else figure - plain
+    if abs(gain) <= spread:
+        return "as good"
+    return "better" if gain > 0 else "worse"
+
+
+def compare(task, names, options, table):
+    """Adds the rows of one task: the plain Transformer with two seeds, then the others."""
+    steps, builders = options.steps or (4 if options.smoke else task.steps), MODELS[task.name]
+    row = {"task": task.name, "unit": task.unit}
+    plain = [train(task, builders[PLAIN], steps, options.seed + offset) for offset in (0, 1)]
+    for offset, result in enumerate(plain):
+        table.add(**row, model=PLAIN, seed=options.seed + offset, **result)
+    spread = abs(plain[0]["figure"] - plain[1]["figure"])
+    for name in builders:
+        if name == PLAIN or (names and name not in names):
+            continue
+        try:
+            result = train(task, builders[name], steps, options.seed)
+        except Exception as error:  # The others are still worth their time.
+            if options.smoke:
+                raise
+            table.add(**row, model=name, seed=options.seed, verdict=f"failed: {str(error):.150}")
+            continue
+        said = verdict(task, result["figure"], plain[0]["figure"], spread)
+        gain = round(result["figure"] - plain[0]["figure"], 4)
+        time_ratio = round(result["ms_a_step"] / plain[0]["ms_a_step"], 2)
+        table.add(**row, model=name, seed=options.seed, **result, to_plain=gain, time_ratio=time_ratio, verdict=said)
+        keras.backend.clear_session()
+    table.note(f"{task.name}: {task.description}, {steps} steps, learning rate {task.learning_rate}.")
+
+
+def parse(given=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = sorted({name for builders in MODELS.values() for name in builders})
+    parser.add_argument("--data-dir", type=pathlib.Path, required=True)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
+    parser.add_argument("--models", nargs="+", choices=names, metavar="NAME", help="beside the plain one; default: all")
+    parser.add_argument("--steps", type=int, help="of each model; without it, as many as the task wants")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--smoke", action="store_true", help="a few steps on a little data: measures nothing")
+    parser.add_argument("--json", metavar="FILE", help="also write the table as JSON")
+    return parser.parse_args(given)
+
+
+def main(given=None):
+    options = parse(given)
+    table = Table("Architectures beside a plain Transformer", versions("keras-transformer", "keras", "tensorflow"))
+    table.note(
+        "to_plain: the figure less that of the plain Transformer; verdict: whether that is more than seeds make."
+    )
+    table.note("time_ratio: time of a step by that of the plain Transformer.")
+    try:
+        for name in options.tasks:
+            compare(TASKS[name](options.data_dir, options.smoke), options.models, options, table)
+    finally:
+        table.finish(options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""How far each exported mechanism, mixer, recurrence and position is from Keras, for the pages of the documentation.
+
+    python benchmarks/parity_table.py                              # exports every contract case: minutes
+    python benchmarks/parity_table.py --results r1.json r2.json    # of runs of tests/contract/export_worker.py
+
+Writes docs/parity.json: for every case, whole with padding, causal, and with its cache, the worst share of the scale in
+each format.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from measure import versions
+
+ROOT = pathlib.Path(__file__).parents[1]
+CONTRACT = ROOT / "tests" / "contract"
+KINDS = ("sequence_layers", "mixers_", "cached_mixers_")
+
+
+def exported(directory):
+    """Runs the exports of the contract, each in a process of its own, as converters leak; returns their results."""
+    sys.path.append(str(CONTRACT))
+    import cases
+
+    groups = range(len(cases.GROUPS))
+    results = {}
+    for names in [["sequence_layers"], *([f"mixers_{index}", f"cached_mixers_{index}"] for index in groups)]:
+        folder = pathlib.Path(directory, names[0])
+        folder.mkdir()
+        environment = os.environ | {"KERAS_BACKEND": "tensorflow"}
+        subprocess.run([sys.executable, CONTRACT / "export_worker.py", folder, *names], env=environment, check=True)
+        results |= json.loads((folder / "results.json").read_text())
+    return results
+
+
+def by_case(results):
+    """Case -> form -> format -> the worst share of the scale."""
+    sys.path.append(str(CONTRACT))
+    import cases
+
+    found = {}
+    for run, result in results.items():
+        if not run.startswith(KINDS) or "error" in result:
+            continue
+        for form, artifact in result["artifacts"].items():
+            for figures in artifact["parity"]:
+                name, how = _case_of(figures["output"], run, cases.ALL)
+                ratios = found.setdefault(name, {}).setdefault(how, {})
+                ratios[form] = float(f"{max(ratios.get(form, 0.0), figures['ratio']):.1e}")
+    return {name: found[name] for name in cases.ALL if name in found}
+
+
+def _case_of(output, run, names):
+    """The case that an output belongs to, and how it was called."""
+    plain = output.removeprefix("next_")
+    matching = [
+        name for name in names if plain == name.replace("-", "_") or plain.startswith(name.replace("-", "_") + "_")
+    ]
+    name = max(matching, key=len)  # "clustered" begins no other, "retention" might.
+    if run.startswith("cached"):
+        return name, "with its cache"
+    return name, {"padded": "two-sided", "causal": "causal"}.get(plain.rpartition("_")[2], "whole")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", nargs="+", type=pathlib.Path, help="results.json of runs of export_worker.py")
+    parser.add_argument("--json", type=pathlib.Path, default=ROOT / "docs" / "parity.json")
+    options = parser.parse_args()
+    results = {}
+    if options.results:
+        for path in options.results:
+            results |= json.loads(path.read_text())
+    else:
+        with tempfile.TemporaryDirectory() as directory:
+            results = exported(directory)
+    found = by_case(results)
+    record = {"versions": versions("tensorflow", "ai-edge-litert", "onnxruntime"), "parity": found}
+    options.json.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"{options.json}: {len(found)} cases")
+
+
+if __name__ == "__main__":
+    main()

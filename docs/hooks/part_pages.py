@@ -1,0 +1,242 @@
+"""A page for each mechanism, mixer, recurrence and position."""
+
+import io
+import json
+import logging
+
+import keras
+from markup import PARTS, ROOT, cases, documented, facts, link, linked, mechanisms_page, signature, table
+
+from keras_transformer import blocks, catalogue, feedforward, plots
+from keras_transformer.attention import mechanism as contract
+from keras_transformer.plots.attention_pattern import attention_weights, draw_patterns
+
+N, WINDOW = mechanisms_page.N, mechanisms_page.WINDOW
+_LOG = logging.getLogger("mkdocs.hooks.part_pages")  # Its warnings fail a strict build.
+_DIRECTIONS = {"bidirectional": "two-sided", "causal": "causal"}
+_HONOURS = {
+    "bidirectional": "two-sided attention",
+    "causal": "causal attention",
+    "cross": "keys of other tokens than the queries",
+    "cache": "reading token by token, with a cache",
+    "attention_mask": "a mask of queries by keys",
+    "window": "a `sliding_window` of `MultiHeadAttention`",
+    "scores": "returning its scores",
+    "bias": "positions that add to the scores",
+    "query": "positions that read the queries",
+    "values": "positions that add to the values",
+}
+# Cases of what is no mechanism have tokens of this width.
+_KEY_DIM = cases.WIDTH // 2
+# Beyond the required arguments of its case, what a position needs to fill the picture.
+_PLACES = {
+    "axial": {"shape": (8, 8), "widths": (32, 32)},
+    "learned": {"max_sequence_length": 64},
+    "relative_grid_bias": {"grid_size": (8, 8)},
+}
+_PARITY = json.loads((ROOT / "docs" / "parity.json").read_text())
+
+
+def attention_pages():
+    """Returns (path to content, navigation)."""
+    keras.utils.set_random_seed(0)
+    pages, navigation, patterns = {}, [], {}
+    titles = {"mechanisms": "Mechanisms", "mixers": "Layers of their own", "recurrences": "Recurrences"}
+    for folder, title in titles.items():
+        entries = []
+        for name, cls in PARTS[folder].items():
+            layer = _layer(folder, name)
+            patterns[name] = _patterns(folder, name)
+            path = f"{folder}/{name}.md"
+            pages[path] = _page(folder, name, cls, layer, patterns[name])
+            if patterns[name]:
+                pages[f"{folder}/{name}_pattern.png"] = _png(draw_patterns(patterns[name]), dpi=150)
+            entries.append({name: path})
+        navigation.append({title: entries})
+    pages |= _overview(patterns)
+    return pages, ["attention.md", *navigation]
+
+
+def position_pages():
+    """Returns (path to content, navigation)."""
+    keras.utils.set_random_seed(0)
+    pages, entries = {}, []
+    for name, cls in PARTS["positions"].items():
+        path = f"positions/{name}.md"
+        picture = _position_picture(name, cls)
+        pages[path] = _position_page(name, cls, picture is not None)
+        if picture:
+            pages[f"positions/{name}.png"] = picture
+        entries.append({name: path})
+    rows = [
+        {
+            "name": link(name, "positions", "positions"),
+            "what it is": catalogue.summary(cls),
+            "reference": linked(catalogue.reference(cls)),
+        }
+        for name, cls in PARTS["positions"].items()
+    ]
+    pages["positions/index.md"] = f"# Positions\n\n{catalogue.positions.__doc__}\n\n{table(rows)}\n"
+    return pages, ["positions/index.md", *entries]
+
+
+def _overview(patterns):
+    """The page of all of them, which also lies in the repository, with links to the others."""
+    pages = {}
+    for word in _DIRECTIONS.values():
+        shown = {name: each[word] for name, each in patterns.items() if word in each and name in mechanisms_page.NAMES}
+        pages[f"attention_{word}.png"] = _png(draw_patterns(shown), dpi=110)
+    rows = mechanisms_page.mechanism_rows()
+    for name, row in zip(mechanisms_page.NAMES, rows, strict=True):
+        folder = "mechanisms" if name in PARTS["mechanisms"] else "mixers"
+        row["name"] = link(name, folder)
+    positions = mechanisms_page.position_rows()
+    for row in positions:
+        row["name"] = link(row["name"].strip("`"), "positions")
+    pages["attention.md"] = mechanisms_page.page(rows, positions)
+    return pages
+
+
+def _page(folder, name, cls, layer, patterns):
+    case = _case(folder, name)
+    growth = case.growth
+    about = [
+        ("forms", catalogue.forms(layer.honours)),
+        ("cache", mechanisms_page.cache(layer)),
+        ("cost", catalogue.cost(cls)),
+        ("counted", f"at most {_power(growth.memory)} for the largest tensor, {_power(growth.flops)} for the operations"),
+        ("positions", _positions(folder, name, layer)),
+        ("goes into", _combines()),
+        ("reference", linked(catalogue.reference(cls))),
+    ]  # fmt: skip
+    picture = f"![Who attends to whom]({name}_pattern.png)\n\n{_caption(folder)}\n\n" if patterns else ""
+    return "\n\n".join(
+        [
+            f"# {name}",
+            catalogue.summary(cls),
+            picture + facts(about),
+            _parity(_label(folder, name)),
+            f"## What can be asked of it\n\n{table(_answers(layer))}",
+            documented(cls),
+        ]
+    )
+
+
+def _position_page(name, cls, has_picture):
+    kind = "attention-position" if hasattr(cls, "rotate") else "embedding-position"
+    parts = [f"# {name}", catalogue.summary(cls)]
+    if has_picture:
+        parts.append(f"![What the position tells]({name}.png)")
+        parts.append("Drawn by `plots.position_encoding`, of 64 places; weights, where it has any, are random.")
+    if kind == "attention-position":
+        parts.append(
+            facts([("needs of a mechanism", ", ".join(sorted(cls.needs)) or "nothing: it turns queries and keys")])
+        )
+    return "\n\n".join([*parts, _parity(f"{kind}-{name}"), documented(cls)])
+
+
+def _layer(folder, name):
+    if folder == "recurrences":
+        return _case(folder, name).make()
+    return mechanisms_page.mixer(name, N, 2, 8, WINDOW)
+
+
+def _case(folder, name):
+    return {"mechanisms": cases.MECHANISMS, "mixers": cases.MIXER_LAYERS, "recurrences": cases.RECURRENCES}[folder][
+        name
+    ]
+
+
+def _label(folder, name):
+    return f"{folder.removesuffix('s')}-{name}"
+
+
+def _patterns(folder, name):
+    """Direction to the weights; none where a layer cannot be probed."""
+    found = {}
+    for direction, word in _DIRECTIONS.items():
+        layer, key_dim = _probed(folder, name)
+        if direction not in layer.honours:
+            continue
+        try:
+            found[word] = attention_weights(layer, N, causal=direction == "causal", key_dim=key_dim)
+        except Exception as error:
+            _LOG.warning("%s/%s, %s: no picture: %s", folder, name, word, error)
+    return found
+
+
+def _probed(folder, name):
+    """A layer that begins anew, and the width of a head."""
+    if folder == "mechanisms":
+        return PARTS[folder][name](**mechanisms_page.arguments(name, N, WINDOW)), 16
+    if folder == "mixers":
+        return mechanisms_page.mixer(name, N, 1, 16, WINDOW), 16
+    return _case(folder, name).make(), _KEY_DIM
+
+
+def _position_picture(name, cls):
+    arguments = _PLACES.get(name, {})
+    if "initializer" in signature(cls) and "initializer" not in arguments:
+        arguments = arguments | {"initializer": keras.initializers.RandomNormal(stddev=0.3, seed=0)}
+    try:
+        return _png(plots.position_encoding(cls(**arguments), n=64, width=64), dpi=100)
+    except Exception as error:
+        _LOG.warning("positions/%s: no picture: %s", name, error)
+
+
+def _caption(folder):
+    probed = "one-hot values" if folder == "mechanisms" else "a change of each token in turn"
+    return (
+        f"*Who attends to whom: rows are {N} queries, columns {N} keys; bright is much, black is nothing, each row on a"
+        f" scale of its own. Found by probing with {probed}, with random tokens.*"
+    )
+
+
+def _positions(folder, name, layer):
+    found = (
+        mechanisms_page.positions_of(name, layer.honours) if folder != "recurrences" else "none: it has its own order"
+    )
+    known = PARTS["positions"]
+    return ", ".join(link(each, "positions", folder) if each in known else each for each in found.split(", "))
+
+
+def _combines():
+    residuals = ", ".join(f"`{name}`" for name in blocks.RESIDUALS)
+    feedforwards = ", ".join(f"`{name}`" for name in feedforward.FEEDFORWARDS)
+    return f"every block, with any residual scheme ({residuals}) and any feed-forward ({feedforwards})"
+
+
+def _answers(layer):
+    advice = contract._ADVICE
+    rows = []
+    for what, words in _HONOURS.items():
+        yes = what in layer.honours
+        rows.append({"asked for": words, "answer": "yes" if yes else f"`ValueError`: {advice[what]}"})
+    return [*rows, {"asked for": "padding, on the right or anywhere", "answer": "yes: it changes nothing"}]
+
+
+def _parity(label):
+    """The table of what the three files were compared on, and how far from Keras they were."""
+    found = _PARITY["parity"].get(label)
+    heading = "## Exported\n\n"
+    if not found:
+        return heading + "Compared with Keras in all three runtimes by `tests/contract/test_export.py`."
+    rows = [
+        {"": form, **{name.replace("_", " "): f"{ratio:.1e}" for name, ratio in ratios.items()}}
+        for form, ratios in found.items()
+    ]
+    versions = ", ".join(f"{package} {version}" for package, version in _PARITY["versions"].items())
+    return (
+        f"{heading}The largest difference from Keras, as a share of the largest value, over several batch sizes and lengths"
+        f" (at most 1e-5 is let through; {versions}):\n\n{table(rows)}"
+    )
+
+
+def _power(exponent):
+    return "n" if exponent == 1 else f"n<sup>{exponent:g}</sup>"
+
+
+def _png(figure, dpi):
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi)
+    return buffer.getvalue()

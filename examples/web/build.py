@@ -1,0 +1,148 @@
+"""Puts the page together: its own files, onnxruntime-web from `node_modules`, and the ONNX files of two bundles.
+
+    cd examples/web && npm install                                 # once: onnxruntime-web, 1.30
+    python examples/character_lm.py --out character_lm
+    python examples/web/digits.py --out digits
+    python examples/web/build.py --digits digits/bundle --text character_lm/bundle --out site
+    python -m http.server --directory site                         # and open http://localhost:8000
+
+The result is a folder of static files that asks nothing of any other server. It prints what a visitor loads.
+"""
+
+import argparse
+import hashlib
+import json
+import shutil
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from keras_transformer.export import ExportError
+from keras_transformer.export.engines import onnx_session
+from keras_transformer.export.external_data import weight_files
+from keras_transformer.export.manifest import artifact_path, check_hashes, files_of, read_manifest, signature_specs
+from keras_transformer.export.tokenizers import read_tokenizer
+
+HERE = Path(__file__).parent
+RUNTIME = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
+WORKER = "service-worker.js"
+
+
+def main():
+    arguments = parse_arguments()
+    try:
+        build(arguments.digits, arguments.text, arguments.node_modules, arguments.out)
+    except (ExportError, OSError) as error:
+        raise SystemExit(f"error: {error}") from None
+    total, packed = 0, 0
+    for path in sorted(each for each in arguments.out.rglob("*") if each.is_file()):
+        content = path.read_bytes()
+        size = len(zlib.compress(content, 6))
+        total, packed = total + len(content), packed + size
+        print(f"{len(content):>12,} {size:>12,}  {path.relative_to(arguments.out)}")
+    print(f"{total:>12,} {packed:>12,}  bytes together, and compressed as most servers send them")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--digits", type=Path, default=Path("digits/bundle"), help="what digits.py leaves")
+    parser.add_argument("--text", type=Path, default=Path("character_lm/bundle"), help="what character_lm.py leaves")
+    parser.add_argument("--node-modules", type=Path, default=HERE / "node_modules", help="where npm put its packages")
+    parser.add_argument("--out", type=Path, default=Path("site"), help="the folder to write; an old one is replaced")
+    return parser.parse_args()
+
+
+def build(digits, text, node_modules, out):
+    """Writes the folder beside its place, and moves it there when it is complete.
+
+    Raises:
+        ExportError: a bundle that is none, or not of the kind that the page takes.
+        OSError: onnxruntime-web is not there; or the folder holds something else than a page.
+    """
+    if out.exists() and not (out / WORKER).is_file():
+        raise OSError(f"'{out}' holds something else: not replacing it")
+    work = out.with_name(f".{out.name}.partial")
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        shutil.copytree(HERE / "page", work)
+        for name in RUNTIME:
+            copy(node_modules / "onnxruntime-web" / "dist" / name, work / "vendor" / name)
+        records = {"digits": digits_record(digits, work), "text": text_record(text, work)}
+        (work / "models.json").write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
+        fill_worker(work)
+        shutil.rmtree(out, ignore_errors=True)
+        work.rename(out)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def digits_record(bundle, work):
+    """What the page must know of the model of digits."""
+    path, (inputs, outputs) = opened(bundle, "serve")
+    shapes = {spec.name: spec.shape[1:] for spec in (*inputs, *outputs)}
+    if shapes.get("images") != (8, 8, 1) or not {"logits", "attention"} <= shapes.keys():
+        raise ExportError(f"'{bundle}' is not what digits.py leaves: it has {shapes}")
+    names = {"input": "images", **{name: names_in_file(path, outputs)[name] for name in ("logits", "attention")}}
+    return {**copied(path, work, "digits"), "names": names}
+
+
+def text_record(bundle, work):
+    """What the page must know of the language model."""
+    path, (inputs, outputs) = opened(bundle, "decode")
+    manifest = read_manifest(bundle)
+    tokenizer = read_tokenizer(bundle, manifest)
+    length = manifest["generation"]["max_length"]
+    if not hasattr(tokenizer, "characters") or length is None:
+        raise ExportError(f"'{bundle}' is no model of characters with a longest text")
+    names = names_in_file(path, outputs)
+    cache = []
+    for spec in inputs:
+        if spec.name not in ("token_ids", "cache_index"):
+            sizes = zip(spec.axes, spec.shape, strict=True)
+            shape = [{"batch": 1, "cache_length": length}.get(axis, size) for axis, size in sizes]
+            cache.append({"input": spec.name, "output": names[spec.name], "shape": shape})
+    characters = [[letter, int(np.ravel(tokenizer.encode(letter))[0])] for letter in tokenizer.characters]
+    record = {"maxLength": length, "logits": names["logits"], "cache": cache, "characters": characters}
+    return {**copied(path, work, "text"), **record, "unknown": int(np.ravel(tokenizer.encode("\ue000"))[0])}
+
+
+def opened(bundle, signature):
+    """Path and specs of a signature, whose files are what the manifest says."""
+    manifest = read_manifest(bundle)
+    path = artifact_path(bundle, manifest, "onnx", signature)
+    check_hashes(bundle, manifest, files_of(manifest, "onnx"))
+    return path, signature_specs(manifest, signature)
+
+
+def names_in_file(path, outputs):
+    """Names of outputs in the file by those in the manifest: they are equal by position."""
+    found = onnx_session(str(path), 1).get_outputs()
+    return {spec.name: each.name for spec, each in zip(outputs, found, strict=True)}
+
+
+def copied(path, work, folder):
+    """Copies an ONNX file and its weights."""
+    weights = weight_files(path)
+    for name in (path.name, *weights):
+        copy(path.parent / name, work / "models" / folder / name)
+    return {"file": f"models/{folder}/{path.name}", "weights": [f"models/{folder}/{name}" for name in weights]}
+
+
+def copy(source, target):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def fill_worker(work):
+    """Tells the service worker which files to keep, and by which name, that changes with any of them."""
+    paths = sorted(path for path in work.rglob("*") if path.is_file() and path.name != WORKER)
+    names = ["./", *(path.relative_to(work).as_posix() for path in paths)]
+    digest = hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in paths)).hexdigest()
+    text = (work / WORKER).read_text(encoding="utf-8")
+    text = text.replace("FINGERPRINT", digest[:16]).replace("const FILES = [];", f"const FILES = {json.dumps(names)};")
+    (work / WORKER).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Trains a small Vision Transformer on scikit-learn's handwritten digits, and exports it with its attention for the page.
+
+    python examples/web/digits.py --out digits
+
+The 1,797 images of 8 x 8 come with scikit-learn: nothing is downloaded. A fifth is held back for the test. It leaves in
+`--out`: `model.keras`, the classifier, and `bundle/`, whose ONNX file gives "logits" and "attention" `(B, 8, 8)`: how much
+the class token looked at each place over all blocks, by attention rollout (Abnar & Zuidema, arXiv 2005.00928).
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+from keras import ops
+from scipy import ndimage
+from sklearn.datasets import load_digits
+
+from keras_transformer import models, tasks, training
+from keras_transformer.attention import MultiHeadAttention
+from keras_transformer.attention.capture import capture
+from keras_transformer.export import export
+
+SIDE = 8
+SIZE = models.Size(num_layers=3, hidden_dim=64, num_heads=4, intermediate_dim=128)
+BATCH_SIZE = 64
+
+
+def main():
+    arguments = parse_arguments()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    keras.utils.set_random_seed(arguments.seed)
+    (images, labels), test = split(arguments.seed)
+    model = build_model()
+    start = time.perf_counter()
+    fit(model, images, labels, arguments)
+    print(f"trained for {(time.perf_counter() - start) / 60:.1f} minutes, {model.count_params():,} parameters")
+    accuracy = model.evaluate(*test, batch_size=BATCH_SIZE, verbose=0, return_dict=True)["accuracy"]
+    print(f"test accuracy: {accuracy:.2%} of {len(test[1])} images")
+    model.save(arguments.out / "model.keras")
+    probes = [{"images": test[0][:count]} for count in (1, 5)]
+    print(export(with_attention(model), arguments.out / "bundle", probes=probes, metadata={"accuracy": accuracy}))
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("digits"), help="where the results go")
+    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+def split(seed):
+    """(images, labels) to train on and to test on; images `(B, 8, 8, 1)` from 0 to 16."""
+    digits = load_digits()
+    images = digits.images.astype("float32")[..., None]
+    order = np.random.default_rng(seed).permutation(len(images))
+    cut = len(images) // 5
+    held, rest = order[:cut], order[cut:]
+    return (images[rest], digits.target[rest]), (images[held], digits.target[held])
+
+
+def build_model():
+    """Pixels to logits: every place is a token, of what two convolutions see around it, and so is the class.
+
+    From single pixels as tokens so few images teach much less (86 % of the test).
+    """
+    backbone = models.ViT(SIZE, 1, SIDE, num_channels=SIZE.hidden_dim, dropout=0.1, name="digits_vit")
+    images = keras.Input((SIDE, SIDE, 1), name="images")
+    x = keras.layers.Rescaling(1 / 8, offset=-1.0, name="scaled")(images)
+    for index, filters in enumerate((32, SIZE.hidden_dim)):
+        x = keras.layers.Conv2D(filters, 3, padding="same", activation="relu", name=f"convolution_{index}")(x)
+    logits = tasks.ImageClassifier(backbone, 10, activation=None, name="classifier")(x)
+    return keras.Model(images, logits, name="digits")
+
+
+def fit(model, images, labels, arguments):
+    """Trains on the images turned, stretched and moved anew in every epoch, as no two hands write alike."""
+    steps = -(-len(images) // BATCH_SIZE)
+    schedule = training.WarmupCosine(arguments.learning_rate, 2 * steps, steps * arguments.epochs)
+    optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.05, global_clipnorm=1.0)
+    optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta", "embedding"])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, metrics=["accuracy"], jit_compile=True)
+    model.fit(Warped(images, labels, arguments.seed), epochs=arguments.epochs, verbose=2)
+
+
+class Warped(keras.utils.PyDataset):
+    """Shuffled batches of images after a small random affine map each."""
+
+    def __init__(self, images, labels, seed):
+        super().__init__()
+        self.images, self.labels = images, labels
+        self.random = np.random.default_rng(seed)
+        self.on_epoch_end()
+
+    def __len__(self):
+        return len(self.images) // BATCH_SIZE
+
+    def __getitem__(self, step):
+        rows = self.order[step * BATCH_SIZE : (step + 1) * BATCH_SIZE]
+        return np.stack([self.warp(self.images[row, ..., 0]) for row in rows])[..., None], self.labels[rows]
+
+    def on_epoch_end(self):
+        self.order = self.random.permutation(len(self.images))
+
+    def warp(self, image):
+        angle, slant = self.random.uniform(-0.2, 0.2, 2)
+        stretch = self.random.uniform(0.9, 1.15, 2)
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        matrix = turn @ np.diag(stretch) @ np.array([[1, 0], [slant, 1]])
+        centre = (SIDE - 1) / 2
+        offset = centre - matrix @ np.full(2, centre) + self.random.uniform(-0.6, 0.6, 2)
+        return ndimage.affine_transform(image, matrix, offset, order=1).clip(0, 16).astype("float32")
+
+
+def with_attention(model):
+    """A model of the same weights that gives "logits" and "attention"."""
+    images = keras.Input((SIDE, SIDE, 1), name="images")
+    logits, attention = Explained(model, name="explained")(images)
+    return keras.Model(images, {"logits": logits, "attention": attention}, name="explained_digits")
+
+
+class Explained(keras.layers.Layer):
+    """What a classifier says, and where its class token looked."""
+
+    def __init__(self, model, **kwargs):
+        super().__init__(**kwargs)
+        self.model = model
+        layers = model._flatten_layers(include_self=False)
+        self.attention = [layer for layer in layers if isinstance(layer, MultiHeadAttention)]
+
+    def call(self, images):
+        with capture(self.attention) as scores:
+            logits = self.model(images, training=False)
+        seen = None
+        for layer in self.attention:
+            heads = ops.mean(scores[id(layer)], axis=1)
+            mixed = (heads + ops.eye(SIDE * SIDE + 1, dtype=heads.dtype)) / 2  # Half of a token is what it was.
+            seen = mixed if seen is None else ops.matmul(mixed, seen)
+        return logits, ops.reshape(seen[:, 0, 1:], (-1, SIDE, SIDE))
+
+
+if __name__ == "__main__":
+    main()

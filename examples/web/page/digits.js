@@ -1,0 +1,195 @@
+// The digit that is drawn, while it is drawn, and where the model looked.
+
+import { openSession, Tensor } from "./sessions.js";
+import { placed, rasterise, SIDE } from "./strokes.js";
+
+const PEN = 14;
+const STEP = 8;
+
+export class Digits {
+  constructor(model) {
+    this.model = model;
+    this.strokes = [];
+    this.stroke = null;  // The one being drawn.
+    this.pen = { x: 160, y: 160, shown: false };
+    this.last = null;  // Pixels, logits and attention of the last answer.
+    this.asked = this.running = false;
+    this.canvas = document.getElementById("drawing");
+    this.overlay = document.getElementById("attention");
+    this.answer = document.getElementById("answer");
+    this.meters = makeMeters();
+    this.listen();
+  }
+
+  async open() {
+    this.session = await openSession(this.model);
+    this.ask();
+  }
+
+  listen() {
+    const { canvas } = this;
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      this.stroke = [this.pointOf(event)];
+      this.strokes.push(this.stroke);
+      this.draw();
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (this.stroke && canvas.hasPointerCapture(event.pointerId)) {
+        const passed = event.getCoalescedEvents?.() ?? [];
+        this.stroke.push(...(passed.length ? passed : [event]).map((each) => this.pointOf(each)));
+        this.draw();
+      }
+    });
+    for (const name of ["pointerup", "pointercancel"]) {
+      canvas.addEventListener(name, () => (this.stroke = null));
+    }
+    canvas.addEventListener("keydown", (event) => this.pressed(event));
+    canvas.addEventListener("blur", () => this.liftPen());
+    document.getElementById("clear").addEventListener("click", () => this.clear());
+    document.getElementById("overlay").addEventListener("change", () => this.drawAttention());
+  }
+
+  pointOf(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const scale = this.canvas.width / box.width;
+    return { x: (event.clientX - box.left) * scale, y: (event.clientY - box.top) * scale };
+  }
+
+  pressed(event) {
+    const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    if (event.key in moves) {
+      const [x, y] = moves[event.key];
+      const kept = (value) => Math.min(Math.max(value, PEN), this.canvas.width - PEN);
+      this.pen = { x: kept(this.pen.x + STEP * x), y: kept(this.pen.y + STEP * y), shown: true };
+      this.stroke?.push({ x: this.pen.x, y: this.pen.y });
+    } else if (event.key === " ") {
+      this.pen.shown = true;
+      this.stroke = this.stroke ? null : [{ x: this.pen.x, y: this.pen.y }];
+      if (this.stroke) {
+        this.strokes.push(this.stroke);
+      }
+    } else if (event.key === "Escape") {
+      this.clear();
+    } else {
+      return;
+    }
+    event.preventDefault();
+    this.draw();
+  }
+
+  liftPen() {
+    this.stroke = null;
+    this.pen.shown = false;
+    this.draw();
+  }
+
+  clear() {
+    this.strokes = [];
+    this.stroke = null;
+    this.draw();
+  }
+
+  draw() {
+    const context = this.canvas.getContext("2d");
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    context.lineWidth = PEN;
+    context.lineCap = context.lineJoin = "round";
+    context.strokeStyle = "#1d2430";
+    for (const [first, ...others] of this.strokes) {
+      context.beginPath();
+      context.moveTo(first.x, first.y);
+      (others.length ? others : [first]).forEach(({ x, y }) => context.lineTo(x, y));
+      context.stroke();
+    }
+    if (this.pen.shown) {
+      context.beginPath();
+      context.arc(this.pen.x, this.pen.y, PEN / 2 + 3, 0, 2 * Math.PI);
+      context.lineWidth = 2;
+      context.strokeStyle = this.stroke ? "#c0392b" : "#2c5f8a";
+      context.stroke();
+    }
+    this.ask();
+  }
+
+  // One answer at a time; what is drawn meanwhile is answered next.
+  async ask() {
+    this.asked = true;
+    if (this.running || !this.session) {
+      return;
+    }
+    this.running = true;
+    while (this.asked) {
+      this.asked = false;
+      await this.compute();
+      this.show();
+    }
+    this.running = false;
+  }
+
+  async compute() {
+    const place = placed(this.strokes);
+    if (place === null) {
+      this.last = null;
+      return;
+    }
+    const pixels = rasterise(this.strokes, place);
+    const { input, logits, attention } = this.model.names;
+    const start = performance.now();
+    const found = await this.session.run({ [input]: new Tensor("float32", pixels, [1, SIDE, SIDE, 1]) });
+    const seconds = (performance.now() - start) / 1000;
+    this.last = { place, pixels, seconds, logits: found[logits].data, attention: found[attention].data };
+  }
+
+  show() {
+    const probabilities = this.last ? softmax(this.last.logits) : new Array(10).fill(0);
+    const best = this.last ? probabilities.indexOf(Math.max(...probabilities)) : -1;
+    this.meters.forEach((meter, digit) => {
+      meter.value = probabilities[digit];
+      meter.title = `${digit}: ${Math.round(100 * probabilities[digit])} %`;
+      meter.parentElement.classList.toggle("best", digit === best);
+    });
+    const words = () => `${best}, ${Math.round(100 * probabilities[best])} % sure (${(1000 * this.last.seconds).toFixed(1)} ms)`;
+    this.answer.textContent = this.last ? words() : "Nothing drawn yet.";
+    this.drawAttention();
+  }
+
+  // The attention to each pixel, in the place of the drawing that the pixel was made of.
+  drawAttention() {
+    const context = this.overlay.getContext("2d");
+    context.clearRect(0, 0, this.overlay.width, this.overlay.height);
+    if (!this.last || !document.getElementById("overlay").checked) {
+      return;
+    }
+    const { place, attention } = this.last;
+    const rows = Math.round(Math.sqrt(attention.length));
+    const small = new OffscreenCanvas(rows, rows);
+    const image = new ImageData(rows, rows);
+    const [low, high] = [Math.min(...attention), Math.max(...attention)];
+    attention.forEach((value, index) => {
+      const share = (value - low) / Math.max(high - low, 1e-9);
+      image.data.set([255, 140, 0, 230 * share], 4 * index);
+    });
+    small.getContext("2d").putImageData(image, 0, 0);
+    const breadth = 32 / place.scale;
+    context.imageSmoothingQuality = "high";
+    context.drawImage(small, -place.x / place.scale, -place.y / place.scale, breadth, breadth);
+  }
+}
+
+function makeMeters() {
+  const list = document.getElementById("bars");
+  return Array.from({ length: 10 }, () => {
+    const meter = document.createElement("meter");
+    list.append(document.createElement("li"));
+    list.lastChild.append(meter);
+    return meter;
+  });
+}
+
+function softmax(logits) {
+  const most = Math.max(...logits);
+  const powers = Array.from(logits, (each) => Math.exp(each - most));
+  const sum = powers.reduce((a, b) => a + b);
+  return powers.map((each) => each / sum);
+}

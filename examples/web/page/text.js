@@ -1,0 +1,126 @@
+// A text that the model continues, character by character. What has been read stays in the cache: between characters, and
+// between two presses of the button as far as the text is still the same.
+
+import { openSession, Tensor } from "./sessions.js";
+
+const TOP_K = 20;
+
+export class Text {
+  constructor(model) {
+    this.model = model;
+    this.ids = new Map(model.characters);
+    this.letters = new Map(model.characters.map(([letter, id]) => [id, letter]));
+    this.read = [];  // The tokens in the cache,
+    this.begin = 0;  // and where in the text the first of them stands.
+    this.tokensRead = 0;
+    this.going = false;
+    this.area = document.getElementById("text");
+    this.pace = document.getElementById("pace");
+    this.listen();
+  }
+
+  async open() {
+    this.session = await openSession(this.model);
+    this.cache = this.empty();
+    document.getElementById("continue").disabled = false;
+  }
+
+  listen() {
+    document.getElementById("continue").addEventListener("click", () => this.fromForm());
+    document.getElementById("stop").addEventListener("click", () => (this.going = false));
+    this.area.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+        event.preventDefault();
+        this.fromForm();
+      } else if (event.key === "Escape") {
+        this.going = false;
+      }
+    });
+  }
+
+  fromForm() {
+    const [count, temperature] = ["count", "temperature"].map((id) => document.getElementById(id).valueAsNumber);
+    return this.continue(Math.min(count || 1, 2000), temperature || 0);
+  }
+
+  // Appends so many characters to the text, as long as nobody stops it.
+  async continue(count, temperature) {
+    if (this.going || !this.session || !this.area.value) {
+      return;
+    }
+    this.setGoing(true);
+    const start = performance.now();
+    let written = 0;
+    const before = this.tokensRead;
+    while (this.going && written < count) {
+      const logits = await this.next(this.area.value);
+      const letter = this.letters.get(choose(logits, temperature)) ?? "";
+      this.area.value += letter;
+      this.area.scrollTop = this.area.scrollHeight;
+      written += 1;
+      const seconds = (performance.now() - start) / 1000;
+      this.pace.textContent =
+        `${written} characters, ${(written / seconds).toFixed(0)} a second; ` +
+        `${this.tokensRead - before} tokens read, ${this.read.length} of ${this.model.maxLength} in the cache`;
+      await new Promise(requestAnimationFrame);
+    }
+    this.setGoing(false);
+  }
+
+  setGoing(going) {
+    this.going = going;
+    document.getElementById("continue").disabled = going;
+    document.getElementById("stop").disabled = !going;
+  }
+
+  // The logits after a text, of which only what is not in the cache is read.
+  async next(text) {
+    const ids = Array.from(text, (letter) => this.ids.get(letter) ?? this.model.unknown);
+    let window = ids.slice(this.begin);
+    let kept = 0;
+    while (kept < Math.min(this.read.length, window.length - 1) && this.read[kept] === window[kept]) {
+      kept += 1;
+    }
+    if (kept === 0 || window.length > this.model.maxLength) {
+      // Half of the room is for what comes.
+      this.begin = ids.length > this.model.maxLength ? ids.length - Math.floor(this.model.maxLength / 2) : 0;
+      [window, kept, this.cache] = [ids.slice(this.begin), 0, this.empty()];
+    }
+    const logits = await this.step(window.slice(kept), kept);
+    this.read = window;
+    return logits;
+  }
+
+  async step(tokens, index) {
+    const found = await this.session.run({
+      token_ids: new Tensor("int32", Int32Array.from(tokens), [1, tokens.length]),
+      cache_index: new Tensor("int32", Int32Array.of(index), [1]),
+      ...this.cache,
+    });
+    this.cache = Object.fromEntries(this.model.cache.map(({ input, output }) => [input, found[output]]));
+    this.tokensRead += tokens.length;
+    const { data, dims } = found[this.model.logits];
+    return data.slice(data.length - dims[2]);
+  }
+
+  empty() {
+    return Object.fromEntries(
+      this.model.cache.map(({ input, shape }) => {
+        const size = shape.reduce((a, b) => a * b);
+        return [input, new Tensor("float32", new Float32Array(size), shape)];
+      }),
+    );
+  }
+}
+
+// The likeliest token at temperature 0; else one of the likeliest, drawn by its probability.
+export function choose(logits, temperature) {
+  const order = Array.from(logits.keys()).sort((a, b) => logits[b] - logits[a]);
+  if (!(temperature > 0)) {
+    return order[0];
+  }
+  const likeliest = order.slice(0, TOP_K);
+  const weights = likeliest.map((id) => Math.exp((logits[id] - logits[order[0]]) / temperature));
+  let left = Math.random() * weights.reduce((a, b) => a + b);
+  return likeliest.find((_, place) => (left -= weights[place]) < 0) ?? order[0];
+}

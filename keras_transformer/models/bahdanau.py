@@ -1,0 +1,106 @@
+"""The recurrent encoder-decoder of Bahdanau, Cho and Bengio, in which attention began."""
+
+from typing import NamedTuple
+
+import keras
+
+from keras_transformer.models.bahdanau_layers import AttentionalGRU, BidirectionalGRU
+from keras_transformer.models.encoder_decoder import token_tables
+from keras_transformer.models.stack import padding_input, token_input
+from keras_transformer.saving import choice
+
+
+class BahdanauSize(NamedTuple):
+    """The measures of a recurrent encoder-decoder.
+
+    Attributes:
+        embedding_dim: width of the token vectors m.
+        hidden_dim: width of each state n; a place of the source is 2n wide.
+        alignment_dim: width of the hidden layer of the attention scores.
+        readout_dim: width of what the head sees l, after maxout.
+    """
+
+    embedding_dim: int
+    hidden_dim: int
+    alignment_dim: int
+    readout_dim: int
+
+
+# Bahdanau et al., appendix A.2.3.
+SIZES = {"base": BahdanauSize(embedding_dim=620, hidden_dim=1000, alignment_dim=1000, readout_dim=500)}
+
+
+def Bahdanau(
+    size="base",
+    vocabulary_size=30000,
+    *,
+    target_vocabulary_size=None,
+    tie_embeddings=False,
+    dropout=0.0,
+    kernel_initializer="glorot_uniform",
+    recurrent_initializer="orthogonal",
+    name="bahdanau",
+):
+    """The recurrent encoder-decoder with additive attention (RNNsearch) up to its head.
+
+    `tasks.LanguageModel(Bahdanau(...), tie_embeddings=False)` puts the paper's head on it. With a head that is tied to the
+    target's table, `readout_dim` must be `embedding_dim`.
+
+    Args:
+        size: "base", or a `BahdanauSize`.
+        vocabulary_size: int. Of the source; the default is that of the paper's English-French.
+        target_vocabulary_size: int, or None for `vocabulary_size`.
+        tie_embeddings: bool. Whether source and target share one table, as they may where a subword is one in both.
+        dropout: float in [0, 1). Of the embeddings, the source as it was read, and the readout; the paper has none.
+        kernel_initializer: of all matrices but those from state to state.
+        recurrent_initializer: of those from state to state.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"source_token_ids", "target_token_ids": int32 `(B, S)`, `(B, T)`; "source_padding_mask",
+        "target_padding_mask": bool} to the readout `(B, T, l)`.
+
+    Raises:
+        ValueError: unknown name of a size; a shared table of different vocabularies.
+
+    Example:
+
+    >>> Bahdanau(BahdanauSize(8, 16, 16, 8), vocabulary_size=100).output_shape
+    (None, None, 8)
+
+    Reference: Bahdanau et al., arXiv 1409.0473, section 3 and appendix A. The paper draws matrices from a normal
+    distribution of deviation 0.01, those of the attention of 0.001 or zeros, which is too little for small models and Adam:
+    here they start as `kernel_initializer` says. The text begins with a token, in the paper with a vector of zeros.
+    """
+    size = choice(size, SIZES) if isinstance(size, str) else BahdanauSize(*size)
+    target_vocabulary_size = target_vocabulary_size or vocabulary_size
+    if tie_embeddings and target_vocabulary_size != vocabulary_size:
+        raise ValueError(
+            f"A shared table needs one vocabulary. Received: {vocabulary_size} for the source, "
+            f"{target_vocabulary_size} for the target."
+        )
+    initializers = {"kernel_initializer": kernel_initializer, "recurrent_initializer": recurrent_initializer}
+
+    def drop(x, name):
+        return keras.layers.Dropout(dropout, name=f"{name}_dropout")(x)
+
+    # Layers
+    source_table, target_table = token_tables(
+        size.embedding_dim, vocabulary_size, target_vocabulary_size, tie_embeddings
+    )
+    encoder = BidirectionalGRU(size.hidden_dim, name="encoder", **initializers)
+    decoder = AttentionalGRU(size.hidden_dim, size.alignment_dim, size.readout_dim, name="decoder", **initializers)
+    # Graph
+    inputs = {}
+    for side in ("source", "target"):
+        inputs[f"{side}_token_ids"] = token_input(f"{side}_token_ids")
+        inputs[f"{side}_padding_mask"] = padding_input(f"{side}_padding_mask")
+    source = drop(source_table(inputs["source_token_ids"]), "source")
+    source = drop(encoder(source, padding_mask=inputs["source_padding_mask"]), "annotation")
+    x = decoder(
+        drop(target_table(inputs["target_token_ids"]), "target"),
+        source,
+        padding_mask=inputs["target_padding_mask"],
+        encoder_padding_mask=inputs["source_padding_mask"],
+    )
+    return keras.Model(inputs, drop(x, "readout"), name=name)

@@ -1,0 +1,209 @@
+"""Kosmos: a causal model of text with images in its midst."""
+
+import math
+
+import keras
+
+from keras_transformer.attention import MultiHeadAttention
+from keras_transformer.blocks import DecoderBlock, SubLNResidual
+from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.models.clip import CLIPVision
+from keras_transformer.models.clip_layers import UnitLength
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.stack import make_attention, make_norm, padding_input, split_position, token_input
+from keras_transformer.positions import Sinusoidal
+from keras_transformer.saving import clone
+from keras_transformer.vision import EachImage, PlaceImages, Resampler
+
+# Huang et al., Kosmos-1, arXiv 2302.14045, section 3.2, and Kosmos-2: the text model.
+SIZES = {"base": Size(num_layers=24, hidden_dim=2048, num_heads=32, intermediate_dim=8192)}
+# CLIP ViT-L/14: its blocks and its patch.
+_VISION = (Size(24, 1024, 16, 4096), 14)
+
+
+def Kosmos(
+    size,
+    vocabulary_size,
+    vision,
+    *,
+    begin_image_id,
+    num_image_tokens=64,
+    position="sinusoidal",
+    scale_embeddings=True,
+    activation="gelu",
+    dropout=0.0,
+    attention_dropout=0.0,
+    hidden_dropout=0.0,
+    layer_norm_epsilon=1e-5,
+    name="kosmos",
+):
+    """A decoder of text and images in one sequence: a few tokens of each image stand in the midst of those of the text.
+
+    An image goes through an image encoder of any kind; learned queries make `num_image_tokens` tokens of its features; and
+    these take the places behind the token that says that an image begins (`vision.PlaceImages`, `vision.mark_images`).
+    Blocks have sub-LN: pre-norm, a second norm before each output projection, and larger weights at the start.
+    `tasks.LanguageModel` is the head; with it `generate({"images": images, "token_ids": prompts})` continues prompts that
+    have images. The images of a row are encoded once.
+
+    Args:
+        size: "base", or a `Size`: of the text model.
+        vocabulary_size: int. V.
+        vision: `keras.Model` from images to `(B, P, D_vision)`, such as `models.ViT`, or to a dict with these "tokens", such
+            as `models.CLIPVision`. Its layers are used, not copied: weights that were pretrained come along, and where their
+            `trainable` is False they stay.
+        begin_image_id: int in [0, `vocabulary_size`): the token after which an image stands.
+        num_image_tokens: int >= 1. Tokens of an image L.
+        position: "sinusoidal", "learned" (2,048 places), "rotary", "xpos", an instance, or None; Kosmos-1 has "xpos".
+        scale_embeddings: bool. Whether tokens, those of images too, are multiplied by `√D`.
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        hidden_dropout: float in [0, 1). Of the hidden layer of the feed-forward.
+        layer_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"images": float `(B, I, height, width, channels)`, for each row as many as the one with the most,
+        "token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size; `begin_image_id` out of range; `vision` that gives no tokens.
+
+    Example:
+
+    >>> from keras_transformer.models import Size, ViT
+    >>> vision = ViT(Size(1, 8, 2, 16), patch_size=4, image_size=8)
+    >>> model = Kosmos(Size(2, 16, 2, 32), 100, vision, begin_image_id=5, num_image_tokens=3)
+    >>> [(name, tensor.shape) for name, tensor in model.input.items()]
+    [('images', (None, None, 8, 8, 3)), ('token_ids', (None, None)), ('padding_mask', (None, None))]
+
+    Reference: Huang et al., Language Is Not All You Need (Kosmos-1), arXiv 2302.14045, section 2; Wang et al., Foundation
+    Transformers (Magneto), arXiv 2210.06423. Weights start uniform, not normal, of the same variance. Resampling as in
+    Kosmos-2.
+    """
+    size = get_size(size, SIZES)
+    if not 0 <= begin_image_id < vocabulary_size:
+        raise ValueError(f"begin_image_id must be in [0, {vocabulary_size}). Received: {begin_image_id}")
+    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    added, inside = split_position(position, 2048)
+    heads = {"num_heads": size.num_heads, "key_dim": size.hidden_dim // size.num_heads, "dropout": attention_dropout}
+    attention = MultiHeadAttention(**heads, position=inside, context_norm=norm)
+    # Layers
+    image_tokens = EachImage(_image_encoder(vision, size, num_image_tokens, heads), name="image_tokens")
+    blocks = [
+        DecoderBlock(
+            make_attention(size, attention),
+            DenseFeedForward(size.intermediate_dim, activation, hidden_dropout, hidden_norm=norm, name="feedforward"),
+            residual=SubLNResidual.of_stack(size.num_layers, clone(norm)),
+            dropout=dropout,
+            name=f"decoder_block_{index}",
+        )
+        for index in range(size.num_layers)
+    ]
+    # Graph
+    images = keras.Input((None, *_image_shape(vision)), name="images")
+    inputs = {"images": images, "token_ids": token_input(), "padding_mask": padding_input()}
+    x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
+    x = PlaceImages(begin_image_id, name="place_images")(x, inputs["token_ids"], encoder_output=image_tokens(images))
+    if scale_embeddings:
+        x = keras.layers.Rescaling(math.sqrt(size.hidden_dim), name="embedding_scale")(x)
+    x = x if added is None else added(x)
+    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    for block in blocks:
+        x = block(x, padding_mask=inputs["padding_mask"])
+    return keras.Model(inputs, make_norm(norm, "final_norm")(x), name=name)
+
+
+def Kosmos2(
+    size="base",
+    vocabulary_size=65037,
+    *,
+    vision=None,
+    begin_image_id=64003,
+    num_image_tokens=64,
+    image_size=224,
+    activation="gelu",
+    dropout=0.1,
+    attention_dropout=0.1,
+    hidden_dropout=0.0,
+    scale_embeddings=True,
+    layer_norm_epsilon=1e-5,
+    name="kosmos2",
+):
+    """Kosmos-2: a `Kosmos` that reads images through CLIP, and says where on them things are, in tokens of places.
+
+    Args:
+        size: "base", or a `Size`: of the text model.
+        vocabulary_size: int. V.
+        vision: as `Kosmos` takes it; None for the tower of CLIP L/14 with its norm, and features of length 1.
+        begin_image_id: int: the id of "<image>".
+        num_image_tokens: int.
+        image_size: int or pair of ints, for `vision=None`. Pixels.
+        activation, dropout, attention_dropout, hidden_dropout, scale_embeddings, layer_norm_epsilon, name: as `Kosmos` takes
+            them.
+
+    Returns:
+        `keras.Model`: {"images": float `(B, I, height, width, channels)`, "token_ids": int32 `(B, T)`, "padding_mask": bool
+        `(B, T)`} to `(B, T, D)`.
+
+    Raises:
+        ValueError: as `Kosmos`.
+
+    Example:
+
+    >>> from keras_transformer.models import CLIPVision, Size
+    >>> vision = CLIPVision(Size(1, 8, 2, 16), patch_size=4, image_size=8)
+    >>> model = Kosmos2(Size(2, 16, 2, 32), 100, vision=kosmos2_vision(vision), begin_image_id=5, num_image_tokens=3)
+    >>> model.output_shape
+    (None, None, 16)
+
+    Reference: Peng et al., Kosmos-2: Grounding Multimodal Large Language Models to the World, arXiv 2306.14824; positions as
+    in its published code, sinusoids that begin at 2. That code drops the embedding out twice.
+    """
+    if vision is None:
+        tower, patch_size = _VISION
+        vision = kosmos2_vision(CLIPVision(tower, patch_size, image_size))
+    return Kosmos(
+        size,
+        vocabulary_size,
+        vision,
+        begin_image_id=begin_image_id,
+        num_image_tokens=num_image_tokens,
+        position=Sinusoidal(layout="halves", endpoint=True, offset=2, name="position"),
+        scale_embeddings=scale_embeddings,
+        activation=activation,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        hidden_dropout=hidden_dropout,
+        layer_norm_epsilon=layer_norm_epsilon,
+        name=name,
+    )
+
+
+def kosmos2_vision(tower):
+    """What Kosmos-2 reads of a `CLIPVision`: all of its tokens behind the last norm, each of length 1.
+
+    Args:
+        tower: `models.CLIPVision`. Its layers are used, not copied.
+
+    Returns:
+        `keras.Model`: "images" to `(B, P, D_vision)`.
+    """
+    tokens = tower.get_layer("image_norm")(tower.output["tokens"])
+    return keras.Model(tower.input, UnitLength(name="unit_length")(tokens), name=tower.name)
+
+
+def _image_shape(vision):
+    """Height, width and channels of the images."""
+    (images,) = keras.tree.flatten(vision.input)
+    return images.shape[1:]
+
+
+def _image_encoder(vision, size, num_tokens, heads):
+    """From images to `num_tokens` tokens as wide as those of the text."""
+    tokens = vision.output["tokens"] if isinstance(vision.output, dict) else vision.output
+    if len(getattr(tokens, "shape", ())) != 3:
+        raise ValueError(f"{vision.name!r} gives no tokens (B, P, D). Its output: {vision.output}")
+    x = keras.layers.Dense(size.hidden_dim, name="image_projection")(tokens)
+    x = Resampler(num_tokens, MultiHeadAttention(**heads, name="attention"), name="resampler")(x)
+    return keras.Model(vision.input, x, name="image_encoder")

@@ -1,0 +1,97 @@
+"""The Lite Transformer."""
+
+from keras_transformer.attention import (
+    DynamicConvolution,
+    LightweightConvolution,
+    LongShortRangeAttention,
+    MultiHeadAttention,
+)
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.transformer import Transformer
+from keras_transformer.saving import choice
+
+# Wu et al., arXiv 2004.11886, and the configurations of their code, by the multiply-adds that a sentence of 30 tokens may
+# take. The hidden layer of the feed-forward is as wide as the tokens: "flattened".
+SIZES = {
+    "100M": Size(num_layers=6, hidden_dim=200, num_heads=8, intermediate_dim=200),
+    "300M": Size(num_layers=6, hidden_dim=408, num_heads=8, intermediate_dim=408),
+    "500M": Size(num_layers=6, hidden_dim=496, num_heads=8, intermediate_dim=496),
+}
+
+_CONVOLUTIONS = {"dynamic": DynamicConvolution, "lightweight": LightweightConvolution}
+
+
+def LiteTransformer(
+    size="500M",
+    vocabulary_size=32000,
+    *,
+    target_vocabulary_size=None,
+    tie_embeddings=True,
+    kernel_sizes=(3, 7, 15, 31, 31, 31),
+    convolution="dynamic",
+    gated=True,
+    residual="post",
+    norm="layer_norm",
+    dropout=0.1,
+    attention_dropout=0.0,
+    name="lite_transformer",
+):
+    """The Lite Transformer up to its head: half of the channels attend to what is far, half convolve what is near, and the
+    feed-forward is no wider than the tokens. `tasks.LanguageModel` puts the head on it.
+
+    Each block has a `LongShortRangeAttention` of N/2 heads and a convolution of N/2 heads; cross-attention has N.
+
+    Args:
+        size: "100M", "300M", "500M", or a `Size` of an even number of heads.
+        vocabulary_size: int. Of the source.
+        target_vocabulary_size: int, or None for `vocabulary_size`.
+        tie_embeddings: bool. Whether source and target share one table (which `tasks.LanguageModel` shares too, by default).
+        kernel_sizes: tuple of ints >= 2: how many tokens the convolution of each block reads; blocks take them in turn.
+        convolution: "dynamic" (the paper on WMT), "lightweight" (the paper on IWSLT), of the short range.
+        gated: bool. Whether a gated linear unit stands in front of the convolution.
+        residual: a name in `blocks.RESIDUALS`, such as "post" (the paper), or an instance to copy.
+        norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
+        dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give.
+        attention_dropout: float in [0, 1). Of the weights of attention and convolution.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"source_token_ids", "target_token_ids": int32 `(B, S)`, `(B, T)`; "source_padding_mask",
+        "target_padding_mask": bool} to the decoder's `(B, T, D)`.
+
+    Raises:
+        ValueError: unknown name of a size or a part; an odd number of heads; tied tables of different vocabularies.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> LiteTransformer(Size(2, 16, 4, 16), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Wu et al., Lite Transformer with Long-Short Range Attention, arXiv 2004.11886, section 4, with the
+    options of its code.
+    """
+    size = get_size(size, SIZES)
+    if size.num_heads % 2:
+        raise ValueError(f"Attention and convolution have half of the heads each. Received: num_heads={size.num_heads}")
+    make_convolution = choice(convolution, _CONVOLUTIONS)
+    heads, key_dim = size.num_heads // 2, size.hidden_dim // size.num_heads
+    attention = [
+        LongShortRangeAttention(
+            MultiHeadAttention(heads, key_dim, dropout=attention_dropout, name="attention"),
+            make_convolution(heads, kernel_size, gated=gated, dropout=attention_dropout, name="convolution"),
+        )
+        for kernel_size in kernel_sizes
+    ]
+    return Transformer(
+        size,
+        vocabulary_size,
+        target_vocabulary_size=target_vocabulary_size,
+        tie_embeddings=tie_embeddings,
+        residual=residual,
+        norm=norm,
+        attention=attention,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        name=name,
+    )

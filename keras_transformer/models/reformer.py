@@ -1,0 +1,102 @@
+"""Reformer."""
+
+import keras
+
+from keras_transformer.attention import ChunkedAttention, LSHAttention, MultiHeadAttention
+from keras_transformer.blocks import ReversibleBlock, ReversibleStack
+from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.models.size import Size
+from keras_transformer.models.stack import padding_input, token_input
+from keras_transformer.positions import Learned
+from keras_transformer.saving import choice, clone
+
+# The weights published by Google for novels and for enwik8; their heads are of 64 and of 128 channels.
+SIZES = {
+    "novel": Size(6, 256, 2, 512),
+    "enwik8": Size(12, 1024, 8, 4096),
+}
+_PARTS = ("local", "lsh")
+
+
+def Reformer(
+    size,
+    vocabulary_size,
+    *,
+    layers=_PARTS,
+    key_dim=64,
+    local=None,
+    lsh=None,
+    causal=True,
+    position=None,
+    max_sequence_length=4096,
+    activation="relu",
+    dropout=0.05,
+    layer_norm_epsilon=1e-12,
+    reversible=True,
+    name="reformer",
+):
+    """A stack of reversible blocks whose attention is local and by hashes, in turn: for long rows, in little memory.
+
+    Args:
+        size: "novel", "enwik8", or a `Size`, whose heads need not divide its width.
+        vocabulary_size: int. V.
+        layers: sequence of "local" and "lsh", which the blocks take in turn.
+        key_dim: int >= 1. Width of the heads.
+        local: mechanism of the local blocks, of which each has a copy. None: `ChunkedAttention()`.
+        lsh: mechanism of the others. None: `LSHAttention()`; with `attend_across_buckets`, as published, there is no cache.
+        causal: bool. Whether it is a decoder. Default True.
+        position: layer that is called with tokens, such as `positions.Axial`; None for a table.
+        max_sequence_length: int. The table of learned positions.
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, of what attention and feed-forward give, and of the output.
+        layer_norm_epsilon: float > 0.
+        reversible: bool. Whether, in training, activations are computed again instead of being kept: see
+            `blocks.ReversibleStack`.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to both streams, `(B, T, 2 D)`.
+
+    Raises:
+        ValueError: unknown name of a size or a part.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> Reformer(Size(2, 16, 2, 32), vocabulary_size=100, key_dim=4).output_shape
+    (None, None, 32)
+
+    Reference: Kitaev et al., Reformer, arXiv 2001.04451; measures and local blocks: its published weights. Dropout follows
+    the sum of token and position, not each; the feed-forward is not computed in chunks.
+    """
+    size = choice(size, SIZES) if isinstance(size, str) else Size(*size)
+    mechanisms = {"local": local or ChunkedAttention(), "lsh": lsh or LSHAttention()}
+    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+    # Layers
+    embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
+    position = Learned(max_sequence_length, name="position_embedding") if position is None else position
+    blocks = [
+        ReversibleBlock(
+            MultiHeadAttention(
+                size.num_heads,
+                key_dim,
+                use_bias=False,
+                mechanism=clone(choice(layers[index % len(layers)], mechanisms)),
+                name="self_attention",
+            ),
+            DenseFeedForward(size.intermediate_dim, activation, dropout=dropout, name="feedforward"),
+            causal=causal,
+            norm=norm,
+            dropout=dropout,
+            name=f"reversible_block_{index}",
+        )
+        for index in range(size.num_layers)
+    ]
+    stack = ReversibleStack(blocks, reversible=reversible, name="stack")
+    # Graph
+    inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
+    x = position(embedding(inputs["token_ids"]))
+    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = stack(x, padding_mask=inputs["padding_mask"])
+    x = clone(norm, name="final_norm")(x)
+    return keras.Model(inputs, keras.layers.Dropout(dropout, name="output_dropout")(x), name=name)

@@ -1,0 +1,187 @@
+"""RETRO: a decoder that reads what was found for each chunk of its text."""
+
+from typing import NamedTuple
+
+import keras
+
+from keras_transformer.attention import ChunkedCrossAttention, MultiHeadAttention
+from keras_transformer.blocks import (
+    RESIDUALS,
+    ChunkedCrossBlock,
+    DecoderBlock,
+    NeighbourBlock,
+    NeighbourEncoder,
+    Residual,
+)
+from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.stack import final_norm, make_feed_forward, padding_input, split_position, token_input
+from keras_transformer.saving import choice, clone, resolve
+
+
+class RetroSize(NamedTuple):
+    """How many blocks there are, and how wide they and their heads are.
+
+    Attributes:
+        num_layers: the number of blocks.
+        hidden_dim: width of the tokens.
+        num_heads: attention heads N.
+        intermediate_dim: width of the hidden layer of the feed-forward.
+        key_dim: width of a head.
+    """
+
+    num_layers: int
+    hidden_dim: int
+    num_heads: int
+    intermediate_dim: int
+    key_dim: int
+
+
+# Table 1 of the paper; its numbers of parameters, from 172M to 7.5B, leave embeddings out.
+SIZES = {
+    "172M": RetroSize(12, 896, 16, 3584, 64),
+    "425M": RetroSize(12, 1536, 12, 6144, 128),
+    "1.5B": RetroSize(24, 2048, 16, 8192, 128),
+    "7.5B": RetroSize(32, 4096, 32, 16384, 128),
+}
+ENCODER_SIZE = RetroSize(2, 896, 16, 3584, 64)
+
+
+def RETRO(
+    size,
+    vocabulary_size,
+    *,
+    encoder_size=ENCODER_SIZE,
+    chunk_size=64,
+    num_neighbours=2,
+    neighbour_length=None,
+    retrieval_layers=None,
+    encoder_retrieval_layers=(1,),
+    position="transformer_xl",
+    residual="pre",
+    norm="rms_norm",
+    feedforward="dense",
+    activation="gelu_tanh",
+    dropout=0.0,
+    name="retro",
+):
+    """A decoder, some of whose blocks attend to encoded neighbours of the text's chunks. `tasks.LanguageModel` heads it.
+
+    The text is cut into chunks of m tokens. For each, k neighbours were found in a `retrieval.ChunkDatabase`: passages of r
+    tokens that begin like it, and their continuation. An encoder reads them, and the chunk as the first of the retrieval
+    layers has it; the last token of the chunk and the m - 1 after it attend to what it gives. So nothing before a chunk's
+    last token depends on the chunk's neighbours, and without neighbours it is a decoder like any other.
+
+    Args:
+        size: "172M", "425M", "1.5B", "7.5B" (the measures of the paper), a `RetroSize`, or a `Size`.
+        vocabulary_size: int. V.
+        encoder_size: `RetroSize` or `Size` of the encoder of neighbours; by default the paper's, 2 layers of width 896.
+        chunk_size: int >= 2. m.
+        num_neighbours: int >= 1. k.
+        neighbour_length: int >= 1, or None for `2 · chunk_size`. r.
+        retrieval_layers: ints from 1 to the number of layers: which blocks attend to neighbours; None for 6, 9, 12, ..., as
+            in the paper.
+        encoder_retrieval_layers: likewise, which blocks of the encoder attend to the chunk.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None: of every attention, each with a copy.
+        residual: a name in `blocks.RESIDUALS` of one stream, or an instance to copy.
+        norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
+        feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
+        activation: of a feed-forward given by name.
+        dropout: float in [0, 1). Of the embeddings, of the attention weights, and of what each sublayer gives.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, "neighbour_token_ids": int32
+        `(B, L, k, r)`, "neighbour_mask": bool `(B, L, k, r)`} to `(B, T, D)`. L may be any number: chunks beyond have no
+        neighbours.
+
+    Raises:
+        ValueError: unknown name of a size or a part; no retrieval layer, or one that there is not; a position that is added
+            to the embedding.
+
+    Generation without more is that of a decoder without neighbours; `retrieval.with_retrieval` retrieves as chunks fill.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> small = Size(2, 16, 2, 32)
+    >>> model = RETRO(small, vocabulary_size=100, encoder_size=small, chunk_size=4, retrieval_layers=(2,))
+    >>> model.output_shape, model.input["neighbour_token_ids"].shape
+    ((None, None, 16), (None, None, 2, 8))
+
+    Reference: Borgeaud et al., RETRO, arXiv 2112.04426, section 2 and algorithm 1. Scores are scaled by `1 / √H`, and
+    relative positions have the biases of Transformer-XL. The embedding of the neighbours is the encoder's own.
+    """
+    size, encoder_size = _with_heads(size), _with_heads(encoder_size)
+    layers = tuple(range(6, size.num_layers + 1, 3)) if retrieval_layers is None else tuple(retrieval_layers)
+    _check(layers, size.num_layers, "retrieval_layers")
+    _check(encoder_retrieval_layers, encoder_size.num_layers, "encoder_retrieval_layers")
+    if resolve(residual, RESIDUALS, Residual).num_streams > 1:
+        raise ValueError("Neighbours are encoded beside one stream: give a residual scheme that has no more.")
+    added, position = split_position(position, 0)
+    if added is not None:
+        raise ValueError(f"{added.name!r} is added to embeddings: give a position that acts inside attention.")
+    options = {"residual": residual, "norm": norm, "dropout": dropout}
+
+    # Layers
+    def attention(size, name="attention"):
+        own = {"dropout": dropout, "use_bias": False, "position": clone(position)}
+        return MultiHeadAttention(size.num_heads, size.key_dim, name=name, **own)
+
+    def feed_forward(size):
+        return make_feed_forward(size, feedforward, activation)
+
+    def neighbour_block(index):
+        cross = attention(encoder_size, "cross_attention") if index + 1 in encoder_retrieval_layers else None
+        parts = (attention(encoder_size), feed_forward(encoder_size), cross)
+        return NeighbourBlock(*parts, name=f"neighbour_block_{index}", **options)
+
+    encoder = NeighbourEncoder(
+        vocabulary_size,
+        encoder_size.hidden_dim,
+        [neighbour_block(index) for index in range(encoder_size.num_layers)],
+        chunk_size=chunk_size,
+        norm=final_norm(residual, norm, name="neighbour_norm"),
+        dropout=dropout,
+        name="neighbour_encoder",
+    )
+    last_norm = final_norm(residual, norm)
+    # Graph
+    shape = (None, num_neighbours, neighbour_length or 2 * chunk_size)
+    inputs = {
+        "token_ids": token_input(),
+        "padding_mask": padding_input(),
+        "neighbour_token_ids": keras.Input(shape, dtype="int32", name="neighbour_token_ids"),
+        "neighbour_mask": keras.Input(shape, dtype="bool", name="neighbour_mask"),
+    }
+    mask, neighbours = inputs["padding_mask"], None
+    x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
+    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    for index in range(size.num_layers):
+        retrieves = index + 1 in layers
+        parts = (attention(size), None if retrieves else feed_forward(size))
+        x = DecoderBlock(*parts, name=f"decoder_block_{index}", **options)(x, padding_mask=mask)
+        if not retrieves:
+            continue
+        if neighbours is None:
+            found = {"token_ids": inputs["neighbour_token_ids"], "neighbour_mask": inputs["neighbour_mask"]}
+            neighbours = encoder(x, **found)
+        cross = ChunkedCrossAttention(attention(size), chunk_size)
+        block = ChunkedCrossBlock(cross, feed_forward(size), name=f"chunked_cross_block_{index}", **options)
+        x = block(x, *neighbours, padding_mask=mask)
+    return keras.Model(inputs, x if last_norm is None else last_norm(x), name=name)
+
+
+def _with_heads(size):
+    """A `RetroSize` from a name, a `RetroSize`, or a `Size` whose heads share its width."""
+    size = choice(size, SIZES) if isinstance(size, str) else size
+    if len(size) == len(RetroSize._fields):
+        return RetroSize(*size)
+    size = get_size(Size(*size), {})
+    return RetroSize(*size, size.hidden_dim // size.num_heads)
+
+
+def _check(chosen, count, name):
+    if name == "retrieval_layers" and not chosen:
+        raise ValueError(f"None of {count} layers retrieves: give retrieval_layers.")
+    if any(not 1 <= layer <= count for layer in chosen):
+        raise ValueError(f"{name} count from 1 to {count}. Received: {tuple(chosen)}")

@@ -1,0 +1,132 @@
+"""XLNet."""
+
+import keras
+
+from keras_transformer.attention import TwoStreamAttention
+from keras_transformer.blocks import EncoderBlock, QueryStream, TakeQueryStream
+from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.models.encoder import SIZES
+from keras_transformer.models.size import get_size
+from keras_transformer.models.stack import padding_input, token_input
+
+
+def XLNet(
+    size="base",
+    vocabulary_size=32000,
+    *,
+    causal=False,
+    use_segments=True,
+    activation="gelu",
+    dropout=0.1,
+    attention_dropout=0.1,
+    layer_norm_epsilon=1e-12,
+    name="xlnet",
+):
+    """The encoder of XLNet: post-norm blocks that know positions and segments by how those of two tokens differ.
+
+    This is its content stream alone, to be fine-tuned; `with_query_stream` adds the other for the pretraining. Padding may
+    stand on the left, as the published weights have it, or on the right: the outputs of tokens are the same. Texts end with
+    <sep> and <cls>, which is of segment 2 for the published weights; the vector of <cls> is that of a text.
+
+    Args:
+        size: "base", "large", or a `Size`.
+        vocabulary_size: int. V.
+        causal: bool. Whether a token sees none behind it. Default False, as published.
+        use_segments: bool. Whether the model takes "segment_ids".
+        activation: of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, of what attention and feed-forward give, within the feed-forward, and of
+            the output.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        layer_norm_epsilon: float > 0.
+        name: str.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, "segment_ids": int32 `(B, T)`} to
+        `(B, T, D)`. Any length.
+
+    Raises:
+        ValueError: unknown name of a size.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> XLNet(Size(2, 16, 2, 32), vocabulary_size=100).output_shape
+    (None, None, 16)
+
+    Reference: Yang et al., XLNet, arXiv 1906.08237, section 2; measures: section 3.1. Left out: the memory of the segment
+    before, which `attention.SegmentRecurrentAttention` has for causal models, and the reversed half of each batch.
+    """
+    size = get_size(size, SIZES)
+    # Layers
+    embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
+    blocks = [
+        EncoderBlock(
+            TwoStreamAttention(
+                size.num_heads,
+                size.hidden_dim // size.num_heads,
+                causal=causal,
+                use_segments=use_segments,
+                dropout=attention_dropout,
+                name="self_attention",
+            ),
+            DenseFeedForward(size.intermediate_dim, activation, dropout=dropout, name="feedforward"),
+            residual="post",
+            norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
+            dropout=dropout,
+            name=f"encoder_block_{index}",
+        )
+        for index in range(size.num_layers)
+    ]
+    # Graph
+    inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
+    if use_segments:
+        inputs["segment_ids"] = token_input("segment_ids")
+    x = embedding(inputs["token_ids"])
+    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    known = {key: value for key, value in inputs.items() if key != "token_ids"}
+    for block in blocks:
+        x = block(x, **known)
+    return keras.Model(inputs, keras.layers.Dropout(dropout, name="output_dropout")(x), name=name)
+
+
+def with_query_stream(backbone, *, name=None):
+    """An `XLNet` that gives what it knows of some places without having read their tokens: two streams, one set of weights.
+
+    Args:
+        backbone: `XLNet`. Its layers are used, not copied.
+        name: str, or None for that of the backbone.
+
+    Returns:
+        `keras.Model`: the backbone's inputs with "permutation_mask", bool `(B, T, T)`, True = the first token comes after
+        the second in the order of factorisation, hence may see it; and "targets", bool `(B, P, T)`, the place of
+        each target, to `(B, P, D)`. `training.permute_tokens` makes both.
+
+    Raises:
+        ValueError: the backbone is no `XLNet`.
+
+    Example:
+
+    >>> from keras_transformer.models import Size
+    >>> model = with_query_stream(XLNet(Size(2, 16, 2, 32), vocabulary_size=100))
+    >>> sorted(model.input), model.output_shape
+    (['padding_mask', 'permutation_mask', 'segment_ids', 'targets', 'token_ids'], (None, None, 16))
+
+    Reference: Yang et al., XLNet, arXiv 1906.08237, section 2.3. A target with nothing to see is given zeros by attention;
+    the published code gives it the mean of all tokens, the one to be found among them. transformers' `perm_mask` is 1 where
+    "permutation_mask" is False; its `target_mapping` is "targets".
+    """
+    layers = {layer.name: layer for layer in backbone.layers}
+    blocks = [layer for layer in backbone.layers if isinstance(layer, EncoderBlock)]
+    if not blocks or not all(isinstance(block.mixer, TwoStreamAttention) for block in blocks):
+        raise ValueError(f"{backbone.name!r} is no XLNet: its blocks have no TwoStreamAttention.")
+    inputs = dict(backbone.input)
+    inputs["permutation_mask"] = keras.Input((None, None), dtype="bool", name="permutation_mask")
+    inputs["targets"] = keras.Input((None, None), dtype="bool", name="targets")
+    content = layers["token_embedding"](inputs["token_ids"])
+    known = {key: value for key, value in inputs.items() if key != "token_ids"}
+    streams = QueryStream(name="query_stream")(content, **known)
+    x = layers["embedding_dropout"](streams.pop("inputs"))
+    for block in blocks:
+        x = block(x, **streams)
+    x = TakeQueryStream(name="found_targets")(x, inputs["targets"])
+    return keras.Model(inputs, layers["output_dropout"](x), name=name or backbone.name)

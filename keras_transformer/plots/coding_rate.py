@@ -1,0 +1,72 @@
+"""The coding rate and the sparsity of the blocks of a CRATE."""
+
+import re
+
+from keras_transformer.plots.figure import FAINT, FIRST, SECOND, new_figure
+
+_PANELS = {"coding_rate": "coding rate in nats", "sparsity": "share that is not zero"}
+
+
+def coding_rate(rates):
+    """Draws how coding rate and sparsity run along the blocks: of one model, or of the epochs of its training.
+
+    Args:
+        rates: what `training.coding_rates` returns; or what `model.fit` with `training.CodingRate` returns, or its dict of
+            lists: then the first epoch and the last are drawn, and those between in grey.
+
+    Returns:
+        A `matplotlib.figure.Figure` with one axes for the coding rate and one for the sparsity.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: there are no rates among what is given.
+
+    Example:
+
+    ```python
+    history = model.fit(..., callbacks=[training.CodingRate(images[:64])])
+    plots.coding_rate(history).savefig("coding_rate.png")
+    ```
+
+    Reference: Yu et al., White-Box Transformers via Sparse Rate Reduction, arXiv 2306.01129, section 3.1.
+    """
+    rates = getattr(rates, "history", rates)
+    figure = new_figure(9.2, 3.4)
+    for axes, (name, title) in zip(figure.subplots(1, 2), _PANELS.items(), strict=True):
+        curves = _curves(rates, name)
+        for epoch, curve in enumerate(curves):
+            _draw(axes, curve, epoch, len(curves))
+        if len(curves) > 1:
+            axes.legend(frameon=False)
+        axes.set(title=title, xlabel="block", ylim=(0, 1.06 * max(map(max, curves))))
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.margins(x=0.02)
+        axes.grid(color=FAINT, alpha=0.25, linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _curves(rates, name):
+    """For each epoch the values of the blocks, in their order."""
+    found = {int(match[1]): value for key, value in rates.items() if (match := re.fullmatch(rf"{name}_(\d+)", key))}
+    if not found:
+        raise ValueError(f"There is no {name}_0 among {sorted(rates)[:8]}: see training.CodingRate.")
+    blocks = [found[index] if isinstance(found[index], (list, tuple)) else [found[index]] for index in sorted(found)]
+    return list(zip(*blocks, strict=True))
+
+
+def _draw(axes, curve, epoch, count):
+    is_first, is_last = epoch == 0, epoch == count - 1
+    colour = SECOND if is_last else FIRST if is_first else FAINT
+    label = f"epoch {epoch + 1}" if is_first or is_last else None
+    axes.plot(
+        range(len(curve)),
+        curve,
+        color=colour,
+        linewidth=1.8 if label else 0.8,
+        alpha=1 if label else 0.4,
+        marker="o" if label else None,
+        markersize=4,
+        label=label,
+        zorder=2 + is_last,
+    )

@@ -1,0 +1,76 @@
+"""How evenly the experts of a mixture are used."""
+
+import re
+
+import numpy as np
+
+from keras_transformer.plots.figure import FAINT, FIRST, SECOND, new_figure, plain_axes
+
+
+def expert_load(history):
+    """Draws the share of the load that each expert got, for each mixture of experts of a model.
+
+    Bars are the last epoch, dots the first; the dashed line is what all would get if they got the same.
+
+    Args:
+        history: what `model.fit` returns for a model with `MixtureOfExperts`, or its dict of lists, or the logs of one
+            epoch: the entries "PATH/load_0", "PATH/load_1", ... and "PATH/dropped".
+
+    Returns:
+        A `matplotlib.figure.Figure` with one axes per layer.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: there are no loads in the history.
+
+    Example:
+
+    ```python
+    history = model.fit(...)
+    plots.expert_load(history).savefig("experts.png")
+    ```
+
+    Reference: the load of Shazeer et al., Outrageously Large Neural Networks, arXiv 1701.06538, appendix A.
+    """
+    layers = _loads(getattr(history, "history", history))
+    columns = min(3, len(layers))
+    rows = -(-len(layers) // columns)
+    figure = new_figure(0.6 + 3.2 * columns, 0.4 + 2.5 * rows)
+    for place, (path, (loads, dropped)) in enumerate(layers.items()):
+        axes = figure.add_subplot(rows, columns, place + 1)
+        _draw(axes, loads, dropped)
+        axes.set_title(path.replace("_", " "), fontsize=9)
+        if place % columns == 0:
+            axes.set_ylabel("share of the load")
+    return figure
+
+
+def _loads(history):
+    """Path of a layer to its loads `(epochs, E)` and what it dropped `(epochs,)`."""
+    found = {}
+    for name, values in history.items():
+        if match := re.fullmatch(r"(?!val_)(.+)/load_(\d+)", name):
+            found.setdefault(match[1], {})[int(match[2])] = np.atleast_1d(np.asarray(values, "float64"))
+    if not found:
+        raise ValueError("The history holds no expert loads: it is that of a model without MixtureOfExperts.")
+    layers = {}
+    for path, loads in found.items():
+        loads = np.stack([loads[index] for index in sorted(loads)], axis=1)
+        dropped = np.asarray(history.get(f"{path}/dropped", 0), "float64")
+        layers[path] = loads, np.broadcast_to(dropped, len(loads))
+    return layers
+
+
+def _draw(axes, loads, dropped):
+    shares = loads / np.maximum(loads.sum(axis=1, keepdims=True), 1)
+    experts = range(loads.shape[1])
+    axes.bar(experts, shares[-1], color=FIRST, width=0.75, label="last epoch" if len(loads) > 1 else None)
+    if len(loads) > 1:
+        axes.plot(experts, shares[0], "o", color=SECOND, markersize=5, markeredgecolor="white", label="first epoch")
+        axes.legend(frameon=False, fontsize=8)
+    axes.axhline(1 / loads.shape[1], color=FAINT, linewidth=1.2, linestyle="--")
+    lost = dropped[-1] / max(loads[-1].sum(), 1)
+    axes.set_xlabel("expert" if not lost else f"expert ({lost:.1%} dropped)")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_ylim(0, max(1.25 * shares[[0, -1]].max(), 1e-12))
+    plain_axes(axes)

@@ -1,0 +1,91 @@
+"""Learned positions in two short tables."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_transformer.saving import serializable
+
+
+@serializable
+class Axial(keras.layers.Layer):
+    """Adds to each token a learned vector of its row, and behind it one of its column, in a grid of all places.
+
+    `y_p = x_p + [A_⌊p / w⌋; B_{p mod w}]`, with tables of h and w vectors for h · w places.
+
+    Args:
+        shape: pair of ints >= 1: h and w. Default (64, 64).
+        widths: pair of ints >= 1 that add up to D: of the vectors of rows and of columns. None for halves.
+        initializer: of both tables. Default: normal with standard deviation 0.02.
+
+    Call arguments:
+        inputs: float `(B, T, D)`, T at most h · w.
+        positions: int `(T,)` or `(B, T)`, or None for 0 .. T - 1.
+
+    Returns:
+        `(B, T, D)`, in the dtype of the layer.
+
+    Raises:
+        ValueError: numbers below 1; widths that are not those of the input; an input known to be longer than h · w.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = Axial((2, 3), initializer="ones")
+    >>> layer(np.zeros((1, 4, 2))).numpy()[0, 3].tolist()
+    [1.0, 1.0]
+
+    Reference: Kitaev et al., Reformer, arXiv 2001.04451, appendix D, and its published code, which drops out whole rows and
+    columns in training.
+    """
+
+    def __init__(self, shape=(64, 64), widths=None, initializer=None, **kwargs):
+        super().__init__(**kwargs)
+        for name, pair in (("shape", shape), ("widths", widths)):
+            if pair is not None and (len(pair) != 2 or min(pair) < 1):
+                raise ValueError(f"{name} must be two positive integers. Received: {pair}")
+        self.shape = tuple(shape)
+        self.widths = None if widths is None else tuple(widths)
+        self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))
+        self.max_sequence_length = math.prod(self.shape)
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        self._check_length(input_shape[1])
+        width = input_shape[-1]
+        widths = self.widths or (width // 2, width - width // 2)
+        if sum(widths) != width:
+            raise ValueError(f"widths must add up to {width}, that of the input. Received: {widths}")
+        self.row_embeddings, self.column_embeddings = (
+            self.add_weight(name=f"{name}_embeddings", shape=shape, initializer=self.initializer.clone())
+            for name, shape in zip(("row", "column"), zip(self.shape, widths, strict=True), strict=True)
+        )
+
+    def call(self, inputs, positions=None):
+        self._check_length(inputs.shape[1])
+        if positions is None:
+            positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
+        positions = ops.cast(positions, "int32")
+        positions = ops.expand_dims(positions, 0) if len(positions.shape) == 1 else positions
+        rows, columns = positions // self.shape[1], positions % self.shape[1]
+        tables = zip((self.row_embeddings, self.column_embeddings), (rows, columns), strict=True)
+        vectors = [ops.take(ops.convert_to_tensor(table), index, axis=0) for table, index in tables]
+        return inputs + ops.cast(ops.concatenate(vectors, axis=-1), inputs.dtype)
+
+    def _check_length(self, length):
+        if length is not None and length > self.max_sequence_length:
+            raise ValueError(
+                f"Sequence of {length} is longer than the {self.max_sequence_length} places of {self.shape}."
+            )
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "shape": self.shape,
+            "widths": self.widths,
+            "initializer": keras.initializers.serialize(self.initializer),
+        }

@@ -1,0 +1,169 @@
+"""Documents as one run of tokens on disk, cut into chunks."""
+
+import itertools
+import os
+import pathlib
+
+import numpy as np
+
+from keras_transformer.retrieval.errors import InvalidDatabaseError, RetrievalError
+from keras_transformer.text.corpus import all_paths, read_blocks, stream_texts
+
+TOKENS, STARTS = "token_ids.bin", "document_starts.npy"
+
+
+class Chunks:
+    """The chunks of documents: chunk j of a document is its tokens `j m` to `j m + m - 1`.
+
+    Only full chunks count: what a document has behind its last one is reached as that one's continuation, and a document
+    shorter than a chunk has none.
+
+    Args:
+        token_ids: integers `(n,)`: the tokens of all documents, one after the other; a `numpy.memmap` stays on disk.
+        document_starts: int64 `(d + 1,)`: where each document begins, and the end of the last.
+        chunk_size: int >= 1. m.
+
+    Raises:
+        RetrievalError: the starts do not fit the tokens; `chunk_size` below 1.
+
+    Example:
+
+    >>> import numpy as np
+    >>> chunks = Chunks(np.arange(10), np.array([0, 7, 10]), chunk_size=3)
+    >>> len(chunks), chunks.tokens([0, 2]).tolist(), chunks.documents([0, 1, 2]).tolist()
+    (3, [[0, 1, 2], [7, 8, 9]], [0, 0, 1])
+    >>> token_ids, mask = chunks.passages([1, -1], length=5)
+    >>> token_ids.tolist(), mask.astype(int).tolist()
+    ([[3, 4, 5, 6, 0], [0, 0, 0, 0, 0]], [[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]])
+    """
+
+    def __init__(self, token_ids, document_starts, chunk_size):
+        if not isinstance(chunk_size, int) or chunk_size < 1:
+            raise RetrievalError(f"chunk_size must be a positive integer. Received: {chunk_size!r}")
+        starts = np.asarray(document_starts, "int64")
+        if starts.ndim != 1 or len(starts) < 2 or starts[0] != 0 or starts[-1] != len(token_ids):
+            raise RetrievalError(f"Documents must begin at 0 and end with the {len(token_ids)} tokens.")
+        if (np.diff(starts) < 0).any():
+            raise RetrievalError("Documents must follow one another: a start lies before the one before it.")
+        self.token_ids, self.document_starts, self.chunk_size = token_ids, starts, chunk_size
+        # The number of the first chunk of each document, and of all chunks.
+        self.first_chunks = np.concatenate([[0], np.cumsum(np.diff(starts) // chunk_size)])
+
+    @classmethod
+    def build(cls, directory, documents, tokenizer, chunk_size, separator=None):
+        """Writes the tokens of documents to a folder, a block of text at a time, and opens them there.
+
+        Args:
+            directory: path of an existing folder.
+            documents: path of a text file, a list of such paths, or any iterable of str; each file and each str is one
+                document, or several where there is a separator. Files are read in blocks that end with a line; a tokenizer
+                sees one block at a time.
+            tokenizer: a tokenizer of `keras_transformer.text`.
+            chunk_size: int >= 1.
+            separator: str of one line, or None. A line that is the separator, such as "" or "---", ends a document, and
+                belongs to none.
+
+        Raises:
+            TextError: a file cannot be read, or there is no text.
+            RetrievalError: all documents are empty.
+        """
+        directory = pathlib.Path(directory)
+        starts, dtype = [0], token_dtype(tokenizer.vocabulary_size)
+        with open(directory / TOKENS, "wb") as file:
+            for blocks in _documents(documents, separator):
+                length = 0
+                for block in blocks:
+                    token_ids = np.asarray(tokenizer.encode(block), dtype)
+                    token_ids.tofile(file)
+                    length += len(token_ids)
+                if length:
+                    starts.append(starts[-1] + length)
+        if len(starts) == 1:
+            raise RetrievalError("There is not one token in these documents.")
+        np.save(directory / STARTS, np.array(starts, "int64"))
+        return cls.load(directory, chunk_size, tokenizer.vocabulary_size)
+
+    @classmethod
+    def load(cls, directory, chunk_size, vocabulary_size):
+        """What `build` has written; the tokens stay on disk.
+
+        Raises:
+            InvalidDatabaseError: a file is missing, or does not fit the other.
+        """
+        directory = pathlib.Path(directory)
+        try:
+            token_ids = np.memmap(directory / TOKENS, token_dtype(vocabulary_size), "r")
+            return cls(token_ids, np.load(directory / STARTS, allow_pickle=False), chunk_size)
+        except (OSError, ValueError) as error:
+            raise InvalidDatabaseError(f"'{directory}' holds no chunks that can be read: {error}") from None
+
+    def __len__(self):
+        return int(self.first_chunks[-1])
+
+    @property
+    def num_documents(self):
+        """int: how many documents there are."""
+        return len(self.document_starts) - 1
+
+    def documents(self, chunk_ids):
+        """The number of each chunk's document."""
+        return np.searchsorted(self.first_chunks, np.asarray(chunk_ids), side="right") - 1
+
+    def starts(self, chunk_ids):
+        """Where each chunk begins among all tokens."""
+        documents = self.documents(chunk_ids)
+        return self.document_starts[documents] + (chunk_ids - self.first_chunks[documents]) * self.chunk_size
+
+    def tokens(self, chunk_ids):
+        """The tokens of chunks `(...)`, int32 `(..., m)`."""
+        return self.passages(chunk_ids, self.chunk_size)[0]
+
+    def passages(self, chunk_ids, length):
+        """Chunks with their continuations, as far as their documents go.
+
+        Args:
+            chunk_ids: int `(...)`; -1 is no chunk.
+            length: int >= 1. r.
+
+        Returns:
+            int32 `(..., r)`, 0 where there is nothing, and a boolean mask of the same shape.
+        """
+        chunk_ids = np.asarray(chunk_ids, "int64")
+        known = np.maximum(chunk_ids, 0)
+        ends = self.document_starts[self.documents(known) + 1]
+        places = self.starts(known)[..., None] + np.arange(length)
+        mask = (places < ends[..., None]) & (chunk_ids >= 0)[..., None]
+        token_ids = np.zeros(places.shape, "int32")
+        token_ids[mask] = self.token_ids[places[mask]]
+        return token_ids, mask
+
+
+def token_dtype(vocabulary_size):
+    """The narrowest type that a file of such tokens may have."""
+    return np.dtype("<u2" if vocabulary_size <= 2**16 else "<u4")
+
+
+def _documents(documents, separator):
+    """Yields an iterable of blocks of text for each document."""
+    paths = [documents] if isinstance(documents, (str, os.PathLike)) else documents
+    if isinstance(paths, (list, tuple)) and (paths is not documents or all_paths(paths)):
+        stream_texts(documents)  # Checks that all can be read, before anything is.
+        sources = (read_blocks(path) for path in paths)
+    else:
+        sources = ([text] for text in stream_texts(documents))
+    for blocks in sources:
+        yield from [blocks] if separator is None else _separated(blocks, separator)
+
+
+def _separated(blocks, separator):
+    """The documents in blocks of whole lines, between the lines that are the separator."""
+    lines = (line for block in blocks for line in block.splitlines(keepends=True))
+    for is_separator, group in itertools.groupby(lines, lambda line: line.rstrip("\r\n") == separator):
+        if not is_separator:
+            yield _joined(group)
+
+
+def _joined(lines, count=4096):
+    """Lines as blocks of so many."""
+    while block := "".join(itertools.islice(lines, count)):
+        yield block

@@ -1,0 +1,240 @@
+"""The database of chunks: what a text is continued like, elsewhere."""
+
+import numpy as np
+
+from keras_transformer.nearest_neighbours import NearestNeighbours
+from keras_transformer.retrieval.chunks import Chunks
+from keras_transformer.retrieval.errors import InvalidDatabaseError, RetrievalError
+from keras_transformer.retrieval.n_grams import HashedNGrams, unit
+from keras_transformer.retrieval.storage import seal, unseal, writing
+
+_KEYS, _INDEX, _VERSION = "keys.npy", "index.bin", 1
+# How many chunks are embedded, or searched for, at a time.
+_BATCH = 4096
+# A loaded database must make the keys that it holds.
+_TOLERANCE = 1e-3
+
+
+class ChunkDatabase:
+    """Chunks of documents by their vectors: finds those most like a chunk, with what follows them.
+
+    `build` makes one from text, `load` opens it again. Tokens and keys stay on disk; of them memory holds what a search
+    looks at. What the library of a backend keeps is said at `NearestNeighbours`.
+
+    Args:
+        chunks: `Chunks`.
+        index: `NearestNeighbours` of a vector for each chunk.
+        embed: function of token ids, int32 `(n, m)`, to vectors `(n, D)`.
+
+    Attributes:
+        chunk_size: int. m.
+
+    Raises:
+        RetrievalError: another number of vectors than of chunks.
+
+    Example:
+
+    >>> from keras_transformer.text import Characters
+    >>> documents = ["the cat sat on the mat", "the cat ate the rat", "a dog"]
+    >>> tokenizer = Characters.train(documents)
+    >>> database = ChunkDatabase.build("pets", documents, tokenizer, chunk_size=8)
+    >>> token_ids, mask = database.neighbours([tokenizer.encode("the cat ")], 1, 12, exclude_documents=[0])
+    >>> tokenizer.decode(token_ids[0, 0][mask[0, 0]])
+    'the cat ate '
+
+    Reference: Borgeaud et al., RETRO, arXiv 2112.04426, sections 2.2 and 2.3.
+    """
+
+    def __init__(self, chunks, index, embed):
+        if len(index) != len(chunks):
+            raise RetrievalError(f"{len(index)} vectors are not those of {len(chunks)} chunks.")
+        self.chunks, self.index, self.embed = chunks, index, embed
+
+    @property
+    def chunk_size(self):
+        """int: tokens of a chunk, m."""
+        return self.chunks.chunk_size
+
+    def __len__(self):
+        return len(self.chunks)
+
+    @classmethod
+    def build(
+        cls,
+        directory,
+        documents,
+        tokenizer,
+        *,
+        chunk_size=64,
+        embed=None,
+        backend="exact",
+        separator=None,
+    ):
+        """Makes a database of text and writes it to a folder; texts may be larger than memory.
+
+        Args:
+            directory: str or path. A database that is there is replaced when the new one is whole.
+            documents: path of a text file, a list of such paths, or any iterable of str: see `Chunks.build`.
+            tokenizer: a tokenizer of `keras_transformer.text`: that of the model.
+            chunk_size: int >= 1. m: that of the model.
+            embed: function of token ids, int32 `(n, m)`, to vectors `(n, D)`, which are scaled to unit length; None for
+                `HashedNGrams()`. `MeanEmbedding` makes one of an encoder.
+            backend: str, or an empty `NearestNeighbours`: what searches.
+            separator: str or None: a line that ends a document.
+
+        Raises:
+            TextError: a file cannot be read, or there is no text.
+            RetrievalError: no document has a full chunk; something else lies at `directory`.
+        """
+        embed = HashedNGrams() if embed is None else embed
+        index = _new_index(backend)
+        with writing(directory) as work:
+            chunks = Chunks.build(work, documents, tokenizer, chunk_size, separator)
+            if not len(chunks):
+                raise RetrievalError(f"No document has a full chunk of {chunk_size} tokens.")
+            _write_keys(work / _KEYS, chunks, embed)
+            index.add(np.load(work / _KEYS, mmap_mode="r"))
+            index.save(work / _INDEX)
+            seal(work, {"version": _VERSION, **_config(chunks, index, embed, tokenizer.vocabulary_size)})
+        return cls.load(directory, embed, verify=False)
+
+    @classmethod
+    def load(cls, directory, embed=None, *, verify=True):
+        """Opens a folder that `build` has written.
+
+        Args:
+            directory: str or path.
+            embed: that which it was built with; None where that was a `HashedNGrams`, of which the folder knows all.
+            verify: bool. Whether to read all files for their hashes; their sizes are compared in any case.
+
+        Raises:
+            InvalidDatabaseError: a file is missing, damaged or cut short.
+            RetrievalError: `embed` is missing, or gives other vectors than it did.
+            ImportError: the library of its backend is not installed.
+        """
+        config = unseal(directory, verify)
+        try:
+            if config["version"] != _VERSION:
+                raise InvalidDatabaseError(f"'{directory}' is of version {config['version']}, not {_VERSION}.")
+            made_by = config["embed"]
+            index = NearestNeighbours(**config["index"])
+            chunks = Chunks.load(directory, config["chunk_size"], config["vocabulary_size"])
+            keys = np.load(f"{directory}/{_KEYS}", mmap_mode="r", allow_pickle=False)
+            index.load(f"{directory}/{_INDEX}", keys)
+            embed = HashedNGrams(**made_by) if embed is None and made_by is not None else embed
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidDatabaseError):
+                raise
+            raise InvalidDatabaseError(f"'{directory}' holds no database that can be read: {error}") from None
+        if embed is None:
+            raise RetrievalError(f"'{directory}' was built with a function of your own: give it as embed.")
+        database = cls(chunks, index, embed)
+        database._check_embed(keys)
+        return database
+
+    def _check_embed(self, keys):
+        places = np.unique(np.linspace(0, len(self) - 1, 4).astype("int64"))
+        made = unit(self.embed(self.chunks.tokens(places)))
+        if made.shape[1] != keys.shape[1] or np.abs(made - keys[places]).max() > _TOLERANCE:
+            raise RetrievalError("The database was built with another embed: its keys are not what this one makes.")
+
+    def search(self, token_ids, num_neighbours, exclude_documents=None):
+        """The chunks most like given ones.
+
+        Args:
+            token_ids: int `(n, m)`.
+            num_neighbours: int >= 1. k.
+            exclude_documents: int `(n,)`, or None: the number of a document, for each chunk, none of whose chunks are
+                wanted: its own, in training; -1 for none.
+
+        Returns:
+            int64 `(n, k)`: numbers of chunks, the best first; -1 where there are no more.
+        """
+        token_ids = np.asarray(token_ids, "int32")
+        if token_ids.ndim != 2 or token_ids.shape[1] != self.chunk_size:
+            raise RetrievalError(f"Expected chunks of {self.chunk_size} tokens. Received: shape {token_ids.shape}")
+        excluded = np.full(len(token_ids), -1) if exclude_documents is None else np.asarray(exclude_documents)
+        found = [np.zeros((0, num_neighbours), "int64")]
+        for start in range(0, len(token_ids), _BATCH):
+            part = slice(start, start + _BATCH)
+            found.append(self._search(unit(self.embed(token_ids[part])), num_neighbours, excluded[part]))
+        return np.concatenate(found)
+
+    def _search(self, vectors, count, excluded):
+        found = np.full((len(vectors), count), -1, "int64")
+        rows, wanted = np.arange(len(vectors)), count if (excluded < 0).all() else 2 * count + 4
+        while len(rows):
+            _, ids = self.index.search(vectors[rows], wanted)
+            fits = (ids >= 0) & (self.chunks.documents(np.maximum(ids, 0)) != excluded[rows, None])
+            # Those that fit first, in their order.
+            order = np.argsort(~fits, axis=1, kind="stable")[:, :count]
+            kept = np.where(np.take_along_axis(fits, order, 1), np.take_along_axis(ids, order, 1), -1)
+            found[rows, : kept.shape[1]] = kept
+            # What is left out may have taken the places of others: look for more, unless there are none.
+            rows = rows[fits.sum(axis=1) < min(count, len(self))] if ids.shape[1] < len(self) else rows[:0]
+            wanted *= 4
+        return found
+
+    def neighbours(self, token_ids, num_neighbours, length, exclude_documents=None):
+        """What a model reads of the chunks most like given ones: the chunks, and what follows them.
+
+        Args:
+            token_ids: int `(n, m)`.
+            num_neighbours: int >= 1. k.
+            length: int >= 1. r, mostly 2 m.
+            exclude_documents: as in `search`.
+
+        Returns:
+            int32 `(n, k, r)`, and a boolean mask of the same shape.
+        """
+        return self.chunks.passages(self.search(token_ids, num_neighbours, exclude_documents), length)
+
+    def neighbours_of(self, chunks, num_neighbours, path=None):
+        """The neighbours of all chunks of a text, once and for all; in training those of the database itself.
+
+        Args:
+            chunks: `Chunks`. Where they are the database's own, none comes from the same document.
+            num_neighbours: int >= 1. k.
+            path: str or path of an ".npy" file to write to, which stays on disk; None for an array in memory.
+
+        Returns:
+            int64 `(len(chunks), k)`: numbers of chunks of the database; -1 where there are no more.
+        """
+        shape, is_own = (len(chunks), num_neighbours), chunks is self.chunks
+        found = np.empty(shape, "int64") if path is None else np.lib.format.open_memmap(path, "w+", "int64", shape)
+        for start in range(0, len(chunks), _BATCH):
+            ids = np.arange(start, min(start + _BATCH, len(chunks)))
+            own = chunks.documents(ids) if is_own else None
+            found[ids] = self.search(chunks.tokens(ids), num_neighbours, own)
+        return found
+
+
+def _new_index(backend):
+    index = NearestNeighbours(backend) if isinstance(backend, str) else backend
+    if len(index):
+        raise RetrievalError("The index holds vectors already: give an empty one.")
+    return index
+
+
+def _write_keys(path, chunks, embed):
+    keys = None
+    for start in range(0, len(chunks), _BATCH):
+        ids = np.arange(start, min(start + _BATCH, len(chunks)))
+        vectors = unit(embed(chunks.tokens(ids)))
+        if keys is None:
+            keys = np.lib.format.open_memmap(path, "w+", "float32", (len(chunks), vectors.shape[1]))
+        keys[ids] = vectors
+    keys.flush()
+
+
+def _config(chunks, index, embed, vocabulary_size):
+    options = {name: getattr(index, name) for name in ("backend", "chunk_size", "neighbours", "effort")}
+    made_by = embed.get_config() if type(embed) is HashedNGrams else None
+    return {
+        "chunk_size": chunks.chunk_size,
+        "vocabulary_size": int(vocabulary_size),
+        "num_documents": chunks.num_documents,
+        "num_chunks": len(chunks),
+        "index": options,
+        "embed": made_by,
+    }

@@ -1,0 +1,78 @@
+"""Vectors of chunks without any network: counts of short runs of tokens, hashed."""
+
+import numpy as np
+
+from keras_transformer.retrieval.errors import RetrievalError
+
+_MULTIPLIER = 0x9E3779B97F4A7C15
+
+
+class HashedNGrams:
+    """Turns chunks into vectors of unit length, whose products are large where the chunks share runs of tokens.
+
+    Each run of n tokens adds 1 or -1 at a place; sign and place are a hash of the run. Products of such vectors are, but for
+    collisions, those of the counts of all runs. Needs no training and no download; it sees words, not meanings.
+
+    Args:
+        width: int >= 1. Width of the vectors. Default 256.
+        sizes: ints >= 1. The lengths n. Default 2, 3 and 4.
+        seed: int >= 0. Of the hash.
+
+    Call arguments:
+        token_ids: int `(n, m)`.
+
+    Returns:
+        float32 `(n, width)`.
+
+    Raises:
+        RetrievalError: `width` or `sizes` below 1.
+
+    Example:
+
+    >>> import numpy as np
+    >>> embed = HashedNGrams()
+    >>> ours, alike, other = embed(np.array([[1, 2, 3, 4, 5], [9, 1, 2, 3, 4], [6, 7, 8, 9, 1]]))
+    >>> bool(ours @ alike > ours @ other)
+    True
+
+    Reference: Weinberger et al., Feature Hashing for Large Scale Multitask Learning, arXiv 0902.2206, equation 1.
+    """
+
+    def __init__(self, width=256, sizes=(2, 3, 4), seed=0):
+        self.width, self.sizes, self.seed = int(width), tuple(int(size) for size in sizes), int(seed)
+        if self.width < 1 or not self.sizes or min(self.sizes) < 1 or self.seed < 0:
+            raise RetrievalError(f"width and sizes must be positive. Received: {width}, {sizes}, with seed {seed}")
+
+    def __call__(self, token_ids):
+        token_ids = np.asarray(token_ids).astype("uint64") + np.uint64(1)
+        count, length = token_ids.shape
+        vectors = np.zeros(count * self.width, "float32")
+        rows = np.arange(count, dtype="int64")[:, None] * self.width
+        for size in self.sizes:
+            if size > length:
+                continue
+            start = (self.seed * 2**16 + size) * _MULTIPLIER % 2**64  # No run of one length is the end of another.
+            hashed = np.full((count, length - size + 1), start, "uint64")
+            for offset in range(size):
+                hashed = _mixed(hashed ^ token_ids[:, offset : length - size + 1 + offset])
+            places = (hashed >> np.uint64(1)) % np.uint64(self.width)
+            signs = 1.0 - 2.0 * (hashed & np.uint64(1)).astype("float32")
+            flat = (rows + places.astype("int64")).ravel()
+            vectors += np.bincount(flat, signs.ravel(), minlength=len(vectors)).astype("float32")
+        return unit(vectors.reshape(count, self.width))
+
+    def get_config(self):
+        """What makes the same vectors again."""
+        return {"width": self.width, "sizes": list(self.sizes), "seed": self.seed}
+
+
+def unit(vectors):
+    """Vectors `(n, D)` divided by their lengths; zeros stay zeros."""
+    vectors = np.asarray(vectors, "float32")
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo("float32").tiny)
+
+
+def _mixed(hashed):
+    """Every bit of the result depends on every bit of uint64 numbers."""
+    hashed = (hashed ^ (hashed >> np.uint64(31))) * np.uint64(_MULTIPLIER)
+    return hashed ^ (hashed >> np.uint64(29))

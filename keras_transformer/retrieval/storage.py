@@ -1,0 +1,87 @@
+"""Folders of large files: written beside their place and moved there when whole, and checked when they are read."""
+
+import contextlib
+import hashlib
+import json
+import pathlib
+import secrets
+import shutil
+
+from keras_transformer.retrieval.errors import InvalidDatabaseError
+
+MANIFEST = "database.json"
+_BLOCK_BYTES = 2**20
+
+
+@contextlib.contextmanager
+def writing(directory):
+    """A folder to write to, which takes the place of `directory` when the block ends well, and vanishes when it does not.
+
+    Yields:
+        path of the folder.
+
+    Raises:
+        InvalidDatabaseError: at `directory` lies something that is no database.
+    """
+    target = pathlib.Path(directory).resolve()
+    if target.exists() and not (target / MANIFEST).is_file() and (not target.is_dir() or any(target.iterdir())):
+        raise InvalidDatabaseError(f"'{target}' is no database: not replaced.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    work, aside = (target.parent / f".{target.name}.{secrets.token_hex(4)}.{end}" for end in ("partial", "old"))
+    try:
+        work.mkdir()
+        yield work
+        if target.exists():
+            target.rename(aside)
+        work.rename(target)
+    except BaseException:
+        if aside.exists() and not target.exists():
+            aside.rename(target)
+        raise
+    finally:
+        for leftover in (work, aside):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def seal(directory, config):
+    """Writes the manifest of a folder: its config, and the size and SHA-256 of each file."""
+    files = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(directory.iterdir())}
+    (directory / MANIFEST).write_text(json.dumps({**config, "files": files}, indent=2) + "\n", encoding="utf-8")
+
+
+def unseal(directory, verify=True):
+    """The config of a folder whose files are those that were sealed.
+
+    Args:
+        directory: str or path.
+        verify: bool. Whether to read all files for their hashes; their sizes are compared in any case.
+
+    Raises:
+        InvalidDatabaseError: there is no manifest, or a file is missing or not what it was.
+    """
+    directory = pathlib.Path(directory)
+    path = directory / MANIFEST
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        files = {name: (record["bytes"], record["sha256"]) for name, record in config.pop("files").items()}
+    except OSError as error:
+        raise InvalidDatabaseError(f"'{directory}' holds no database: {error.strerror}: '{path}'.") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidDatabaseError(f"'{path}' is no manifest of a database: {error!r}.") from None
+    for name, (size, digest) in files.items():
+        file = directory / name
+        if pathlib.PurePath(name).name != name or not file.is_file():
+            raise InvalidDatabaseError(f"'{directory}' lacks '{name}'.")
+        if file.stat().st_size != size:
+            raise InvalidDatabaseError(f"'{file}' has {file.stat().st_size} bytes; {size} were written.")
+        if verify and _sha256(file) != digest:
+            raise InvalidDatabaseError(f"'{file}' was altered after it was written: its hash does not match.")
+    return config
+
+
+def _sha256(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()

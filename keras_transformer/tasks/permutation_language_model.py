@@ -1,0 +1,34 @@
+"""Prediction of tokens in random orders, to pretrain XLNet."""
+
+from keras_transformer.models import with_query_stream
+from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
+
+
+def PermutationLanguageModel(backbone, *, name="permutation_language_model"):
+    """An `XLNet` in two streams with a head over the vocabulary: `logits = h E^T + b` for each target.
+
+    A target is found from its place and the tokens before it in an order of factorisation, which is drawn anew for every
+    text. `training.permute_tokens` makes the batches. The backbone's layers are used, not copied: after training, hand the
+    same backbone to another task.
+
+    Args:
+        backbone: `models.XLNet`.
+        name: str.
+
+    Returns:
+        `keras.Model`: the backbone's inputs, "permutation_mask", bool `(B, T, T)`, and "targets", bool `(B, P, T)`,
+        to "logits", float32 `(B, P, V)`, under every dtype policy: see `models.with_query_stream`.
+
+    Raises:
+        ValueError: the backbone is no `XLNet`.
+
+    Example:
+
+    >>> from keras_transformer import models
+    >>> PermutationLanguageModel(models.XLNet(models.Size(1, 8, 2, 16), vocabulary_size=50)).output_shape
+    (None, None, 50)
+
+    Reference: Yang et al., XLNet, arXiv 1906.08237, section 2.2; E is the table of token embeddings, as in its published
+    code.
+    """
+    return MaskedLanguageModel(with_query_stream(backbone), transform=False, name=name)

@@ -1,0 +1,121 @@
+"""What the blocks of CRATE do to their tokens, measured: how much they compress, and how sparse they make them."""
+
+import keras
+import numpy as np
+
+from keras_transformer.attention import SubspaceAttention
+from keras_transformer.attention.capture import capture
+from keras_transformer.feedforward import ISTA
+
+
+class CodingRate(keras.callbacks.Callback):
+    """Logs the coding rate and the sparsity of each block of a CRATE after every epoch.
+
+    The logs, and so the history that `fit` returns, get "coding_rate_0", "sparsity_0", "coding_rate_1", ...: see
+    `coding_rates`. `plots.coding_rate` draws them.
+
+    Args:
+        inputs: what the model is called with, a small batch: 64 images are enough for a curve.
+        precision: float > 0. See `coding_rates`.
+
+    Raises:
+        ValueError: at the start of training, a model without `SubspaceAttention` or `ISTA`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer import models, tasks
+    >>> backbone = models.CRATE(models.Size(1, 8, 2, 8), patch_size=4, image_size=8)
+    >>> model = tasks.ImageClassifier(backbone, num_classes=3)
+    >>> model.compile("sgd", "sparse_categorical_crossentropy")
+    >>> x, y = np.ones((4, 8, 8, 3), "float32"), np.array([0, 1, 2, 0])
+    >>> history = model.fit(x, y, callbacks=[CodingRate(x)], verbose=0).history
+    >>> sorted(name for name in history if name != "loss")
+    ['coding_rate_0', 'sparsity_0']
+
+    Reference: Yu et al., White-Box Transformers via Sparse Rate Reduction, arXiv 2306.01129, section 3.1.
+    """
+
+    def __init__(self, inputs, precision=0.01):
+        super().__init__()
+        self.inputs = inputs
+        self.precision = _positive(precision)
+
+    def on_train_begin(self, logs=None):
+        _parts(self.model)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if hasattr(self.model, "jax_state_sync"):  # On JAX the weights lie outside the model while it trains.
+            self.model.jax_state_sync()
+        logs = {} if logs is None else logs
+        logs.update(coding_rates(self.model, self.inputs, self.precision))
+
+
+def coding_rates(model, inputs, precision=0.01):
+    """The coding rate and the sparsity of each block of a CRATE.
+
+    Args:
+        model: `keras.Model` with `SubspaceAttention` and `ISTA`, such as `models.CRATE`, under a head or not.
+        inputs: what it is called with, one batch.
+        precision: float > 0. ε² of the coding rate; 0.01 as in the authors' code.
+
+    Returns:
+        dict of float, means over the batch, in the order of computation: "coding_rate_i" of block i, in nats,
+        `½ Σ_k log det(I + H / (T ε²) W_k W_kᵀ)`, W_k `(H, T)` being the tokens in its k-th subspace, each of length 1; and
+        "sparsity_i", the share of the entries that are not zero behind its ISTA step. Training lowers both along the
+        blocks.
+
+    Raises:
+        ValueError: the model has no such layers; `precision` not above 0.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer import models
+    >>> model = models.CRATE(models.Size(1, 8, 2, 8), patch_size=4, image_size=8)
+    >>> rates = coding_rates(model, np.random.default_rng(0).normal(size=(2, 8, 8, 3)))
+    >>> list(rates), 0 < rates["sparsity_0"] < 1
+    (['coding_rate_0', 'sparsity_0'], True)
+
+    Reference: Yu et al., arXiv 2306.01129, sections 2.1 and 3.1. As in their code, the rate is that of the tokens which
+    the attention of a block reads, in its subspaces.
+    """
+    _positive(precision)
+    subspaces, steps = _parts(model)
+    with capture([*subspaces, *steps]) as captured:
+        model(inputs, training=False)
+    rates = {}
+    for index, (subspace, step) in enumerate(zip(subspaces, steps, strict=True)):
+        projections, code = (keras.ops.convert_to_numpy(captured[id(layer)]) for layer in (subspace, step))
+        rates[f"coding_rate_{index}"] = float(np.mean(_coding_rate(projections, precision)))
+        rates[f"sparsity_{index}"] = float(np.mean(code != 0))
+    return rates
+
+
+def _coding_rate(projections, precision):
+    """That of each example, `(B,)`, of tokens `(B, T, N, H)`."""
+    tokens = np.asarray(projections, "float64").transpose(0, 2, 3, 1)  # (B, N, H, T)
+    _, _, width, length = tokens.shape
+    tokens = tokens / np.maximum(np.linalg.norm(tokens, axis=2, keepdims=True), 1e-12)
+    # H x H: its determinant is that of the T x T matrix of the paper, which is larger mostly.
+    gram = np.matmul(tokens, np.swapaxes(tokens, 2, 3))
+    return np.linalg.slogdet(np.eye(width) + width / (length * precision) * gram)[1].sum(axis=1) / 2
+
+
+def _parts(model):
+    """The attention and the sparse coding of each block, in order."""
+    layers = list(model._flatten_layers())
+    subspaces = [layer for layer in layers if isinstance(layer, SubspaceAttention)]
+    steps = [layer for layer in layers if isinstance(layer, ISTA)]
+    if not subspaces or len(subspaces) != len(steps):
+        raise ValueError(
+            f"Coding rates are of blocks with SubspaceAttention and ISTA. {model.name!r} has {len(subspaces)} and "
+            f"{len(steps)} of these."
+        )
+    return subspaces, steps
+
+
+def _positive(precision):
+    if precision <= 0:
+        raise ValueError(f"precision must be above 0. Received: {precision}")
+    return precision

@@ -1,0 +1,46 @@
+"""A model of images for rows of several images."""
+
+import keras
+from keras import ops
+
+from keras_transformer.saving import resolve, serializable, serialize
+
+
+@serializable
+class EachImage(keras.layers.Layer):
+    """Runs a model on every image of every row.
+
+    Args:
+        encoder: `keras.Model` from images `(B, height, width, channels)` to a tensor, or its config.
+
+    Call arguments:
+        images: float `(B, I, height, width, channels)`.
+
+    Returns:
+        `(B, I, ...)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer import models
+    >>> encoder = models.ViT(models.Size(1, 8, 2, 16), patch_size=4, image_size=8)
+    >>> tuple(EachImage(encoder)(np.ones((2, 3, 8, 8, 3))).shape)
+    (2, 3, 5, 8)
+    """
+
+    def __init__(self, encoder, **kwargs):
+        super().__init__(**kwargs)
+        self.encoder = resolve(encoder, {}, keras.Model)
+
+    def build(self, images_shape):
+        pass  # The model is built already.
+
+    def call(self, images, training=None):
+        found = self.encoder(ops.reshape(images, (-1, *images.shape[2:])), training=training)
+        return ops.reshape(found, (-1, ops.shape(images)[1], *found.shape[1:]))
+
+    def compute_output_shape(self, images_shape):
+        return (*images_shape[:2], *self.encoder.output_shape[1:])
+
+    def get_config(self):
+        return {**super().get_config(), "encoder": serialize(self.encoder)}

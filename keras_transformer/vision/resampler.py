@@ -1,0 +1,71 @@
+"""Any number of image tokens as a fixed number, by learned queries."""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention import MultiHeadAttention
+from keras_transformer.saving import build_once, resolve, serializable, serialize
+
+
+@serializable
+class Resampler(keras.layers.Layer):
+    """`Attention(Q, [x; Q])`: learned queries Q read features x, however many these are.
+
+    Args:
+        num_tokens: int >= 1. The number of queries L, and of the tokens that come out.
+        attention: `MultiHeadAttention`, or its config.
+
+    Call arguments:
+        inputs: float `(B, S, D)`.
+        padding_mask: boolean `(B, S)`, True = a real feature; or None.
+
+    Returns:
+        `(B, L, D)`.
+
+    Raises:
+        ValueError: `num_tokens` below 1; attention whose mechanism serves self-attention alone.
+
+    Export: all three formats.
+
+    Example:
+
+    >>> import numpy as np
+    >>> resampler = Resampler(4, MultiHeadAttention(num_heads=2, key_dim=3))
+    >>> tuple(resampler(np.ones((1, 50, 6))).shape)
+    (1, 4, 6)
+
+    Reference: Alayrac et al., Flamingo, arXiv 2204.14198, section 3.1.1 (the Perceiver Resampler; here one layer of it,
+    without a feed-forward), as Peng et al. have it in Kosmos-2, arXiv 2306.14824.
+    """
+
+    def __init__(self, num_tokens, attention, **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(num_tokens, int) or num_tokens < 1:
+            raise ValueError(f"num_tokens must be a positive integer. Received: {num_tokens!r}")
+        self.num_tokens = num_tokens
+        self.attention = resolve(attention, {}, MultiHeadAttention)
+        if "cross" not in self.attention.honours:
+            raise ValueError(
+                f"{self.attention.name} attends to its own tokens alone: its queries cannot read features."
+            )
+
+    def build(self, inputs_shape, padding_mask_shape=None):
+        width = inputs_shape[-1]
+        self.queries = self.add_weight(
+            name="queries", shape=(self.num_tokens, width), initializer=keras.initializers.RandomNormal(stddev=1.0)
+        )
+        build_once(self.attention, (inputs_shape[0], self.num_tokens, width), inputs_shape)
+
+    def call(self, inputs, padding_mask=None, training=None):
+        # A sum, not a broadcast, which TFLite's delegates do not have.
+        queries = ops.cast(self.queries, inputs.dtype) + ops.zeros_like(inputs[:, :1])
+        value = ops.concatenate([inputs, queries], axis=1)
+        if padding_mask is not None:
+            padding_mask = ops.concatenate([padding_mask, ops.ones_like(queries[..., 0], dtype="bool")], axis=1)
+        return self.attention(queries, value, value_mask=padding_mask, training=training)
+
+    def compute_output_shape(self, inputs_shape, padding_mask_shape=None):
+        return (inputs_shape[0], self.num_tokens, inputs_shape[-1])
+
+    def get_config(self):
+        return {**super().get_config(), "num_tokens": self.num_tokens, "attention": serialize(self.attention)}

@@ -1,0 +1,41 @@
+"""The benchmarks of memory, of many devices and of plans run at toy size. Nothing here asserts speed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+COMMANDS = {
+    "memory": (["--only", "plain", "mixed_bfloat16, recompute"], {"peak_mb", "step_s", "of_plain"}, 2),
+    "scaling": (["--only", "tensorflow, 2 processes", "jax, 2 devices, weights split in 2"], {"step_s", "peak_mb"}, 2),
+    "planning": (["--only", "transformer"], {"predicted_mb", "measured_mb", "predicted_s", "measured_s"}, 1),
+}
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("benchmarks")
+    running = {}
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    for name, (options, _, _) in COMMANDS.items():
+        command = [sys.executable, str(FOLDER / f"{name}.py"), "--tiny", "--rounds", "1", *options]
+        command += ["--json", str(folder / f"{name}.json")]
+        running[name] = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    for process in running.values():
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors.decode()[-2000:]
+    return {name: json.loads((folder / f"{name}.json").read_text()) for name in COMMANDS}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_runs(tables, name):
+    _, columns, count = COMMANDS[name]
+    rows = tables[name]["rows"]
+    assert len(rows) == count
+    for row in rows:
+        assert columns <= set(row), row
+        assert all(row[column] is not None for column in columns)

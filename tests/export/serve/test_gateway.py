@@ -1,0 +1,206 @@
+"""The gateway before replicas that this file plays: statuses and reasons, retries, streams that go on, and figures."""
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+pytest.importorskip("prometheus_client")
+
+from keras_transformer.export import ArraySpec
+from keras_transformer.export.serve.gateway import Gateway, ReplicaDiedError
+from keras_transformer.export.serve.requests import Limits, Reader, RequestError
+
+X = ArraySpec("x", "float32", (None, 2), ("batch", None))
+LIMITS = Limits(max_bytes=500, max_examples=4, timeout_s=0.5)
+GOOD = {"inputs": [[1, 2]]}
+
+
+class Replicas:
+    """Answers as told, one thing after another, then rightly."""
+
+    def __init__(self, *told):
+        self.told, self.asked = list(told), []
+
+    async def predict(self, signature, arrays):
+        self.asked.append(arrays)
+        if self.told:
+            told = self.told.pop(0)
+            if isinstance(told, Exception):
+                raise told
+            await asyncio.sleep(told)
+        return {"y": arrays["x"].sum(1)}, 3
+
+    async def is_healthy(self):
+        if self.told:
+            raise self.told.pop(0)
+
+
+class Writers:
+    """Streams of completions that break off after so many events."""
+
+    def __init__(self, *lengths, status=200):
+        self.lengths, self.status, self.bodies = list(lengths), status, []
+
+    async def complete(self, body):
+        asked = json.loads(body)
+        self.bodies.append(asked)
+        number = len(self.bodies)
+        kind = b"text/event-stream" if asked.get("stream") else b"application/json"
+        yield {"type": "http.response.start", "status": self.status, "headers": [(b"content-type", kind)]}
+        random = np.random.default_rng(asked["seed"])
+        letters = [chr(97 + letter) for letter in random.integers(0, 26, 6)]
+        if not asked.get("stream"):
+            if self.lengths and self.lengths.pop(0) is not None:
+                raise ReplicaDiedError
+            yield {"type": "http.response.body", "body": json.dumps({"text": "".join(letters)}).encode()}
+            return
+        length = self.lengths.pop(0) if self.lengths else len(letters)
+        for letter in letters[:length]:
+            event = {"id": f"cmpl-{number}", "created": number, "choices": [{"index": 0, "text": letter}]}
+            yield {"type": "http.response.body", "body": b"data: %s\n\n" % json.dumps(event).encode()}
+        if length < len(letters):
+            raise ReplicaDiedError
+        yield {"type": "http.response.body", "body": b"data: [DONE]\n\n"}
+        yield {"type": "http.response.body", "body": b""}
+
+    async def is_healthy(self):
+        pass
+
+
+def arrays_client(*told, retries=3):
+    replicas = Replicas(*told)
+    gateway = Gateway("model", replicas, Reader({"serve": (X,)}, LIMITS), LIMITS, {"id": "model"}, retries)
+    return TestClient(gateway.application, raise_server_exceptions=False), replicas
+
+
+def text_client(*lengths, **options):
+    writers = Writers(*lengths, **options)
+    gateway = Gateway("model", writers, None, LIMITS, {"id": "model"}, retries=3)
+    return TestClient(gateway.application, raise_server_exceptions=False), writers
+
+
+def figure(client, name):
+    lines = [line for line in client.get("/metrics").text.splitlines() if line.startswith(f"keras_transformer_{name}")]
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+def test_an_answer():
+    client, _ = arrays_client()
+    answer = client.post("/v1/models/model:predict", json=GOOD)
+    assert (answer.status_code, answer.json()) == (200, {"outputs": {"y": [3.0]}})
+    assert client.get("/v1/models").json()["data"][0]["id"] == "model"
+    assert client.get("/v1/models/model").json() == {"id": "model"}
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    "path, body, status, reason",
+    [
+        ("model:predict", b"{", 400, "not JSON"),
+        ("model:predict", b'{"inputs": [[1]]}', 400, "(batch, 2) with batch=1, got int64 (1, 1)"),
+        ("model:predict", b'{"inputs": [[1, 2]]}' + b" " * 500, 413, "more than 500 bytes"),
+        ("other:predict", b'{"inputs": [[1, 2]]}', 404, "there is no model 'other'"),
+        ("model", b"", 405, "Method Not Allowed"),
+    ],
+)
+def test_what_is_refused_reaches_no_replica(path, body, status, reason):
+    client, replicas = arrays_client()
+    answer = client.post(f"/v1/models/{path}", content=body)
+    assert answer.status_code == status
+    assert reason in answer.json()["error"]["message"]
+    assert not replicas.asked
+
+
+@pytest.mark.parametrize(
+    "told, status, reason",
+    [
+        (RequestError(422, "these values cannot be computed"), 422, "these values"),
+        (RequestError(429, "all places are taken"), 429, "all places"),
+        (RuntimeError("secret, line 12 of file.py"), 500, "the server failed: RuntimeError"),
+        (2.0, 504, "no answer within 0.5 seconds"),
+    ],
+)
+def test_what_goes_wrong_behind_it(told, status, reason):
+    client, _ = arrays_client(told)
+    answer = client.post("/v1/models/model:predict", json=GOOD)
+    assert answer.status_code == status
+    assert reason in answer.json()["error"]["message"]
+    assert "secret" not in answer.text
+    assert ("retry-after" in answer.headers) == (status == 429)
+    assert client.post("/v1/models/model:predict", json=GOOD).status_code == 200
+    assert figure(client, "requests_total")[f'keras_transformer_requests_total{{model="model",status="{status}"}}'] == 1
+
+
+def test_a_request_outlives_its_replicas():
+    client, replicas = arrays_client(ReplicaDiedError(), ReplicaDiedError())
+    assert client.post("/v1/models/model:predict", json=GOOD).json() == {"outputs": {"y": [3.0]}}
+    assert len(replicas.asked) == 3
+    assert figure(client, "retries_total") == {'keras_transformer_retries_total{model="model"}': 2}
+    assert figure(client, "requests_in_progress") == {'keras_transformer_requests_in_progress{model="model"}': 0}
+    assert figure(client, "batch_examples_sum") == {'keras_transformer_batch_examples_sum{model="model"}': 3}
+    client, replicas = arrays_client(*[ReplicaDiedError()] * 5, retries=1)
+    answer = client.post("/v1/models/model:predict", json=GOOD)
+    assert answer.status_code == 503
+    assert len(replicas.asked) == 2
+
+
+def test_health_says_why_not():
+    client, _ = arrays_client(ReplicaDiedError("no replica"))
+    answer = client.get("/health")
+    assert (answer.status_code, answer.json()) == (503, {"status": "unavailable", "reason": "no replica"})
+
+
+def texts(answer):
+    lines = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line]
+    assert lines.pop() == "[DONE]"
+    return [json.loads(line) for line in lines]
+
+
+def test_a_stream_goes_on_where_it_was():
+    """Without a seed too: the gateway draws one, so that every replica writes the same."""
+    for seed in ({"seed": 5}, {}):
+        client, writers = text_client(4, 0, 2)
+        answer = client.post("/v1/completions", json={"prompt": "a", "stream": True, **seed})
+        events = texts(answer)
+        assert len(writers.bodies) == 4
+        drawn = {body["seed"] for body in writers.bodies}
+        assert len(drawn) == 1
+        letters = np.random.default_rng(drawn.pop()).integers(0, 26, 6)
+        assert [event["choices"][0]["text"] for event in events] == [chr(97 + letter) for letter in letters]
+        assert {(event["id"], event["created"]) for event in events} == {("cmpl-1", 1)}
+
+
+def test_a_stream_whose_replicas_all_die_ends_with_an_error():
+    client, writers = text_client(2, 1, 0, 3)
+    lines = client.post("/v1/completions", json={"prompt": "a", "stream": True}).text.split("\n\n")
+    assert len(writers.bodies) == 4
+    assert "every replica that was asked has died" in json.loads(lines[3].removeprefix("data: "))["error"]["message"]
+    assert "[DONE]" not in lines[-1]
+
+
+def test_a_whole_text_is_asked_for_again():
+    client, writers = text_client(0, 0)
+    answer = client.post("/v1/completions", json={"prompt": "a", "seed": 3})
+    letters = np.random.default_rng(3).integers(0, 26, 6)
+    assert answer.json() == {"text": "".join(chr(97 + letter) for letter in letters)}
+    assert len(writers.bodies) == 3
+
+
+def test_refusals_of_texts():
+    client, writers = text_client()
+    for asked, status, reason in (
+        ({"prompt": 1}, 400, "'prompt' must be"),
+        ({"prompt": "a", "model": "other"}, 404, "there is no model 'other'"),
+        ({"prompt": "a", "temperature": "hot"}, 400, "'temperature' must be"),
+        ({"prompt": "a" * 600}, 413, "more than 500 bytes"),
+    ):
+        answer = client.post("/v1/completions", json=asked)
+        assert answer.status_code == status
+        assert reason in answer.json()["error"]["message"]
+    assert not writers.bodies
+    client, _ = text_client(status=429)
+    answer = client.post("/v1/completions", json={"prompt": "a", "stream": False})
+    assert answer.status_code == 429

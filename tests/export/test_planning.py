@@ -1,0 +1,190 @@
+"""Plans: counted operations and bytes, by hand and by formulas, and the command that prints them."""
+
+import functools
+import json
+
+import keras
+import pytest
+import tensorflow as tf
+
+from keras_transformer import attention, models, tasks
+from keras_transformer.checkpoints.unallocated import unallocated
+from keras_transformer.export import cli
+from keras_transformer.export.planning import DEVICES, Device, UnknownCostError, build, get_device, plan
+from keras_transformer.export.planning.graph import training_step
+from keras_transformer.export.planning.memory import Lives
+
+SIZE = models.Size(2, 32, 4, 64)
+WORDS, ROWS, LENGTH = 48, 3, 16
+PLAIN = Device(1.0, 1.0, 1.0, 1.0)
+
+
+def language_model(**options):
+    with unallocated():
+        return tasks.LanguageModel(models.Decoder(SIZE, WORDS, max_sequence_length=LENGTH, **options))
+
+
+def planned(model=None, **options):
+    return plan(model, PLAIN, **{"batch_size": ROWS, "length": LENGTH, **options}) if model else _planned(**options)
+
+
+@functools.cache
+def _planned(**options):
+    return planned(language_model(), **options)
+
+
+def test_lives_by_hand():
+    @tf.function(autograph=False)
+    def step(x):
+        long = tf.matmul(x, x)  # 400 bytes, read again at the end
+        short = tf.exp(tf.matmul(x, long))  # 400 more, written over by the exponential
+        total = tf.reduce_sum(short, axis=1)  # 40
+        return tf.matmul(long, tf.reshape(total, (10, 1)))  # 40, while `long` and `total` stand
+
+    graph = step.get_concrete_function(tf.TensorSpec((10, 10))).graph
+    peak, _ = Lives(graph.get_operations(), graph.outputs).run()
+    assert peak == 400 + 400 + 40
+
+
+def test_operations_of_products_are_those_of_the_formula():
+    model = language_model()
+    step = training_step(model, ROWS, LENGTH)
+    tokens, layers, width, inner = ROWS * LENGTH, SIZE.num_layers, SIZE.hidden_dim, SIZE.intermediate_dim
+    kernels = layers * (4 * width**2 + 2 * width * inner) + WORDS * width
+    # The whole square of attention: queries with keys, weights with values.
+    expected = 6 * kernels * tokens + 12 * layers * LENGTH * tokens * width
+    assert step.flops == pytest.approx(expected, rel=0.02)
+
+
+def test_weights_and_what_the_optimizer_keeps():
+    count = language_model().count_params()
+    found = planned(optimizer="momentum", accumulate=True)
+    assert (found.parameters, found.gradients, found.optimizer) == (count, 4 * count, 8 * count)
+    assert found.training > found.weights + found.optimizer + found.gradients
+    assert planned(optimizer="sgd").optimizer == 0
+
+
+def test_recomputation_keeps_the_inputs_of_the_blocks():
+    plain, recomputed = planned(), planned(recompute=1)
+    # Those of the head stay.
+    assert recomputed.activations < plain.activations / 2
+    assert recomputed.training < plain.training
+    assert recomputed.flops > 1.2 * plain.flops
+
+
+def test_activations_grow_with_the_batch():
+    few, many = planned(), planned(batch_size=4 * ROWS)
+    assert many.activations == pytest.approx(4 * few.activations, rel=0.02)
+    assert (many.weights, many.optimizer) == (few.weights, few.optimizer)
+
+
+def test_cache_is_keys_and_values_of_all_tokens():
+    assert planned().cache == 2 * 4 * SIZE.num_layers * ROWS * LENGTH * SIZE.hidden_dim
+    with unallocated():
+        encoder = models.Encoder(SIZE, WORDS)
+    assert planned(encoder).cache is planned(encoder).token is None
+
+
+def test_many_devices():
+    one, four = planned(), planned(devices=4)
+    assert (four.training, four.flops) == (one.training, 4 * one.flops)
+    # A ring of four sends three quarters of the gradients, twice, at half of what a link does in both directions.
+    assert four.exchange == pytest.approx(1.5 * four.gradients / 0.5e9)
+    split = planned(devices=4, model_parallel=4)
+    assert one.weights / 4 < split.weights < one.weights / 3
+    assert one.activations / 4 < split.activations < one.activations
+    assert split.step - split.exchange < one.step
+
+
+def test_time_is_that_of_the_slower_of_computing_and_moving():
+    slow = planned()
+    computing = plan(language_model(), PLAIN._replace(bandwidth=1e9), batch_size=ROWS, length=LENGTH, efficiency=1.0)
+    assert computing.step == pytest.approx(computing.flops / 0.5e12, rel=1e-3)  # float32: half of the peak
+    assert planned(efficiency=1.0).step == pytest.approx(slow.step / 2, rel=1e-6)
+
+
+CONFIG = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 100,
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": False,
+}
+COUNT = 2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 48 + 3 * 32 + 2 * 100 * 32
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    return tmp_path
+
+
+def test_named_models_and_configs(config):
+    assert build("gpt2:small").count_params() == 124_439_808
+    assert build(config).count_params() == build(config / "config.json").count_params() == COUNT
+    model = build(config, "mixed_bfloat16")
+    assert model.compute_dtype == "bfloat16"
+    assert keras.config.dtype_policy().name == "float32"
+    assert not any(variable._value is not None for variable in model.variables)
+
+
+def test_half_precision_halves_what_is_kept(config):
+    full, half = (planned(build(config, dtype), batch_size=40) for dtype in ("float32", "mixed_bfloat16"))
+    assert half.weights == full.weights
+    assert half.activations < 0.8 * full.activations
+    assert half.cache == full.cache / 2
+    assert half.decoding < full.decoding
+
+
+def test_loops_are_not_guessed():
+    with unallocated():
+        tiles = attention.BlockwiseAttention(query_block_size=4, block_size=4)
+        model = models.Decoder(SIZE, WORDS, attention=attention.MultiHeadAttention(4, 8, mechanism=tiles))
+    with pytest.raises(UnknownCostError, match="loop"):
+        planned(model)
+
+
+def test_devices_by_name():
+    assert get_device("H100") is DEVICES["h100"]
+    with pytest.raises(ValueError, match="rtx 4090"):
+        get_device("abacus")
+
+
+def test_command_prints_a_table_and_json(config, capsys):
+    words = ["plan", str(config), "--device", "t4", "--length", "8", "--devices", "2", "--model-parallel", "2"]
+    assert cli.main(words) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == f"{COUNT:,} parameters"
+    assert [line.split()[0] for line in printed if line.startswith("  ")] == [
+        *("weights", "gradients", "optimizer", "activations", "at", "step", "cache", "at", "token")
+    ]
+    assert sum(line.endswith("  fits") for line in printed) == 2
+    assert cli.main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["optimizer"] == 2 * found["gradients"]
+
+
+@pytest.mark.parametrize(
+    "words, reason",
+    [
+        (["nothing"], "neither a config.json nor MODEL:SIZE"),
+        (["gpt2:tiny"], "small"),
+        (["gpt2:small", "--device", "abacus"], "abacus"),
+        (["gpt2:small", "--optimizer", "luck"], "adamw"),
+        (["CONFIG", "--devices", "3", "--model-parallel", "2"], "groups of 2"),
+        (["CONFIG", "--efficiency", "2"], "(0, 1]"),
+    ],
+)
+def test_command_says_what_is_wrong(config, capsys, words, reason):
+    words = [str(config) if word == "CONFIG" else word for word in words]
+    assert cli.main(["plan", "--length", "4", *words]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert reason in captured.err

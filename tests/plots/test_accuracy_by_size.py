@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+
+from keras_transformer import plots
+
+ROWS = [
+    {"format": "onnx", "mode": "weight_int4", "score": 80.2, "bytes": 500_000, "float_score": 80.3, "of_float": 0.125},
+    {"format": "onnx", "mode": "int8", "score": 80.4, "bytes": 1_000_000, "float_score": 80.3, "of_float": 0.25},
+    {"format": "tflite", "mode": "int8", "score": 80.1, "bytes": 1_100_000},
+]
+
+
+def test_curves_run_from_the_smallest_file_to_the_float_file():
+    (axes,) = plots.accuracy_by_size(ROWS, label="accuracy in %").axes
+    onnx, tflite = axes.get_lines()
+    np.testing.assert_allclose(onnx.get_xydata(), [[0.5, 80.2], [1.0, 80.4], [4.0, 80.3]])
+    np.testing.assert_allclose(tflite.get_xydata(), [[1.1, 80.1]])
+    assert [line.get_label() for line in (onnx, tflite)] == ["onnx", "tflite"]
+    assert axes.get_ylabel() == "accuracy in %"
+    # A mode is named once, at its highest point.
+    names = {text.get_text(): text.xy for text in axes.texts}
+    assert names == {"weight_int4": (0.5, 80.2), "int8": (1.0, 80.4), "float32": (4.0, 80.3)}
+
+
+def test_formats_differ_without_their_colours():
+    rows = [{"format": str(each), "mode": "int8", "score": each, "bytes": 10**6} for each in range(4)]
+    lines = plots.accuracy_by_size(rows).axes[0].get_lines()
+    assert len({(line.get_marker(), line.get_linestyle()) for line in lines}) == 4
+
+
+@pytest.mark.parametrize(
+    "rows, message", [([], "no rows"), ([{"format": "onnx", "mode": "int8", "score": 1.0}], r"lacks \['bytes'\]")]
+)
+def test_refuses(rows, message):
+    with pytest.raises(ValueError, match=message):
+        plots.accuracy_by_size(rows)
