@@ -128,6 +128,8 @@ def probes_of_cache(model):
             if name not in probe:
                 size = (batch_size, *tensor.shape[1:])
                 probe[name] = rng.integers(0, 2, size) if "int" in tensor.dtype else rng.normal(size=size)
+                if name.endswith("state"):  # Sums of positive features among them, by which outputs are divided.
+                    probe[name] = np.abs(probe[name])
         probes.append({name: np.asarray(value, model.input[name].dtype) for name, value in probe.items()})
     return probes
 

@@ -67,7 +67,7 @@ def test_workers_go_on_from_the_checkpoint(on_tensorflow):
 
 
 # Norms, and what few key/value heads leave whole, lie on each device. `sharded_worker.py` alone tries more models.
-@pytest.mark.parametrize("name, most", [("mixtral", 0.6), ("vit", 0.45)])
+@pytest.mark.parametrize("name, most", [("mixtral", 0.6), ("vit", 0.5)])
 def test_eight_devices_train_as_one(on_jax, name, most):
     found = on_jax[name]
     assert max(abs(a - b) for a, b in zip(found["alone"], found["many"], strict=True)) <= ONE_DEVICE
