@@ -1,9 +1,12 @@
-"""Three small tasks on real data, for `architectures.py`: what a model is trained on, and how it is judged."""
+"""Four small tasks on real data, for `architectures.py`: what a model is trained on, and how it is judged."""
+
+import pathlib
+import tempfile
 
 import keras
 import numpy as np
 
-from keras_transformer import tasks, text, training
+from keras_transformer import retrieval, tasks, text, training
 
 
 class Characters:
@@ -34,7 +37,7 @@ class Characters:
     def compile_options(self):
         return {"loss": training.MaskedCrossentropy(), "metrics": [training.Perplexity(name="perplexity")]}
 
-    def batches(self, steps, seed):
+    def batches(self, model, steps, seed):
         stream = training.language_model_batches(self._train, self.context, self.batch_size, steps, seed=seed)
         return stream.repeat()
 
@@ -82,7 +85,7 @@ class Translation:
         tokens, longest = self.batch_size * self.max_length, self.max_length
         return training.bucket_batches(*data, tokens_per_batch=tokens, max_length=longest, multiple=longest, **options)
 
-    def batches(self, steps, seed):
+    def batches(self, model, steps, seed):
         return self._stream(self._train, seed=seed).repeat()
 
     def figure(self, model):
@@ -114,7 +117,7 @@ class Images:
     def compile_options(self):
         return {"loss": keras.losses.CategoricalCrossentropy(), "metrics": ["accuracy"]}
 
-    def batches(self, steps, seed):
+    def batches(self, model, steps, seed):
         augmentation = training.Augmentation(shift=2, flip=True)
         options = {"augmentation": augmentation, "shuffle": True, "seed": seed}
         return training.batches(self._train, self.batch_size, self.num_classes, **options).repeat()
@@ -124,4 +127,80 @@ class Images:
         return found["accuracy"]
 
 
-TASKS = {task.name: task for task in (Characters, Images, Translation)}
+class Sentences:
+    """Characters of film reviews, with a database of others to look things up in; the figure is nats per character.
+
+    The database is the collection from which the sentences were drawn, in other spelling. Those that it knows are left out
+    of what is measured: on these, looking things up is copying.
+    """
+
+    name = "sentences"
+    unit = "nats a character"
+    lower_is_better = True
+    steps, learning_rate = 300, 3e-3
+    jit_compile = True
+    chunk_size, num_neighbours, context, batch_size = 16, 2, 128, 16
+
+    def __init__(self, data_dir, smoke):
+        train, test, others = (
+            self._read(data_dir / "sentence_cls" / name)[: 50 if smoke else None]
+            for name in ("stsa.fine.train", "stsa.fine.test", "rt-polarity.all")
+        )
+        known = {_letters(sentence) for sentence in others}
+        test = [sentence for sentence in test if _letters(sentence) not in known]
+        self._tokenizer = text.Characters.train([*train, *others])
+        self.vocabulary_size = self._tokenizer.vocabulary_size
+        self._folder = tempfile.TemporaryDirectory()
+        options = {"embed": retrieval.HashedNGrams(width=128), "backend": "faiss"}
+        place = pathlib.Path(self._folder.name)
+        self._database = retrieval.ChunkDatabase.build(
+            place / "database", others, self._tokenizer, chunk_size=self.chunk_size, **options
+        )
+        self._train, self._test = (
+            self._chunks(place / name, part) for name, part in (("train", train), ("test", test))
+        )
+        self.description = (
+            f"{len(train)} sentences, {len(test)} held out, {len(self._database)} chunks of {self.chunk_size} characters to "
+            f"find {self.num_neighbours} in, {self.batch_size} stretches of {self.context} a batch"
+        )
+
+    @staticmethod
+    def _read(path):
+        lines = path.read_text(encoding="utf-8" if path.name.startswith("stsa") else "latin-1").splitlines()
+        return [sentence.strip() for _, _, sentence in (line.partition(" ") for line in lines) if sentence.strip()]
+
+    def _chunks(self, folder, sentences):
+        folder.mkdir()
+        chunks = retrieval.Chunks.build(folder, sentences, self._tokenizer, self.chunk_size)
+        return chunks, self._database.neighbours_of(chunks, self.num_neighbours)
+
+    def with_head(self, backbone):
+        return tasks.LanguageModel(backbone)
+
+    def compile_options(self):
+        return {"loss": training.MaskedCrossentropy(), "metrics": [training.Perplexity(name="perplexity")]}
+
+    def batches(self, model, steps, seed):
+        sizes = (self.context, self.batch_size, steps)
+        return _for(model, retrieval.retrieval_batches(*self._train, self._database, *sizes, seed=seed)).repeat()
+
+    def figure(self, model):
+        stream = retrieval.retrieval_evaluation_batches(*self._test, self._database, self.context, batch_size=32)
+        return float(np.log(model.evaluate(_for(model, stream).epoch(), verbose=0, return_dict=True)["perplexity"]))
+
+
+def _letters(sentence):
+    return "".join(filter(str.isalpha, sentence.lower()))
+
+
+def _for(model, stream):
+    """The same batches with those inputs alone that the model takes."""
+
+    def make(epoch, step):
+        inputs, labels = stream[epoch * len(stream) + step]
+        return {name: inputs[name] for name in model.input}, labels
+
+    return training.BatchStream(make, len(stream), fingerprint=stream.fingerprint, fixed_shapes=True)
+
+
+TASKS = {task.name: task for task in (Characters, Images, Translation, Sentences)}

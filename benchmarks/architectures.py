@@ -4,10 +4,11 @@
     python benchmarks/architectures.py --data-dir DIR --tasks text images --models retnet crate --steps 1000
     python benchmarks/architectures.py --data-dir DIR --smoke           # a few steps each: does everything run?
 
-DIR holds tinyshakespeare/input.txt, multi30k/train.en.gz (and so on), and cifar10_jpeg_subset/train.zip and test.zip. The
-tasks are characters of Tiny Shakespeare, ten kinds of images, and English to German: see `architecture_tasks.py`. A model
-trains by `model.fit` with AdamW, a warm-up and a cosine, at one learning rate for all. The plain Transformer trains with a
-second seed too: what lies within the difference of the two is no difference.
+DIR holds tinyshakespeare/input.txt, multi30k/train.en.gz (and so on), cifar10_jpeg_subset/train.zip and test.zip, and
+sentence_cls/rt-polarity.all (and so on). The tasks are characters of Tiny Shakespeare, ten kinds of images, English to
+German, and sentences with others to look things up in: see `architecture_tasks.py`. A model trains by `model.fit` with
+AdamW, a warm-up and a cosine, at one learning rate for all. The plain Transformer trains with a second seed too: what lies
+within the difference of the two is no difference.
 """
 
 import os
@@ -31,6 +32,7 @@ from keras_transformer.feedforward import MixtureOfExperts, TopKRouter, ternary_
 
 TEXT_SIZE = models.Size(num_layers=4, hidden_dim=128, num_heads=4, intermediate_dim=512)
 IMAGE_SIZE = models.Size(num_layers=4, hidden_dim=96, num_heads=4, intermediate_dim=192)
+SENTENCE_SIZE = models.Size(num_layers=3, hidden_dim=96, num_heads=3, intermediate_dim=384)
 PAIR_SIZE = models.Size(num_layers=2, hidden_dim=128, num_heads=4, intermediate_dim=256)
 PLAIN = "transformer"
 # Shorter than the 64 characters of a stretch, so that windows, segments and memories are used.
@@ -85,6 +87,12 @@ def kosmos(task):
     return keras.Model(images, backbone(inputs)[:, -1:])
 
 
+def retro(task):
+    found = {"chunk_size": task.chunk_size, "num_neighbours": task.num_neighbours, "retrieval_layers": (2, 3)}
+    encoder = models.Size(num_layers=1, hidden_dim=64, num_heads=2, intermediate_dim=128)
+    return models.RETRO(SENTENCE_SIZE, task.vocabulary_size, encoder_size=encoder, position="rotary", **found)
+
+
 def bahdanau(task):
     width = PAIR_SIZE.hidden_dim
     size = models.BahdanauSize(width, 5 * width // 4, alignment_dim=width, readout_dim=width)
@@ -132,6 +140,11 @@ MODELS = {
         "evolved_transformer": of_pairs(models.EvolvedTransformer, models.EvolvedSize(1, 1, 128, 4)),
         "bahdanau": bahdanau,
     },
+    "sentences": {
+        # As many parameters as RETRO has with its encoder and the second attentions.
+        PLAIN: of_text(size=SENTENCE_SIZE._replace(intermediate_dim=592), position="rotary"),
+        "retro": retro,
+    },
 }
 
 
@@ -160,7 +173,9 @@ def train(task, build, steps, seed):
     model.compile(optimizer, jit_compile=task.jit_compile, **task.compile_options())
     clock, start = Clock(), time.perf_counter()
     # The batches come shuffled.
-    model.fit(task.batches(steps, seed), steps_per_epoch=steps, epochs=1, callbacks=[clock], shuffle=False, verbose=0)
+    model.fit(
+        task.batches(model, steps, seed), steps_per_epoch=steps, epochs=1, callbacks=[clock], shuffle=False, verbose=0
+    )
     return {
         "figure": round(task.figure(model), 4),
         "parameters": sum(math.prod(weight.shape) for weight in model.trainable_weights),
