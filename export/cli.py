@@ -1,4 +1,4 @@
-"""The command line `keras-transformer`. Each command imports what it needs when it runs."""
+"""The command line `keras-transformer`. Only the command that is named is imported."""
 
 import argparse
 import importlib
@@ -6,6 +6,24 @@ import os
 import sys
 
 from keras_transformer.export import interrupts
+
+# Each is a file in `commands`; what it is for begins its own help, too.
+COMMANDS = {
+    "demo": "train a Vision Transformer on real images, export it, and compare all three runtimes",
+    "export": "write a model as a bundle and prove every file in it",
+    "convert": "turn a checkpoint of Hugging Face into a .keras file, or back",
+    "verify": "prove a bundle again, from the probes kept in it, without Keras or the model",
+    "run": "run a bundle on arrays from a file",
+    "generate": "continue or translate a text with the bundle of a language model",
+    "inspect": "show what a bundle holds",
+    "bench": "measure latency, throughput, memory and size in each runtime",
+    "sensitivity": "show which weights cost most accuracy when they are quantised",
+    "serving": "write a bundle as one version of a model for TensorFlow Serving, or for Triton Inference Server",
+    "engine": "write a language model as onnxruntime-genai or LiteRT-LM loads it",
+    "serve-text": "serve a language model over HTTP in the manner of OpenAI, many requests in one batch",
+    "catalogue": "list every architecture, mechanism and other part, and what each supports",
+    "plan": "say how much memory and time a model takes, on one device or many, without running it",
+}
 
 _EXAMPLES = """examples:
   keras-transformer demo
@@ -38,8 +56,9 @@ def main(arguments=None):
     # Quiet by default; whoever set these keeps what they set.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        parsed = _parser(sys.argv[1:] if arguments is None else arguments).parse_args(arguments)
+        parsed = build_parser(next((word for word in words if not word.startswith("-")), None)).parse_args(words)
         parsed.check(parsed)
     except SystemExit as stop:
         return stop.code or 0
@@ -96,7 +115,15 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parser(words):
+def build_parser(name=None):
+    """The parser of the command line, with the options of one command.
+
+    Args:
+        name: str or None: the command whose options are read. Of the others, only what they are for is known.
+
+    Returns:
+        `argparse.ArgumentParser`.
+    """
     parser = _Parser(
         prog="keras-transformer",
         description="Export Keras models as SavedModel, TFLite and ONNX, proven to compute what Keras computes.",
@@ -107,188 +134,20 @@ def _parser(words):
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.set_defaults(check=lambda arguments: None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (
-        _add_demo,
-        _add_export,
-        _add_convert,
-        _add_verify,
-        _add_run,
-        _add_generate,
-        _add_inspect,
-        _add_bench,
-        _add_sensitivity,
-        _add_serving,
-        _add_engine,
-        _add_serve_text,
-        _add_catalogue,
-        _add_plan,
-    ):
-        add(commands, words)
+    for each, help in COMMANDS.items():
+        options = commands.add_parser(each, help=help, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if each == name:
+            _complete(options, each, help)
     return parser
 
 
-def _later(module, function="run"):
-    """What a command does; its module is imported when it is called."""
-    return lambda arguments: getattr(importlib.import_module(f"keras_transformer.export.{module}"), function)(arguments)
-
-
-def _command(commands, name, help, examples):
-    """A subcommand whose `--help` ends in examples."""
-    return commands.add_parser(
-        name,
-        help=help,
-        description=help[0].upper() + help[1:] + ".",
-        epilog="examples:\n" + "".join(f"  keras-transformer {name} {each}\n" for each in examples),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-
-
-def _add_demo(commands, words):
-    help = "train a Vision Transformer on real images, export it, and compare all three runtimes"
-    parser = _command(commands, "demo", help, ["", "--dataset cifar10"])
-    parser.set_defaults(run=_later("demo"))
-    if "demo" in words:
-        from keras_transformer.export import demo
-
-        demo.add_arguments(parser)
-
-
-def _add_export(commands, words):
-    from keras_transformer.export import quantize_arguments
-
-    examples = [
-        "model.keras --out bundle",
-        "model.keras --out bundle --formats tflite onnx --tolerance 1e-6",
-        "model.keras --out bundle --quantize int8 --evaluate test.npz --max-loss 0.005",
-        "CHECKPOINT --out bundle",
-    ]
-    parser = _command(commands, "export", "write a model as a bundle and prove every file in it", examples)
-    parser.add_argument(
-        "model", metavar="MODEL", help="a .keras file of model.save, or the folder of a checkpoint of Hugging Face"
-    )
-    parser.add_argument(
-        "--out", required=True, metavar="DIR", help="directory of the bundle; an old bundle is replaced"
-    )
-    parser.add_argument("--formats", nargs="+", metavar="FORMAT", help="saved_model, tflite, onnx (default: all)")
-    parser.add_argument("--tolerance", type=float, help="largest difference, as a share of the scale (default: 1e-5)")
-    help = "sizes such as batch=1,length=128 for which TFLite has a signature of fixed shapes; repeatable"
-    parser.add_argument("--static", action="append", metavar="SIZES", help=help)
-    quantize_arguments.add_arguments(parser)
-    parser.set_defaults(run=_later("commands", "export_file"))
-
-
-def _add_convert(commands, words):
-    from keras_transformer.export import convert_command
-
-    help = "turn a checkpoint of Hugging Face into a .keras file, or back"
-    parser = _command(commands, "convert", help, convert_command.EXAMPLES)
-    convert_command.add_arguments(parser)
-    parser.set_defaults(run=_later("convert_command"))
-
-
-def _add_verify(commands, words):
-    help = "prove a bundle again, from the probes kept in it, without Keras or the model"
-    parser = _command(commands, "verify", help, ["bundle", "bundle --backend onnx"])
-    parser.add_argument("bundle", metavar="DIR", help="the bundle")
-    parser.add_argument("--backend", action="append", help="only this runtime; may be given more than once")
-    parser.set_defaults(run=_later("commands", "verify"))
-
-
-def _add_run(commands, words):
-    examples = ["bundle --input images.npy", "bundle --input batch.npz --backend tflite --output results.npz"]
-    parser = _command(commands, "run", "run a bundle on arrays from a file", examples)
-    parser.add_argument("bundle", metavar="DIR", help="the bundle")
-    help = ".npz or .json with an array for each input, or .npy for a model with one input"
-    parser.add_argument("--input", required=True, metavar="FILE", help=help)
-    parser.add_argument("--backend", default="onnx", help="onnx (default), tflite or saved_model")
-    parser.add_argument("--signature", default="serve", help="name of the signature (default: serve)")
-    parser.add_argument("--output", metavar="FILE", help="write the outputs as .npz or .json instead of printing them")
-    parser.set_defaults(run=_later("commands"))
-
-
-def _add_generate(commands, words):
-    from keras_transformer.export import generate_command
-
-    help = "continue or translate a text with the bundle of a language model"
-    parser = _command(commands, "generate", help, generate_command.EXAMPLES)
-    generate_command.add_arguments(parser)
-    parser.set_defaults(run=_later("generate_command"))
-
-
-def _add_inspect(commands, words):
-    parser = _command(commands, "inspect", "show what a bundle holds", ["bundle"])
-    parser.add_argument("bundle", metavar="DIR", help="the bundle")
-    parser.set_defaults(run=_later("commands", "inspect"))
-
-
-def _add_bench(commands, words):
-    from keras_transformer.export import bench_command
-
-    help = "measure latency, throughput, memory and size in each runtime"
-    parser = _command(commands, "bench", help, bench_command.EXAMPLES)
-    bench_command.add_arguments(parser)
-    parser.set_defaults(run=_later("bench_command"))
-
-
-def _add_sensitivity(commands, words):
-    from keras_transformer.export import sensitivity_command
-
-    help = "show which weights cost most accuracy when they are quantised"
-    parser = _command(commands, "sensitivity", help, sensitivity_command.EXAMPLES)
-    sensitivity_command.add_arguments(parser)
-    parser.set_defaults(run=_later("sensitivity_command"))
-
-
-def _add_serving(commands, words):
-    help = "write a bundle as one version of a model for TensorFlow Serving, or for Triton Inference Server"
-    examples = ["bundle --out served", "bundle --out served --version 2", "bundle --for triton --out repository"]
-    parser = _command(commands, "serving", help, examples)
-    parser.add_argument("bundle", metavar="DIR", help="the bundle")
-    parser.add_argument("--out", required=True, metavar="DIR", help="directory of the model, its versions in it")
-    parser.add_argument("--version", dest="number", type=int, default=1, metavar="N", help="default: 1")
-    help = "the signature that serving_default stands for (default: the bundle's first)"
-    parser.add_argument("--default", metavar="NAME", help=help)
-    if "serving" in words:
-        from keras_transformer.export import serving_arguments
-
-        serving_arguments.add_arguments(parser)
-    parser.set_defaults(run=_later("commands", "serving"))
-
-
-def _add_engine(commands, words):
-    from keras_transformer.export import engine_command
-
-    help = "write a language model as onnxruntime-genai or LiteRT-LM loads it"
-    parser = _command(commands, "engine", help, engine_command.EXAMPLES)
-    engine_command.add_arguments(parser)
-    parser.set_defaults(run=_later("engine_command"))
-
-
-def _add_serve_text(commands, words):
-    from keras_transformer.export import serve_text_command
-
-    help = "serve a language model over HTTP in the manner of OpenAI, many requests in one batch"
-    parser = _command(commands, "serve-text", help, serve_text_command.EXAMPLES)
-    serve_text_command.add_arguments(parser)
-    parser.set_defaults(run=_later("serve_text_command"))
-
-
-def _add_catalogue(commands, words):
-    from keras_transformer.export import catalogue_command
-
-    help = "list every architecture, mechanism and other part, and what each supports"
-    parser = _command(commands, "catalogue", help, catalogue_command.EXAMPLES)
-    catalogue_command.add_arguments(parser)
-    parser.set_defaults(run=_later("catalogue_command"))
-
-
-def _add_plan(commands, words):
-    from keras_transformer.export import plan_command
-
-    help = "say how much memory and time a model takes, on one device or many, without running it"
-    parser = _command(commands, "plan", help, plan_command.EXAMPLES)
-    plan_command.add_arguments(parser)
-    parser.set_defaults(run=_later("plan_command"))
+def _complete(parser, name, help):
+    """Gives the parser of a command its options, and a `--help` that ends in examples."""
+    command = importlib.import_module(f"keras_transformer.export.commands.{name.replace('-', '_')}")
+    parser.description = f"{help[0].upper()}{help[1:]}."
+    parser.epilog = "examples:\n" + "".join(f"  keras-transformer {name} {each}\n" for each in command.EXAMPLES)
+    parser.set_defaults(run=command.run)
+    command.add_arguments(parser)
 
 
 if __name__ == "__main__":

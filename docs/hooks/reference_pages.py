@@ -68,15 +68,15 @@ def _thing(module, name):
 def _command_line():
     """What `--help` says of every command."""
     parts = ["# The command line"]
-    for name in _commands():
-        parts += [f"## {name}", f"```text\n{_commands(name)[name].format_help()}```"]
+    for name in cli.COMMANDS:
+        parts += [f"## {name}", f"```text\n{_options(name).format_help()}```"]
     return "\n\n".join(parts)
 
 
-def _commands(*words):
-    """Name of a command to its parser, with the options of those that are named in `words`."""
-    parser = cli._parser(list(words))
-    return next(action.choices for action in parser._actions if action.choices)
+def _options(name):
+    """The parser of one command's options."""
+    commands = next(action for action in cli.build_parser(name)._actions if action.choices)
+    return commands.choices[name]
 
 
 def _names(module):

@@ -179,13 +179,30 @@ def test_help_has_examples_and_version_is_short(capsys):
     assert capsys.readouterr().out.startswith("keras-transformer ")
 
 
-def test_help_imports_nothing_heavy():
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_help_with_examples(name, capsys):
+    assert cli.main([name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert cli.COMMANDS[name][1:8] in shown
+    assert f"examples:\n  keras-transformer {name} " in shown
+
+
+def test_every_file_of_a_command_is_listed():
+    files = pathlib.Path(cli.__file__).with_name("commands").glob("*.py")
+    commands = {file.stem.replace("_", "-") for file in files if "\nEXAMPLES = " in file.read_text()}
+    assert commands == set(cli.COMMANDS)
+
+
+@pytest.mark.parametrize("words, command", [(["--help"], []), (["plan", "--help"], ["plan"])])
+def test_help_imports_nothing_heavy_and_one_command_at_most(words, command):
     script = (
-        "import sys\nfrom keras_transformer.export import cli\ncli.main(['--help'])\n"
-        "print(sorted({'tensorflow', 'keras', 'numpy', 'onnx'} & set(sys.modules)))"
+        f"import sys\nfrom keras_transformer.export import cli\ncli.main({words!r})\n"
+        "print(sorted({'tensorflow', 'keras', 'numpy', 'onnx'} & set(sys.modules)))\n"
+        "room = 'keras_transformer.export.commands.'\n"
+        "print([name.removeprefix(room) for name in sys.modules if name.startswith(room)])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert done.stdout.splitlines()[-2:] == ["[]", str(command)]
 
 
 def test_every_public_name_loads():

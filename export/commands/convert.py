@@ -2,8 +2,8 @@
 
 import os
 import pathlib
-import sys
 
+from keras_transformer.export.commands.words import say
 from keras_transformer.export.errors import ExportError, InvalidModelError
 
 EXAMPLES = [
@@ -43,7 +43,7 @@ def run(arguments):
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
-    _say(f"wrote {target}: {type(model).__name__} {model.name!r}, {model.count_params():,} parameters")
+    say(f"wrote {target}: {type(model).__name__} {model.name!r}, {model.count_params():,} parameters")
     return 0
 
 
@@ -58,9 +58,5 @@ def _to_folder(arguments, target):
     from keras_transformer.checkpoints import to_huggingface
 
     to_huggingface(model, target, like=arguments.like, verbose=0)
-    _say(f"wrote {target}")
+    say(f"wrote {target}")
     return 0
-
-
-def _say(line):
-    print(line, file=sys.stderr, flush=True)

@@ -1,11 +1,10 @@
-"""`keras-transformer sensitivity`: which weights of a bundle cost most when they are quantised."""
+"""The command `sensitivity`: which weights of a bundle cost most when they are quantised."""
 
 import json
 import pathlib
-import sys
 
-from keras_transformer.export import quantize_arguments
-from keras_transformer.export.bench_command import positive
+from keras_transformer.export.commands import quantize_arguments
+from keras_transformer.export.commands.words import positive, say
 
 EXAMPLES = [
     "bundle --evaluate test.npz",
@@ -15,7 +14,7 @@ _COLUMNS = ("left in float", "agreement", "score", "size", "gain")
 
 
 def add_arguments(parser):
-    """What the command takes."""
+    """Adds the options of `keras-transformer sensitivity`."""
     parser.add_argument("bundle", metavar="DIR", help="a float bundle with ONNX files; it is not changed")
     quantize_arguments.add_evaluation(parser, required=True)
     quantize_arguments.add_mode(parser, default="int8")
@@ -31,7 +30,7 @@ def run(arguments):
     options = quantize_arguments.read_arguments(arguments)
     if arguments.json:  # What can be wrong is looked at before the measuring.
         pathlib.Path(arguments.json).touch()
-    found = sensitivity(arguments.bundle, options["quantize"], options["evaluation"], progress=_progress)
+    found = sensitivity(arguments.bundle, options["quantize"], options["evaluation"], progress=say)
     mode = options["quantize"].mode
     print(table(arguments.bundle, mode, found, arguments.top))
     if arguments.json:
@@ -68,7 +67,3 @@ def table(bundle, mode, found, top=None):
 
 def _cell(value):
     return "-" if value is None else f"{value:.4f}"
-
-
-def _progress(line):
-    print(line, file=sys.stderr, flush=True)

@@ -1,9 +1,8 @@
-"""`keras-transformer serve-text`: a language model over HTTP, many requests in one batch."""
+"""The command `serve-text`: a language model over HTTP, many requests in one batch."""
 
 import pathlib
-import sys
 
-from keras_transformer.export.bench_command import positive
+from keras_transformer.export.commands.words import positive, say
 from keras_transformer.export.errors import ExportError
 
 EXAMPLES = [
@@ -14,7 +13,7 @@ EXAMPLES = [
 
 
 def add_arguments(parser):
-    """What the command takes."""
+    """Adds the options of `keras-transformer serve-text`."""
     parser.add_argument(
         "model", metavar="MODEL", help="a language model: a .keras file, a folder of Hugging Face, or a bundle"
     )
@@ -50,10 +49,10 @@ def run(arguments):
         max_waiting=arguments.max_waiting,
         quantize=arguments.quantize,
     )
-    print("compiling", file=sys.stderr, flush=True)
+    say("compiling")
     name = arguments.name or pathlib.Path(arguments.model).resolve().stem
     with engine.warm_up():
-        print(f"serving {name!r} at http://{arguments.host}:{arguments.port}", file=sys.stderr, flush=True)
+        say(f"serving {name!r} at http://{arguments.host}:{arguments.port}")
         serve(engine, name, arguments.host, arguments.port)
     return 0
 

@@ -1,4 +1,4 @@
-"""`keras-transformer generate`: continues a text, or translates one, with a bundle."""
+"""The command `generate`: continues a text, or translates one, with a bundle."""
 
 import sys
 
@@ -20,7 +20,7 @@ _SAMPLER_OPTIONS = {
 
 
 def add_arguments(parser):
-    """What the command takes."""
+    """Adds the options of `keras-transformer generate`."""
     parser.add_argument("bundle", metavar="DIR", help="the bundle of a language model")
     help = "the text; - reads standard input, of which one line break at the end is left out"
     parser.add_argument("prompt", metavar="PROMPT", help=help)

@@ -1,8 +1,10 @@
-"""`keras-transformer bench`: how fast a bundle is in each of its runtimes."""
+"""The command `bench`: how fast a bundle is in each of its runtimes."""
 
 import argparse
 import json
 import pathlib
+
+from keras_transformer.export.commands.words import positive
 
 EXAMPLES = [
     "bundle",
@@ -12,7 +14,7 @@ EXAMPLES = [
 
 
 def add_arguments(parser):
-    """What the command takes."""
+    """Adds the options of `keras-transformer bench`."""
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
     parser.add_argument("--backend", action="append", help="only this runtime; may be given more than once")
     help = "size of an axis; may be given more than once (default: as in the bundle's smallest probe)"
@@ -37,13 +39,6 @@ def run(arguments):
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(found.to_dict(), indent=1) + "\n")
     return 0
-
-
-def positive(text):
-    """A whole number of at least 1, of a word of the command line."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)
 
 
 def _size(text):

@@ -1,14 +1,14 @@
-"""The demo: trains a small Vision Transformer on real images, exports it, and puts the three runtimes side by side."""
+"""The command `demo`: a small Vision Transformer trained on real images, exported, the three runtimes side by side."""
 
-import argparse
 import math
 import os
 import pathlib
-import sys
 import time
 
+from keras_transformer.export.commands.words import positive, say
 from keras_transformer.export.errors import ExportError
 
+EXAMPLES = ["", "--dataset cifar10"]
 DATASETS = ("digits", "cifar10", "fashion_mnist", "mnist")
 BATCH = 64
 
@@ -38,7 +38,7 @@ def add_arguments(parser):
         metavar="DIR",
         help="where the results go (default: %(default)s)",
     )
-    parser.add_argument("--epochs", type=_positive, metavar="N", help="default: by the number of images")
+    parser.add_argument("--epochs", type=positive, metavar="N", help="default: by the number of images")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the training (default: %(default)s)")
 
 
@@ -68,16 +68,6 @@ def run(arguments):
     return 0
 
 
-def _positive(text):
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)
-
-
-def _say(line):
-    print(line, file=sys.stderr, flush=True)
-
-
 def _check_out(out):
     from keras_transformer.export.bundle import check_target
 
@@ -94,14 +84,14 @@ def _load(dataset, data_dir):
         raise ExportError(f"no such folder or zip: '{data_dir}'")
     with quiet():  # TensorFlow starts here.
         from keras_transformer.training import ImageDataError, load_images
-    _say(f"reading {data_dir or dataset or 'digits'}")
+    say(f"reading {data_dir or dataset or 'digits'}")
     try:
         data = load_images(None if data_dir else dataset or "digits", data_dir)
     except (ImageDataError, ImportError) as error:
         raise ExportError(str(error)) from error
     height, width, channels = data.train.images.shape[1:]
     count = f"{len(data.train.labels):,} training and {len(data.test.labels):,} test images"
-    _say(f"{count}, {width}x{height}x{channels}, {len(data.class_names)} classes")
+    say(f"{count}, {width}x{height}x{channels}, {len(data.class_names)} classes")
     if len(data.train.labels) < BATCH:
         raise ExportError(f"too few images to train with: {len(data.train.labels)}, at least {BATCH} are needed")
     return data
@@ -143,7 +133,7 @@ def _train(data, patch_size, epochs, seed):
         steps = epochs * len(training)
         optimizer = keras.optimizers.AdamW(WarmupCosine(3e-3, steps // 10, steps), weight_decay=0.05)
         model.compile(optimizer, "categorical_crossentropy", metrics=["accuracy"])
-    _say(f"training a ViT of {model.count_params():,} parameters for {epochs} epochs with model.fit")
+    say(f"training a ViT of {model.count_params():,} parameters for {epochs} epochs with model.fit")
     with quiet():
         report = _progress(epochs)
         history = model.fit(
@@ -197,7 +187,7 @@ def _write_model(model, history, data, out):
     images = data.test.images.astype("float32")
     probes = [{"images": images[:count]} for count in (1, 5, 32)]
     metadata = {"class_names": list(data.class_names), "epochs": len(history["loss"]), "input": "pixels from 0 to 255"}
-    export(model, out / "bundle", metadata=metadata, probes=probes, progress=_say)
+    export(model, out / "bundle", metadata=metadata, probes=probes, progress=say)
     model.save(out / "model.keras")
     np.save(out / "images.npy", images[:8])
 
@@ -207,7 +197,7 @@ def _compare(model, test, out):
     from keras_transformer.export.quiet import quiet
 
     images = test.images.astype("float32")
-    _say(f"running the {len(images):,} test images through Keras and each runtime")
+    say(f"running the {len(images):,} test images through Keras and each runtime")
     with quiet():
         return compare(model, out / "model.keras", out / "bundle", images, test.labels)
 
@@ -223,7 +213,7 @@ def _draw(model, history, data, out):
     try:
         plots.training_curve(history).savefig(out / "curve.png", dpi=150)
     except ImportError as error:
-        _say(f"no pictures: {error}")
+        say(f"no pictures: {error}")
         return
     maps = attention_maps(model)(images.astype("float32"))
     plots.attention(maps, image=images[clearest], example=clearest).savefig(out / "attention.png", dpi=150)

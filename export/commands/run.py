@@ -1,0 +1,69 @@
+"""The command `run`: a bundle on arrays from a file."""
+
+import json
+import pathlib
+import zipfile
+
+from keras_transformer.export.errors import ExportError, InputError, one_line
+
+EXAMPLES = ["bundle --input images.npy", "bundle --input batch.npz --backend tflite --output results.npz"]
+
+
+def add_arguments(parser):
+    """Adds the options of `keras-transformer run`."""
+    parser.add_argument("bundle", metavar="DIR", help="the bundle")
+    help = ".npz or .json with an array for each input, or .npy for a model with one input"
+    parser.add_argument("--input", required=True, metavar="FILE", help=help)
+    parser.add_argument("--backend", default="onnx", help="onnx (default), tflite or saved_model")
+    parser.add_argument("--signature", default="serve", help="name of the signature (default: serve)")
+    parser.add_argument("--output", metavar="FILE", help="write the outputs as .npz or .json instead of printing them")
+
+
+def run(arguments):
+    """Prints or writes the outputs; returns the exit status."""
+    from keras_transformer.export import runtime
+
+    if arguments.output and pathlib.Path(arguments.output).suffix not in (".npz", ".json"):
+        raise ExportError(f"cannot write '{arguments.output}': the name must end in .npz or .json")
+    model = runtime.load(arguments.bundle, arguments.backend, arguments.signature)
+    outputs = model(_read_arrays(arguments.input, model.inputs))
+    if arguments.output:
+        _write_arrays(arguments.output, outputs)
+    else:
+        for name, array in outputs.items():
+            print(f"{name} {array.dtype} {array.shape}\n{array}")
+    return 0
+
+
+def _read_arrays(path, inputs):
+    """Dict of input name to array, from a .npz, .npy or .json file; one unnamed array is that of the only input."""
+    import numpy as np
+
+    suffix = pathlib.Path(path).suffix
+    if suffix not in (".npz", ".npy", ".json"):
+        raise ExportError(f"cannot read '{path}': the name must end in .npz, .npy or .json")
+    try:
+        if suffix == ".json":
+            loaded = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        else:
+            loaded = np.load(path, allow_pickle=False)
+            loaded = dict(loaded) if suffix == ".npz" else loaded
+    except FileNotFoundError:
+        raise ExportError(f"no such file: '{path}'") from None
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ExportError(f"'{path}' is not a readable {suffix} file: {one_line(error)}") from error
+    if isinstance(loaded, dict):
+        return loaded
+    if len(inputs) != 1:
+        raise InputError("(unnamed)", f"a file that names {', '.join(spec.name for spec in inputs)}", "one array")
+    return {inputs[0].name: loaded}
+
+
+def _write_arrays(path, outputs):
+    import numpy as np
+
+    path = pathlib.Path(path)
+    if path.suffix == ".npz":
+        np.savez(path, **outputs)
+    else:
+        path.write_text(json.dumps({name: array.tolist() for name, array in outputs.items()}) + "\n")
