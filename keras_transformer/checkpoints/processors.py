@@ -22,8 +22,21 @@ def attach_processor(model, folder):
     if "images" in takes and holds_processor(folder.path, "image_processor"):
         from keras_transformer.vision import ImageProcessor
 
-        model.processor = ImageProcessor.from_huggingface(folder.path)
+        processor = ImageProcessor.from_huggingface(folder.path)
+        model.processor = _among_text(model, processor) if "token_ids" in takes else processor
     elif "features" in takes and holds_processor(folder.path, "feature_extractor"):
         from keras_transformer.audio import LogMel
 
         model.processor = LogMel.from_huggingface(folder.path)
+
+
+def _among_text(model, processor):
+    """The processor of pictures that stand in the midst of text, where the model has places for them and a tokenizer."""
+    from keras_transformer.vision import EachImage, ImagesInText, PlaceImages
+
+    layers = model._flatten_layers()
+    place = next((layer for layer in layers if isinstance(layer, PlaceImages)), None)
+    if place is None or getattr(model, "tokenizer", None) is None:
+        return processor
+    num_image_tokens = next(layer for layer in layers if isinstance(layer, EachImage)).output.shape[-2]
+    return ImagesInText(processor, model.tokenizer, place.begin_id, num_image_tokens)

@@ -3,6 +3,7 @@
 from keras_transformer.vision.each_image import EachImage
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
 from keras_transformer.vision.grounding import Entity, read_grounding, write_place
+from keras_transformer.vision.images_in_text import ImagesInText
 from keras_transformer.vision.involution import Involution
 from keras_transformer.vision.patch_embedding import PatchEmbedding
 from keras_transformer.vision.patch_merging import PatchMerging
@@ -16,6 +17,7 @@ __all__ = [
     "ImageError",
     "ImageProcessor",
     "ImageProcessorError",
+    "ImagesInText",
     "Involution",
     "PatchEmbedding",
     "PatchMerging",
