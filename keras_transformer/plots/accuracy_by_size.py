@@ -1,6 +1,6 @@
 """What a smaller file costs."""
 
-from keras_transformer.plots.figure import FAINT, distinct, new_figure, plain_axes
+from keras_transformer.plots.figure import QUIET, distinct, new_figure, plain_axes
 
 
 def accuracy_by_size(rows, *, score="score", size="bytes", label="score"):
@@ -71,7 +71,7 @@ def _name_points(axes, curves):
     paper = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.8}
     for mode, (x, y) in highest.items():
         place = {"xytext": (0, 8), "textcoords": "offset points", "ha": "center"}
-        axes.annotate(mode, (x / 1e6, y), **place, fontsize=8, color=FAINT, bbox=paper)
+        axes.annotate(mode, (x / 1e6, y), **place, fontsize=8, color=QUIET, bbox=paper)
 
 
 def _plain_ticks(axis):

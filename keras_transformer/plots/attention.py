@@ -38,14 +38,13 @@ def attention(maps, *, image=None, grid=None, tokens=None, query_tokens=None, ex
     """
     scores = _scores(maps, example)
     if image is not None:
-        figure, panels = _panels(scores, inches=1.35)
+        figure, panels = _panels(scores, width=1.35, height=1.35)
         _draw_over_image(panels, scores, as_picture(image), grid)
         return figure
     if tokens is None and query_tokens is not None:
         raise ValueError("query_tokens need tokens, the names of the keys.")
     query_tokens = tokens if query_tokens is None else query_tokens
-    # Room for a line of text per name.
-    figure, panels = _panels(scores, inches=1.9 if tokens is None else max(1.9, 0.12 * len(tokens)))
+    figure, panels = _panels(scores, width=_inches(tokens), height=_inches(query_tokens))
     _draw_tables(figure, panels, scores)
     if tokens is not None:
         for (path, head), axes in panels.items():
@@ -68,10 +67,15 @@ def _scores(maps, example):
     return scores
 
 
-def _panels(scores, inches):
-    """A figure and, for each layer and head, its labelled axes."""
+def _inches(names):
+    """The side of a table, with room for a line of text per name."""
+    return max(1.9, 0.12 * (0 if names is None else len(names)))
+
+
+def _panels(scores, width, height):
+    """A figure and, for each layer and head, its labelled axes of so many inches."""
     columns = max(len(heads) for heads in scores.values())
-    figure = new_figure(0.6 + inches * columns, 0.5 + inches * len(scores))
+    figure = new_figure(0.6 + width * columns, 0.5 + height * len(scores))
     panels = {}
     for row, (path, label) in enumerate(zip(scores, _short_names(list(scores)), strict=True)):
         for head in range(len(scores[path])):

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_transformer.plots.figure import COLOUR_MAP, FAINT, bare, new_figure
+from keras_transformer.plots.figure import BETWEEN, COLOUR_MAP, bare, new_figure
 from keras_transformer.saving import clone
 
 _COLUMNS = 6
@@ -87,8 +87,8 @@ def draw_patterns(weights, columns=_COLUMNS):
     for place, (title, matrix) in enumerate(weights.items()):
         axes = figure.add_subplot(rows, columns, place + 1)
         bare(axes)
-        axes.set_title(title, fontsize=9, color=FAINT)
-        axes.spines[:].set(visible=True, color=FAINT, linewidth=0.6)
+        axes.set_title(title, fontsize=9, color=BETWEEN)
+        axes.spines[:].set(visible=True, color=BETWEEN, linewidth=0.6)
         # The root of a weight, so that what is seen a little is told from what is not seen.
         axes.imshow(_by_row(matrix), cmap=COLOUR_MAP, norm=PowerNorm(0.5, 0, 1), interpolation="nearest")
     return figure

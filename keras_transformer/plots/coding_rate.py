@@ -2,7 +2,7 @@
 
 import re
 
-from keras_transformer.plots.figure import FAINT, FIRST, SECOND, new_figure
+from keras_transformer.plots.figure import AFTER, BEFORE, FAINT, new_figure, plain_axes
 
 _PANELS = {"coding_rate": "coding rate in nats", "sparsity": "share that is not zero"}
 
@@ -41,8 +41,7 @@ def coding_rate(rates):
         axes.set(title=title, xlabel="block", ylim=(0, 1.06 * max(map(max, curves))))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.margins(x=0.02)
-        axes.grid(color=FAINT, alpha=0.25, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        plain_axes(axes)
     return figure
 
 
@@ -56,17 +55,8 @@ def _curves(rates, name):
 
 
 def _draw(axes, curve, epoch, count):
-    is_first, is_last = epoch == 0, epoch == count - 1
-    colour = SECOND if is_last else FIRST if is_first else FAINT
-    label = f"epoch {epoch + 1}" if is_first or is_last else None
-    axes.plot(
-        range(len(curve)),
-        curve,
-        color=colour,
-        linewidth=1.8 if label else 0.8,
-        alpha=1 if label else 0.4,
-        marker="o" if label else None,
-        markersize=4,
-        label=label,
-        zorder=2 + is_last,
-    )
+    if 0 < epoch < count - 1:
+        axes.plot(curve, color=FAINT, linewidth=0.8, alpha=0.4)
+        return
+    style = {"marker": "s", **AFTER, "zorder": 3} if epoch == count - 1 else {"marker": "o", **BEFORE, "zorder": 2}
+    axes.plot(curve, markersize=4, label=f"epoch {epoch + 1}", **style)

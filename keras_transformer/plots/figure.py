@@ -2,7 +2,12 @@
 
 # Perceptually uniform: equal steps of a value look like equal steps of brightness.
 COLOUR_MAP = "magma"
-FIRST, SECOND, ALARM, FAINT = "#31688e", "#d8573c", "#c0392b", "#8a8a8a"
+FIRST, SECOND, ALARM = "#31688e", "#d8573c", "#c0392b"
+# FAINT is for lines; QUIET for small words on white; BETWEEN for words that stand on white or on black.
+FAINT, QUIET, BETWEEN = "#8a8a8a", "#5f5f5f", "#7f7f7f"
+# Of the first and the last, or of training and validation: told apart without their colours.
+BEFORE = {"color": FIRST, "linestyle": "--", "linewidth": 1.6}
+AFTER = {"color": SECOND, "linestyle": "-", "linewidth": 2.0}
 
 
 def new_figure(width, height):

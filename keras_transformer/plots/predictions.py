@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_transformer.plots.figure import ALARM, FAINT, as_picture, bare, new_figure
+from keras_transformer.plots.figure import ALARM, QUIET, as_picture, bare, new_figure
 
 
 def predictions(images, labels, probabilities, class_names, columns=8):
@@ -43,5 +43,5 @@ def predictions(images, labels, probabilities, class_names, columns=8):
         best = int(row.argmax())
         right = best == label
         axes.set_title(f"{class_names[best]}  {row[best]:.0%}", fontsize=9, color="black" if right else ALARM)
-        axes.set_xlabel(" " if right else f"is {class_names[label]}", fontsize=8, color=FAINT)
+        axes.set_xlabel(" " if right else f"is {class_names[label]}", fontsize=8, color=QUIET)
     return figure

@@ -1,10 +1,10 @@
 """The course of a training."""
 
-from keras_transformer.plots.figure import FAINT, FIRST, SECOND, new_figure
+from keras_transformer.plots.figure import AFTER, BEFORE, SECOND, new_figure, plain_axes
 
 
 def training_curve(history):
-    """Draws loss and metrics over the epochs, each with its validation where there is one.
+    """Draws loss and metrics over the epochs: training dashed where there is validation, which is solid.
 
     Args:
         history: what `model.fit` returns, or its dict of lists; entries that are no lists are passed over.
@@ -35,20 +35,21 @@ def training_curve(history):
 
 
 def _draw(axes, name, training, validation):
-    for values, label, colour in ((training, "training", FIRST), (validation, "validation", SECOND)):
-        if values is None:
-            continue
-        epochs = range(1, len(values) + 1)
-        axes.plot(epochs, values, color=colour, linewidth=1.8, marker="o" if len(values) == 1 else None, label=label)
-    if validation is not None:
+    alone = validation is None
+    _plot(axes, training, "training", BEFORE | {"linestyle": "-"} if alone else BEFORE)
+    if not alone:
+        _plot(axes, validation, "validation", AFTER)
         _mark_last(axes, validation)
         axes.legend(frameon=False)
     axes.set_title(name.replace("_", " "))
     axes.set_xlabel("epoch")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.margins(x=0.02)
-    axes.grid(color=FAINT, alpha=0.25, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    plain_axes(axes)
+
+
+def _plot(axes, values, label, style):
+    axes.plot(range(1, len(values) + 1), values, marker="o" if len(values) == 1 else None, label=label, **style)
 
 
 def _mark_last(axes, values):

@@ -39,6 +39,15 @@ def test_tables_name_queries_and_keys():
     assert len(panels[1].get_yticks()) == 0
 
 
+def test_there_is_room_for_every_name():
+    """By the side that it stands on: of 40 queries and 3 keys, and the other way round."""
+    few, many = list("abc"), [str(index) for index in range(40)]
+    tall = plots.attention(scores(1, 1, 40, 3), tokens=few, query_tokens=many).get_size_inches()
+    wide = plots.attention(scores(1, 1, 3, 40), tokens=many, query_tokens=few).get_size_inches()
+    np.testing.assert_allclose(tall, [0.6 + 1.9, 0.5 + 4.8])
+    np.testing.assert_allclose(wide, [0.6 + 4.8, 0.5 + 1.9])
+
+
 def test_class_token_over_an_image():
     maps = scores(2, 2, 7, 7)
     image = np.random.default_rng(0).integers(0, 256, (4, 6, 3)).astype("uint8")

@@ -19,7 +19,9 @@ def test_first_and_last_epoch_by_block():
     rate, sparsity = figure.axes
     assert lines(rate) == {"epoch 1": [9.0 - b for b in range(11)], "epoch 3": [7.0 - b for b in range(11)]}
     assert lines(sparsity) == {"epoch 1": [0.5] * 11, "epoch 3": [b / 10 for b in range(11)]}
-    assert len(rate.get_lines()) == 3
+    first, between, last = rate.get_lines()
+    assert between.get_ydata().tolist() == [8.0 - b for b in range(11)]
+    assert (first.get_marker(), first.get_linestyle()) != (last.get_marker(), last.get_linestyle())
     assert rate.get_xlabel() == "block"
 
 
