@@ -4,6 +4,7 @@ import keras
 
 from keras_transformer.attention.capture import capture
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
+from keras_transformer.layers_in_order import layers_in_order
 
 
 def attention_maps(model, layers=None):
@@ -16,7 +17,7 @@ def attention_maps(model, layers=None):
         layers: list of names or paths of attention layers, of blocks that hold them, or of indices among them. None for all.
 
     Returns:
-        `keras.Model`: inputs of `model` to a dict from layer path to scores `(B, N, T, S)`.
+        `keras.Model`: inputs of `model` to a dict from layer path to scores `(B, N, T, S)`, in the order of the layers.
 
     Raises:
         ValueError: the model has no such attention layer; the message lists the paths of those it has.
@@ -30,7 +31,7 @@ def attention_maps(model, layers=None):
     >>> {path: tuple(scores.shape) for path, scores in maps.items()}
     {'encoder_block_1/self_attention': (1, 2, 5, 5)}
     """
-    found = {_path(layer): layer for layer in _attention_layers(model)}
+    found = {_path(layer): layer for layer in attention_layers(model)}
     if not found:
         raise ValueError(f"Model {model.name!r} holds no keras_transformer MultiHeadAttention layer.")
     return _AttentionMaps(model, _choose(found, layers))
@@ -49,8 +50,9 @@ class _AttentionMaps(keras.Model):
         return {path: scores[id(layer)] for path, layer in self.chosen.items()}
 
 
-def _attention_layers(model):
-    layers = model._flatten_layers(include_self=False)
+def attention_layers(model):
+    """Those that have scores to give, in the order in which they are called."""
+    layers = layers_in_order(model)
     return [layer for layer in layers if isinstance(layer, MultiHeadAttention) or _gives_scores(layer)]
 
 

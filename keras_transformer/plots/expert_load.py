@@ -72,5 +72,5 @@ def _draw(axes, loads, dropped):
     lost = dropped[-1] / max(loads[-1].sum(), 1)
     axes.set_xlabel("expert" if not lost else f"expert ({lost:.1%} dropped)")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_ylim(0, max(1.25 * shares[[0, -1]].max(), 1e-12))
+    axes.set_ylim(0, max(1.4 * shares[[0, -1]].max(), 1e-12))
     plain_axes(axes)

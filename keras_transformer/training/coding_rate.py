@@ -6,6 +6,7 @@ import numpy as np
 from keras_transformer.attention import SubspaceAttention
 from keras_transformer.attention.capture import capture
 from keras_transformer.feedforward import ISTA
+from keras_transformer.layers_in_order import layers_in_order
 
 
 class CodingRate(keras.callbacks.Callback):
@@ -104,7 +105,7 @@ def _coding_rate(projections, precision):
 
 def _parts(model):
     """The attention and the sparse coding of each block, in order."""
-    layers = list(model._flatten_layers())
+    layers = layers_in_order(model)
     subspaces = [layer for layer in layers if isinstance(layer, SubspaceAttention)]
     steps = [layer for layer in layers if isinstance(layer, ISTA)]
     if not subspaces or len(subspaces) != len(steps):

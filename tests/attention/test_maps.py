@@ -34,6 +34,14 @@ def test_chosen_by_index_name_and_path(encoder):
     assert len(attention_maps(encoder, ["self_attention"]).chosen) == 3
 
 
+def test_blocks_keep_their_order_in_a_model_within_a_model(encoder, inputs):
+    whole = keras.Model(encoder.input, encoder(encoder.input))
+    maps = attention_maps(whole)
+    assert [path.split("/")[-2] for path in maps.chosen] == [f"encoder_block_{index}" for index in range(3)]
+    (last,) = attention_maps(whole, [-1])(inputs).values()
+    np.testing.assert_array_equal(last, attention_maps(encoder)(inputs)["encoder_block_2/self_attention"])
+
+
 def test_predict_in_batches(encoder, inputs):
     maps = attention_maps(encoder)
     predicted = maps.predict(inputs, batch_size=1, verbose=0)

@@ -1,5 +1,6 @@
 """The measures of CRATE's blocks."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -44,6 +45,8 @@ def test_each_block_is_measured_where_it_stands():
             _coding_rate(np.asarray(projected), 0.01).mean(), rel=1e-5
         )
     assert coding_rates(model, images, precision=1.0)["coding_rate_0"] < rates["coding_rate_0"]
+    nested = keras.Model(model.inputs, model(model.inputs))
+    assert coding_rates(nested, images) == pytest.approx(rates)
 
 
 def test_callback_logs_the_model_as_each_epoch_leaves_it():
