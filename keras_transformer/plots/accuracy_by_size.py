@@ -2,6 +2,8 @@
 
 from keras_transformer.plots.figure import QUIET, distinct, new_figure, plain_axes
 
+_FONT = 8  # Of the names of points, in typographic points.
+
 
 def accuracy_by_size(rows, *, score="score", size="bytes", label="score"):
     """Draws the scores of files against their sizes: one curve for each format, from its smallest file to its largest.
@@ -36,12 +38,12 @@ def accuracy_by_size(rows, *, score="score", size="bytes", label="score"):
     for (name, points), style in zip(curves.items(), distinct(len(curves)), strict=True):
         points = sorted(points)
         axes.plot(*zip(*[(x / 1e6, y) for x, y, _ in points], strict=True), label=name, **style, markersize=6)
-    _name_points(axes, curves)
     axes.set(xscale="log", xlabel="size in MB", ylabel=label)
     axes.legend(frameon=False)
-    axes.margins(0.12)
+    axes.margins(0.15)
     plain_axes(axes)
     _plain_ticks(axes.xaxis)
+    _name_points(axes, curves)
     return figure
 
 
@@ -63,15 +65,39 @@ def _curves(rows, score, size):
 
 
 def _name_points(axes, curves):
-    """A mode is named once, above its highest point: formats of one mode lie close to one another."""
-    highest = {}
+    """A mode is named once, at its highest point: formats of one mode lie close to one another."""
+    highest, taken = {}, []
     for x, y, mode in (point for points in curves.values() for point in points):
+        taken.append(_box(axes, x, y, 0, 0, 1))
         if mode not in highest or y > highest[mode][1]:
             highest[mode] = (x, y)
     paper = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.8}
-    for mode, (x, y) in highest.items():
-        place = {"xytext": (0, 8), "textcoords": "offset points", "ha": "center"}
-        axes.annotate(mode, (x / 1e6, y), **place, fontsize=8, color=QUIET, bbox=paper)
+    for mode, (x, y) in sorted(highest.items(), key=lambda each: each[1][::-1], reverse=True):
+        boxes = {place: _box(axes, x, y, *place, len(mode)) for place in _places(len(mode))}
+        place = min(boxes, key=lambda each: sum(_overlap(boxes[each], other) for other in taken))
+        taken.append(boxes[place])
+        beside = {"xytext": place, "textcoords": "offset points", "ha": "center", "va": "center"}
+        axes.annotate(mode, (x / 1e6, y), **beside, fontsize=_FONT, color=QUIET, bbox=paper)
+
+
+def _places(letters):
+    """Where a name may stand, in typographic points from what it names: above, right, left, below."""
+    aside = 6 + 0.3 * _FONT * letters
+    return [(0, 12), (aside, 0), (-aside, 0), (0, -12)]
+
+
+def _box(axes, x, y, right, up, letters):
+    """Left, bottom, right and top of a name in typographic points; a letter is six tenths of its height."""
+    x, y = axes.transData.transform((x / 1e6, y)) * 72 / axes.figure.dpi
+    width, height = 0.3 * _FONT * letters, 0.5 * _FONT
+    return x + right - width, y + up - height, x + right + width, y + up + height
+
+
+def _overlap(box, other):
+    """The area that two boxes share."""
+    width = min(box[2], other[2]) - max(box[0], other[0])
+    height = min(box[3], other[3]) - max(box[1], other[1])
+    return max(width, 0) * max(height, 0)
 
 
 def _plain_ticks(axis):

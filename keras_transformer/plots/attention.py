@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from keras_transformer.plots.figure import COLOUR_MAP, as_picture, bare, new_figure
+from keras_transformer.plots.figure import COLOUR_MAP, as_picture, bare, new_figure, veil
 
 
 def attention(maps, *, image=None, grid=None, tokens=None, query_tokens=None, example=0):
     """Draws attention scores: over an image, or as tables of queries and keys.
 
     Over an image, every map shows how much the class token attends to each patch, or, in a model without one, what the
-    patches attend to on average; bright is much, each map on its own scale. As tables, rows are queries, columns are
+    patches attend to on average; orange is much, each map on its own scale. As tables, rows are queries, columns are
     keys, and all maps share one scale.
 
     Args:
@@ -101,15 +101,13 @@ def _short_names(paths):
 
 def _draw_over_image(panels, scores, picture, grid):
     height, width = picture.shape[:2]
-    # Grey and dimmed, so that the colours speak of attention alone.
+    # Grey, and never quite white, so that colour speaks of attention alone.
     grey = picture if picture.ndim == 2 else picture @ np.array([0.299, 0.587, 0.114], "float32")
     for (path, head), axes in panels.items():
         heat = _over_patches(scores[path][head], grid, height / width)
-        axes.imshow(grey, cmap="gray", vmin=0, vmax=1)
+        axes.imshow(grey, cmap="gray", vmin=0, vmax=1.25)
         extent = (-0.5, width - 0.5, height - 0.5, -0.5)
-        # Where there is no attention, the picture shines through.
-        veil = 0.25 + 0.6 * heat / max(float(heat.max()), 1e-12)
-        axes.imshow(heat, cmap=COLOUR_MAP, vmin=0, alpha=veil, interpolation="bicubic", extent=extent)
+        axes.imshow(heat, cmap=veil(), vmin=0, interpolation="bicubic", extent=extent)
 
 
 def _over_patches(scores, grid, ratio):

@@ -25,6 +25,13 @@ def new_figure(width, height):
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def veil():
+    """A colour map to lay over a grey picture: from nothing to a warm colour that covers it."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("veil", [(1.0, 0.6, 0.1, 0.0), (1.0, 0.6, 0.1, 0.95)])
+
+
 def bare(axes):
     """Takes ticks and frame off."""
     axes.set(xticks=[], yticks=[])

@@ -22,6 +22,18 @@ def test_curves_run_from_the_smallest_file_to_the_float_file():
     assert names == {"weight_int4": (0.5, 80.2), "int8": (1.0, 80.4), "float32": (4.0, 80.3)}
 
 
+def test_names_of_points_that_lie_close_do_not_cover_one_another():
+    rows = [
+        {"format": "onnx", "mode": mode, "score": score, "bytes": size}
+        for mode, score, size in [("dynamic", 91.0, 1.08e6), ("weight_int8", 91.1, 1.12e6), ("int8", 91.05, 1.1e6)]
+    ]
+    figure = plots.accuracy_by_size([*rows, {"format": "onnx", "mode": "float32", "score": 91.3, "bytes": 4e6}])
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    assert len(boxes) == 4
+    assert not any(one.overlaps(other) for place, one in enumerate(boxes) for other in boxes[:place])
+
+
 def test_formats_differ_without_their_colours():
     rows = [{"format": str(each), "mode": "int8", "score": each, "bytes": 10**6} for each in range(4)]
     lines = plots.accuracy_by_size(rows).axes[0].get_lines()
