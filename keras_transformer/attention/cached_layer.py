@@ -5,6 +5,8 @@ import contextlib
 import keras
 from keras import ops
 
+from keras_transformer.attention.cache import cache_spec
+
 # Those that `init_cache` makes; others, as float64 from numpy, Keras casts as it does elsewhere.
 _KEPT = ("float32", "float16", "bfloat16")
 
@@ -29,6 +31,11 @@ class CachedLayer(keras.layers.Layer):
             return super().__call__(*args, **{**others, "cache": cache})
         finally:
             self._convert_input_args = True
+
+    def _output_spec(self, shape, cache=None):
+        """What a symbolic call gives: an output of this shape; with a cache, the next one beside it."""
+        output = keras.KerasTensor(shape, dtype=self.compute_dtype)
+        return output if cache is None else (output, cache_spec(cache))
 
     def _as_input(self, x):
         """An argument as Keras casts it; symbolic ones are cast when they have values."""

@@ -1,13 +1,12 @@
 """Attention of a text to the neighbours of its chunks."""
 
-import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.bands import block_count, pad_length, take_rows
-from keras_transformer.attention.cache import cache_spec
 from keras_transformer.attention.cached_layer import CachedLayer
+from keras_transformer.attention.mechanism import check_cross
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 from keras_transformer.saving import build_once, resolve, serializable, serialize
 
@@ -66,8 +65,7 @@ class ChunkedCrossAttention(CachedLayer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.attention = resolve(attention, {}, MultiHeadAttention)
-        if "cross" not in self.attention.honours:
-            raise ValueError(f"{self.attention.name} attends to its own tokens alone: it is no cross-attention.")
+        check_cross(self.attention)
         self.chunk_size = positive("chunk_size", chunk_size)
 
     def build(self, inputs_shape, neighbours_shape, neighbour_mask_shape):
@@ -188,8 +186,7 @@ class ChunkedCrossAttention(CachedLayer):
         }
 
     def compute_output_spec(self, inputs, *args, cache=None, **options):
-        output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-        return output if cache is None else (output, cache_spec(cache))
+        return self._output_spec(inputs.shape, cache)
 
     def compute_output_shape(self, inputs_shape, *args, **options):
         return inputs_shape

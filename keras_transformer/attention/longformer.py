@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes, positive
-from keras_transformer.attention.cache import cache_spec, extend_window_cache, init_window_cache, token_slots
+from keras_transformer.attention.cache import extend_window_cache, init_window_cache, token_slots
 from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.global_tokens import FirstTokens, MarkedTokens, of_keys, of_queries, write_first
 from keras_transformer.attention.masks import Visibility, combine, slot_rows
@@ -279,10 +279,7 @@ class LongformerAttention(CachedLayer):
         return query_shape
 
     def compute_output_spec(self, query, value, key=None, *, cache=None, **options):
-        output = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
-        if cache is None:
-            return output
-        return output, cache_spec(cache)
+        return self._output_spec(query.shape, cache)
 
     def get_config(self):
         return {

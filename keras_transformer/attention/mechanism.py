@@ -151,6 +151,12 @@ def refuse(layer, asked):
             raise ValueError(f"{type(layer).__name__} cannot honour {what!r}: {_ADVICE[what]}.")
 
 
+def check_cross(layer):
+    """Raises `ValueError` for a layer that says in `honours` that its queries and keys must be the same tokens."""
+    if "cross" not in getattr(layer, "honours", EVERYTHING):
+        raise ValueError(f"{layer.name} attends to its own tokens alone: it is no cross-attention.")
+
+
 def refuse_key_mask(layer, key_mask, cache):
     """Raises `ValueError` for a key mask beside the cache of a layer that does not keep all keys."""
     if cache is not None and not layer.rewinds and key_mask is not None:

@@ -1,9 +1,8 @@
 """The contract of a mixer of one sequence whose projections are its own."""
 
-import keras
 from keras import ops
 
-from keras_transformer.attention.cache import cache_spec, token_slots
+from keras_transformer.attention.cache import token_slots
 from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import Visibility, combine
 from keras_transformer.attention.mechanism import refuse, refuse_key_mask
@@ -113,10 +112,7 @@ class TokenMixer(CachedLayer):
         return tuple(query_shape)
 
     def compute_output_spec(self, query, value, key=None, *, cache=None, **options):
-        output = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
-        if cache is None:
-            return output
-        return output, cache_spec(cache)
+        return self._output_spec(query.shape, cache)
 
 
 def mask_tokens(x, mask):

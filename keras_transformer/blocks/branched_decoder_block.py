@@ -1,12 +1,13 @@
 """What the decoder of the Evolved Transformer has in front of an ordinary block."""
 
 import keras
-from keras import ops
 
-from keras_transformer.attention.cache import cache_spec, token_slots
+from keras_transformer.attention.cache_parts import part, prefixed, rest
 from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import implicit_mask
+from keras_transformer.attention.mechanism import check_cross
 from keras_transformer.blocks.block import Block
+from keras_transformer.blocks.cross_attending import CROSS, CrossAttending
 from keras_transformer.saving import resolve, serializable, serialize
 
 # What the convolution's part of the cache is named by.
@@ -14,7 +15,7 @@ _CONVOLUTION = "convolution_"
 
 
 @serializable
-class BranchedDecoderBlock(CachedLayer, Block):
+class BranchedDecoderBlock(CachedLayer, CrossAttending, Block):
     """A residual scheme around causal attention and cross-attention side by side, and one around a causal convolution.
 
     With `residual="pre"`: `x = x + mixer(norm(x)) + cross_attention(norm(x), encoder_output)`, both of the same norm, then
@@ -75,12 +76,12 @@ class BranchedDecoderBlock(CachedLayer, Block):
         self.mixer = resolve(mixer, {}, keras.layers.Layer)
         self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer)
         self.convolution = resolve(convolution, {}, keras.layers.Layer)
-        if "cross" not in getattr(self.cross_attention, "honours", {"cross"}):
-            raise ValueError(f"{self.cross_attention.name} attends to its own tokens alone: it is no cross-attention.")
+        check_cross(self.cross_attention)
         self.attention_residual = self._make_residual("attention_residual")
         self.convolution_residual = self._make_residual("convolution_residual")
 
-    def build(self, inputs_shape, encoder_output_shape):
+    def build(self, inputs_shape, encoder_output_shape=None):
+        self._check_encoder_output(encoder_output_shape)
         shape = self._build_streams(self.attention_residual, inputs_shape)
         self._build_around(self.attention_residual, self.mixer, shape, shape)
         self._build_around(self.attention_residual, self.cross_attention, shape, encoder_output_shape)
@@ -96,8 +97,7 @@ class BranchedDecoderBlock(CachedLayer, Block):
         cache_index=None,
         training=None,
     ):
-        if encoder_output is None and "cross_key" not in (cache or {}):
-            raise ValueError(f"{self.name} has cross-attention: call it with encoder_output.")
+        self._check_encoder_output(encoder_output, cache)
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         encoder_mask = implicit_mask(encoder_output) if encoder_padding_mask is None else encoder_padding_mask
         next_cache = None if cache is None else dict(cache)
@@ -108,10 +108,10 @@ class BranchedDecoderBlock(CachedLayer, Block):
             def mix(x):
                 if cache is None:
                     return layer(x, x, value_mask=padding_mask, use_causal_mask=True, training=training)
-                own = {name.removeprefix(prefix): cache[name] for name in cache if self._owner(name) == prefix}
+                own = part(cache, prefix) if prefix else rest(cache, CROSS, _CONVOLUTION)
                 options = {"query_mask": padding_mask, "cache": own, "cache_index": cache_index}
                 output, own = layer(x, x, **options, use_causal_mask=True, training=training)
-                next_cache.update({f"{prefix}{name}": tensor for name, tensor in own.items()})
+                next_cache.update(prefixed(prefix, own))
                 return output
 
             return mix
@@ -134,17 +134,6 @@ class BranchedDecoderBlock(CachedLayer, Block):
             return self._run(run, inputs, encoder_output, training=training)
         return run(inputs, encoder_output), next_cache
 
-    def _attend_encoder(self, x, encoder_output, mask, cache, cache_index, training):
-        if "cross_key" not in (cache or {}):
-            return self.cross_attention(x, encoder_output, value_mask=mask, training=training)
-        memory = {"key": cache["cross_key"], "value": cache["cross_value"]}
-        slots = token_slots(cache_index, ops.shape(x)[1])
-        return self.cross_attention(x, None, value_mask=mask, positions=(slots, None), cache=memory)[0]
-
-    def _owner(self, name):
-        """The prefix of the part that a tensor of the cache belongs to."""
-        return next((prefix for prefix in (_CONVOLUTION, "cross_") if name.startswith(prefix)), "")
-
     @property
     def rewinds(self):
         """Whether a cache can go back."""
@@ -152,18 +141,11 @@ class BranchedDecoderBlock(CachedLayer, Block):
 
     def init_cache(self, batch_size, max_length, dtype=None):
         """An empty cache of the mixer and the convolution, for `max_length` tokens."""
-        own = self.convolution.init_cache(batch_size, max_length, dtype)
         cache = self.mixer.init_cache(batch_size, max_length, dtype)
-        return cache | {f"{_CONVOLUTION}{name}": tensor for name, tensor in own.items()}
-
-    def memory_cache(self, encoder_output):
-        """What the cross-attention reads of the encoder, "cross_key" and "cross_value", to be put into the cache once."""
-        memory = self.cross_attention.memory_cache(encoder_output)
-        return {f"cross_{name}": tensor for name, tensor in memory.items()}
+        return cache | prefixed(_CONVOLUTION, self.convolution.init_cache(batch_size, max_length, dtype))
 
     def compute_output_spec(self, inputs, encoder_output=None, *args, cache=None, **options):
-        output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-        return output if cache is None else (output, cache_spec(cache))
+        return self._output_spec(inputs.shape, cache)
 
     def get_config(self):
         return {

@@ -1,16 +1,13 @@
 """The second half of a block that reads what was retrieved."""
 
-import keras
-
-from keras_transformer.attention.cache import cache_spec
 from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.chunked_cross_attention import ChunkedCrossAttention
-from keras_transformer.blocks.block import Block
-from keras_transformer.saving import resolve, serializable, serialize
+from keras_transformer.blocks.cross_block import CrossBlock
+from keras_transformer.saving import serializable
 
 
 @serializable
-class ChunkedCrossBlock(CachedLayer, Block):
+class ChunkedCrossBlock(CachedLayer, CrossBlock):
     """Chunked cross-attention, and a feed-forward, each inside a residual scheme.
 
     Behind a `DecoderBlock` without feed-forward it makes a RETRO block; between the two stands what encodes the neighbours.
@@ -51,31 +48,11 @@ class ChunkedCrossBlock(CachedLayer, Block):
     Reference: Borgeaud et al., RETRO, arXiv 2112.04426, section 2.4, equation 5.
     """
 
+    attention_type = ChunkedCrossAttention
     rewinds = False
 
-    def __init__(
-        self,
-        attention,
-        feedforward,
-        residual="pre",
-        norm="layer_norm",
-        dropout=0.0,
-        seed=None,
-        recompute=False,
-        **kwargs,
-    ):
-        super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
-        self.attention = resolve(attention, {}, ChunkedCrossAttention)
-        self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
-        if hasattr(self.feedforward, "init_cache"):
-            raise ValueError(f"{type(self.feedforward).__name__} reads the tokens before: this block keeps none.")
-        self.attention_residual = self._make_residual("attention_residual")
-        self.feedforward_residual = self._make_residual("feedforward_residual")
-
     def build(self, inputs_shape, neighbours_shape, neighbour_mask_shape):
-        shape = self._build_streams(self.attention_residual, inputs_shape)
-        self._build_around(self.attention_residual, self.attention, shape, neighbours_shape, neighbour_mask_shape)
-        self._build_around(self.feedforward_residual, self.feedforward, shape)
+        self._build_parts(inputs_shape, neighbours_shape, neighbour_mask_shape)
 
     def call(
         self,
@@ -101,9 +78,7 @@ class ChunkedCrossBlock(CachedLayer, Block):
                 output, next_cache = self.attention(x, neighbours, neighbour_mask, **past)
                 return output
 
-            x = self._around(self.attention_residual, attend, self._opened(x), padding_mask, training)
-            x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
-            return self._closed(x, padding_mask, training)
+            return self._attend_and_feed(attend, feed_forward, x, padding_mask, training)
 
         if cache is None:
             return self._run(run, inputs, neighbours, training=training)
@@ -115,12 +90,4 @@ class ChunkedCrossBlock(CachedLayer, Block):
         return self.attention.init_cache(batch_size, max_length, dtype)
 
     def compute_output_spec(self, inputs, *args, cache=None, **options):
-        output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-        return output if cache is None else (output, cache_spec(cache))
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "attention": serialize(self.attention),
-            "feedforward": serialize(self.feedforward),
-        }
+        return self._output_spec(inputs.shape, cache)

@@ -1,14 +1,12 @@
 """The block of a cross-decoder."""
 
-import keras
-
 from keras_transformer.attention.masks import implicit_mask
-from keras_transformer.blocks.block import Block
-from keras_transformer.saving import resolve, serializable, serialize
+from keras_transformer.blocks.cross_block import CrossBlock
+from keras_transformer.saving import serializable
 
 
 @serializable
-class CrossDecoderBlock(Block):
+class CrossDecoderBlock(CrossBlock):
     """Causal attention to shared keys and values, and a feed-forward, each inside a residual scheme.
 
     It has no cache: the past is in the keys and values, and a token is computed without the tokens before it.
@@ -48,29 +46,8 @@ class CrossDecoderBlock(Block):
     Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 2 (the cross-decoder).
     """
 
-    def __init__(
-        self,
-        attention,
-        feedforward,
-        residual="pre",
-        norm="layer_norm",
-        dropout=0.0,
-        seed=None,
-        recompute=False,
-        **kwargs,
-    ):
-        super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
-        self.attention = resolve(attention, {}, keras.layers.Layer)
-        self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
-        if hasattr(self.feedforward, "init_cache"):
-            raise ValueError(f"{type(self.feedforward).__name__} reads the tokens before: a cross-decoder keeps none.")
-        self.attention_residual = self._make_residual("attention_residual")
-        self.feedforward_residual = self._make_residual("feedforward_residual")
-
     def build(self, inputs_shape, key_shape, value_shape):
-        shape = self._build_streams(self.attention_residual, inputs_shape)
-        self._build_around(self.attention_residual, self.attention, shape, key_shape, value_shape)
-        self._build_around(self.feedforward_residual, self.feedforward, shape)
+        self._build_parts(inputs_shape, key_shape, value_shape)
 
     def call(self, inputs, key, value, padding_mask=None, positions=None, training=None):
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
@@ -82,15 +59,6 @@ class CrossDecoderBlock(Block):
             def attend(x):
                 return self.attention(x, key, value, padding_mask=padding_mask, positions=positions, training=training)
 
-            x = self._around(self.attention_residual, attend, self._opened(x), padding_mask, training)
-            x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
-            return self._closed(x, padding_mask, training)
+            return self._attend_and_feed(attend, feed_forward, x, padding_mask, training)
 
         return self._run(run, inputs, key, value, training=training)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "attention": serialize(self.attention),
-            "feedforward": serialize(self.feedforward),
-        }

@@ -1,14 +1,13 @@
 """The decoder block."""
 
-import functools
-
 import keras
-from keras import ops
 
-from keras_transformer.attention.cache import cache_spec, token_slots
+from keras_transformer.attention.cache_parts import part, prefixed, rest
 from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import implicit_mask
+from keras_transformer.attention.mechanism import check_cross
 from keras_transformer.blocks.block import Block
+from keras_transformer.blocks.cross_attending import CROSS, CrossAttending
 from keras_transformer.saving import resolve, serializable, serialize
 
 # What a feed-forward's part of the cache is named by.
@@ -16,7 +15,7 @@ _FEEDFORWARD = "feedforward_"
 
 
 @serializable
-class DecoderBlock(CachedLayer, Block):
+class DecoderBlock(CachedLayer, CrossAttending, Block):
     """A causal mixer, cross-attention if asked, and a feed-forward, each inside a residual scheme.
 
     Args:
@@ -78,8 +77,7 @@ class DecoderBlock(CachedLayer, Block):
         self.mixer = resolve(mixer, {}, keras.layers.Layer)
         self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
         self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer)
-        if "cross" not in getattr(self.cross_attention, "honours", {"cross"}):
-            raise ValueError(f"{self.cross_attention.name} attends to its own tokens alone: it is no cross-attention.")
+        check_cross(self.cross_attention)
         self.mixer_residual = self._make_residual("mixer_residual")
         self.cross_attention_residual = cross_attention and self._make_residual("cross_attention_residual")
         self.feedforward_residual = feedforward and self._make_residual("feedforward_residual")
@@ -105,8 +103,7 @@ class DecoderBlock(CachedLayer, Block):
         cache_index=None,
         training=None,
     ):
-        if not _reads_memory(cache):
-            self._check_encoder_output(encoder_output)
+        self._check_encoder_output(encoder_output, cache)
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         encoder_mask = implicit_mask(encoder_output) if encoder_padding_mask is None else encoder_padding_mask
         next_cache = None
@@ -120,7 +117,7 @@ class DecoderBlock(CachedLayer, Block):
                 value_mask=padding_mask if cache is None else None,
                 attention_mask=attention_mask,
                 positions=positions,
-                cache=_own(cache),
+                cache=cache and rest(cache, CROSS, _FEEDFORWARD),
                 cache_index=cache_index,
                 use_causal_mask=True,
                 training=training,
@@ -128,28 +125,23 @@ class DecoderBlock(CachedLayer, Block):
             mixed, next_cache = (mixed, None) if cache is None else (mixed[0], {**cache, **mixed[1]})
             return mixed
 
-        def attend_encoder(x, encoder_output):
-            if not _reads_memory(cache):
-                return self.cross_attention(x, encoder_output, value_mask=encoder_mask, training=training)
-            memory = {"key": cache["cross_key"], "value": cache["cross_value"]}
-            slots = token_slots(cache_index, ops.shape(x)[1])
-            return self.cross_attention(x, None, value_mask=encoder_mask, positions=(slots, None), cache=memory)[0]
-
         def feed_forward(x):
             nonlocal next_cache
             if not hasattr(self.feedforward, "init_cache"):
                 return self._feed(x, padding_mask, training)
-            own = cache and _named(cache, _FEEDFORWARD)
+            own = cache and part(cache, _FEEDFORWARD)
             fed = self.feedforward(x, query_mask=padding_mask, cache=own, cache_index=cache_index, training=training)
             fed, own = (fed, {}) if cache is None else fed
-            next_cache = next_cache and next_cache | {f"{_FEEDFORWARD}{name}": tensor for name, tensor in own.items()}
+            next_cache = next_cache and next_cache | prefixed(_FEEDFORWARD, own)
             return fed
 
         def run(x, encoder_output=None):
+            def attend_encoder(x):
+                return self._attend_encoder(x, encoder_output, encoder_mask, cache, cache_index, training)
+
             x = self._around(self.mixer_residual, mix, self._opened(x), padding_mask, training)
             if self.cross_attention is not None:
-                attend = functools.partial(attend_encoder, encoder_output=encoder_output)
-                x = self._around(self.cross_attention_residual, attend, x, padding_mask, training)
+                x = self._around(self.cross_attention_residual, attend_encoder, x, padding_mask, training)
             if self.feedforward is not None:
                 x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
             return self._closed(x, padding_mask, training)
@@ -169,26 +161,11 @@ class DecoderBlock(CachedLayer, Block):
         """An empty cache of the mixer, and of a feed-forward that has one, for `max_length` tokens."""
         cache = self.mixer.init_cache(batch_size, max_length, dtype)
         if hasattr(self.feedforward, "init_cache"):
-            own = self.feedforward.init_cache(batch_size, max_length, dtype)
-            cache |= {f"{_FEEDFORWARD}{name}": tensor for name, tensor in own.items()}
+            cache |= prefixed(_FEEDFORWARD, self.feedforward.init_cache(batch_size, max_length, dtype))
         return cache
 
-    def memory_cache(self, encoder_output):
-        """What the cross-attention reads of the encoder, "cross_key" and "cross_value", to be put into the cache once."""
-        memory = self.cross_attention.memory_cache(encoder_output)
-        return {f"cross_{name}": tensor for name, tensor in memory.items()}
-
     def compute_output_spec(self, inputs, encoder_output=None, *args, cache=None, **options):
-        output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-        if cache is None:
-            return output
-        return output, cache_spec(cache)
-
-    def _check_encoder_output(self, encoder_output):
-        if self.cross_attention is not None and encoder_output is None:
-            raise ValueError(f"{self.name} has cross-attention: call it with encoder_output.")
-        if self.cross_attention is None and encoder_output is not None:
-            raise ValueError(f"{self.name} has no cross-attention: it takes no encoder_output.")
+        return self._output_spec(inputs.shape, cache)
 
     def get_config(self):
         return {
@@ -197,17 +174,3 @@ class DecoderBlock(CachedLayer, Block):
             "feedforward": serialize(self.feedforward),
             "cross_attention": serialize(self.cross_attention),
         }
-
-
-def _reads_memory(cache):
-    return cache is not None and "cross_key" in cache
-
-
-def _own(cache):
-    """The part of the cache that the mixer reads and writes."""
-    return cache and {name: tensor for name, tensor in cache.items() if not name.startswith(("cross_", _FEEDFORWARD))}
-
-
-def _named(cache, prefix):
-    """The part of the cache whose names begin with `prefix`, without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in cache.items() if name.startswith(prefix)}

@@ -5,7 +5,6 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.bands import block_count, pad_length
-from keras_transformer.attention.cache import cache_spec
 from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.memory_steps import SLABS, extend, label
@@ -146,7 +145,7 @@ class MemoryStack(CachedLayer):
                 output, memory = self._segment(memory, tokens, mask, training)
             return (memory,), output
 
-        _, outputs = sequential_scan(step, (self.first_memory(batch),), parts)
+        _, outputs = sequential_scan(step, (self.first_memory(batch),), parts, training)
         outputs = ops.reshape(ops.transpose(outputs, (1, 0, 2, 3)), (-1, count * size, x.shape[2]))
         return outputs[:, :length]
 
@@ -193,8 +192,7 @@ class MemoryStack(CachedLayer):
         return cache
 
     def compute_output_spec(self, inputs, *args, cache=None, **options):
-        output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-        return output if cache is None else (output, cache_spec(cache))
+        return self._output_spec(inputs.shape, cache)
 
     def compute_output_shape(self, inputs_shape, *args, **options):
         return inputs_shape

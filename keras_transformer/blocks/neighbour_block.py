@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformer.attention.mechanism import check_cross
 from keras_transformer.blocks.block import Block
 from keras_transformer.saving import resolve, serializable, serialize
 
@@ -66,8 +67,7 @@ class NeighbourBlock(Block):
         self.mixer = resolve(mixer, {}, keras.layers.Layer)
         self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
         self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer)
-        if "cross" not in getattr(self.cross_attention, "honours", {"cross"}):
-            raise ValueError(f"{self.cross_attention.name} attends to its own tokens alone: it is no cross-attention.")
+        check_cross(self.cross_attention)
         self.mixer_residual = self._make_residual("mixer_residual")
         self.cross_attention_residual = cross_attention and self._make_residual("cross_attention_residual")
         self.feedforward_residual = self._make_residual("feedforward_residual")

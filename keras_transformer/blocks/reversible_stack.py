@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.attention.cache import cache_spec
+from keras_transformer.attention.cache_parts import part, prefixed
 from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.reversible_steps import run_reversibly
@@ -85,9 +85,8 @@ class ReversibleStack(CachedLayer):
         (first, second), following = (x, x), dict(cache)
         for index, block in enumerate(self.blocks):
             start = f"block_{index}_"
-            own = {name.removeprefix(start): cache[name] for name in cache if name.startswith(start)}
-            mixed, own = block.extend(second, own, cache_index, **known)
-            following |= {start + name: tensor for name, tensor in own.items()}
+            mixed, own = block.extend(second, part(cache, start), cache_index, **known)
+            following |= prefixed(start, own)
             first = first + mixed
             second = second + block.feed(first)
         return ops.concatenate([first, second], axis=-1), following
@@ -106,8 +105,7 @@ class ReversibleStack(CachedLayer):
         }
 
     def compute_output_spec(self, inputs, *args, cache=None, **options):
-        output = keras.KerasTensor((*inputs.shape[:2], 2 * inputs.shape[2]), dtype=self.compute_dtype)
-        return output if cache is None else (output, cache_spec(cache))
+        return self._output_spec((*inputs.shape[:2], 2 * inputs.shape[2]), cache)
 
     def get_config(self):
         blocks = [serialize(block) for block in self.blocks]

@@ -1,10 +1,9 @@
 """What mixers with a state share: the call of `MultiHeadAttention`, what is refused, and what padding is."""
 
-import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes
-from keras_transformer.attention.cache import cache_spec, token_slots
+from keras_transformer.attention.cache import token_slots
 from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import combine
 from keras_transformer.attention.mechanism import refuse, refuse_key_mask
@@ -119,7 +118,4 @@ class Recurrence(CachedLayer):
         value_shape = query.shape if value is None else value.shape
         if value_shape[1] == query.shape[1]:
             check_shapes(query.shape, value_shape, value_shape if key is None else key.shape)
-        output = keras.KerasTensor(self.compute_output_shape(query.shape), dtype=self.compute_dtype)
-        if cache is None:
-            return output
-        return output, cache_spec(cache)
+        return self._output_spec(self.compute_output_shape(query.shape), cache)

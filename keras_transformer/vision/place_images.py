@@ -1,10 +1,9 @@
 """Image tokens in the midst of text."""
 
-import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.attention.cache import cache_spec, token_slots
+from keras_transformer.attention.cache import token_slots
 from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.saving import serializable
 
@@ -82,8 +81,7 @@ class PlaceImages(CachedLayer):
         return {"images": encoder_output}
 
     def compute_output_spec(self, inputs, token_ids, encoder_output=None, cache=None, cache_index=None):
-        output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-        return output if cache is None else (output, cache_spec(cache))
+        return self._output_spec(inputs.shape, cache)
 
     def get_config(self):
         return {**super().get_config(), "begin_id": self.begin_id}

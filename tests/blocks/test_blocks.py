@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.attention import MultiHeadAttention
-from keras_transformer.blocks import DecoderBlock, EncoderBlock
+from keras_transformer.attention import LightweightConvolution, MultiHeadAttention
+from keras_transformer.blocks import BranchedDecoderBlock, DecoderBlock, EncoderBlock
 from keras_transformer.feedforward import DenseFeedForward
 
 WIDTH = 8
@@ -131,6 +131,8 @@ def test_missing_and_unwanted_encoder_output():
         DecoderBlock(attend(), DenseFeedForward(16), cross_attention=attend())(tokens())
     with pytest.raises(ValueError, match="no cross-attention"):
         DecoderBlock(attend(), DenseFeedForward(16))(tokens(), tokens())
+    with pytest.raises(ValueError, match="call it with encoder_output"):
+        BranchedDecoderBlock(attend(), attend(), LightweightConvolution(2, kernel_size=3))(tokens())
 
 
 def test_padding_mask_with_a_cache_is_over_the_new_tokens():

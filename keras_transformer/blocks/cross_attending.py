@@ -1,0 +1,36 @@
+"""What blocks share that attend to the output of an encoder."""
+
+from keras import ops
+
+from keras_transformer.attention.cache import token_slots
+from keras_transformer.attention.cache_parts import part, prefixed
+
+# What the encoder's part of the cache is named by.
+CROSS = "cross_"
+
+
+class CrossAttending:
+    """Mixin of blocks whose `cross_attention` reads an encoder's output, or the cache that has its keys and values."""
+
+    def memory_cache(self, encoder_output):
+        """What the cross-attention reads of the encoder, "cross_key" and "cross_value", to be put into the cache once."""
+        return prefixed(CROSS, self.cross_attention.memory_cache(encoder_output))
+
+    def _check_encoder_output(self, encoder_output, cache=None):
+        if holds_memory(cache):
+            return
+        if self.cross_attention is not None and encoder_output is None:
+            raise ValueError(f"{self.name} has cross-attention: call it with encoder_output.")
+        if self.cross_attention is None and encoder_output is not None:
+            raise ValueError(f"{self.name} has no cross-attention: it takes no encoder_output.")
+
+    def _attend_encoder(self, x, encoder_output, mask, cache, cache_index, training):
+        if not holds_memory(cache):
+            return self.cross_attention(x, encoder_output, value_mask=mask, training=training)
+        positions = (token_slots(cache_index, ops.shape(x)[1]), None)
+        return self.cross_attention(x, None, value_mask=mask, positions=positions, cache=part(cache, CROSS))[0]
+
+
+def holds_memory(cache):
+    """Whether a cache, or None, has what `memory_cache` gives."""
+    return cache is not None and f"{CROSS}key" in cache
