@@ -1,11 +1,10 @@
 """The files in which Hugging Face keeps how pictures and sound are prepared, read with care."""
 
-import json
 import os
 
+from keras_transformer.json_files import read_json
+
 FILE, NESTED_FILE = "preprocessor_config.json", "processor_config.json"
-# Whisper's older files hold their mel filters, some megabytes; nothing that belongs here is larger.
-MAX_BYTES = 64 * 2**20
 
 
 def read_processor_config(folder, part, error):
@@ -68,28 +67,6 @@ def holds_processor(folder, part):
         return False
     # Image processors were feature extractors once; only sound has a sample rate.
     return ("sampling_rate" in config) == (part == "feature_extractor")
-
-
-def read_json(path, error):
-    """The JSON object that a file holds.
-
-    Raises:
-        error: it cannot be read, is too large, or holds something else.
-    """
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as problem:
-        raise error(f"'{path}' cannot be read: {problem.strerror}.") from None
-    if len(data) > MAX_BYTES:
-        raise error(f"'{path}' is larger than {MAX_BYTES // 2**20} MiB.")
-    try:
-        content = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as problem:
-        raise error(f"'{path}' is not JSON: {problem}.") from None
-    if not isinstance(content, dict):
-        raise error(f"'{path}' holds no JSON object.")
-    return content
 
 
 def is_count(value):

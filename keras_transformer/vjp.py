@@ -8,12 +8,12 @@ def vjp(function, *arguments):
     """A function's value, and its vector-Jacobian product.
 
     Args:
-        function: maps float tensors to one float tensor.
+        function: maps float tensors to one float tensor, or to a tuple of them.
         *arguments: float tensors.
 
     Returns:
-        `(value, pullback)`: `pullback(cotangent)`, to be called once, gives for each argument the gradient of
-        `sum(value * cotangent)`; zeros for one that the value does not depend on.
+        `(value, pullback)`: `pullback(cotangent)`, to be called once with what is like the value, gives for each argument
+        the gradient of `sum(value * cotangent)`; zeros for one that the value does not depend on.
 
     Example:
 
@@ -55,16 +55,19 @@ def _by_torch(function, *arguments):
     with torch.enable_grad():
         arguments = [argument.detach().requires_grad_() for argument in arguments]
         value = function(*arguments)
-    return value.detach(), lambda cotangent: list(
-        torch.autograd.grad(value, arguments, cotangent, materialize_grads=True)
-    )
+
+    def pullback(cotangent):
+        outputs, cotangents = keras.tree.flatten(value), keras.tree.flatten(cotangent)
+        return list(torch.autograd.grad(outputs, arguments, cotangents, materialize_grads=True))
+
+    return keras.tree.map_structure(lambda x: x.detach(), value), pullback
 
 
 def after(first, x):
     """`x`, but not before `first` is there: a graph would compute at once what it can, and keep it until it is needed.
 
     Args:
-        first, x: float tensors; x of rank 3.
+        first, x: float tensors.
 
     Returns:
         `x`.
@@ -73,6 +76,6 @@ def after(first, x):
         import jax
 
         return jax.lax.optimization_barrier((x, first))[0]
-    one = ops.cast(ops.reshape(first, (-1,))[:1] != 0, x.dtype)
+    one = ops.sum(ops.cast(ops.reshape(first, (-1,))[:1] != 0, x.dtype))
     # 0, whatever the number; the optimisers of graphs do not see that.
-    return x + ops.reshape(ops.cast(ops.where(one <= one, 0.0, float("nan")), x.dtype), (1, 1, 1))
+    return x + ops.cast(ops.where(one <= one, 0.0, float("nan")), x.dtype)

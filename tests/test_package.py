@@ -49,6 +49,7 @@ ORDER = [
 COMMON = {
     "compiling",
     "in_place",
+    "json_files",
     "nearest_neighbours",
     "norms",
     "processor_config",
@@ -59,6 +60,7 @@ COMMON = {
     "scan",
     "ternary",
     "text",
+    "variable_values",
     "version",
     "vjp",
 }

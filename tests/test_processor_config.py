@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer import processor_config
+from keras_transformer import json_files
 from keras_transformer.processor_config import holds_processor, read_processor_config
 
 DATA = Path(__file__).parent / "data" / "processors"
@@ -31,7 +31,7 @@ def test_nested_files_come_first(tmp_path):
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(processor_config, "MAX_BYTES", 2**20)
+    monkeypatch.setattr(json_files, "MAX_BYTES", 2**20)
     (tmp_path / "preprocessor_config.json").write_text(" " * (2**20 + 1))
     with pytest.raises(ValueError, match="larger than 1 MiB"):
         read_processor_config(tmp_path, "image_processor", ValueError)

@@ -5,10 +5,10 @@ The streams take turns: with s_0 = s_1 the tokens, and f_k the mixer or the feed
     s_{k+1} = s_{k-1} + f_k(s_k),   backward   s_{k-1} = s_{k+1} - f_k(s_k).
 """
 
-import keras
 from keras import ops
 from keras.src.backend import AutocastScope  # Keras has no public name for it.
 
+from keras_transformer.variable_values import VariableValues
 from keras_transformer.vjp import after, vjp
 
 
@@ -62,18 +62,11 @@ class _Step:
 
     def __init__(self, stack, layers, function, known):
         self._function, self._dtype, self._known = function, stack.compute_dtype, known
-        trainable = [variable for layer in layers for variable in layer.trainable_variables]
-        chosen = {id(variable) for variable in trainable}
-        others = [variable for layer in layers for variable in layer.variables if id(variable) not in chosen]
-        with AutocastScope(None):  # As they are stored: each part of the layer casts them for itself.
-            self.weights = [_value(variable) for variable in trainable]
-            self._states = [_value(variable) for variable in others]
-        self._variables = [*trainable, *others]
+        self._values = VariableValues(layers)
+        self.weights = self._values.weights
 
     def __call__(self, x, *weights):
-        with AutocastScope(None):
-            scope = keras.StatelessScope(list(zip(self._variables, [*weights, *self._states], strict=True)))
-        with scope, AutocastScope(self._dtype):
+        with self._values.scope(weights), AutocastScope(self._dtype):
             return self._function(x, self._known)
 
 
@@ -91,11 +84,6 @@ def _parts(values, counts):
     """Values in tuples of so many."""
     values = iter(values)
     return [tuple(next(values) for _ in range(count)) for count in counts]
-
-
-def _value(variable):
-    """The value of a variable now; on TensorFlow `value` is the variable itself."""
-    return ops.copy(variable.value) if keras.backend.backend() == "tensorflow" else variable.value
 
 
 def _advance(stack):

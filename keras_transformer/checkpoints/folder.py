@@ -1,6 +1,5 @@
 """A folder in Hugging Face's layout: settings, tensors in safetensors files, and the files of a tokenizer."""
 
-import json
 import pathlib
 from typing import NamedTuple
 
@@ -12,11 +11,11 @@ from keras_transformer.checkpoints.errors import (
     MissingTensorError,
     UnsafePathError,
 )
+from keras_transformer.json_files import read_json
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _GENERATION = "generation_config.json"
 _PATTERNS = ["*.json", "*.model", "*.safetensors", "*.txt", "*.jinja"]
-_LARGEST_JSON = 2**28
 _OLD_NORM = {"gamma": "weight", "beta": "bias"}
 
 
@@ -62,15 +61,7 @@ class Folder:
         file = self.path / name
         if not file.is_file():
             raise MissingFileError(f"{self.path} holds no {name}.")
-        if file.stat().st_size > _LARGEST_JSON:
-            raise CorruptFileError(f"{file} is too large to be a {name}.")
-        try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise CorruptFileError(f"{file} is no JSON: {str(error)[:80]}") from error
-        if not isinstance(content, kind):
-            raise CorruptFileError(f"{file} holds no {'object' if kind is dict else kind.__name__}.")
-        return content
+        return read_json(file, CorruptFileError, kind)
 
     def read(self, name):
         """A tensor, as a numpy array in the dtype of the file."""

@@ -1,8 +1,8 @@
 """The tokenizer of a folder as Hugging Face lays it out."""
 
-import json
 import os
 
+from keras_transformer.json_files import read_json
 from keras_transformer.text.corpus import read_file
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face import library
@@ -97,17 +97,7 @@ def _named(path, read):
 
 def _read_object(folder, name):
     path = os.path.join(folder, name)
-    if not os.path.isfile(path):
-        return {}
-    try:
-        content = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InvalidTokenizerError):
-            raise
-        raise InvalidTokenizerError(f"'{path}' is not JSON: {error}.") from None
-    if not isinstance(content, dict):
-        raise InvalidTokenizerError(f"'{path}' holds no JSON object.")
-    return content
+    return read_json(path, InvalidTokenizerError) if os.path.isfile(path) else {}
 
 
 def _config(folder):

@@ -1,8 +1,8 @@
 """Tokenizers of Hugging Face's from the vocabulary files that came before `tokenizer.json`."""
 
-import json
 import os
 
+from keras_transformer.json_files import read_json
 from keras_transformer.text.corpus import read_file
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face import library
@@ -94,13 +94,8 @@ def _byte_pairs(family, vocabulary_path, merges_path, config):
 
 
 def _read_ids(path):
-    try:
-        ids = json.loads(read_file(path).decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InvalidTokenizerError):
-            raise
-        raise InvalidTokenizerError(f"'{path}' is not JSON: {error}.") from None
-    if not isinstance(ids, dict) or not ids or not all(map(is_id, ids.values())):
+    ids = read_json(path, InvalidTokenizerError)
+    if not ids or not all(map(is_id, ids.values())):
         raise InvalidTokenizerError(f"'{path}' is no object of token to id.")
     return ids
 

@@ -5,7 +5,8 @@ import os
 
 import numpy as np
 
-from keras_transformer.processor_config import is_number, read_json
+from keras_transformer.json_files import read_json
+from keras_transformer.processor_config import is_number
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
 from keras_transformer.vision.pictures import as_list, open_picture, pillow
 from keras_transformer.vision.sizes import resized, size_setting
