@@ -5,6 +5,7 @@ import time
 
 from keras_transformer.export import bundle, ternary, tokenizers, verify
 from keras_transformer.export import formats as all_formats
+from keras_transformer.export.conditioning import explaining
 from keras_transformer.export.errors import ExportError, QuantizationError
 from keras_transformer.export.html_report import write_report
 from keras_transformer.export.manifest import file_records
@@ -185,7 +186,8 @@ def _write(name, traced, spec, work, manifest, say):
     probes = {key: spec.signatures[key].probes for key in spec.names(name)}
     say(f"verifying {name}")
     times = {}
-    parity = verify.verify_format(work, name, probes, spec.tolerance, manifest, times)
+    with explaining(spec.signatures, traced.exported_variables):
+        parity = verify.verify_format(work, name, probes, spec.tolerance, manifest, times)
     manifest["artifacts"][name] |= {"parity": [vars(each) for each in parity], "milliseconds": times}
     count = sum(len(each) for each in probes.values())
     path = next(iter(files.values()))

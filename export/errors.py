@@ -63,13 +63,14 @@ class ParityError(ExportError):
         scale: largest absolute value of the Keras output.
         tolerance: what was allowed, as a share of the scale.
         detail: set when the fault is not a difference of values (shape, dtype, NaN).
+        hint: what is known of the difference, behind it.
     """
 
-    def __init__(self, format, output, probe, difference, scale, tolerance, detail=None):
+    def __init__(self, format, output, probe, difference, scale, tolerance, detail=None, hint=""):
         if detail is None:
             detail = (
                 f"differs from Keras by {difference:.3g}, {difference / scale:.3g} of its scale {scale:.3g};"
-                f" tolerance {tolerance:.3g}"
+                f" tolerance {tolerance:.3g}{hint}"
             )
         super().__init__(f"{format}: output '{output}' {detail} (probe {probe})")
         self.format = format
