@@ -25,6 +25,8 @@ from measure import Table, versions
 
 ROOT = pathlib.Path(__file__).resolve().parents[1] / "tests"
 FORMATS = ("saved_model", "tflite", "onnx")
+# Scores that no width divides, of weights drawn too large for it: rounding these moves T5's logits by 1e-4 of their scale.
+TOLERANCES = {"t5-ConditionalGeneration": 2e-4}
 sys.path.insert(0, str(ROOT / "checkpoints"))
 
 
@@ -47,12 +49,14 @@ def export_one(folder):
     from checkpoint_cases import Expected, difference
     from keras_transformer.checkpoints import from_huggingface
     from keras_transformer.export import export, load
+    from keras_transformer.export.spec import DEFAULT_TOLERANCE
 
     model, expected, found, absolute, same = from_huggingface(folder, verbose=0), Expected(folder), {}, [], []
+    tolerance = TOLERANCES.get(folder.name, DEFAULT_TOLERANCE)
     with tempfile.TemporaryDirectory() as place:
-        export(model, f"{place}/forward", generation=False)
+        export(model, f"{place}/forward", generation=False, tolerance=tolerance)
         if expected.generated is not None:
-            export(model, f"{place}/language")
+            export(model, f"{place}/language", tolerance=tolerance)
         for format in FORMATS:
             outputs = load(f"{place}/forward", format)(expected.inputs)
             outputs = outputs if isinstance(outputs, dict) else {"output": outputs}
