@@ -3,7 +3,7 @@
 Names load on first use: importing this package imports neither TensorFlow nor Keras.
 """
 
-import importlib
+from keras_transformer.lazy import lazy
 
 _HOMES = {
     "export": "api",
@@ -44,12 +44,4 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)
 
-
-def __getattr__(name):
-    if name not in _HOMES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__():
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy(__name__, _HOMES, __all__)

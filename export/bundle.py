@@ -5,12 +5,11 @@ import errno
 import json
 import os
 import pathlib
-import secrets
-import shutil
 
 from keras_transformer.export.errors import ExportError, InvalidBundleError, OutOfSpaceError
 from keras_transformer.export.manifest import FILE
 from keras_transformer.export.manifest_checks import PRODUCER, SCHEMA
+from keras_transformer.replacing import FolderReplacement
 
 PROBE_BYTES = 16 * 2**20
 
@@ -64,7 +63,7 @@ def replacing(target):
     Raises:
         OutOfSpaceError: the disk filled up.
     """
-    replacement = _Replacement(target)
+    replacement = FolderReplacement(target)
     _active.append(replacement)
     try:
         replacement.begin()
@@ -87,46 +86,6 @@ def abandon_all():
 
 # What is being written by this process now.
 _active = []
-
-
-class _Replacement:
-    """One directory on its way to a target. `abandon` undoes it at whatever point it has reached."""
-
-    def __init__(self, target):
-        self.target = target
-        self.made = []
-        self.work = None
-        self.aside = None
-
-    def begin(self):
-        parent = self.target.parent
-        self.made = [each for each in (parent, *parent.parents) if not each.exists()]
-        parent.mkdir(parents=True, exist_ok=True)
-        # Known before it is made, so that an interrupt between the two leaves nothing unknown.
-        self.work = self._beside(".partial")
-        self.work.mkdir()
-
-    def commit(self):
-        if self.target.exists():
-            self.aside = self._beside(".old")
-            self.target.rename(self.aside)
-        self.work.rename(self.target)
-        self.work = None
-        if self.aside is not None:
-            shutil.rmtree(self.aside, ignore_errors=True)
-
-    def abandon(self):
-        if self.aside is not None and self.aside.exists() and not self.target.exists():
-            self.aside.rename(self.target)
-        for leftover in (self.work, self.aside):
-            if leftover is not None:
-                shutil.rmtree(leftover, ignore_errors=True)
-        for parent in self.made:
-            with contextlib.suppress(OSError):
-                parent.rmdir()
-
-    def _beside(self, suffix):
-        return self.target.parent / f".{self.target.name}.{secrets.token_hex(4)}{suffix}"
 
 
 def is_out_of_space(error):

@@ -1,10 +1,10 @@
 """The command `convert`: a checkpoint of Hugging Face as a `.keras` file, and back."""
 
-import os
 import pathlib
 
 from keras_transformer.export.commands.words import say
 from keras_transformer.export.errors import ExportError, InvalidModelError
+from keras_transformer.replacing import replacing_file
 
 EXAMPLES = [
     "bert-folder bert.keras",
@@ -37,12 +37,8 @@ def run(arguments):
     from keras_transformer.export.model_files import load_model
 
     model = load_model(arguments.source, arguments.dtype)
-    partial = target.with_name(f"{target.stem}.partial.keras")
-    try:
+    with replacing_file(target) as partial:
         model.save(partial)
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
     say(f"wrote {target}: {type(model).__name__} {model.name!r}, {model.count_params():,} parameters")
     return 0
 

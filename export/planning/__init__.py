@@ -1,6 +1,6 @@
 """How much memory and time a model will take, on devices that need not be here: counted, not run."""
 
-import importlib
+from keras_transformer.lazy import lazy
 
 # Loaded on first use: the data of devices need no TensorFlow.
 _LAZY = {
@@ -16,12 +16,4 @@ _LAZY = {
 
 __all__ = list(_LAZY)
 
-
-def __getattr__(name):
-    if name in _LAZY:
-        return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, _LAZY, __all__)

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import shutil
 
 import keras
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from keras_transformer.checkpoints.checkpoint import checkpoint_of
 from keras_transformer.checkpoints.errors import CheckpointError
 from keras_transformer.checkpoints.plan import pair
+from keras_transformer.replacing import replacing_folder
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _NAME = "model"
@@ -41,20 +41,11 @@ def to_huggingface(model, folder, *, like=None, max_shard_bytes=5 * 10**9, verbo
         raise CheckpointError(f"{folder} holds something already.")
     checkpoint = checkpoint_of(model) if like is None else _like(like)
     tensors = _Tensors(pair(checkpoint.entries, model), checkpoint)
-    partial = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    with replacing_folder(folder.resolve()) as work:
         for name, content in checkpoint.files.items():
-            (partial / name).parent.mkdir(exist_ok=True)
-            (partial / name).write_bytes(content)
-        _write_shards(partial, tensors, max_shard_bytes, verbose)
-        if folder.exists():
-            folder.rmdir()
-        partial.rename(folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+            (work / name).parent.mkdir(exist_ok=True)
+            (work / name).write_bytes(content)
+        _write_shards(work, tensors, max_shard_bytes, verbose)
 
 
 class _Tensors:

@@ -4,8 +4,7 @@ Nothing here imports TensorFlow or Keras before training batches or an encoder o
 bundle retrieves where only its runtime is installed.
 """
 
-import importlib
-
+from keras_transformer.lazy import lazy
 from keras_transformer.nearest_neighbours import NearestNeighbours
 from keras_transformer.retrieval.chunks import Chunks
 from keras_transformer.retrieval.database import ChunkDatabase
@@ -28,12 +27,4 @@ __all__ = [
     *_LAZY,
 ]
 
-
-def __getattr__(name):
-    if name in _LAZY:
-        return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, _LAZY, __all__)

@@ -4,9 +4,8 @@ import contextlib
 import hashlib
 import json
 import pathlib
-import secrets
-import shutil
 
+from keras_transformer.replacing import replacing_folder
 from keras_transformer.retrieval.errors import InvalidDatabaseError
 
 MANIFEST = "database.json"
@@ -26,21 +25,8 @@ def writing(directory):
     target = pathlib.Path(directory).resolve()
     if target.exists() and not (target / MANIFEST).is_file() and (not target.is_dir() or any(target.iterdir())):
         raise InvalidDatabaseError(f"'{target}' is no database: not replaced.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work, aside = (target.parent / f".{target.name}.{secrets.token_hex(4)}.{end}" for end in ("partial", "old"))
-    try:
-        work.mkdir()
+    with replacing_folder(target) as work:
         yield work
-        if target.exists():
-            target.rename(aside)
-        work.rename(target)
-    except BaseException:
-        if aside.exists() and not target.exists():
-            aside.rename(target)
-        raise
-    finally:
-        for leftover in (work, aside):
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def seal(directory, config):

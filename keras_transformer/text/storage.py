@@ -5,9 +5,8 @@ import hashlib
 import json
 import os
 import pathlib
-import secrets
-import shutil
 
+from keras_transformer.replacing import replacing_folder
 from keras_transformer.text.errors import InvalidTokenizerError
 
 CONFIG = "tokenizer_config.json"
@@ -35,24 +34,11 @@ def save(directory, config, files):
     """
     target = pathlib.Path(directory).resolve()
     _check_target(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work, aside = (target.parent / f".{target.name}.{secrets.token_hex(4)}.{suffix}" for suffix in ("partial", "old"))
     content = {**config, "fingerprint": fingerprint(config, files), "files": sorted(files)}
-    try:
-        work.mkdir()
+    with replacing_folder(target) as work:
         for name, data in files.items():
             (work / name).write_bytes(data)
         (work / CONFIG).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        if target.exists():
-            target.rename(aside)
-        work.rename(target)
-    except BaseException:
-        if aside.exists() and not target.exists():
-            aside.rename(target)
-        raise
-    finally:
-        for leftover in (work, aside):
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _check_target(target):

@@ -1,7 +1,6 @@
 """What `model.fit` is fed and steered with: data, batches, losses, metrics, schedules and callbacks."""
 
-import importlib
-
+from keras_transformer.lazy import lazy
 from keras_transformer.training.contrastive_loss import ContrastiveLoss
 from keras_transformer.training.losses import MaskedCrossentropy
 from keras_transformer.training.metrics import MaskedAccuracy, Perplexity
@@ -82,12 +81,4 @@ __all__ = [
     *_LAZY,
 ]
 
-
-def __getattr__(name):
-    if name in _LAZY:
-        return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, _LAZY, __all__)

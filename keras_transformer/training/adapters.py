@@ -11,6 +11,7 @@ import re
 
 import numpy as np
 
+from keras_transformer.replacing import replacing_file
 from keras_transformer.training.errors import AdapterError
 
 _PARTS = ("lora_kernel_a", "lora_kernel_b")
@@ -120,12 +121,8 @@ def save_lora(model, path):
     path = pathlib.Path(path)
     metadata = {"rank": layers[0].lora_rank, "alpha": layers[0].lora_alpha, "layers": [layer.path for layer in layers]}
     tensors = {weight.path: np.ascontiguousarray(weight.numpy()) for weight in model.trainable_weights}
-    partial = path.with_name(f"{path.name}.partial")
-    try:
+    with replacing_file(path) as partial:
         save_file(tensors, partial, metadata={"lora": json.dumps(metadata)})
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def load_lora(model, path):

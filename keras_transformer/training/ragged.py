@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_transformer.replacing import replacing_file
 from keras_transformer.training.errors import SequenceDataError
 
 _VALUES, _LENGTHS = "values.int32", "lengths.npy"
@@ -91,10 +92,8 @@ class Ragged:
                 row = cls.of([row]).values.astype("<i4")
                 file.write(row.tobytes())
                 counts.append(len(row))
-        partial = directory / f"{_LENGTHS}.partial"
-        with open(partial, "wb") as file:
-            np.save(file, np.array(counts, "int64"))
-        partial.replace(lengths)
+        with replacing_file(lengths) as partial:
+            np.save(partial, np.array(counts, "int64"))
         return cls.open(directory)
 
     @classmethod
