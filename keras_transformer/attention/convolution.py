@@ -16,7 +16,16 @@ class TokenConvolution(TokenMixer):
     `kernel_size - 1`. What lies outside the sequence, and padding, counts as zeros. A subclass computes `convolve`.
     """
 
-    def __init__(self, num_heads, kernel_size, gated, dropout, kernel_initializer, seed, **kwargs):
+    def __init__(
+        self,
+        num_heads,
+        kernel_size=7,
+        gated=True,
+        dropout=0.0,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
         if positive("kernel_size", kernel_size) == 1:

@@ -48,18 +48,6 @@ class DynamicConvolution(TokenConvolution):
     Deviation: padding is zeroed after the first projection, so that it changes nothing.
     """
 
-    def __init__(
-        self,
-        num_heads,
-        kernel_size=7,
-        gated=True,
-        dropout=0.0,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
-        super().__init__(num_heads, kernel_size, gated, dropout, kernel_initializer, seed, **kwargs)
-
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape, value_shape, key_shape)
         width = self.num_heads * self.kernel_size

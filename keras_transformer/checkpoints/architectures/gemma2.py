@@ -43,37 +43,47 @@ class Gemma2(Llama):
         return Gemma2Model(
             size(config),
             config.integer("vocab_size"),
-            **grouped_heads(config, num_key_value_heads=4, key_dim=HEAD_WIDTH),
-            query_scale=config.number("query_pre_attn_scalar", 256.0) ** -0.5,
             score_soft_cap=soft_cap(config, "attn_logit_softcapping", 50.0),
-            window=window_of_each_layer(config, config.integer("sliding_window", 4096), types),
             position=rotary(config, head_width(config, HEAD_WIDTH)),
-            use_attention_bias=config.flag("attention_bias", False),
-            activation=activation(config, "hidden_activation"),
-            attention_dropout=config.number("attention_dropout", 0.0),
-            rms_norm_epsilon=config.number("rms_norm_eps", 1e-6),
+            **gemma2_options(config, types),
         )
 
     def entries(self, config):
-        bias = config.flag("attention_bias", False)
-        return decoder_entries(
-            config,
-            lambda theirs, ours: [
-                *sandwich_entries(theirs, ours),
-                *attention_entries(theirs, ours, bias=bias, output_bias=bias),
-                *gated_entries(theirs, ours),
-            ],
-        )
+        return sandwich_entries(config)
 
 
-def sandwich_entries(theirs, ours):
-    """The norms on both sides of attention and feed-forward."""
-    return [
-        *rms_norm(f"{theirs}.input_layernorm", f"{ours}/mixer_residual/input_norm"),
-        *rms_norm(f"{theirs}.post_attention_layernorm", f"{ours}/mixer_residual/output_norm"),
-        *rms_norm(f"{theirs}.pre_feedforward_layernorm", f"{ours}/feedforward_residual/input_norm"),
-        *rms_norm(f"{theirs}.post_feedforward_layernorm", f"{ours}/feedforward_residual/output_norm"),
-    ]
+def gemma2_options(config, types):
+    """The arguments of Gemma 2's model that it has in common with the later ones.
+
+    Args:
+        config: `Config`.
+        types: list of str: the kind of attention of each layer, where the config does not say it.
+    """
+    return {
+        **grouped_heads(config, num_key_value_heads=4, key_dim=HEAD_WIDTH),
+        "query_scale": config.number("query_pre_attn_scalar", 256.0) ** -0.5,
+        "window": window_of_each_layer(config, config.integer("sliding_window", 4096), types),
+        "use_attention_bias": config.flag("attention_bias", False),
+        "activation": activation(config, "hidden_activation"),
+        "attention_dropout": config.number("attention_dropout", 0.0),
+        "rms_norm_epsilon": config.number("rms_norm_eps", 1e-6),
+    }
+
+
+def sandwich_entries(config, norms=False):
+    """Those of a decoder with norms on both sides of attention and feed-forward; with `norms`, of queries and keys too."""
+    bias = config.flag("attention_bias", False)
+    return decoder_entries(
+        config,
+        lambda theirs, ours: [
+            *rms_norm(f"{theirs}.input_layernorm", f"{ours}/mixer_residual/input_norm"),
+            *rms_norm(f"{theirs}.post_attention_layernorm", f"{ours}/mixer_residual/output_norm"),
+            *rms_norm(f"{theirs}.pre_feedforward_layernorm", f"{ours}/feedforward_residual/input_norm"),
+            *rms_norm(f"{theirs}.post_feedforward_layernorm", f"{ours}/feedforward_residual/output_norm"),
+            *attention_entries(theirs, ours, bias=bias, output_bias=bias, norms=norms),
+            *gated_entries(theirs, ours),
+        ],
+    )
 
 
 def soft_cap(config, name, default):

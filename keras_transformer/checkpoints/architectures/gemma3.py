@@ -2,18 +2,14 @@
 
 import functools
 
-from keras_transformer.checkpoints.architectures.gemma import HEAD_WIDTH, activation
-from keras_transformer.checkpoints.architectures.gemma2 import capped_language_model, sandwich_entries, soft_cap
-from keras_transformer.checkpoints.architectures.llama import (
-    Llama,
-    attention_entries,
-    decoder_entries,
-    gated_entries,
-    grouped_heads,
-    head_width,
-    size,
-    window_of_each_layer,
+from keras_transformer.checkpoints.architectures.gemma import HEAD_WIDTH
+from keras_transformer.checkpoints.architectures.gemma2 import (
+    capped_language_model,
+    gemma2_options,
+    sandwich_entries,
+    soft_cap,
 )
+from keras_transformer.checkpoints.architectures.llama import Llama, head_width, size
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.heads import decoder_heads
 from keras_transformer.checkpoints.rotary import rotary
@@ -36,28 +32,14 @@ class Gemma3(Llama):
         return Gemma3Model(
             size(config),
             config.integer("vocab_size"),
-            **grouped_heads(config, num_key_value_heads=4, key_dim=HEAD_WIDTH),
-            query_scale=config.number("query_pre_attn_scalar", 256.0) ** -0.5,
             score_soft_cap=soft_cap(config, "attn_logit_softcapping", None),
-            window=window_of_each_layer(config, config.integer("sliding_window", 4096), types),
             position=rotary(config, width, 1e6, "full_attention"),
             local_position=_local_position(config, width),
-            use_attention_bias=config.flag("attention_bias", False),
-            activation=activation(config, "hidden_activation"),
-            attention_dropout=config.number("attention_dropout", 0.0),
-            rms_norm_epsilon=config.number("rms_norm_eps", 1e-6),
+            **gemma2_options(config, types),
         )
 
     def entries(self, config):
-        bias = config.flag("attention_bias", False)
-        return decoder_entries(
-            config,
-            lambda theirs, ours: [
-                *sandwich_entries(theirs, ours),
-                *attention_entries(theirs, ours, bias=bias, output_bias=bias, norms=True),
-                *gated_entries(theirs, ours),
-            ],
-        )
+        return sandwich_entries(config, norms=True)
 
 
 def _local_position(config, width):
