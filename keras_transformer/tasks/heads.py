@@ -22,6 +22,34 @@ def check_tokens(backbone):
         raise ValueError(f"{backbone.name!r} must give tokens (B, T, D). Its output: {backbone.output!r}")
 
 
+def token_table(backbone, *names):
+    """The layer that embeds the tokens which a head predicts: the first of these names that is there.
+
+    Raises:
+        ValueError: there is none.
+    """
+    layers = {layer.name: layer for layer in backbone.layers}
+    found = next((layers[name] for name in names if name in layers), None)
+    if found is None:
+        raise ValueError(f"Backbone {backbone.name!r} has no token embedding ({' or '.join(names)}).")
+    return found
+
+
+def check_tied(backbone, table, width):
+    """Refuses a table of tokens for a head that multiplies vectors of this width with it.
+
+    Raises:
+        ValueError: it cannot be reversed, or is of another width.
+    """
+    if not isinstance(table, keras.layers.ReversibleEmbedding):
+        raise ValueError(f"{table.name!r} of {backbone.name!r} is no ReversibleEmbedding: use tie_embeddings=False.")
+    if table.output_dim != width:
+        raise ValueError(
+            f"A tied head multiplies what {backbone.name!r} gives, {width} wide, with its {table.name!r}, which is "
+            f"{table.output_dim} wide: make both equal, or use tie_embeddings=False."
+        )
+
+
 def check_count(name, value):
     """Refuses a number of classes or tags below 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

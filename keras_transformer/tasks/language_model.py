@@ -10,6 +10,7 @@ from keras_transformer.generation import ForeignTokenizerError, Generator
 from keras_transformer.models import Stepwise
 from keras_transformer.models.stepwise import source_names
 from keras_transformer.saving import resolve, serializable, serialize
+from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
 from keras_transformer.tasks.steps import KerasSteps
 
 _EMBEDDING_NAMES = ("target_token_embedding", "token_embedding")
@@ -40,7 +41,8 @@ class LanguageModel(keras.Model):
         Logits, float32 `(B, T, V)`, under every dtype policy.
 
     Raises:
-        ValueError: the backbone has no token embedding, or fewer tokens than the tokenizer.
+        ValueError: the backbone has no token embedding, does not give tokens, or knows fewer than the tokenizer; a tied head
+            whose table is of another width than these.
 
     Example:
 
@@ -70,7 +72,10 @@ class LanguageModel(keras.Model):
         name="language_model",
         **kwargs,
     ):
-        embedding = _token_embedding(backbone)
+        embedding = token_table(backbone, *_EMBEDDING_NAMES)
+        check_tokens(backbone)
+        if tie_embeddings:
+            check_tied(backbone, embedding, backbone.output.shape[-1])
         if tokenizer is not None and tokenizer.vocabulary_size > embedding.input_dim:
             raise ForeignTokenizerError(
                 f"The tokenizer has {tokenizer.vocabulary_size} tokens; "
@@ -262,11 +267,3 @@ class _Logits(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "soft_cap": self.soft_cap, "use_bias": self.use_bias}
-
-
-def _token_embedding(backbone):
-    layers = {layer.name: layer for layer in backbone.layers}
-    for name in _EMBEDDING_NAMES:
-        if name in layers:
-            return layers[name]
-    raise ValueError(f"Backbone {backbone.name!r} has no token embedding ({' or '.join(_EMBEDDING_NAMES)}).")

@@ -5,9 +5,7 @@ from keras import ops
 
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.saving import serializable
-from keras_transformer.tasks.heads import check_tokens
-
-_EMBEDDING = "token_embedding"
+from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
 
 
 def MaskedLanguageModel(
@@ -42,8 +40,8 @@ def MaskedLanguageModel(
         "masked_positions" too, `(B, P, V)`.
 
     Raises:
-        ValueError: a backbone without token embeddings, with ones that cannot be reversed, or whose output is no
-            `(B, T, D)`.
+        ValueError: a backbone without token embeddings, or whose output is no `(B, T, D)`; a tied head whose table cannot be
+            reversed or, without a transform, is of another width than the tokens.
 
     Example:
 
@@ -55,8 +53,10 @@ def MaskedLanguageModel(
     Reference: Devlin et al., BERT, arXiv 1810.04805, section 3.1; transform, norm and output bias as in its published code.
     """
     check_tokens(backbone)
-    embedding = _token_embedding(backbone, tie_embeddings)
     inputs, x = backbone.input, backbone.output
+    embedding = token_table(backbone, "token_embedding")
+    if tie_embeddings:  # A transform leads to the width of the table.
+        check_tied(backbone, embedding, embedding.output_dim if transform else x.shape[-1])
     if selected_positions:
         positions = keras.Input((None,), dtype="int32", name="masked_positions")
         inputs = {**inputs, "masked_positions": positions}
@@ -70,15 +70,6 @@ def MaskedLanguageModel(
     else:
         x = keras.layers.Dense(embedding.input_dim, dtype="float32", name="logits")(x)
     return keras.Model(inputs, x, name=name)
-
-
-def _token_embedding(backbone, reversible):
-    layer = next((layer for layer in backbone.layers if layer.name == _EMBEDDING), None)
-    if layer is None:
-        raise ValueError(f"Backbone {backbone.name!r} has no token embedding ({_EMBEDDING}).")
-    if reversible and not isinstance(layer, keras.layers.ReversibleEmbedding):
-        raise ValueError(f"{_EMBEDDING!r} of {backbone.name!r} is no ReversibleEmbedding: use tie_embeddings=False.")
-    return layer
 
 
 @serializable
