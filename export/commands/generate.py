@@ -1,5 +1,6 @@
 """The command `generate`: continues a text, or translates one, with a bundle."""
 
+import itertools
 import sys
 
 from keras_transformer.export.errors import ExportError
@@ -16,6 +17,7 @@ _SAMPLER_OPTIONS = {
     "random": ("temperature", "top_k", "top_p", "min_p"),
     "beam": ("num_beams",),
     "contrastive": ("top_k",),
+    "tree_search": ("num_simulations", "temperature", "top_k"),
 }
 
 
@@ -29,16 +31,19 @@ def add_arguments(parser):
     parser.add_argument("--backend", default="onnx", help="onnx (default), tflite or saved_model")
     help = "at most so many (default: 128, or as many as the model can hold)"
     parser.add_argument("--max-new-tokens", type=int, metavar="N", help=help)
-    help = "greedy (default), random, beam (shown when complete) or contrastive"
+    help = "greedy (default), random, beam (shown when complete), contrastive or tree_search"
     parser.add_argument("--sampler", choices=tuple(_SAMPLER_OPTIONS), default="greedy", metavar="NAME", help=help)
-    parser.add_argument("--temperature", type=float, metavar="T", help="random: divides the logits (default: 1)")
-    help = "random, contrastive: only the K most likely tokens (contrastive: 4 by default)"
+    help = "random, tree_search: divides the logits (default: 1)"
+    parser.add_argument("--temperature", type=float, metavar="T", help=help)
+    help = "random, contrastive (default: 4), tree_search (default: 50): only the K most likely tokens"
     parser.add_argument("--top-k", type=int, metavar="K", help=help)
     help = "random: only the smallest set of most likely tokens with this probability"
     parser.add_argument("--top-p", type=float, metavar="P", help=help)
     help = "random: only tokens at least this share as likely as the most likely one"
     parser.add_argument("--min-p", type=float, metavar="P", help=help)
     parser.add_argument("--num-beams", type=int, metavar="N", help="beam: the beginnings that are kept (default: 4)")
+    help = "tree_search: looks ahead so often for each token, for what the model finds likely (default: 50)"
+    parser.add_argument("--num-simulations", type=int, metavar="N", help=help)
     help = "above 1: makes tokens less likely that have been seen (default: 1)"
     parser.add_argument("--repetition-penalty", type=float, default=1.0, metavar="X", help=help)
     help = "end before this text; may be given more than once"
@@ -79,7 +84,7 @@ def _check_usage(parser, arguments):
     """Refuses, as wrong usage, what would be without effect."""
     if arguments.lines and arguments.prompt != "-":
         parser.error("--lines reads standard input: give - as the PROMPT")
-    for name in ("temperature", "top_k", "top_p", "min_p", "num_beams"):
+    for name in dict.fromkeys(itertools.chain(*_SAMPLER_OPTIONS.values())):
         if getattr(arguments, name) is not None and name not in _SAMPLER_OPTIONS[arguments.sampler]:
             samplers = " or ".join(key for key, options in _SAMPLER_OPTIONS.items() if name in options)
             parser.error(f"--{name.replace('_', '-')} is for --sampler {samplers}, not {arguments.sampler}")

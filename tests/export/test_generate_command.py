@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from keras_transformer.export import cli, load
-from keras_transformer.generation import BeamSearch, Contrastive, Random
+from keras_transformer.generation import BeamSearch, Contrastive, Random, TreeSearch
 
 
 @pytest.fixture
@@ -67,6 +67,7 @@ def test_every_piece_is_shown_at_once(bundle, monkeypatch):
         (("--repetition-penalty", "1.5"), {"repetition_penalty": 1.5}),
         (("--sampler", "contrastive", "--top-k", "3"), {"sampler": Contrastive(top_k=3)}),
         (("--sampler", "beam", "--num-beams", "3"), {"sampler": BeamSearch(3)}),
+        (("--sampler", "tree_search", "--num-simulations", "9"), {"sampler": TreeSearch(num_simulations=9)}),
         (
             ("--sampler", "random", "--temperature", "0.5", "--top-p", "0.9", "--min-p", "0.01", "--seed", "4"),
             {"sampler": Random(0.5, top_p=0.9, min_p=0.01), "seed": 4},
@@ -156,8 +157,11 @@ def test_bad_input(language, bundle, capsys, stdin, tmp_path):
 def test_wrong_usage(bundle, capsys):
     assert "--lines reads standard input: give - as the PROMPT" in fails(capsys, bundle, "a", "--lines", status=2)
     for words, message in (
-        (("--temperature", "2"), "--temperature is for --sampler random, not greedy"),
-        (("--sampler", "beam", "--top-k", "2"), "--top-k is for --sampler random or contrastive, not beam"),
+        (("--temperature", "2"), "--temperature is for --sampler random or tree_search, not greedy"),
+        (
+            ("--sampler", "beam", "--top-k", "2"),
+            "--top-k is for --sampler random or contrastive or tree_search, not beam",
+        ),
         (("--sampler", "random", "--num-beams", "2"), "--num-beams is for --sampler beam, not random"),
         (("--sampler", "best"), "invalid choice: 'best'"),
         (("--seed", "x"), "invalid int value: 'x'"),
