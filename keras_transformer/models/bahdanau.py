@@ -73,12 +73,6 @@ def Bahdanau(
     here they start as `kernel_initializer` says. The text begins with a token, in the paper with a vector of zeros.
     """
     size = choice(size, SIZES) if isinstance(size, str) else BahdanauSize(*size)
-    target_vocabulary_size = target_vocabulary_size or vocabulary_size
-    if tie_embeddings and target_vocabulary_size != vocabulary_size:
-        raise ValueError(
-            f"A shared table needs one vocabulary. Received: {vocabulary_size} for the source, "
-            f"{target_vocabulary_size} for the target."
-        )
     initializers = {"kernel_initializer": kernel_initializer, "recurrent_initializer": recurrent_initializer}
 
     def drop(x, name):

@@ -13,9 +13,9 @@ class Side(NamedTuple):
     """The layers of an encoder or a decoder, in the order of computation.
 
     Attributes:
-        front: list of layers from the input to the first block.
+        front: list of layers from the input to the first block; None is no layer.
         blocks: list of blocks.
-        end: list of layers behind the last block.
+        end: list of layers behind the last block; likewise.
     """
 
     front: list
@@ -59,7 +59,23 @@ def encode(encoder, source, padding_mask):
 
 
 def token_tables(width, source_count, target_count, is_one):
-    """The embeddings of source and target: one table, or two."""
+    """The embeddings of source and target: one table, or two.
+
+    Args:
+        width: int. Of the vectors.
+        source_count: int. Tokens of the source.
+        target_count: int, or None for as many.
+        is_one: bool. Whether both share one table.
+
+    Raises:
+        ValueError: one table of different vocabularies.
+    """
+    target_count = target_count or source_count
+    if is_one and target_count != source_count:
+        raise ValueError(
+            f"Tied embeddings need one vocabulary. Received: {source_count} tokens of the source, {target_count} of the "
+            "target."
+        )
 
     def table(count, name):
         # Where they are scaled by √D afterwards, vectors so start with unit variance.
@@ -144,5 +160,5 @@ class ShiftRight(keras.layers.Layer):
 
 def _through(layers, x):
     for layer in layers:
-        x = layer(x)
+        x = x if layer is None else layer(x)
     return x

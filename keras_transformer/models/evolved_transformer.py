@@ -93,9 +93,6 @@ def EvolvedTransformer(
     zeros where they are added, and sines before cosines.
     """
     size = _checked(size)
-    target_vocabulary_size = target_vocabulary_size or vocabulary_size
-    if tie_embeddings and target_vocabulary_size != vocabulary_size:
-        raise ValueError(f"Tied embeddings need one vocabulary. Received: {vocabulary_size}, {target_vocabulary_size}")
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
     options = {"residual": residual, "norm": norm, "dropout": dropout}
     tables = token_tables(size.hidden_dim, vocabulary_size, target_vocabulary_size, tie_embeddings)
@@ -113,12 +110,8 @@ def EvolvedTransformer(
         ]
         cells = [make_cell(size, index, attention_dropout, options) for index in range(num_layers)]
         blocks = [block for cell in cells for block in cell]
-        sides.append(Side(_present(*front), blocks, _present(final_norm(residual, norm, f"{side}_final_norm"))))
+        sides.append(Side(front, blocks, [final_norm(residual, norm, f"{side}_final_norm")]))
     return encoder_decoder(*sides, name=name)
-
-
-def _present(*layers):
-    return [layer for layer in layers if layer is not None]
 
 
 def _encoder_cell(size, index, attention_dropout, options):

@@ -15,6 +15,7 @@ from keras_transformer.blocks import (
 )
 from keras_transformer.models.size import Size, get_size
 from keras_transformer.models.stack import final_norm, make_feed_forward, padding_input, split_position, token_input
+from keras_transformer.positions import AttentionPosition
 from keras_transformer.saving import choice, clone, resolve
 
 
@@ -117,28 +118,13 @@ def RETRO(
     _check(encoder_retrieval_layers, encoder_size.num_layers, "encoder_retrieval_layers")
     if resolve(residual, RESIDUALS, Residual).num_streams > 1:
         raise ValueError("Neighbours are encoded beside one stream: give a residual scheme that has no more.")
-    added, position = split_position(position, 0)
-    if added is not None:
-        raise ValueError(f"{added.name!r} is added to embeddings: give a position that acts inside attention.")
     options = {"residual": residual, "norm": norm, "dropout": dropout}
-
+    own = _Sublayers(size, _inside_attention(position), feedforward, activation, dropout)
     # Layers
-    def attention(size, name="attention"):
-        own = {"dropout": dropout, "use_bias": False, "position": clone(position)}
-        return MultiHeadAttention(size.num_heads, size.key_dim, name=name, **own)
-
-    def feed_forward(size):
-        return make_feed_forward(size, feedforward, activation)
-
-    def neighbour_block(index):
-        cross = attention(encoder_size, "cross_attention") if index + 1 in encoder_retrieval_layers else None
-        parts = (attention(encoder_size), feed_forward(encoder_size), cross)
-        return NeighbourBlock(*parts, name=f"neighbour_block_{index}", **options)
-
     encoder = NeighbourEncoder(
         vocabulary_size,
         encoder_size.hidden_dim,
-        [neighbour_block(index) for index in range(encoder_size.num_layers)],
+        _neighbour_blocks(own._replace(size=encoder_size), encoder_retrieval_layers, options),
         chunk_size=chunk_size,
         norm=final_norm(residual, norm, name="neighbour_norm"),
         dropout=dropout,
@@ -158,17 +144,53 @@ def RETRO(
     x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
     for index in range(size.num_layers):
         retrieves = index + 1 in layers
-        parts = (attention(size), None if retrieves else feed_forward(size))
+        parts = (own.attention(), None if retrieves else own.feed_forward())
         x = DecoderBlock(*parts, name=f"decoder_block_{index}", **options)(x, padding_mask=mask)
         if not retrieves:
             continue
         if neighbours is None:
             found = {"token_ids": inputs["neighbour_token_ids"], "neighbour_mask": inputs["neighbour_mask"]}
             neighbours = encoder(x, **found)
-        cross = ChunkedCrossAttention(attention(size), chunk_size)
-        block = ChunkedCrossBlock(cross, feed_forward(size), name=f"chunked_cross_block_{index}", **options)
+        parts = (ChunkedCrossAttention(own.attention(), chunk_size), own.feed_forward())
+        block = ChunkedCrossBlock(*parts, name=f"chunked_cross_block_{index}", **options)
         x = block(x, *neighbours, padding_mask=mask)
     return keras.Model(inputs, x if last_norm is None else last_norm(x), name=name)
+
+
+class _Sublayers(NamedTuple):
+    """What the blocks of the decoder, or of the encoder, are made of; new layers at each call."""
+
+    size: RetroSize
+    position: AttentionPosition | None
+    feedforward: object
+    activation: object
+    dropout: float
+
+    def attention(self, name="attention"):
+        own = {"dropout": self.dropout, "use_bias": False, "position": clone(self.position)}
+        return MultiHeadAttention(self.size.num_heads, self.size.key_dim, name=name, **own)
+
+    def feed_forward(self):
+        return make_feed_forward(self.size, self.feedforward, self.activation)
+
+
+def _neighbour_blocks(sublayers, retrieval_layers, options):
+    """The blocks of the encoder, of which those in `retrieval_layers` look at the chunk."""
+
+    def block(index):
+        cross_attention = sublayers.attention("cross_attention") if index + 1 in retrieval_layers else None
+        parts = (sublayers.attention(), sublayers.feed_forward(), cross_attention)
+        return NeighbourBlock(*parts, name=f"neighbour_block_{index}", **options)
+
+    return [block(index) for index in range(sublayers.size.num_layers)]
+
+
+def _inside_attention(position):
+    """A position by name or instance; refuses one that is added to embeddings."""
+    added, inside = split_position(position, 0)
+    if added is not None:
+        raise ValueError(f"{added.name!r} is added to embeddings: give a position that acts inside attention.")
+    return inside
 
 
 def _with_heads(size):

@@ -91,8 +91,8 @@ def Transformer(
     """
     size = get_size(size, SIZES)
     decoder_size = size if decoder_size is None else get_size(decoder_size, SIZES)
-    target_vocabulary_size = target_vocabulary_size or vocabulary_size
-    _check(size, decoder_size, vocabulary_size, target_vocabulary_size, tie_embeddings)
+    if decoder_size.hidden_dim != size.hidden_dim:
+        raise ValueError(f"Both sides are of one width. Received: {size.hidden_dim} and {decoder_size.hidden_dim}.")
     place, attention_position = split_position(position, max_sequence_length)
     if attention_position is not None:
         raise ValueError(f"{position!r} acts inside attention: give it to the attention.")
@@ -103,14 +103,14 @@ def Transformer(
 
     # Layers
     def front(table, side, residual):
-        return _present(
+        return [
             table,
             keras.layers.Rescaling(math.sqrt(size.hidden_dim), name=f"{side}_scale") if scale_embeddings else None,
             clone(place, name=f"{side}_position"),
             make_norm(norm, f"{side}_embedding_norm") if embedding_norm else None,
             keras.layers.Dropout(dropout, name=f"{side}_dropout"),
             first_layer(residual, f"{side}_open_streams"),
-        )
+        ]
 
     def parts(size, index):
         return (
@@ -137,21 +137,7 @@ def Transformer(
     source_front = front(tables[0], "source", encoder_residual)
     target_front = front(tables[1], "target", decoder_residual)
     return encoder_decoder(
-        Side(source_front, encoder_blocks, _present(final_norm(encoder_residual, norm, "encoder_final_norm"))),
-        Side(target_front, decoder_blocks, _present(final_norm(decoder_residual, norm, "decoder_final_norm"))),
+        Side(source_front, encoder_blocks, [final_norm(encoder_residual, norm, "encoder_final_norm")]),
+        Side(target_front, decoder_blocks, [final_norm(decoder_residual, norm, "decoder_final_norm")]),
         name=name,
     )
-
-
-def _present(*layers):
-    return [layer for layer in layers if layer is not None]
-
-
-def _check(size, decoder_size, vocabulary_size, target_vocabulary_size, tie_embeddings):
-    if tie_embeddings and target_vocabulary_size != vocabulary_size:
-        raise ValueError(
-            f"Tied embeddings need one vocabulary. Received: {vocabulary_size} for the source, "
-            f"{target_vocabulary_size} for the target."
-        )
-    if decoder_size.hidden_dim != size.hidden_dim:
-        raise ValueError(f"Both sides are of one width. Received: {size.hidden_dim} and {decoder_size.hidden_dim}.")
