@@ -5,10 +5,10 @@ from keras import ops
 
 from keras_transformer.attention import capture
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.cache import cache_spec
 from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.scoring import Additive
 from keras_transformer.attention.weighing import join
+from keras_transformer.blocks.cross_attending import holds_memory
 from keras_transformer.projection import token_projection
 from keras_transformer.recurrence.gated_step import gated_step, joined, recurrent_kernels
 from keras_transformer.recurrence.sequential import sequential_scan
@@ -59,7 +59,7 @@ class BidirectionalGRU(keras.layers.Layer):
         self.forward_kernels = recurrent_kernels(self, "forward")
         self.backward_kernels = recurrent_kernels(self, "backward")
 
-    def call(self, inputs, padding_mask=None):
+    def call(self, inputs, padding_mask=None, training=None):
         length, units = ops.shape(inputs)[1], self.units
         x = ops.reshape(self.input_dense(inputs), (-1, length, 2, 3 * units))
         x = _turned(ops.transpose(x, (1, 2, 0, 3)))  # (T, 2, B, 3n), the second of the two back to front
@@ -75,7 +75,7 @@ class BidirectionalGRU(keras.layers.Layer):
             return (state,), ops.cast(state, candidate.dtype)
 
         state = ops.zeros((2, ops.shape(inputs)[0], units), "float32")
-        outputs = ops.transpose(_turned(sequential_scan(step, (state,), given)[1]), (2, 0, 1, 3))
+        outputs = ops.transpose(_turned(sequential_scan(step, (state,), given, training)[1]), (2, 0, 1, 3))
         return ops.reshape(outputs, (-1, length, 2 * units))
 
     def compute_output_shape(self, inputs_shape, padding_mask_shape=None):
@@ -175,24 +175,23 @@ class AttentionalGRU(CachedLayer):
         cache_index=None,
         training=None,
     ):
-        has_memory = cache is not None and "cross_key" in cache
-        memory = cache if has_memory else self.memory_cache(encoder_output)
+        memory = cache if holds_memory(cache) else self.memory_cache(encoder_output)
         memory = [ops.cast(memory[name], self.compute_dtype) for name in ("cross_key", "cross_value")]
         state = self._first_state(memory[1])
         if cache is not None:
             begins = ops.equal(ops.reshape(ops.convert_to_tensor(cache_index), (-1, 1)), 0)
             state = ops.where(begins, state, ops.cast(cache["state"], "float32"))
-        states, contexts, state = self._write(inputs, state, memory, padding_mask, encoder_padding_mask)
+        states, contexts, state = self._write(inputs, state, memory, (padding_mask, encoder_padding_mask), training)
         if capture.wants(self):
             capture.record(self, self._align(states, memory[0], encoder_padding_mask))
         output = self.readout_dense(ops.concatenate([states, inputs, contexts], axis=-1))
         output = ops.max(ops.reshape(output, (-1, ops.shape(inputs)[1], self.readout_dim, 2)), axis=-1)
         return output if cache is None else (output, {**cache, "state": state})
 
-    def _write(self, x, state, memory, mask, memory_mask):
+    def _write(self, x, state, memory, masks, training):
         """The states before each token `(B, T, n)`, the contexts `(B, T, E)`, and the last state `(B, n)`."""
         gate_kernel, candidate_kernel = joined(self.recurrent_kernels)
-        context_kernel, (keys, values) = self.context_kernel, memory
+        context_kernel, (keys, values), (mask, memory_mask) = self.context_kernel, memory, masks
         units, width = self.units, self.units + values.shape[3]
         inputs = ops.transpose(self.input_dense(x), (1, 0, 2))
         # What is first has the shape of what comes out.
@@ -209,7 +208,7 @@ class AttentionalGRU(CachedLayer):
             state = gated_step(carry[0], token[:, :units], token[:, units:], kernels, *mask)
             return (state,), ops.concatenate([before, context], axis=1)
 
-        (state,), outputs = sequential_scan(step, (state,), given)
+        (state,), outputs = sequential_scan(step, (state,), given, training)
         outputs = ops.transpose(outputs, (1, 0, 2))
         return outputs[..., :units], outputs[..., units:], state
 
@@ -239,8 +238,7 @@ class AttentionalGRU(CachedLayer):
         return {"cross_key": keys, "cross_value": ops.expand_dims(encoder_output, 1)}
 
     def compute_output_spec(self, inputs, encoder_output=None, *args, cache=None, **options):
-        output = keras.KerasTensor((*inputs.shape[:2], self.readout_dim), dtype=self.compute_dtype)
-        return output if cache is None else (output, cache_spec(cache))
+        return self._output_spec((*inputs.shape[:2], self.readout_dim), cache)
 
     def get_config(self):
         return {**super().get_config(), **_config(self, "units", "alignment_dim", "readout_dim")}

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 
-def sequential_scan(step, carry, inputs):
+def sequential_scan(step, carry, inputs, training=False):
     """`carry, outputs[i] = step(i, carry, inputs[0][i], inputs[1][i], ...)` for i = 0, 1, ...
 
     The graph holds one step, however many there are. Gradients flow through all of them.
@@ -14,6 +14,8 @@ def sequential_scan(step, carry, inputs):
             is shaped as the slice of the first input.
         carry: tuple of tensors, whose shapes and dtypes stay.
         inputs: tuple of tensors `(n, ...)`.
+        training: bool or None. Whether gradients are about to be asked for; on TensorFlow these are slow without it, and
+            with it TFLite has no form for the graph.
 
     Returns:
         The last carry, and the outputs `(n, ...)`.
@@ -34,17 +36,43 @@ def sequential_scan(step, carry, inputs):
         indices = ops.arange(count, dtype="int32")
         return ops.scan(lambda carry, each: step(each[0], carry, *each[1:]), carry, (indices, *inputs))
 
-    # On TensorFlow, ops.scan does not say how often it runs, without which XLA keeps nothing for gradients, and its lists
-    # have no form in TFLite. Outputs go into one tensor instead, by a scatter, whose gradient keeps no copies of it.
+    # There, ops.scan does not say how often it runs, without which XLA keeps nothing for gradients.
+    return (_by_lists if training else _by_rows)(step, carry, inputs, count)
+
+
+def _by_lists(step, carry, inputs, count):
+    """Rows in lists: there a row's gradient is a row, where that of one taken from a tensor is as large as the tensor."""
+    import tensorflow as tf
+
+    def rows_of(x):
+        return tf.TensorArray(x.dtype, count, element_shape=x.shape[1:])
+
+    lists = [rows_of(x).unstack(x) for x in inputs]
+
+    def advance(index, outputs, *carry):
+        carry, output = step(index, carry, *(each.read(index) for each in lists))
+        return (index + 1, outputs.write(index, output), *carry)
+
+    outputs, *carry = _loop(advance, count, rows_of(inputs[0]), *carry)
+    return tuple(carry), outputs.stack()
+
+
+def _by_rows(step, carry, inputs, count):
+    """Rows scattered into one tensor, as TFLite has no lists of tensors whose shape is dynamic."""
+
     def advance(index, outputs, *carry):
         carry, output = step(index, carry, *(ops.take(x, index, axis=0) for x in inputs))
         outputs = ops.scatter_update(outputs, ops.reshape(index, (1, 1)), ops.expand_dims(output, 0))
         return (index + 1, outputs, *carry)
 
-    _, outputs, *carry = ops.while_loop(
+    outputs, *carry = _loop(advance, count, ops.zeros_like(inputs[0]), *carry)
+    return tuple(carry), outputs
+
+
+def _loop(advance, count, *state):
+    return ops.while_loop(
         lambda index, *_: ops.less(index, count),
         advance,
-        (ops.zeros((), "int32"), ops.zeros_like(inputs[0]), *carry),
+        (ops.zeros((), "int32"), *state),
         maximum_iterations=count,
-    )
-    return tuple(carry), outputs
+    )[1:]

@@ -123,6 +123,40 @@ def test_steps_are_the_whole(sizes):
     assert not steps.rewinds
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="elsewhere there is one way to loop")
+def test_training_has_the_gradients_of_the_formulas():
+    """Lists of rows, which it trains with, against central differences in float64 of what the formulas give."""
+    import tensorflow as tf
+
+    model, weights = build(), np.random.default_rng(2).normal(size=(2, 5, 3)) * (TARGET > 0)[..., None]
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(model(inputs(), training=True) * weights.astype("float32"))
+    found = dict(
+        zip(
+            (each.path for each in model.trainable_weights),
+            tape.gradient(total, [w.value for w in model.trainable_weights]),
+            strict=True,
+        )
+    )
+
+    def summed():
+        rows = zip(SOURCE, TARGET, weights, strict=True)
+        return sum((by_hand(model, s[s > 0], t[t > 0])[0] * w[: (t > 0).sum()]).sum() for s, t, w in rows)
+
+    for weight in model.trainable_weights:
+        value = weight.numpy()
+        place = tuple(size // 2 for size in value.shape)
+        sums = []
+        for change in (-0.01, 0.01):
+            moved = value.copy()
+            moved[place] += change
+            weight.assign(moved)
+            sums.append(summed())
+        weight.assign(value)
+        gradient = np.asarray(tf.convert_to_tensor(found[weight.path]))[place]
+        np.testing.assert_allclose(gradient, (sums[1] - sums[0]) / 0.02, rtol=0.01, atol=1e-3, err_msg=weight.path)
+
+
 def test_padding_leaves_the_state():
     model = build()
     steps = Stepwise(model)

@@ -26,20 +26,43 @@ def arrays(count):
     return np.random.default_rng(count).normal(size=(2, count, 3, 2)).astype("float32")
 
 
+@pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_steps_in_their_order(count):
+def test_steps_in_their_order(count, training):
     x, y = arrays(count)
-    (state, total), outputs = sequential_scan(step, (ops.zeros((3, 2)), ops.zeros(())), (x, y))
+    (state, total), outputs = sequential_scan(step, (ops.zeros((3, 2)), ops.zeros(())), (x, y), training)
     for found, value in zip((state, total, outputs), expected(x, y), strict=True):
         np.testing.assert_allclose(found, value, atol=1e-5)
 
 
 class Scan(keras.layers.Layer):
-    def call(self, x):
-        return sequential_scan(step, (ops.zeros((3, 2)), ops.zeros(())), (x, x))[1]
+    def call(self, x, training=None):
+        return sequential_scan(step, (ops.zeros((3, 2)), ops.zeros(())), (x, x), training)[1]
 
     def compute_output_shape(self, shape):
         return shape
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="elsewhere there is one way to do it")
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_gradients_of_both_ways(jit_compile, training):
+    """Row j goes into output i by 0.5^(i - j) (j + 1), and into its own output once more."""
+    import tensorflow as tf
+
+    x, weights = arrays(6)
+    layer = Scan()
+
+    @tf.function(jit_compile=jit_compile, input_signature=[tf.TensorSpec((6 if jit_compile else None, 3, 2))] * 2)
+    def gradient(x, weights):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            total = tf.reduce_sum(layer(x, training=training) * weights)
+        return tape.gradient(total, x)
+
+    i, j = np.mgrid[:6, :6]
+    share = np.where(i >= j, 0.5 ** (i - j) * (j + 1), 0) + np.eye(6)
+    np.testing.assert_allclose(gradient(x, weights), np.einsum("ij,ibd->jbd", share, weights), atol=1e-5)
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
