@@ -1,5 +1,6 @@
 """Names of the parts of a rewritten graph: after the layers that they come from, so that they can be told apart by name."""
 
+import collections
 import re
 
 VECTOR = "/as_vector"
@@ -23,6 +24,40 @@ def name_parts(graph, weights):
             _rename(graph, value, source)
     weights = set(weights)
     _name_nodes(graph, weights, set())
+
+
+def tell_values_apart(graph):
+    """Gives values of one name, wherever in the graph and its bodies they are, names of their own.
+
+    A body may not repeat a name around it, before or behind; and where bodies beside each other do, shape inference takes
+    the one value for the other.
+
+    Args:
+        graph: `onnx_ir.Graph`, changed in place. Its own inputs, outputs and initializers keep their names.
+    """
+    fixed = {*graph.inputs, *graph.outputs, *graph.initializers.values()}
+    taken, counts = {value.name for value in fixed}, collections.Counter()
+    for value in _values(graph):
+        if value in fixed or value.name == "":  # An output that is not asked for has no name.
+            continue
+        name = start = value.name or "value"
+        while name in taken:
+            counts[start] += 1
+            name = f"{start}_{counts[start]}"
+        taken.add(name)
+        if value.name != name:
+            value.name = name
+
+
+def _values(graph):
+    """What the graph and its bodies are given, hold and compute."""
+    yield from graph.inputs
+    yield from list(graph.initializers.values())
+    for node in graph:
+        yield from node.outputs
+        for attribute in node.attributes.values():
+            if attribute.type.name == "GRAPH":
+                yield from _values(attribute.as_graph())
 
 
 def _source(name):

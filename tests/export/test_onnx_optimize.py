@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime
 import pytest
 from onnx import parser
 from onnx_graphs import operators, random, rewritten
@@ -16,8 +17,10 @@ from keras_transformer.export import load
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.onnx.dims import Dims
 from keras_transformer.export.onnx.integers import sizes_of
+from keras_transformer.export.onnx.names import tell_values_apart
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.products import divide, multiply
+from keras_transformer.export.onnx.walk import all_nodes
 
 BLOCKS = 1
 CHAINS = ("ReduceMean", "Erf", "Softmax", "Sqrt", "Reciprocal", "Gemm")
@@ -384,3 +387,38 @@ def test_sizes_follow_a_computed_reshape():
     assert found["matrix"] == ["batch*length", 6]
     assert found["y"] == ["batch", "length", 2, 3]
     assert found["rows"][0] not in ("length", 100)
+
+
+# Names.
+
+
+def test_no_body_repeats_a_name_around_it_or_beside_it():
+    text = """
+    <ir_version: 10, opset_import: ["" : 18]>
+    g (float[n] x, bool flag) => (float[n] y)
+    <int64 count = {3}, bool go = {1}>
+    {
+      last = Loop <body = body (int64 index, bool again, float[n] state) => (bool goes_on, float[n] next) {
+        goes_on = Identity(again)
+        value = Neg(state)
+        next = Exp(value)
+      }>(count, go, x)
+      value = Neg(last)
+      y = If <then_branch = first () => (float[n] chosen) { inner = Neg(value)  chosen = Exp(inner) },
+              else_branch = second () => (float[n] chosen) { inner = Exp(value)  chosen = Neg(inner) }>(flag)
+    }
+    """
+    model = ir.from_proto(parser.parse_model(text))
+    tell_values_apart(model.graph)
+    proto = ir.to_proto(model)
+    names = [name for node in all_nodes(proto.graph) for name in node.output]
+    assert len(names) == len(set(names)) == 10
+    assert [each.name for each in (*proto.graph.input, *proto.graph.output)] == ["x", "flag", "y"]
+    onnx.checker.check_model(proto, full_check=True)
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    x = last = np.array([0.0, 1.0], "float32")
+    for _ in range(3):
+        last = np.exp(-last)
+    for flag, expected in ((True, np.exp(last)), (False, -np.exp(-last))):
+        (found,) = session.run(None, {"x": x, "flag": np.array(flag)})
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
