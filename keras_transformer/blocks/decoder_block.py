@@ -106,33 +106,26 @@ class DecoderBlock(CachedLayer, CrossAttending, Block):
         self._check_encoder_output(encoder_output, cache)
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         encoder_mask = implicit_mask(encoder_output) if encoder_padding_mask is None else encoder_padding_mask
-        next_cache = None
+        next_cache = None if cache is None else dict(cache)
 
         def mix(x):
-            nonlocal next_cache
-            mixed = self.mixer(
-                x,
-                x,
-                query_mask=None if cache is None else padding_mask,
-                value_mask=padding_mask if cache is None else None,
-                attention_mask=attention_mask,
-                positions=positions,
-                cache=cache and rest(cache, CROSS, _FEEDFORWARD),
-                cache_index=cache_index,
-                use_causal_mask=True,
-                training=training,
-            )
-            mixed, next_cache = (mixed, None) if cache is None else (mixed[0], {**cache, **mixed[1]})
+            options = {"attention_mask": attention_mask, "positions": positions, "training": training}
+            if cache is None:
+                return self.mixer(x, x, value_mask=padding_mask, use_causal_mask=True, **options)
+            options |= {"cache": rest(cache, CROSS, _FEEDFORWARD), "cache_index": cache_index}
+            mixed, own = self.mixer(x, x, query_mask=padding_mask, use_causal_mask=True, **options)
+            next_cache.update(own)
             return mixed
 
         def feed_forward(x):
-            nonlocal next_cache
             if not hasattr(self.feedforward, "init_cache"):
                 return self._feed(x, padding_mask, training)
-            own = cache and part(cache, _FEEDFORWARD)
-            fed = self.feedforward(x, query_mask=padding_mask, cache=own, cache_index=cache_index, training=training)
-            fed, own = (fed, {}) if cache is None else fed
-            next_cache = next_cache and next_cache | prefixed(_FEEDFORWARD, own)
+            options = {"query_mask": padding_mask, "training": training}
+            if cache is None:
+                return self.feedforward(x, **options)
+            options |= {"cache": part(cache, _FEEDFORWARD), "cache_index": cache_index}
+            fed, own = self.feedforward(x, **options)
+            next_cache.update(prefixed(_FEEDFORWARD, own))
             return fed
 
         def run(x, encoder_output=None):
@@ -149,8 +142,7 @@ class DecoderBlock(CachedLayer, CrossAttending, Block):
         if cache is None:
             memory = [] if encoder_output is None else [encoder_output]
             return self._run(run, inputs, *memory, training=training)
-        x = run(inputs, encoder_output)
-        return x, next_cache
+        return run(inputs, encoder_output), next_cache
 
     @property
     def rewinds(self):
