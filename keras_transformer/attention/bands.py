@@ -105,6 +105,20 @@ def take_rows(x, starts, size):
     return ops.reshape(taken, (-1, size, *rest))
 
 
+def last_rows(joined, length, mask, size):
+    """The last `size` rows `(B, size, D)` that are no padding, which stands on the right.
+
+    Args:
+        joined: `(B, size + T, D)`: what was kept before, and new tokens.
+        length: int, or a scalar tensor. T.
+        mask: boolean `(B, T)`, True = a real token; None for all.
+        size: int >= 0.
+    """
+    if mask is None:
+        return joined[:, length:]
+    return take_rows(joined, ops.sum(ops.cast(mask, "int32"), axis=1), size)
+
+
 def pad_length(x, before, after):
     """Zeros, or False, before and after along axis 1 of `(B, T, ...)`."""
     if isinstance(before, int) and isinstance(after, int) and before == after == 0:

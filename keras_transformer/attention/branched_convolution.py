@@ -5,7 +5,7 @@ import types
 import keras
 from keras import ops
 
-from keras_transformer.attention.bands import pad_length, take_rows
+from keras_transformer.attention.bands import last_rows, pad_length
 from keras_transformer.attention.token_mixer import TokenMixer, mask_tokens
 from keras_transformer.norms import NORMS
 from keras_transformer.saving import clone, resolve, serializable, serialize
@@ -128,7 +128,7 @@ class BranchedConvolution(TokenMixer):
         sums = joined(self._sum(wide, narrow, visibility, training), "recent_sums")
         output = _widen(self.output_convolution(sums), self._width)
         following = {
-            name: ops.cast(_last(slab, ops.shape(x)[1], mask, cache[name].shape[1]), cache[name].dtype)
+            name: ops.cast(last_rows(slab, ops.shape(x)[1], mask, cache[name].shape[1]), cache[name].dtype)
             for name, slab in (("recent_inputs", inputs), ("recent_sums", sums))
         }
         return output, following
@@ -175,10 +175,3 @@ def _widen(x, width):
     """Zeros behind the channels of `(B, T, C)`."""
     missing = width - x.shape[-1]
     return ops.pad(x, ((0, 0), (0, 0), (0, missing))) if missing else x
-
-
-def _last(joined, length, mask, reach):
-    """The last `reach` tokens of each row that are no padding, which stands on the right."""
-    if mask is None:
-        return joined[:, length:]
-    return take_rows(joined, ops.sum(ops.cast(mask, "int32"), axis=1), reach)

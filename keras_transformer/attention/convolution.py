@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes, positive
-from keras_transformer.attention.bands import pad_length, take_rows
+from keras_transformer.attention.bands import last_rows, pad_length
 from keras_transformer.attention.token_mixer import TokenMixer, mask_tokens
 from keras_transformer.projection import token_projection
 
@@ -85,7 +85,8 @@ class TokenConvolution(TokenMixer):
         recent = cache["recent_inputs"]
         joined = ops.concatenate([ops.cast(recent, x.dtype), x], axis=1)
         output = self._leave(self.convolve(x, joined, training), visibility)
-        return output, {"recent_inputs": ops.cast(self._last(joined, x, visibility.query_mask), recent.dtype)}
+        following = last_rows(joined, ops.shape(x)[1], visibility.query_mask, self.kernel_size - 1)
+        return output, {"recent_inputs": ops.cast(following, recent.dtype)}
 
     def _enter(self, x):
         hidden = self._input_dense(x)
@@ -95,13 +96,6 @@ class TokenConvolution(TokenMixer):
 
     def _leave(self, x, visibility):
         return self._output_dense(mask_tokens(x, visibility.query_mask))
-
-    def _last(self, joined, x, mask):
-        """The last tokens of each row that are no padding, which stands on the right."""
-        length, reach = ops.shape(x)[1], self.kernel_size - 1
-        if mask is None:
-            return joined[:, length:]
-        return take_rows(joined, ops.sum(ops.cast(mask, "int32"), axis=1), reach)
 
     def get_config(self):
         return {

@@ -3,6 +3,7 @@
 import keras
 
 from keras_transformer.attention.masks import implicit_mask
+from keras_transformer.blocks.block import serialize_template, template
 from keras_transformer.blocks.norms import NORMS
 from keras_transformer.saving import build_once, clone, resolve, serializable, serialize
 
@@ -51,12 +52,12 @@ class ReversibleBlock(keras.layers.Layer):
         self.mixer = resolve(mixer, {}, keras.layers.Layer)
         self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
         self.causal = causal
-        self.norm = norm if isinstance(norm, str) else resolve(norm, NORMS, keras.layers.Layer)
-        template = resolve(norm, NORMS, keras.layers.Layer)
-        if isinstance(template, keras.layers.BatchNormalization):
+        self.norm = template(norm, NORMS, keras.layers.Layer)
+        layer = resolve(norm, NORMS, keras.layers.Layer)
+        if isinstance(layer, keras.layers.BatchNormalization):
             raise ValueError(f"{self.name} computes its inputs again: a norm over the batch would count them twice.")
         self.mixer_norm, self.feedforward_norm = (
-            clone(template, name=name, dtype=self.dtype_policy) for name in ("mixer_norm", "feedforward_norm")
+            clone(layer, name=name, dtype=self.dtype_policy) for name in ("mixer_norm", "feedforward_norm")
         )
         self.dropout = dropout
         self.seed = seed
@@ -101,7 +102,7 @@ class ReversibleBlock(keras.layers.Layer):
             "mixer": serialize(self.mixer),
             "feedforward": serialize(self.feedforward),
             "causal": self.causal,
-            "norm": self.norm if isinstance(self.norm, str) else serialize(self.norm),
+            "norm": serialize_template(self.norm),
             "dropout": self.dropout,
             "seed": self.seed,
         }
