@@ -18,8 +18,8 @@ from scipy import ndimage
 from sklearn.datasets import load_digits
 
 from keras_transformer import models, tasks, training
-from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.attention.capture import capture
+from keras_transformer.attention.maps import attention_layers
 from keras_transformer.export import export
 
 SIDE = 8
@@ -129,8 +129,7 @@ class Explained(keras.layers.Layer):
     def __init__(self, model, **kwargs):
         super().__init__(**kwargs)
         self.model = model
-        layers = model._flatten_layers(include_self=False)
-        self.attention = [layer for layer in layers if isinstance(layer, MultiHeadAttention)]
+        self.attention = attention_layers(model)
 
     def call(self, images):
         with capture(self.attention) as scores:

@@ -4,25 +4,22 @@ It runs where playwright, Chromium and onnxruntime-web are: `pip install playwri
 """
 
 import contextlib
-import functools
-import http.server
+import gzip
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from keras_transformer.attention import attention_maps
 from keras_transformer.export import ExportError, load
 
 FOLDER = Path(__file__).parents[2] / "examples" / "web"
 MODULES = Path(os.environ.get("KERAS_TRANSFORMER_NODE_MODULES", FOLDER / "node_modules"))
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 CHARACTERS = "\n abcdefghijklmnopqrstuvwxyz"
 MAX_LENGTH = 24
 EXPORT = f"""
@@ -53,17 +50,35 @@ def bundles(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def builder():
-    spec = importlib.util.spec_from_file_location("build_web", FOLDER / "build.py")
+def script(name):
+    """A script of the example, as a module."""
+    spec = importlib.util.spec_from_file_location(f"{name}_web", FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
+@pytest.fixture(scope="module")
+def builder():
+    return script("build")
+
+
+def test_the_rollout_goes_from_the_first_block_to_the_last():
+    digits = script("digits")
+    model = digits.build_model()
+    images = np.random.default_rng(0).uniform(0, 16, (2, 8, 8, 1)).astype("float32")
+    maps = {path: np.asarray(scores) for path, scores in attention_maps(model)(images).items()}
+    expected = np.eye(65)
+    for index in range(3):
+        (scores,) = (scores for path, scores in maps.items() if f"encoder_block_{index}/" in path)
+        expected = (scores.mean(1) + np.eye(65)) / 2 @ expected
+    _, attention = digits.Explained(model)(images)
+    np.testing.assert_allclose(attention, expected[:, 0, 1:].reshape(2, 8, 8), rtol=1e-5)
+
+
 def fake_modules(folder, builder):
     """What npm leaves, as far as the build looks at it."""
-    for name in builder.RUNTIME:
+    for name in (*builder.RUNTIME, builder.BINARY):
         path = folder / "onnxruntime-web" / "dist" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
@@ -77,6 +92,9 @@ def test_the_folder_is_replaced_whole_or_not_at_all(bundles, builder, tmp_path):
     kept = [path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()]
     assert all(f'"{name}"' in before for name in kept if name != "service-worker.js")
     assert "FINGERPRINT" not in before
+    packed = {path.name: gzip.decompress(path.read_bytes()) for path in out.rglob("*.packed")}
+    assert packed["model.onnx.packed"] == (bundles / "digits" / "model.onnx").read_bytes()
+    assert packed[builder.BINARY + ".packed"] == builder.BINARY.encode()
     with pytest.raises(ExportError, match="no signature 'serve'"):
         builder.build(bundles / "text", bundles / "text", modules, out)
     with pytest.raises(ExportError, match="no signature 'decode'"):
@@ -90,45 +108,37 @@ def test_the_folder_is_replaced_whole_or_not_at_all(bundles, builder, tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["modules", "site"]
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript"}
-
-    def log_message(self, *_):
-        pass
-
-
-@contextlib.contextmanager
-def served(folder):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.fixture(scope="module")
 def visit(bundles, builder, tmp_path_factory):
-    """The page, open and ready; what it asked for; and its server."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
+    """The page, open and ready; what it asked for; what went wrong; its address; and what ends its server."""
+    playwright, measure = pytest.importorskip("playwright.sync_api"), script("measure")
+    if measure.CHROMIUM is None:
         pytest.skip("no Chromium")
     if not (MODULES / "onnxruntime-web").is_dir():
         pytest.skip("no onnxruntime-web: npm install in examples/web")
     site = tmp_path_factory.mktemp("web") / "site"
     builder.build(bundles / "digits", bundles / "text", MODULES, site)
-    with served(site) as server, playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with contextlib.ExitStack() as server, playwright.sync_playwright() as driver, measure.browsing(driver) as browser:
+        address = server.enter_context(measure.served(site))
         context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
         page, asked, failed = context.new_page(), [], []
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: failed.append(str(error)))
         page.on("console", lambda message: failed.append(message.text) if message.type == "error" else None)
-        page.goto(f"http://127.0.0.1:{server.server_port}/")
+        page.goto(address)
         wait(page, "window.page && window.page.ready")
-        yield page, asked, failed, server
-        browser.close()
+        yield page, asked, failed, address, server.close
+
+
+def test_what_a_visitor_waits_for(visit):
+    """A visit with an empty cache loads each file of the page once."""
+    page, asked, _, address, _ = visit
+    figures = dict(
+        zip(script("measure").COLUMNS, script("measure").visit(page.context.browser, address, None), strict=True)
+    )
+    sizes = {url: len(page.request.get(url).body()) for url in asked if url.startswith(address)}
+    assert figures["bytes"] == pytest.approx(sum(sizes.values()), rel=0.01)
+    assert 0 < figures["digit s"] <= figures["text s"]
 
 
 def wait(page, condition, seconds=60):
@@ -292,9 +302,9 @@ def test_a_text_is_stopped(visit):
 
 
 def test_it_fits_a_phone_asks_no_other_server_and_reports_no_error(visit):
-    page, asked, failed, server = visit
+    page, asked, failed, address, _ = visit
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert all(url.startswith((f"http://127.0.0.1:{server.server_port}/", "data:", "blob:")) for url in asked)
+    assert all(url.startswith((address, "data:", "blob:")) for url in asked)
     assert failed == []
     unnamed = "Array.from(document.querySelectorAll('button, input, textarea')).filter(each => "
     assert page.evaluate(unnamed + "!(each.labels?.length || each.textContent.trim())).length") == 0
@@ -302,10 +312,9 @@ def test_it_fits_a_phone_asks_no_other_server_and_reports_no_error(visit):
 
 def test_it_works_without_a_network(visit, bundles):
     """Last: its server ends."""
-    page, _, _, server = visit
+    page, *_, end_server = visit
     wait(page, "document.getElementById('state').textContent.includes('without a network')")
-    server.shutdown()
-    server.server_close()
+    end_server()
     page.reload()
     wait(page, "window.page && window.page.ready")
     check_drawing(bundles, draw(page, STROKES["seven"]))

@@ -17,12 +17,13 @@ export class Digits {
     this.canvas = document.getElementById("drawing");
     this.overlay = document.getElementById("attention");
     this.answer = document.getElementById("answer");
-    this.meters = makeMeters();
+    this.took = document.getElementById("took");
+    this.bars = makeBars();
     this.listen();
   }
 
-  async open() {
-    this.session = await openSession(this.model);
+  async open(files) {
+    this.session = await openSession(files);
     this.ask();
   }
 
@@ -48,6 +49,7 @@ export class Digits {
     canvas.addEventListener("blur", () => this.liftPen());
     document.getElementById("clear").addEventListener("click", () => this.clear());
     document.getElementById("overlay").addEventListener("change", () => this.drawAttention());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
   pointOf(event) {
@@ -95,7 +97,7 @@ export class Digits {
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     context.lineWidth = PEN;
     context.lineCap = context.lineJoin = "round";
-    context.strokeStyle = "#1d2430";
+    context.strokeStyle = getComputedStyle(this.canvas).color;
     for (const [first, ...others] of this.strokes) {
       context.beginPath();
       context.moveTo(first.x, first.y);
@@ -106,7 +108,7 @@ export class Digits {
       context.beginPath();
       context.arc(this.pen.x, this.pen.y, PEN / 2 + 3, 0, 2 * Math.PI);
       context.lineWidth = 2;
-      context.strokeStyle = this.stroke ? "#c0392b" : "#2c5f8a";
+      context.strokeStyle = this.stroke ? "#d8573c" : "#4a90c4";
       context.stroke();
     }
     this.ask();
@@ -115,6 +117,9 @@ export class Digits {
   // One answer at a time; what is drawn meanwhile is answered next.
   async ask() {
     this.asked = true;
+    if (!this.session && this.strokes.length) {
+      this.answer.textContent = "The model is still loading …";
+    }
     if (this.running || !this.session) {
       return;
     }
@@ -144,13 +149,14 @@ export class Digits {
   show() {
     const probabilities = this.last ? softmax(this.last.logits) : new Array(10).fill(0);
     const best = this.last ? probabilities.indexOf(Math.max(...probabilities)) : -1;
-    this.meters.forEach((meter, digit) => {
-      meter.value = probabilities[digit];
-      meter.title = `${digit}: ${Math.round(100 * probabilities[digit])} %`;
-      meter.parentElement.classList.toggle("best", digit === best);
+    const percent = (digit) => `${Math.round(100 * probabilities[digit])} %`;
+    this.bars.forEach((bar, digit) => {
+      bar.style.setProperty("--share", probabilities[digit]);
+      bar.title = `${digit}: ${percent(digit)}`;
+      bar.classList.toggle("best", digit === best);
     });
-    const words = () => `${best}, ${Math.round(100 * probabilities[best])} % sure (${(1000 * this.last.seconds).toFixed(1)} ms)`;
-    this.answer.textContent = this.last ? words() : "Nothing drawn yet.";
+    this.answer.textContent = this.last ? `${best}, ${percent(best)} sure` : "Nothing drawn yet.";
+    this.took.textContent = this.last ? `${(1000 * this.last.seconds).toFixed(1)} ms` : "";
     this.drawAttention();
   }
 
@@ -168,7 +174,7 @@ export class Digits {
     const [low, high] = [Math.min(...attention), Math.max(...attention)];
     attention.forEach((value, index) => {
       const share = (value - low) / Math.max(high - low, 1e-9);
-      image.data.set([255, 140, 0, 230 * share], 4 * index);
+      image.data.set([255, 140, 0, 220 * share], 4 * index);
     });
     small.getContext("2d").putImageData(image, 0, 0);
     const breadth = 32 / place.scale;
@@ -177,14 +183,14 @@ export class Digits {
   }
 }
 
-function makeMeters() {
+function makeBars() {
   const list = document.getElementById("bars");
-  return Array.from({ length: 10 }, () => {
-    const meter = document.createElement("meter");
-    list.append(document.createElement("li"));
-    list.lastChild.append(meter);
-    return meter;
-  });
+  list.replaceChildren(...Array.from({ length: 10 }, (_, digit) => {
+    const bar = document.createElement("li");
+    bar.textContent = digit;
+    return bar;
+  }));
+  return Array.from(list.children);
 }
 
 function softmax(logits) {

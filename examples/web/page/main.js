@@ -1,6 +1,7 @@
 // Opens both models; everything that is needed is kept for when there is no network.
 
 import { Digits } from "./digits.js";
+import { filesOf } from "./sessions.js";
 import { Text } from "./text.js";
 
 const state = document.getElementById("state");
@@ -11,8 +12,10 @@ async function begin() {
   const page = { digits: new Digits(models.digits), text: new Text(models.text), ready: false };
   window.page = page;  // For whoever wants to look inside.
   state.textContent = "Loading the models …";
-  await page.digits.open();
-  await page.text.open();
+  const digits = filesOf(models.digits);
+  const text = digits.then(() => filesOf(models.text));  // While the digits are made ready.
+  await page.digits.open(await digits);
+  await page.text.open(await text);
   page.ready = true;
   state.textContent = `Ready after ${((performance.now() - start) / 1000).toFixed(1)} s.`;
   if ("serviceWorker" in navigator) {

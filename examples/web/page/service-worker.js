@@ -5,7 +5,8 @@ const FILES = [];
 
 self.addEventListener("install", (event) => {
   const keep = async () => {
-    await (await caches.open(NAME)).addAll(FILES);
+    // Asked for anew, lest the browser's own cache mix two versions.
+    await (await caches.open(NAME)).addAll(FILES.map((path) => new Request(path, { cache: "no-cache" })));
     await self.skipWaiting();
   };
   event.waitUntil(keep());

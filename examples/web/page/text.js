@@ -4,6 +4,7 @@
 import { openSession, Tensor } from "./sessions.js";
 
 const TOP_K = 20;
+const FRAME = 12;  // Milliseconds of writing between two pictures of the text.
 
 export class Text {
   constructor(model) {
@@ -19,8 +20,8 @@ export class Text {
     this.listen();
   }
 
-  async open() {
-    this.session = await openSession(this.model);
+  async open(files) {
+    this.session = await openSession(files);
     this.cache = this.empty();
     document.getElementById("continue").disabled = false;
   }
@@ -50,6 +51,7 @@ export class Text {
     }
     this.setGoing(true);
     const start = performance.now();
+    let drawn = start;
     let written = 0;
     const before = this.tokensRead;
     while (this.going && written < count) {
@@ -62,7 +64,10 @@ export class Text {
       this.pace.textContent =
         `${written} characters, ${(written / seconds).toFixed(0)} a second; ` +
         `${this.tokensRead - before} tokens read, ${this.read.length} of ${this.model.maxLength} in the cache`;
-      await new Promise(requestAnimationFrame);
+      if (performance.now() - drawn > FRAME) {
+        await new Promise(requestAnimationFrame);
+        drawn = performance.now();
+      }
     }
     this.setGoing(false);
   }

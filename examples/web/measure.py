@@ -1,0 +1,129 @@
+"""What a visitor of the page waits for: measured in a headless Chromium, each time with an empty cache.
+
+    pip install playwright                                         # and Chromium, from the system or from playwright
+    python examples/web/measure.py --site site
+
+For a connection without limits and for a phone's, with its processor: the bytes that come over the wire, the seconds from
+the address to the first answer to a drawing and to the first character of a continued text (both asked for as soon as the
+page takes it), then what an answer and a character take when all is warm; medians over `--times` visits.
+"""
+
+import argparse
+import contextlib
+import functools
+import http.server
+import shutil
+import statistics
+import threading
+from pathlib import Path
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+# Connections: bits a second, milliseconds there and back; and by how much the processor is slowed. The phone's are those
+# of "fast 4G" and of a middling phone in Chromium's own tools.
+VISITORS = {"this machine": None, "phone, 4G": {"bits": 9e6, "delay": 60, "slower": 4}}
+COLUMNS = {"bytes": 0, "digit s": 2, "text s": 2, "digit ms": 2, "characters/s": 0}  # With their decimals.
+ANSWERS = 20
+CHARACTERS = 60
+_FIRST_ANSWER = """async () => {
+  const until = async (holds) => { while (!holds()) await new Promise((wake) => setTimeout(wake, 5)); };
+  await until(() => window.page);
+  page.digits.strokes.push([{ x: 160, y: 60 }, { x: 160, y: 260 }]);
+  page.digits.draw();
+  await until(() => page.digits.last);
+  const digit = performance.now();
+  const text = document.getElementById("text");
+  const before = text.value.length;
+  await until(() => page.ready);
+  document.getElementById("count").value = 1;
+  document.getElementById("continue").click();
+  await until(() => text.value.length > before);
+  return [digit / 1000, performance.now() / 1000];
+}"""
+_WARM = """async ([answers, characters]) => {
+  const seconds = [];
+  for (let index = 0; index < answers; index++) {
+    await page.digits.compute();
+    seconds.push(page.digits.last.seconds);
+  }
+  const start = performance.now();
+  await page.text.continue(characters, 0.8);
+  const rate = (1000 * characters) / (performance.now() - start);
+  return [1000 * seconds.sort((a, b) => a - b)[Math.floor(answers / 2)], rate];
+}"""
+
+
+def main():
+    arguments = parse_arguments()
+    from playwright.sync_api import sync_playwright
+
+    print(f"{'':14}" + "".join(f"{name:>14}" for name in COLUMNS))
+    with served(arguments.site) as address, sync_playwright() as driver, browsing(driver) as browser:
+        for name, limits in VISITORS.items():
+            visits = [visit(browser, address, limits) for _ in range(arguments.times)]
+            figures = zip(map(statistics.median, zip(*visits, strict=True)), COLUMNS.values(), strict=True)
+            print(f"{name:14}" + "".join(f"{value:>14,.{decimals}f}" for value, decimals in figures))
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--site", type=Path, default=Path("site"), help="what build.py leaves")
+    parser.add_argument("--times", type=int, default=3, help="visits of each kind")
+    return parser.parse_args()
+
+
+def visit(browser, address, limits):
+    """The figures of one visit, in the order of `COLUMNS`."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, service_workers="block")
+    page = context.new_page()
+    network = context.new_cdp_session(page)
+    network.send("Network.enable")
+    loaded = []
+    network.on("Network.loadingFinished", lambda event: loaded.append(event["encodedDataLength"]))
+    if limits:
+        throttle(network, **limits)
+    page.goto(address, wait_until="commit")
+    first = page.evaluate(_FIRST_ANSWER)
+    total = sum(loaded)
+    warm = page.evaluate(_WARM, [ANSWERS, CHARACTERS])
+    context.close()
+    return [total, *first, *warm]
+
+
+def throttle(network, bits, delay, slower):
+    limits = {"offline": False, "latency": delay, "downloadThroughput": bits / 8, "uploadThroughput": bits / 8}
+    network.send("Network.emulateNetworkConditions", limits)
+    network.send("Emulation.setCPUThrottlingRate", {"rate": slower})
+
+
+@contextlib.contextmanager
+def served(folder):
+    """Serves a folder on a free port; gives the address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextlib.contextmanager
+def browsing(driver):
+    """A headless Chromium: the system's, or playwright's own where there is none."""
+    browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript"}
+
+    def log_message(self, *_):
+        pass
+
+
+if __name__ == "__main__":
+    main()
