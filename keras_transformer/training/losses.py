@@ -99,8 +99,18 @@ def token_weights(counted, sample_weight):
 
 def cross_entropy(labels, logits, label_smoothing=0.0):
     """The cross-entropy of every token: integer labels `(...)` and float logits `(..., V)` to `(...)`."""
-    # Not log_softmax: it would write a second (..., V), a third of the time of a large vocabulary.
-    likely = ops.squeeze(ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1), -1)
+    losses = _surprise(labels, logits)
     if label_smoothing:
-        likely = (1 - label_smoothing) * likely + label_smoothing * ops.mean(logits, axis=-1)
-    return ops.logsumexp(logits, axis=-1) - likely
+        spread = ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)
+        losses = (1 - label_smoothing) * losses + label_smoothing * spread
+    return losses
+
+
+def _surprise(labels, logits):
+    """`-log_softmax(logits)` at the labels. A `(..., V)` is most of the memory of a large vocabulary: few are written."""
+    if keras.backend.backend() == "tensorflow":
+        # One kernel, which computes its gradient at once and keeps nothing else.
+        return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    # Not log_softmax: XLA would write it.
+    likely = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
+    return ops.logsumexp(logits, axis=-1) - ops.squeeze(likely, -1)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.training import MaskedCrossentropy
+from keras_transformer.vjp import vjp
 
 LOGITS = np.random.default_rng(0).normal(size=(3, 5, 11)) * 4
 LABELS = np.array([[4, 0, 10, -100, -100], [1, 2, 3, 4, 5], [-100, 9, -100, 7, 7]])
@@ -26,6 +27,17 @@ def expected(labels, logits, smoothing=0.0, weights=None, ignore_id=-100):
 def test_is_the_mean_over_labelled_tokens(smoothing):
     loss = MaskedCrossentropy(smoothing)(LABELS, LOGITS)
     assert float(loss) == pytest.approx(expected(LABELS, LOGITS, smoothing), rel=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradient_is_that_of_the_formula(smoothing):
+    _, pullback = vjp(lambda logits: MaskedCrossentropy(smoothing)(LABELS, logits), keras.ops.cast(LOGITS, "float32"))
+    (gradient,) = pullback(keras.ops.ones(()))
+    probabilities = np.exp(LOGITS) / np.exp(LOGITS).sum(-1, keepdims=True)
+    target = np.eye(11)[np.abs(LABELS) % 11] * (1 - smoothing) + smoothing / 11
+    counted = (LABELS != -100)[..., None]
+    slope = counted * (probabilities - target) / counted.sum()
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(gradient), slope, atol=1e-7)
 
 
 @pytest.mark.parametrize("weights", [np.array([0.5, 2.0, 3.0]), np.random.default_rng(1).random((3, 5))])
