@@ -43,7 +43,7 @@ def recomputed(layer, function, *tensors):
         changed[:] = [(variable, new) for variable, old, new in pairs if new is not old]
         return (output, *scope.losses), [new for _, new in changed]
 
-    run = _on_tensorflow(pure) if keras.backend.backend() == "tensorflow" else keras.remat(pure)
+    run = {"tensorflow": _on_tensorflow, "jax": _on_jax}.get(keras.backend.backend(), keras.remat)(pure)
     (output, *losses), states = run(*tensors, *values.weights)
     for loss in losses:
         layer.add_loss(loss)
@@ -65,13 +65,30 @@ def _on_tensorflow(function):
     @tf.custom_gradient
     def run(*arguments):
         results, states[:] = function(*arguments)
-
-        def gradient(*upstream):
-            # Not before the gradient is there: what is computed again would lie in memory until then.
-            again = (after(upstream[0], arguments[0]), *arguments[1:])
-            _, pullback = vjp(lambda *inputs: function(*inputs)[0], *again)
-            return pullback(upstream)
-
-        return results, gradient
+        return results, lambda *upstream: _gradients(function, arguments, upstream)
 
     return lambda *arguments: (run(*arguments), states)
+
+
+def _on_jax(function):
+    """What `keras.remat` is on JAX, on processors too: see `after`.
+
+    Args:
+        function: as of `_on_tensorflow`.
+    """
+    import jax
+
+    run = jax.custom_vjp(function)
+    run.defvjp(
+        lambda *arguments: (function(*arguments), arguments),
+        lambda arguments, upstream: tuple(_gradients(function, arguments, upstream[0])),
+    )
+    return run
+
+
+def _gradients(function, arguments, upstream):
+    """Those of all arguments, for which the function is computed once more."""
+    # Not before the gradient is there: what is computed again would lie in memory until then.
+    again = (after(upstream[0], arguments[0]), *arguments[1:])
+    _, pullback = vjp(lambda *inputs: function(*inputs)[0], *again)
+    return pullback(upstream)

@@ -88,26 +88,44 @@ def test_mixed_precision_learns_the_same():
         np.testing.assert_allclose(value, twin, atol=5e-3)
 
 
+def loss_and_weights(every):
+    """On JAX: a function of the trainable weights of an encoder, and they."""
+    model = models.Encoder(models.Size(8, 32, 2, 128), vocabulary_size=20)
+    training.recompute_blocks(model, every)
+    inputs = {"token_ids": np.ones((4, 64), "int32"), "padding_mask": np.ones((4, 64), "bool")}
+
+    def loss(weights):
+        others = [variable.value for variable in model.non_trainable_variables]
+        return model.stateless_call(weights, others, inputs, training=True)[0].sum()
+
+    return loss, [variable.value for variable in model.trainable_variables]
+
+
 def test_keeps_less_for_the_backward_pass():
     if keras.backend.backend() != "jax":
         pytest.skip("JAX says what it keeps.")
     import jax
 
     def kept(every):
-        model = models.Encoder(models.Size(8, 32, 2, 128), vocabulary_size=20)
-        training.recompute_blocks(model, every)
-        inputs = {"token_ids": np.ones((4, 64), "int32"), "padding_mask": np.ones((4, 64), "bool")}
-
-        def loss(weights):
-            others = [variable.value for variable in model.non_trainable_variables]
-            return model.stateless_call(weights, others, inputs, training=True)[0].sum()
-
-        weights = [variable.value for variable in model.trainable_variables]
+        loss, weights = loss_and_weights(every)
         residuals = jax.eval_shape(lambda weights: jax.vjp(loss, weights)[1], weights)
         return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(residuals))
 
     weights = 4 * models.Encoder(models.Size(8, 32, 2, 128), vocabulary_size=20).count_params()
     assert kept(1) - weights < (kept(0) - weights) / 8
+
+
+def test_the_compiled_step_needs_less_memory():
+    if keras.backend.backend() != "jax":
+        pytest.skip("JAX says what it needs.")
+    import jax
+
+    def needed(every):
+        loss, weights = loss_and_weights(every)
+        compiled = jax.jit(jax.value_and_grad(loss)).lower(weights).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert needed(1) < needed(0) / 3
 
 
 def test_forward_is_computed_twice_in_the_traced_step():
