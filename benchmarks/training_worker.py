@@ -12,6 +12,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -35,6 +36,14 @@ DEFAULTS = {
     "jit_compile": False,
     "steps": 5,
 }
+# Memory that is freed goes back at once, so that what a process holds is what it needs: TensorFlow's own pool on a processor
+# keeps all that it ever had, and glibc pieces that not everything fits into.
+ALLOCATOR = {
+    "TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1",
+    "MALLOC_MMAP_THRESHOLD_": "131072",
+    "MALLOC_ARENA_MAX": "2",
+}
+_TRACED = 2  # Steps that trace: the first, and the second may.
 
 
 class Worker:
@@ -42,11 +51,10 @@ class Worker:
 
     Args:
         backend: str.
-        environment: dict of what else it should find in its environment.
     """
 
-    def __init__(self, backend="tensorflow", environment=None):
-        environment = {**os.environ, "KERAS_BACKEND": backend, **(environment or {})}
+    def __init__(self, backend="tensorflow"):
+        environment = {**os.environ, "KERAS_BACKEND": backend, **ALLOCATOR}
         self._process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
@@ -57,7 +65,11 @@ class Worker:
         return self
 
     def result(self):
-        """dict of "seconds" and "cpu" of a step (the median), "peak_mb" above what stood before; or "error"."""
+        """dict; or one of "error" alone.
+
+        "seconds" and "cpu" of a step: medians. "peak_mb": what the process holds at its fullest above what it held before
+        the model was built: "tensors_mb", variables and what a step adds to them, and "program_mb", graphs and code.
+        """
         line = self._process.stdout.readline()
         return json.loads(line) if line else {"error": "the process ended"}
 
@@ -118,7 +130,7 @@ def compile_model(job, model):
     optimizer = keras.optimizers.get(job["optimizer"])
     if job["accumulate"] > 1:
         optimizer = type(optimizer)(gradient_accumulation_steps=job["accumulate"])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    loss = training.MaskedCrossentropy()
     model.compile(optimizer, loss, jit_compile=job["jit_compile"])
 
 
@@ -139,33 +151,61 @@ def measure(job):
     else:
         model = build(job)
         compile_model(job, model)
-    forget_peak()
-    arrays = batch(job, model)
-    times = _fitted(job, model, arrays)
-    wall, cpu = (statistics.median(each) for each in zip(*times, strict=True))
-    return {"seconds": wall, "cpu": cpu, "peak_mb": memory("VmHWM") - first, "parameters": model.count_params()}
+    clock = _fitted(job, model, batch(job, model))
+    wall, cpu = (statistics.median(each) for each in zip(*clock.times, strict=True))
+    peak, variables = memory("VmHWM"), _megabytes([*model.variables, *model.optimizer.variables])
+    return {
+        "seconds": wall,
+        "cpu": cpu,
+        "peak_mb": peak - first,
+        "tensors_mb": variables + peak - clock.at_rest,
+        "program_mb": clock.at_rest - first - variables,
+        "parameters": model.count_params(),
+    }
+
+
+def _megabytes(variables):
+    import keras
+    import numpy as np
+
+    dtype = keras.backend.standardize_dtype
+    return sum(math.prod(each.shape) * np.dtype(dtype(each.dtype)).itemsize for each in variables) / 2**20
 
 
 def _fitted(job, model, arrays):
-    """Seconds, by the clock and of the processor, of each step but the first two."""
-    import keras
-
+    """The `Clock` of a training of some steps."""
     from keras_transformer import training
 
-    steps, times = job["accumulate"], []
+    steps, clock = job["accumulate"], _clock()
+    stream = training.BatchStream(lambda epoch, step: arrays, steps, fixed_shapes=True).repeat()
+    epochs = job["steps"] + _TRACED
+    model.fit(stream, steps_per_epoch=steps, epochs=epochs, shuffle=False, callbacks=[clock], verbose=0)
+    return clock
+
+
+def _clock():
+    import keras
 
     class Clock(keras.callbacks.Callback):
+        """Seconds, by the clock and of the processor, of each step that traces nothing, and what is held between two.
+
+        From its first step on the kernel's peak counts anew: tracing and compiling may take more than training does.
+        """
+
+        times, at_rest = (), None
+
         def on_epoch_begin(self, epoch, logs=None):
+            if epoch == _TRACED:
+                self.at_rest = memory("VmRSS")
+                forget_peak()
             self.start = time.perf_counter(), time.process_time()
 
         def on_epoch_end(self, epoch, logs=None):
             float(logs["loss"])
-            times.append((time.perf_counter() - self.start[0], time.process_time() - self.start[1]))
+            if epoch >= _TRACED:
+                self.times += ((time.perf_counter() - self.start[0], time.process_time() - self.start[1]),)
 
-    stream = training.BatchStream(lambda epoch, step: arrays, steps, fixed_shapes=True).repeat()
-    epochs = job["steps"] + 2
-    model.fit(stream, steps_per_epoch=steps, epochs=epochs, shuffle=False, callbacks=[Clock()], verbose=0)
-    return times[2:]  # The first traces, and the second may.
+    return Clock()
 
 
 def _warm():

@@ -5,13 +5,14 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from keras_transformer.export.planning.memory import ELEMENTWISE, GIVEN, SHAPES, VIEWS, Lives, size_of
+from keras_transformer.export.planning.memory import ELEMENTWISE, GIVEN, SHAPES, Lives, is_view, size_of
 from keras_transformer.export.planning.products import UnknownCostError, terms
+from keras_transformer.training.losses import cross_entropy
 
 _LOOPS = frozenset(["While", "StatelessWhile"])
 _CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
 
-FREE = VIEWS | GIVEN | SHAPES
+_FREE = GIVEN | SHAPES
 
 
 class Step(NamedTuple):
@@ -123,11 +124,9 @@ def _specs(model, batch_size, length):
 
 
 def _loss(output):
-    """Cross-entropy where the last axis is one of classes, as of logits; computed as `training.MaskedCrossentropy` does."""
+    """Cross-entropy where the last axis is one of classes, as of logits."""
     output = tf.cast(output, "float32")
-    labels = tf.zeros(output.shape[:-1], "int32")
-    likely = keras.ops.take_along_axis(output, keras.ops.expand_dims(labels, -1), axis=-1)
-    return tf.reduce_mean(keras.ops.logsumexp(output, axis=-1) - keras.ops.squeeze(likely, -1))
+    return tf.reduce_mean(cross_entropy(tf.zeros(output.shape[:-1], "int32"), output))
 
 
 def _counted(graph, fuses, share, boundary=None):
@@ -149,7 +148,7 @@ def _counted(graph, fuses, share, boundary=None):
     for node in nodes:
         for tensor in node.inputs:
             readers.setdefault(tensor.ref(), []).append(node)
-    operations = [_cost(node, readers, fuses, part) for node in nodes if node.type not in FREE]
+    operations = [_cost(node, readers, fuses, part) for node in nodes if not (node.type in _FREE or is_view(node))]
     return Step(operations, sum(flops for flops, _ in operations), kept, peak)
 
 

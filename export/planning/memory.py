@@ -1,5 +1,7 @@
 """Which tensors of a traced graph stand in memory at once."""
 
+import tensorflow as tf
+
 from keras_transformer.export.planning.products import elements
 
 # What looks at its input anew, and has no memory of its own.
@@ -62,6 +64,39 @@ ELEMENTWISE = frozenset(
 # What reads or gives shapes alone.
 SHAPES = frozenset(["Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs", "StridedSlice", "Pack", "Prod"])
 _REDUCTIONS = frozenset(["Sum", "Mean", "Max", "Min"])
+_PRODUCTS = ("MatMul", "BatchMatMul")
+
+
+def is_view(node):
+    """Whether a node looks at its input anew, and has no memory of its own."""
+    return node.type in VIEWS or _is_read_crosswise(node)
+
+
+def _is_read_crosswise(node):
+    """Whether a transposition of the last two axes is one that products alone read: they do without it."""
+    if node.type != "Transpose":
+        return False
+    *before, second, last = range(node.inputs[0].shape.rank)
+    if _order(node.inputs[1]) != [*before, last, second]:
+        return False
+    readers = _readers(node.outputs[0])
+    return bool(readers) and all(each.type.startswith(_PRODUCTS) for each in readers)
+
+
+def _order(axes):
+    """The axes of a transposition, or None where they are computed; one that swaps two is its own inverse."""
+    axes = axes.op.inputs[0] if axes.op.type == "InvertPermutation" else axes
+    order = tf.get_static_value(axes)
+    return None if order is None else list(order)
+
+
+def _readers(tensor):
+    """The nodes that read a tensor, behind those that give it the shape that it has."""
+    found = []
+    for reader in tensor.consumers():
+        keeps_shape = reader.type == "Reshape" and reader.outputs[0].shape == tensor.shape
+        found += _readers(reader.outputs[0]) if keeps_shape else [reader]
+    return found
 
 
 def size_of(tensor):
@@ -97,7 +132,7 @@ class Lives:
         for index, node in enumerate(nodes):
             for tensor in node.inputs:
                 self._last[self._of(tensor)] = index
-            if node.type in VIEWS:
+            if is_view(node):
                 for output, source in zip(node.outputs, node.inputs, strict=False):
                     self._root[output.ref()] = self._of(source)
         self._last.update((self._of(tensor), len(nodes)) for tensor in kept)
@@ -122,7 +157,7 @@ class Lives:
         for index, node in enumerate(self.nodes):
             if index == boundary:
                 standing = now
-            if node.type not in VIEWS and node.type not in GIVEN:
+            if not is_view(node) and node.type not in GIVEN:
                 taken = self._overwritten(node, index, live)
                 for output in node.outputs:
                     if output.ref() not in self._last:

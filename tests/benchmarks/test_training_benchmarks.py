@@ -10,7 +10,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 COMMANDS = {
-    "memory": (["--only", "plain", "mixed_bfloat16, recompute"], {"peak_mb", "step_s", "of_plain"}, 2),
+    "memory": (["--only", "plain", "mixed_bfloat16, recompute"], {"tensors_mb", "step_s", "of_plain"}, 2),
     "scaling": (["--only", "tensorflow, 2 processes", "jax, 2 devices, weights split in 2"], {"step_s", "peak_mb"}, 2),
     "planning": (["--only", "transformer"], {"predicted_mb", "measured_mb", "predicted_s", "measured_s"}, 1),
 }

@@ -19,9 +19,9 @@ WORDS, ROWS, LENGTH = 48, 3, 16
 PLAIN = Device(1.0, 1.0, 1.0, 1.0)
 
 
-def language_model(**options):
+def language_model(words=WORDS, **options):
     with unallocated():
-        return tasks.LanguageModel(models.Decoder(SIZE, WORDS, max_sequence_length=LENGTH, **options))
+        return tasks.LanguageModel(models.Decoder(SIZE, words, max_sequence_length=LENGTH, **options))
 
 
 def planned(model=None, **options):
@@ -44,6 +44,27 @@ def test_lives_by_hand():
     graph = step.get_concrete_function(tf.TensorSpec((10, 10))).graph
     peak, _ = Lives(graph.get_operations(), graph.outputs).run()
     assert peak == 400 + 400 + 40
+
+
+def test_transposed_matrices_are_read_crosswise_by_hand():
+    @tf.function(autograph=False)
+    def step(x, y):
+        product = tf.matmul(x, tf.reshape(tf.transpose(y), (20, 10)))  # 400 bytes; the transposition takes none,
+        return product, tf.transpose(y)  # and that which is asked for 800.
+
+    graph = step.get_concrete_function(tf.TensorSpec((10, 20)), tf.TensorSpec((10, 20))).graph
+    peak, _ = Lives(graph.get_operations(), graph.outputs).run()
+    assert peak == 400 + 800
+
+
+def test_the_loss_keeps_one_tensor_of_the_size_of_the_logits():
+    few, many = (
+        training_step(language_model(), ROWS, LENGTH),
+        training_step(language_model(words=4 * WORDS), ROWS, LENGTH),
+    )
+    logits = 4 * ROWS * LENGTH * 3 * WORDS
+    # The gradient: the logits themselves are no longer needed.
+    assert many.kept - few.kept == pytest.approx(logits, rel=0.02)
 
 
 def test_operations_of_products_are_those_of_the_formula():
