@@ -2,11 +2,12 @@
 
 import json
 
-from keras_transformer.text.corpus import check_size, read_file, stream_texts
+from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face import encode_batch, library
 from keras_transformer.text.special_tokens import WITHOUT_UNKNOWN, special_token_roles, tokens_in, well_known_roles
 from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text.tokenizer_files import naming, read_text
 
 FILE = "tokenizer.json"
 
@@ -127,15 +128,9 @@ class BytePair(Tokenizer):
         Raises:
             InvalidTokenizerError: no such file, or it holds no byte-level BPE.
         """
-        data = read_file(path)
-        try:
-            content = data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InvalidTokenizerError(f"'{path}' is not UTF-8: byte {error.start}.") from None
-        try:
+        content = read_text(path)
+        with naming(path):
             return cls(content, special_tokens)
-        except InvalidTokenizerError as error:
-            raise InvalidTokenizerError(f"'{path}': {error}") from None
 
     @property
     def vocabulary_size(self):

@@ -8,7 +8,6 @@ import os
 from keras_transformer.text.errors import (
     EmptyTextError,
     EncodingError,
-    InvalidTokenizerError,
     MissingTextError,
     TextError,
 )
@@ -134,16 +133,3 @@ def check_size(vocabulary_size, least):
     """Refuses a size of a vocabulary that is no int, or below `least`."""
     if isinstance(vocabulary_size, bool) or not isinstance(vocabulary_size, int) or vocabulary_size < least:
         raise TextError(f"vocabulary_size must be an int of at least {least} here. Received: {vocabulary_size!r}")
-
-
-def read_file(path):
-    """The bytes of a tokenizer's file.
-
-    Raises:
-        InvalidTokenizerError: it cannot be read.
-    """
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise InvalidTokenizerError(f"'{path}' cannot be read: {error.strerror}.") from None

@@ -3,7 +3,6 @@
 import os
 
 from keras_transformer.json_files import read_json
-from keras_transformer.text.corpus import read_file
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face import library
 from keras_transformer.text.hugging_face_families import family_of, set_template
@@ -11,6 +10,7 @@ from keras_transformer.text.hugging_face_json import added_tokens, check_ids, pa
 from keras_transformer.text.hugging_face_tokenizer import FILE, HuggingFaceTokenizer
 from keras_transformer.text.hugging_face_vocabulary import SENTENCEPIECE_FILES, from_vocabulary
 from keras_transformer.text.special_tokens import well_known_roles
+from keras_transformer.text.tokenizer_files import naming, read_text
 
 ROLES = {
     "bos_token": "start",
@@ -23,8 +23,6 @@ ROLES = {
 }
 # A folder with one of these holds a tokenizer.
 HUGGINGFACE_FILES = (FILE, "vocab.txt", "merges.txt", *SENTENCEPIECE_FILES)
-# Larger than any vocabulary.
-MAX_BYTES = 2**29
 # Of BERT's normaliser, what the file calls them.
 _BERT = {
     "lowercase": "do_lower_case",
@@ -66,33 +64,14 @@ def from_huggingface(folder):
     path = os.path.join(folder, FILE)
     has_own = os.path.isfile(path)
     if has_own:
-        content = _named(path, lambda: parsed(read_text(path)))
+        with naming(path):
+            content = parsed(read_text(path))
         family = family_of(config)
     else:
         family, tokenizer = from_vocabulary(folder, config)
         content = parsed(tokenizer.to_str())
-    return _named(folder, lambda: _tokenizer(content, config, family, has_own))
-
-
-def read_text(path):
-    """The UTF-8 text of a file.
-
-    Raises:
-        InvalidTokenizerError: it cannot be read, is too large, or is no UTF-8.
-    """
-    if os.path.isfile(path) and os.path.getsize(path) > MAX_BYTES:
-        raise InvalidTokenizerError(f"'{path}' is larger than {MAX_BYTES // 2**20} MiB.")
-    try:
-        return read_file(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidTokenizerError(f"'{path}' is not UTF-8: byte {error.start}.") from None
-
-
-def _named(path, read):
-    try:
-        return read()
-    except InvalidTokenizerError as error:
-        raise InvalidTokenizerError(f"'{path}': {error}") from None
+    with naming(folder):
+        return _tokenizer(content, config, family, has_own)
 
 
 def _read_object(folder, name):

@@ -15,6 +15,7 @@ from keras_transformer.text.hugging_face_json import added_tokens, check_ids, pa
 from keras_transformer.text.hugging_face_stream import HuggingFaceStream
 from keras_transformer.text.special_tokens import well_known_roles
 from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text.tokenizer_files import naming, read_text
 
 FILE = "tokenizer.json"
 SIDES = ("left", "right")
@@ -121,12 +122,8 @@ class HuggingFaceTokenizer(Tokenizer):
         Raises:
             InvalidTokenizerError: no such file, or it holds no tokenizer.
         """
-        from keras_transformer.text.hugging_face_folder import read_text
-
-        try:
+        with naming(path):
             return cls(read_text(path), special_tokens)
-        except InvalidTokenizerError as error:
-            raise InvalidTokenizerError(f"'{path}': {error}") from None
 
     @property
     def vocabulary_size(self):

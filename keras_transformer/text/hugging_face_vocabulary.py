@@ -3,13 +3,13 @@
 import os
 
 from keras_transformer.json_files import read_json
-from keras_transformer.text.corpus import read_file
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face import library
 from keras_transformer.text.hugging_face_families import FAMILIES, family_of
 from keras_transformer.text.hugging_face_json import is_id, refused
 from keras_transformer.text.hugging_face_sentencepiece import BUILDERS
 from keras_transformer.text.special_tokens import BERT
+from keras_transformer.text.tokenizer_files import read_file
 from keras_transformer.text.wordpiece import PREFIX, vocabulary_lines
 
 SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model")

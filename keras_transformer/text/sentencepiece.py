@@ -2,11 +2,12 @@
 
 import io
 
-from keras_transformer.text.corpus import check_size, lines_of, read_file, stream_texts
+from keras_transformer.text.corpus import check_size, lines_of, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, TextError
 from keras_transformer.text.sentencepiece_model import read_model_type, with_exact_scores
 from keras_transformer.text.special_tokens import PLAIN, special_token_roles, tokens_in
 from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text.tokenizer_files import read_file
 
 FILE = "sentencepiece.model"
 SPACE = "\u2581"

@@ -1,10 +1,11 @@
 """WordPiece, in BERT's manner: words split into the longest pieces that the vocabulary holds."""
 
-from keras_transformer.text.corpus import check_size, read_file, stream_texts
+from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, SpecialTokenError
 from keras_transformer.text.hugging_face import encode_batch, library
 from keras_transformer.text.special_tokens import BERT, special_token_roles, tokens_in, well_known_roles
 from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.text.tokenizer_files import decoded, read_file
 
 FILE = "vocab.txt"
 PREFIX = "##"
@@ -169,11 +170,7 @@ class WordPiece(Tokenizer):
 
 def vocabulary_lines(data, path):
     """The lines of a file of tokens; only a line feed, after a carriage return or not, ends one."""
-    try:
-        lines = data.decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise InvalidTokenizerError(f"'{path}' is not UTF-8: byte {error.start}.") from None
-    lines = [line.removesuffix("\r") for line in lines]
+    lines = [line.removesuffix("\r") for line in decoded(data, path).split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
 
 
