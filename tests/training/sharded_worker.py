@@ -1,4 +1,5 @@
-"""Trains models on one device and on eight virtual ones, their weights split or not; prints what both gave, as JSON.
+"""Trains models on one device and on eight virtual ones, their weights split or not, and on fewer from step to step; prints
+what all gave, as JSON.
 
 python tests/training/sharded_worker.py                      # all of CASES
 python tests/training/sharded_worker.py mixtral vit          # what the suite has time for
@@ -7,6 +8,7 @@ python tests/training/sharded_worker.py mixtral vit          # what the suite ha
 import json
 import os
 import sys
+import tempfile
 
 os.environ["KERAS_BACKEND"] = "jax"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
@@ -19,6 +21,7 @@ from keras_transformer import models, tasks, training
 
 STEPS, BATCH, LENGTH, WORDS = 3, 8, 6, 24
 SIZE = models.Size(1, 16, 4, 32)
+FEWER = [(8, 4), (2, 2), (1, 1)]  # For each step: devices, and how many of them share the weights.
 drawn = np.random.default_rng(0)
 
 
@@ -81,13 +84,29 @@ def trained(build, batches, model_parallel=None):
     return losses, held / total
 
 
+def fewer_and_fewer(build, batches, folder):
+    """The losses of some steps, each made on another number of devices from the checkpoint of the step before."""
+    # More is fetched than trained on.
+    stream = training.BatchStream(lambda epoch, step: batches[epoch % STEPS], 1, fixed_shapes=True)
+    for epoch, (devices, model_parallel) in enumerate(FEWER):
+        keras.utils.set_random_seed(epoch)
+        names = [f"cpu:{index}" for index in range(devices)]
+        model = training.distributed(build, compile_model, model_parallel=model_parallel, devices=names)
+        checkpoint = training.Checkpoint(folder, stream)
+        history = model.fit(stream.repeat(), steps_per_epoch=1, epochs=epoch + 1, callbacks=[checkpoint], verbose=0)
+        keras.distribution.set_distribution(None)
+    return history.history["loss"]
+
+
 def main():
     for name in sys.argv[1:] or CASES:
         build, make, model_parallel = CASES[name]
         batches = [make() for _ in range(STEPS)]
         alone, _ = trained(build, batches)
         many, share = trained(build, batches, model_parallel)
-        print(json.dumps({"name": name, "alone": alone, "many": many, "share": share}), flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            fewer = fewer_and_fewer(build, batches, folder)
+        print(json.dumps({"name": name, "alone": alone, "many": many, "fewer": fewer, "share": share}), flush=True)
 
 
 if __name__ == "__main__":

@@ -75,6 +75,12 @@ def test_eight_devices_train_as_one(on_jax, name, most):
     assert found["share"] <= most
 
 
+@pytest.mark.parametrize("name", ["mixtral", "vit"])
+def test_checkpoints_of_split_weights_go_on_on_fewer_devices(on_jax, name):
+    found = on_jax[name]
+    assert max(abs(a - b) for a, b in zip(found["alone"], found["fewer"], strict=True)) <= ONE_DEVICE
+
+
 def test_the_number_of_workers_is_read(monkeypatch):
     assert cluster_size() == 1
     config = {"cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}, "task": {}}
