@@ -1,7 +1,9 @@
-"""Names of the parts of a rewritten graph: after the layers that they come from, so that they can be told apart by name."""
+"""Names of the parts of a rewritten graph: each its own, after the layers that they come from."""
 
 import collections
 import re
+
+import onnx_ir as ir
 
 VECTOR = "/as_vector"
 TRANSPOSED = "/transposed"
@@ -26,38 +28,49 @@ def name_parts(graph, weights):
     _name_nodes(graph, weights, set())
 
 
-def tell_values_apart(graph):
-    """Gives values of one name, wherever in the graph and its bodies they are, names of their own.
+def tell_apart(graph):
+    """Gives values of one name, wherever in the graph and its bodies they are, names of their own; likewise nodes.
 
-    A body may not repeat a name around it, before or behind; and where bodies beside each other do, shape inference takes
-    the one value for the other.
+    A body may not repeat the name of a value around it, before or behind; and where bodies beside each other do, shape
+    inference takes the one value for the other.
 
     Args:
         graph: `onnx_ir.Graph`, changed in place. Its own inputs, outputs and initializers keep their names.
     """
     fixed = {*graph.inputs, *graph.outputs, *graph.initializers.values()}
-    taken, counts = {value.name for value in fixed}, collections.Counter()
-    for value in _values(graph):
-        if value in fixed or value.name == "":  # An output that is not asked for has no name.
-            continue
-        name = start = value.name or "value"
-        while name in taken:
-            counts[start] += 1
-            name = f"{start}_{counts[start]}"
-        taken.add(name)
-        if value.name != name:
-            value.name = name
+    name_value, name_node = _Names(value.name for value in fixed), _Names()
+    for each in _parts(graph):
+        if isinstance(each, ir.Node):
+            each.name = name_node(each.name or each.op_type)
+        elif each not in fixed and each.name != "":  # An output that is not asked for has no name.
+            each.name = name_value(each.name or "value")
 
 
-def _values(graph):
-    """What the graph and its bodies are given, hold and compute."""
+class _Names:
+    """Names that are given once, with a number where one is wanted again."""
+
+    def __init__(self, taken=()):
+        self._taken, self._counts = set(taken), collections.Counter()
+
+    def __call__(self, wanted):
+        name = wanted
+        while name in self._taken:
+            self._counts[wanted] += 1
+            name = f"{wanted}_{self._counts[wanted]}"
+        self._taken.add(name)
+        return name
+
+
+def _parts(graph):
+    """What the graph and its bodies are given, hold and compute, and their nodes."""
     yield from graph.inputs
     yield from list(graph.initializers.values())
     for node in graph:
+        yield node
         yield from node.outputs
         for attribute in node.attributes.values():
             if attribute.type.name == "GRAPH":
-                yield from _values(attribute.as_graph())
+                yield from _parts(attribute.as_graph())
 
 
 def _source(name):

@@ -10,7 +10,7 @@ from keras_transformer.export.onnx.dims import Dims
 from keras_transformer.export.onnx.einsum import einsum_rules
 from keras_transformer.export.onnx.fusions import fusion_rules
 from keras_transformer.export.onnx.masks import mask_rules
-from keras_transformer.export.onnx.names import name_parts, tell_values_apart
+from keras_transformer.export.onnx.names import name_parts, tell_apart
 from keras_transformer.export.onnx.reshapes import reshape_rules
 from keras_transformer.export.onnx.rotary import rotary_rules
 from keras_transformer.export.onnx.scatter import scatter_rules
@@ -102,7 +102,7 @@ def _clean(model):
         each(model)
     _tidy(model, model.graph)
     common.RemoveUnusedNodesPass()(model)
-    tell_values_apart(model.graph)  # Rules number what they make in each graph anew.
+    tell_apart(model.graph)  # Rules number what they make in each graph anew.
 
 
 def _tidy(model, graph):

@@ -17,7 +17,7 @@ from keras_transformer.export import load
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.onnx.dims import Dims
 from keras_transformer.export.onnx.integers import sizes_of
-from keras_transformer.export.onnx.names import tell_values_apart
+from keras_transformer.export.onnx.names import tell_apart
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.products import divide, multiply
 from keras_transformer.export.onnx.walk import all_nodes
@@ -409,10 +409,11 @@ def test_no_body_repeats_a_name_around_it_or_beside_it():
     }
     """
     model = ir.from_proto(parser.parse_model(text))
-    tell_values_apart(model.graph)
+    tell_apart(model.graph)
     proto = ir.to_proto(model)
     names = [name for node in all_nodes(proto.graph) for name in node.output]
     assert len(names) == len(set(names)) == 10
+    assert len({node.name for node in all_nodes(proto.graph)}) == 10
     assert [each.name for each in (*proto.graph.input, *proto.graph.output)] == ["x", "flag", "y"]
     onnx.checker.check_model(proto, full_check=True)
     session = onnxruntime.InferenceSession(proto.SerializeToString())
