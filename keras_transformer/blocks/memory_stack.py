@@ -7,9 +7,9 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.bands import block_count, pad_length
 from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import implicit_mask
+from keras_transformer.blocks.counting import refuse_counting
 from keras_transformer.blocks.memory_steps import SLABS, extend, label
 from keras_transformer.blocks.seeds import seeded_rounds
-from keras_transformer.feedforward.mixture_of_experts import MixtureOfExperts
 from keras_transformer.recurrence.sequential import sequential_scan
 from keras_transformer.saving import build_once, resolve, serializable, serialize
 
@@ -105,11 +105,7 @@ class MemoryStack(CachedLayer):
         for block in self.blocks:
             if getattr(block, "cross_attention", None) is not None or not getattr(block, "rewinds", True):
                 raise ValueError(f"{block.name}: memory stands around causal blocks whose caches keep all keys.")
-        for layer in self._flatten_layers():
-            if isinstance(layer, (keras.layers.BatchNormalization, MixtureOfExperts)):
-                raise ValueError(
-                    f"{layer.name} counts over a batch, which it cannot do segment by segment: take another layer."
-                )
+        refuse_counting(self, "which it cannot do segment by segment")
 
     def build(self, inputs_shape):
         width, memory = inputs_shape[-1], self.num_memory_tokens

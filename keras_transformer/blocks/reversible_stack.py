@@ -6,8 +6,8 @@ from keras import ops
 from keras_transformer.attention.cache_parts import part, prefixed
 from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import implicit_mask
+from keras_transformer.blocks.counting import refuse_counting
 from keras_transformer.blocks.reversible_steps import run_reversibly
-from keras_transformer.feedforward import MixtureOfExperts
 from keras_transformer.saving import build_once, resolve, serializable, serialize
 
 
@@ -61,9 +61,7 @@ class ReversibleStack(CachedLayer):
         self.reversible = reversible
         if not self.blocks or len({id(block) for block in self.blocks}) < len(self.blocks):
             raise ValueError(f"{self.name} takes one block or more, all different.")
-        for layer in self._flatten_layers():
-            if isinstance(layer, (keras.layers.BatchNormalization, MixtureOfExperts)):
-                raise ValueError(f"{layer.name} counts over a batch, and would count twice: take another layer.")
+        refuse_counting(self, "and would count twice")
 
     def build(self, inputs_shape):
         for block in self.blocks:

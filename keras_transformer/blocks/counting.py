@@ -1,0 +1,12 @@
+"""Layers that count over the batches that they see."""
+
+import keras
+
+from keras_transformer.feedforward import MixtureOfExperts
+
+
+def refuse_counting(stack, reason):
+    """Raises `ValueError`, with the reason, where a part of `stack` counts over a batch, as norms and experts may."""
+    for layer in stack._flatten_layers():
+        if isinstance(layer, (keras.layers.BatchNormalization, MixtureOfExperts)):
+            raise ValueError(f"{layer.name} counts over a batch, {reason}: take another layer.")
