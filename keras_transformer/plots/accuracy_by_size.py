@@ -1,8 +1,11 @@
 """What a smaller file costs."""
 
+from itertools import pairwise
+
 from keras_transformer.plots.figure import QUIET, distinct, new_figure, plain_axes
 
 _FONT = 8  # Of the names of points, in typographic points.
+_STEPS = 20  # Between two points of a curve that names are to keep clear of.
 
 
 def accuracy_by_size(rows, *, score="score", size="bytes", label="score"):
@@ -66,9 +69,8 @@ def _curves(rows, score, size):
 
 def _name_points(axes, curves):
     """A mode is named once, at its highest point: formats of one mode lie close to one another."""
-    highest, taken = {}, []
+    highest, taken = {}, [_box(axes, *place, 0, 0, 1) for points in curves.values() for place in _along(points)]
     for x, y, mode in (point for points in curves.values() for point in points):
-        taken.append(_box(axes, x, y, 0, 0, 1))
         if mode not in highest or y > highest[mode][1]:
             highest[mode] = (x, y)
     paper = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.8}
@@ -78,6 +80,14 @@ def _name_points(axes, curves):
         taken.append(boxes[place])
         beside = {"xytext": place, "textcoords": "offset points", "ha": "center", "va": "center"}
         axes.annotate(mode, (x / 1e6, y), **beside, fontsize=_FONT, color=QUIET, bbox=paper)
+
+
+def _along(points):
+    """Places on a curve, its points among them; sizes are on a logarithmic scale."""
+    ordered = sorted(points)
+    for (x, y, _), (next_x, next_y, _) in pairwise([*ordered, ordered[-1]]):
+        for share in (step / _STEPS for step in range(_STEPS)):
+            yield x * (next_x / x) ** share, y + share * (next_y - y)
 
 
 def _places(letters):
