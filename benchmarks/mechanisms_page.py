@@ -154,8 +154,11 @@ def learned():
     lines = [
         "Accuracy in per cent on rows that training has not seen, of a small model around each mechanism, with the same",
         "steps, width and seed (`python benchmarks/mechanisms_learn.py --json docs/attention_learned.json`;",
-        f"{made}). {' '.join(found['notes'])} What sees its neighbours alone cannot do better",
-        "than guessing at recall: its one layer does not reach the answer.",
+        f"{made}).",
+        "",
+        *(f"- **{task}**: {note}" for task, _, note in (each.partition(": ") for each in found["notes"])),
+        "",
+        "What sees its neighbours alone cannot do better than guessing at recall: its one layer does not reach the answer.",
     ]
     return "\n".join([*lines, "", table(rows)])
 

@@ -222,7 +222,7 @@ def _parity(label):
     if not found:
         return heading + "Compared with Keras in all three runtimes by `tests/contract/test_export.py`."
     rows = [
-        {"": form, **{name.replace("_", " "): f"{ratio:.1e}" for name, ratio in ratios.items()}}
+        {"": form, **{name.replace("_", " "): _share(ratio) for name, ratio in ratios.items()}}
         for form, ratios in found.items()
     ]
     versions = ", ".join(f"{package} {version}" for package, version in _PARITY["versions"].items())
@@ -230,6 +230,11 @@ def _parity(label):
         f"{heading}The largest difference from Keras, as a share of the largest value, over several batch sizes and lengths"
         f" (at most 1e-5 is let through; {versions}):\n\n{table(rows)}"
     )
+
+
+def _share(ratio):
+    """In a code span, which is not broken at its hyphen."""
+    return f"`{ratio:.1e}`" if ratio else "0"
 
 
 def _power(exponent):

@@ -9,6 +9,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ["COLUMNS"] = "100"  # Of the help of commands.
 
 import formulas
+from example_pages import example_pages
 from mkdocs.structure.files import File, InclusionLevel
 from part_pages import attention_pages, position_pages
 from reference_pages import reference_pages
@@ -18,11 +19,16 @@ ROOT = pathlib.Path(__file__).parents[2]
 SOURCES = ROOT / "build" / "docs_sources"
 
 
-def on_config(config):
-    """Makes the pages, lists them in the navigation, and lays out the sources that mkdocstrings reads."""
+def on_startup(command, dirty):
+    """Lays out the sources that mkdocstrings reads: it looks for their folder before hooks are configured."""
     _link_sources()
+
+
+def on_config(config):
+    """Makes the pages, and lists them in the navigation."""
     config.extra["made"] = {}
     for title, make in (
+        ("Examples", example_pages),
         ("Attention", attention_pages),
         ("Positions", position_pages),
         ("Models", model_pages),
