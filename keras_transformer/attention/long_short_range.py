@@ -14,7 +14,7 @@ from keras_transformer.saving import build_once, resolve, serializable, serializ
 class LongShortRangeAttention(TokenMixer):
     """LSRA: `y = concat(attention(x[:A]), convolution(x[A:]))`, the channels of x being split between two branches.
 
-    Cost and cache are those of the branches together, at their widths. Any two mixers may serve.
+    Time and memory grow as those of its branches, each at its width. The cache is that of both. Any two mixers may serve.
 
     Args:
         attention: a mixer, as `MultiHeadAttention`, for the first `attention_dim` channels.
