@@ -7,9 +7,8 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.bands import block_count
 from keras_transformer.attention.block_table import BlockTable, join_blocks
 from keras_transformer.attention.masks import Visibility
-from keras_transformer.attention.mechanism import Mechanism
-from keras_transformer.attention.softmax import SoftmaxAttention
-from keras_transformer.saving import serializable, serialize
+from keras_transformer.attention.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.saving import serializable
 
 # Random numbers are drawn once, for this many blocks, and serve longer sequences again.
 _DRAWN_BLOCKS = 2048
@@ -17,7 +16,7 @@ _DRAWN_BITS = 15
 
 
 @serializable
-class BigBirdAttention(Mechanism):
+class BigBirdAttention(SoftmaxMechanism):
     """Softmax attention over blocks near by, global blocks, and some at random.
 
     A block of queries sees the blocks fewer than `⌈num_window_blocks / 2⌉` places away, the first and last blocks of the
@@ -75,7 +74,7 @@ class BigBirdAttention(Mechanism):
         random_seed=0,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(scoring, dropout, seed, **kwargs)
         self.block_size = positive("block_size", block_size)
         self.num_window_blocks = positive("num_window_blocks", num_window_blocks)
         if num_window_blocks % 2 == 0:
@@ -90,15 +89,9 @@ class BigBirdAttention(Mechanism):
         self.num_random_blocks = num_random_blocks
         self.num_first_blocks = num_first_blocks
         self.num_last_blocks = num_last_blocks
-        self.dropout = dropout
-        self.seed = seed
         self.random_seed = random_seed
-        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
         size = (_DRAWN_BLOCKS, num_random_blocks)
         self._drawn = np.random.default_rng(random_seed).integers(0, 1 << _DRAWN_BITS, size).astype("int32")
-
-    def build(self, query_shape, key_shape, value_shape):
-        self.softmax.build(query_shape, key_shape, value_shape)
 
     def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
         options = {"position": position, "training": training}
@@ -231,9 +224,6 @@ class BigBirdAttention(Mechanism):
             "num_random_blocks": self.num_random_blocks,
             "num_first_blocks": self.num_first_blocks,
             "num_last_blocks": self.num_last_blocks,
-            "scoring": serialize(self.softmax.scoring),
-            "dropout": self.dropout,
-            "seed": self.seed,
             "random_seed": self.random_seed,
         }
 

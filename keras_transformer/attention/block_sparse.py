@@ -7,14 +7,13 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.bands import block_count
 from keras_transformer.attention.block_table import BlockTable, join_blocks, put_blocks
-from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.placed import extend_dense
-from keras_transformer.attention.softmax import SoftmaxAttention
-from keras_transformer.saving import serializable, serialize
+from keras_transformer.attention.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.saving import serializable
 
 
 @serializable
-class BlockSparseAttention(Mechanism):
+class BlockSparseAttention(SoftmaxMechanism):
     """Softmax attention over the blocks of keys that a layout names for each block of queries.
 
     Query i sees key j where `layout[⌊i / block_size⌋, ⌊j / block_size⌋]`, under one softmax. Only the blocks of the layout
@@ -59,14 +58,11 @@ class BlockSparseAttention(Mechanism):
     honours = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
 
     def __init__(self, layout, block_size=64, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(scoring, dropout, seed, **kwargs)
         if isinstance(layout, dict):
             layout = keras.saving.deserialize_keras_object(layout)
         self.layout = layout if callable(layout) else _checked(layout)
         self.block_size = positive("block_size", block_size)
-        self.dropout = dropout
-        self.seed = seed
-        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
         if not callable(self.layout) and self.layout.ndim == 3:  # A bias is of all heads.
             self.honours = self.honours - {"bias", "query", "values"}
 
@@ -150,9 +146,6 @@ class BlockSparseAttention(Mechanism):
             **super().get_config(),
             "layout": keras.saving.serialize_keras_object(layout) if callable(layout) else layout.astype(int).tolist(),
             "block_size": self.block_size,
-            "scoring": serialize(self.softmax.scoring),
-            "dropout": self.dropout,
-            "seed": self.seed,
         }
 
 

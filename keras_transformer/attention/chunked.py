@@ -8,14 +8,13 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.bands import Bands, pad_length, take_rows
 from keras_transformer.attention.cache import extend_window_cache, init_window_cache
 from keras_transformer.attention.masks import slot_rows
-from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.memory_blocks import MemoryBlocks
-from keras_transformer.attention.softmax import SoftmaxAttention
-from keras_transformer.saving import serializable, serialize
+from keras_transformer.attention.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.saving import serializable
 
 
 @serializable
-class ChunkedAttention(Mechanism):
+class ChunkedAttention(SoftmaxMechanism):
     """Softmax attention of chunks of tokens to themselves and to the chunks beside them.
 
     With c = `chunk_length` and the chunk `⌊i / c⌋` of the token i, counted from the first token of a row,
@@ -66,7 +65,7 @@ class ChunkedAttention(Mechanism):
         seed=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(scoring, dropout, seed, **kwargs)
         if min(chunks_before, chunks_after) < 0:
             raise ValueError(
                 f"chunks_before and chunks_after must be at least 0. Received: {chunks_before}, {chunks_after}"
@@ -74,14 +73,8 @@ class ChunkedAttention(Mechanism):
         self.chunk_length = positive("chunk_length", chunk_length)
         self.chunks_before = chunks_before
         self.chunks_after = chunks_after
-        self.dropout = dropout
-        self.seed = seed
-        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
         self._memory = chunks_before * chunk_length
         self._kept = self._memory + chunk_length - 1
-
-    def build(self, query_shape, key_shape, value_shape):
-        self.softmax.build(query_shape, key_shape, value_shape)
 
     def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
         options = {"position": position, "training": training}
@@ -147,7 +140,4 @@ class ChunkedAttention(Mechanism):
             "chunk_length": self.chunk_length,
             "chunks_before": self.chunks_before,
             "chunks_after": self.chunks_after,
-            "scoring": serialize(self.softmax.scoring),
-            "dropout": self.dropout,
-            "seed": self.seed,
         }

@@ -10,17 +10,16 @@ from keras_transformer.attention.bands import Bands, block_count, pad_length, pa
 from keras_transformer.attention.cache import extend_window_cache, init_window_cache, token_slots
 from keras_transformer.attention.compressive_memory import memories, read_memory, segment_heads
 from keras_transformer.attention.masks import Visibility, slot_rows
-from keras_transformer.attention.mechanism import Mechanism
-from keras_transformer.attention.softmax import SoftmaxAttention
+from keras_transformer.attention.softmax_mechanism import SoftmaxMechanism
 from keras_transformer.attention.token_mixer import mask_tokens
-from keras_transformer.saving import build_once, serializable, serialize
+from keras_transformer.saving import build_once, serializable
 from keras_transformer.scan import chunk_size_for
 
 _UPDATES = ("linear", "delta")
 
 
 @serializable
-class InfiniAttention(Mechanism):
+class InfiniAttention(SoftmaxMechanism):
     """Softmax attention within a segment, and a read of the memory of the segments before it, mixed by a gate of each head.
 
         y = sigmoid(β) σ(q) M / (σ(q) · z) + (1 - sigmoid(β)) softmax(q kᵀ / √H) v,    σ(x) = elu(x) + 1
@@ -80,15 +79,12 @@ class InfiniAttention(Mechanism):
         seed=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(scoring, dropout, seed, **kwargs)
         self.segment_length = positive("segment_length", segment_length)
         if update not in _UPDATES:
             raise ValueError(f"update must be one of {_UPDATES}. Received: {update!r}")
         self.update = update
         self.gate_initializer = keras.initializers.get(gate_initializer)
-        self.dropout = dropout
-        self.seed = seed
-        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, query_shape, key_shape, value_shape):
         build_once(self.softmax, query_shape, key_shape, value_shape)
@@ -201,9 +197,6 @@ class InfiniAttention(Mechanism):
             "segment_length": self.segment_length,
             "update": self.update,
             "gate_initializer": keras.initializers.serialize(self.gate_initializer),
-            "scoring": serialize(self.softmax.scoring),
-            "dropout": self.dropout,
-            "seed": self.seed,
         }
 
 

@@ -5,15 +5,14 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.masks import Visibility
-from keras_transformer.attention.mechanism import Mechanism
-from keras_transformer.attention.softmax import SoftmaxAttention
-from keras_transformer.saving import build_once, serializable, serialize
+from keras_transformer.attention.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.saving import build_once, serializable
 
 _SHARINGS = ("headwise", "key_value", "none")
 
 
 @serializable
-class LinformerAttention(Mechanism):
+class LinformerAttention(SoftmaxMechanism):
     """`softmax(scores(Q, Eᵀ K)) Fᵀ V`: the tokens of keys and values are projected to `projected_length` rows.
 
     E and F have a row for every place up to `max_sequence_length`; a shorter sequence uses the first of them. Time and
@@ -65,16 +64,13 @@ class LinformerAttention(Mechanism):
         seed=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(scoring, dropout, seed, **kwargs)
         if sharing not in _SHARINGS:
             raise ValueError(f"sharing must be one of {_SHARINGS}. Received: {sharing!r}")
         self.max_sequence_length = positive("max_sequence_length", max_sequence_length)
         self.projected_length = positive("projected_length", projected_length)
         self.sharing = sharing
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.dropout = dropout
-        self.seed = seed
-        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
 
     def build(self, query_shape, key_shape, value_shape):
         heads = (key_shape[2],) if self.sharing == "none" else ()
@@ -111,9 +107,6 @@ class LinformerAttention(Mechanism):
             "projected_length": self.projected_length,
             "sharing": self.sharing,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "scoring": serialize(self.softmax.scoring),
-            "dropout": self.dropout,
-            "seed": self.seed,
         }
 
 

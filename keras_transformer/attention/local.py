@@ -7,13 +7,12 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.bands import Bands, pad_length
 from keras_transformer.attention.cache import extend_window_cache, init_window_cache
-from keras_transformer.attention.mechanism import Mechanism
-from keras_transformer.attention.softmax import SoftmaxAttention
-from keras_transformer.saving import serializable, serialize
+from keras_transformer.attention.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.saving import serializable
 
 
 @serializable
-class LocalAttention(Mechanism):
+class LocalAttention(SoftmaxMechanism):
     """Softmax attention over the keys fewer than `window` places away; with causality, the last `window` keys.
 
     `y_i = Σ_{|i - j| < window} softmax_j(scores(q_i, k_j) + bias_ij) v_j`. Queries are cut into blocks, and a block
@@ -53,15 +52,9 @@ class LocalAttention(Mechanism):
     rewinds = False
 
     def __init__(self, window=128, block_size=None, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(scoring, dropout, seed, **kwargs)
         self.window = positive("window", window)
         self.block_size = None if block_size is None else positive("block_size", block_size)
-        self.dropout = dropout
-        self.seed = seed
-        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
-
-    def build(self, query_shape, key_shape, value_shape):
-        self.softmax.build(query_shape, key_shape, value_shape)
 
     def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
         if self._is_short(query):
@@ -112,7 +105,4 @@ class LocalAttention(Mechanism):
             **super().get_config(),
             "window": self.window,
             "block_size": self.block_size,
-            "scoring": serialize(self.softmax.scoring),
-            "dropout": self.dropout,
-            "seed": self.seed,
         }

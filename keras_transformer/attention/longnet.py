@@ -9,18 +9,17 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.bands import take_rows
 from keras_transformer.attention.cache import extend_window_cache, init_window_cache
 from keras_transformer.attention.masks import slot_rows
-from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.partial import Part, attend_part, merge
 from keras_transformer.attention.segments import Segments, align_rows, segment_mask_of_heads
-from keras_transformer.attention.softmax import SoftmaxAttention
-from keras_transformer.saving import serializable, serialize
+from keras_transformer.attention.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.saving import serializable
 
 # So many new tokens read a cache at once; more are cut into segments.
 _FEW = 16
 
 
 @serializable
-class LongNetAttention(Mechanism):
+class LongNetAttention(SoftmaxMechanism):
     """Dilated attention: short segments seen densely, long ones sparsely, mixed token by token.
 
     Branch b cuts the sequence into segments of w_b tokens. In it, head h keeps the tokens whose index within the segment
@@ -75,7 +74,7 @@ class LongNetAttention(Mechanism):
         seed=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(scoring, dropout, seed, **kwargs)
         self.segment_lengths = tuple(positive("segment_lengths", length) for length in segment_lengths)
         self.dilation_rates = tuple(positive("dilation_rates", rate) for rate in dilation_rates)
         if not segment_lengths or len(segment_lengths) != len(dilation_rates):
@@ -83,12 +82,6 @@ class LongNetAttention(Mechanism):
         if any(length % rate for length, rate in self._branches()):
             raise ValueError(f"A rate must divide its segment. Received: {segment_lengths} and {dilation_rates}")
         self.mixing_gradient = mixing_gradient
-        self.dropout = dropout
-        self.seed = seed
-        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
-
-    def build(self, query_shape, key_shape, value_shape):
-        self.softmax.build(query_shape, key_shape, value_shape)
 
     def _branches(self):
         return tuple(zip(self.segment_lengths, self.dilation_rates, strict=True))
@@ -153,8 +146,5 @@ class LongNetAttention(Mechanism):
             **super().get_config(),
             "segment_lengths": list(self.segment_lengths),
             "dilation_rates": list(self.dilation_rates),
-            "scoring": serialize(self.softmax.scoring),
             "mixing_gradient": self.mixing_gradient,
-            "dropout": self.dropout,
-            "seed": self.seed,
         }

@@ -6,16 +6,15 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.bands import Bands
-from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.partial import Part, attend_part, merge
 from keras_transformer.attention.placed import extend_dense
 from keras_transformer.attention.residues import Residues
-from keras_transformer.attention.softmax import SoftmaxAttention
-from keras_transformer.saving import serializable, serialize
+from keras_transformer.attention.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.saving import serializable
 
 
 @serializable
-class StridedSparseAttention(Mechanism):
+class StridedSparseAttention(SoftmaxMechanism):
     """Softmax attention over the keys near by, and over every `stride`-th key: local ∪ strided.
 
     Query i sees key j where `|i - j| < stride` or `i ≡ j mod stride`, under one softmax. The near keys are read by
@@ -58,12 +57,9 @@ class StridedSparseAttention(Mechanism):
     honours = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
 
     def __init__(self, stride=64, separate_heads=False, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(scoring, dropout, seed, **kwargs)
         self.stride = positive("stride", stride)
         self.separate_heads = separate_heads
-        self.dropout = dropout
-        self.seed = seed
-        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
         if separate_heads:  # A bias is of all heads.
             self.honours = self.honours - {"bias", "query", "values"}
 
@@ -124,9 +120,6 @@ class StridedSparseAttention(Mechanism):
             **super().get_config(),
             "stride": self.stride,
             "separate_heads": self.separate_heads,
-            "scoring": serialize(self.softmax.scoring),
-            "dropout": self.dropout,
-            "seed": self.seed,
         }
 
 

@@ -8,16 +8,15 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.bands import Bands
 from keras_transformer.attention.masks import Visibility, combine
-from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.partial import Part, attend_part, merge
 from keras_transformer.attention.placed import extend_dense
-from keras_transformer.attention.softmax import SoftmaxAttention
+from keras_transformer.attention.softmax_mechanism import SoftmaxMechanism
 from keras_transformer.attention.sparse import others_alone
-from keras_transformer.saving import serializable, serialize
+from keras_transformer.saving import serializable
 
 
 @serializable
-class FixedSparseAttention(Mechanism):
+class FixedSparseAttention(SoftmaxMechanism):
     """Softmax attention over the query's own block, and over the last columns of every block: the fixed pattern.
 
     Query i sees key j where `⌊i / block_size⌋ = ⌊j / block_size⌋`, or where j is among the last `summary_size` places of
@@ -68,7 +67,7 @@ class FixedSparseAttention(Mechanism):
         seed=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(scoring, dropout, seed, **kwargs)
         self.block_size = positive("block_size", block_size)
         self.summary_size = positive("summary_size", summary_size)
         self.summary_groups = positive("summary_groups", summary_groups)
@@ -77,9 +76,6 @@ class FixedSparseAttention(Mechanism):
                 "The summaries must fit a block. Received: "
                 f"block_size={block_size}, summary_size={summary_size}, summary_groups={summary_groups}"
             )
-        self.dropout = dropout
-        self.seed = seed
-        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
 
     few_tokens = property(lambda self: self.block_size)
     _columns = property(lambda self: self.summary_size * self.summary_groups)
@@ -156,7 +152,4 @@ class FixedSparseAttention(Mechanism):
             "block_size": self.block_size,
             "summary_size": self.summary_size,
             "summary_groups": self.summary_groups,
-            "scoring": serialize(self.softmax.scoring),
-            "dropout": self.dropout,
-            "seed": self.seed,
         }

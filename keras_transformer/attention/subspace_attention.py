@@ -1,13 +1,13 @@
 """Attention whose queries, keys and values are one projection."""
 
 from keras_transformer.attention import capture
-from keras_transformer.attention.mechanism import EVERYTHING, Mechanism
-from keras_transformer.attention.softmax import SoftmaxAttention
-from keras_transformer.saving import serializable, serialize
+from keras_transformer.attention.mechanism import EVERYTHING
+from keras_transformer.attention.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.saving import serializable
 
 
 @serializable
-class SubspaceAttention(Mechanism):
+class SubspaceAttention(SoftmaxMechanism):
     """MSSA: `softmax(Z_k Z_kᵀ / √H) Z_k`, `Z_k = X U_k`: the tokens in the k-th of N subspaces are query, key and value.
 
     Each head moves its tokens a step towards the subspaces spanned by U, which lowers their coding rate. Memory and time
@@ -45,12 +45,6 @@ class SubspaceAttention(Mechanism):
     shares_key = True
     shares_value = True
 
-    def __init__(self, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
-        super().__init__(**kwargs)
-        self.dropout = dropout
-        self.seed = seed
-        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
-
     def build(self, query_shape, key_shape, value_shape):
         if tuple(value_shape[2:]) != tuple(query_shape[2:]):
             raise ValueError(
@@ -64,11 +58,3 @@ class SubspaceAttention(Mechanism):
             capture.record(self, value)
         options = {"return_attention_scores": return_attention_scores, "training": training}
         return self.softmax(query, key, value, visibility=visibility, position=position, **options)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "scoring": serialize(self.softmax.scoring),
-            "dropout": self.dropout,
-            "seed": self.seed,
-        }
