@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.audio import RandomSound, SpecAugment
+from keras_transformer.audio import FilterAugment, RandomSound, SpecAugment, VocalTractPerturbation
 
 
 def tone(count=3, length=4000):
@@ -18,7 +18,8 @@ def test_nothing_changes_where_it_does_not_train():
     sound = tone()
     layer = RandomSound(speed=0.3, shift=0.3, gain=1.0, noise=0.5)
     np.testing.assert_array_equal(layer(sound, training=False), sound)
-    np.testing.assert_array_equal(SpecAugment()(sound[:, :, None], training=False), sound[:, :, None])
+    for layer in (SpecAugment(), VocalTractPerturbation(0.5), FilterAugment(3.0)):
+        np.testing.assert_array_equal(layer(sound[:, :, None], training=False), sound[:, :, None])
 
 
 def test_another_speed_is_another_pitch():
@@ -71,6 +72,36 @@ def test_masks_are_whole_bands_and_stretches():
         assert np.ptp(np.flatnonzero(covered)) == covered.sum() - 1 if covered.any() else True
 
 
+def test_voices_are_stretched_along_the_frequencies():
+    """A spectrogram that is its own bin shows where each value came from; any other one must come from there too."""
+    bins, rng = np.arange(20.0), np.random.default_rng(0)
+    ramp = np.repeat(bins[None, None], 7, axis=1).astype("float32")
+    some = rng.normal(size=(1, 7, 20)).astype("float32")
+    layer = VocalTractPerturbation(0.2, seed=0)
+    places = np.asarray(layer(np.repeat(ramp, 64, axis=0), training=True))
+    factors = places[:, 0, 1]
+    np.testing.assert_allclose(places, np.minimum(factors[:, None, None] * bins, 19).repeat(7, axis=1), atol=1e-4)
+    assert 0.8 <= factors.min() < 0.83
+    assert 1.17 < factors.max() <= 1.2
+    again = VocalTractPerturbation(0.2, seed=0)
+    found = np.asarray(again(np.repeat(some, 64, axis=0), training=True))
+    expected = [[np.interp(row, bins, frame) for frame in some[0]] for row in places[:, 0]]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_filters_are_straight_between_their_points():
+    spectrogram = np.random.default_rng(0).normal(size=(64, 7, 9)).astype("float32")
+    found = np.asarray(FilterAugment(0.5, num_points=3, seed=0)(spectrogram, training=True)) - spectrogram
+    gains = found[:, 0]
+    np.testing.assert_allclose(found, gains[:, None].repeat(7, axis=1), atol=1e-6)
+    points = gains[:, [0, 4, 8]]
+    np.testing.assert_allclose(gains, [np.interp(range(9), [0, 4, 8], row) for row in points], atol=1e-6)
+    assert points.min(axis=0).max() < -0.4
+    assert points.max(axis=0).min() > 0.4
+    assert np.abs(points).max() <= 0.5
+    assert np.abs(np.corrcoef(points.T)[np.triu_indices(3, 1)]).max() < 0.3
+
+
 @pytest.mark.parametrize("options", [{"speed": 1.0}, {"shift": -0.1}, {"gain": "loud"}, {"noise": float("inf")}])
 def test_sounds_that_cannot_be(options):
     with pytest.raises(ValueError, match=next(iter(options))):
@@ -81,3 +112,22 @@ def test_sounds_that_cannot_be(options):
 def test_masks_that_cannot_be(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         SpecAugment(**options)
+
+
+@pytest.mark.parametrize("options", [{"gain": -1.0}, {"gain": float("inf")}, {"num_points": 1}])
+def test_filters_that_cannot_be(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        FilterAugment(**options)
+
+
+def test_a_throat_that_cannot_be():
+    with pytest.raises(ValueError, match="warp"):
+        VocalTractPerturbation(1.0)
+
+
+@pytest.mark.parametrize("layer", [FilterAugment(0.25, 4, seed=3), VocalTractPerturbation(0.3, seed=3)])
+def test_what_was_set_is_kept(layer):
+    again = type(layer).from_config(layer.get_config())
+    spectrogram = np.random.default_rng(0).normal(size=(2, 5, 6)).astype("float32")
+    np.testing.assert_array_equal(again(spectrogram, training=True), layer(spectrogram, training=True))
+    assert again.get_config() == layer.get_config()

@@ -1,0 +1,77 @@
+"""Spectrograms made alike, however loud the recording and wherever it was made."""
+
+import keras
+from keras import ops
+
+from keras_transformer.processor_config import is_number
+from keras_transformer.saving import serializable
+
+
+@serializable
+class SoundNormalization(keras.layers.Layer):
+    """Mean and variance normalisation of the sound in each log spectrogram: `max((x - μ) / σ, -limit)`.
+
+    μ and σ² are the mean and the variance of the frames, each of which counts with the weight
+    `w_t = max(0, 1 - (max_s e_s - e_t) / active_range)`, e_t being the mean of frame t: silence before, behind and between
+    words counts nothing, however much of it there is, and lies at `-limit` in the end, whatever hums in it.
+
+    Args:
+        active_range: float > 0. A frame counts that lies less than this below the loudest, in the unit of the spectrogram:
+            4 is 40 dB where that is log10.
+        limit: float > 0. What lies further below the mean, in deviations, is raised to that.
+        per_bin: bool. Whether each mel bin has a mean of its own: what a microphone and a room make of all frames alike is
+            taken away, and with it what the vowels of a short word have in common.
+
+    Call arguments:
+        spectrogram: float `(B, frames, M)`: logarithms, as `LogMel` gives.
+
+    Returns:
+        The same shape.
+
+    Raises:
+        ValueError: an argument out of its range.
+
+    Export: all three formats.
+
+    Example:
+
+    >>> import numpy as np
+    >>> frames = np.array([[[2.0, 4.0], [2.0, 4.0], [-9.0, -9.0]]], "float32")
+    >>> np.round(SoundNormalization(limit=2.0)(frames), 3).tolist()
+    [[[-1.0, 1.0], [-1.0, 1.0], [-2.0, -2.0]]]
+
+    Reference: Viikki and Laurila, Cepstral domain segmental feature vector normalization, Speech Communication 25, 1998;
+    here of log-mel bins, over the whole recording, and with weights in place of a decision about which frames are speech,
+    so that no rounding error makes a frame count or not.
+    """
+
+    def __init__(self, active_range=4.0, limit=3.0, per_bin=False, **kwargs):
+        super().__init__(**kwargs)
+        for name, value in (("active_range", active_range), ("limit", limit)):
+            if not is_number(value) or not value > 0:
+                raise ValueError(f"{name} must be a number above 0. Received: {value!r}")
+        self.active_range = active_range
+        self.limit = limit
+        self.per_bin = per_bin
+
+    def call(self, spectrogram):
+        x = ops.cast(spectrogram, "float32")
+        loudness = ops.mean(x, axis=2, keepdims=True)
+        below = ops.max(loudness, axis=1, keepdims=True) - loudness
+        weights = ops.maximum(1.0 - below / self.active_range, 0.0)
+        weights = weights / ops.sum(weights, axis=1, keepdims=True)
+        mean = ops.sum(weights * x, axis=1, keepdims=True)
+        if not self.per_bin:
+            mean = ops.mean(mean, axis=2, keepdims=True)
+        x = x - mean
+        variance = ops.mean(ops.sum(weights * ops.square(x), axis=1, keepdims=True), axis=2, keepdims=True)
+        # A recording of nothing has no deviation.
+        x = x / ops.sqrt(variance + keras.config.epsilon())
+        return ops.cast(ops.maximum(x, -self.limit), self.compute_dtype)
+
+    def compute_output_shape(self, spectrogram_shape):
+        return spectrogram_shape
+
+    def get_config(self):
+        own = {name: getattr(self, name) for name in ("active_range", "limit", "per_bin")}
+        return {**super().get_config(), **own}
