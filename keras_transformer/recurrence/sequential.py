@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_transformer.row_list import row_list
+
 
 def sequential_scan(step, carry, inputs, training=False):
     """`carry, outputs[i] = step(i, carry, inputs[0][i], inputs[1][i], ...)` for i = 0, 1, ...
@@ -42,18 +44,13 @@ def sequential_scan(step, carry, inputs, training=False):
 
 def _by_lists(step, carry, inputs, count):
     """Rows in lists: there a row's gradient is a row, where that of one taken from a tensor is as large as the tensor."""
-    import tensorflow as tf
-
-    def rows_of(x):
-        return tf.TensorArray(x.dtype, count, element_shape=x.shape[1:])
-
-    lists = [rows_of(x).unstack(x) for x in inputs]
+    lists = [row_list(x, count).unstack(x) for x in inputs]
 
     def advance(index, outputs, *carry):
         carry, output = step(index, carry, *(each.read(index) for each in lists))
         return (index + 1, outputs.write(index, output), *carry)
 
-    outputs, *carry = _loop(advance, count, rows_of(inputs[0]), *carry)
+    outputs, *carry = _loop(advance, count, row_list(inputs[0], count), *carry)
     return tuple(carry), outputs.stack()
 
 
