@@ -11,8 +11,21 @@ tests on the first five of the fifty recordings that each speaker made of each d
 held-out speaker is one that the model has never heard.
 
 A second of samples becomes 100 log-mel frames, two convolutions make 50 tokens of these, and blocks of the same encoder
-that reads text or image patches follow: `models.WhisperEncoder`. The spectrogram is a part of the graph, so all three files
-take samples. It leaves in `--out`: `model.keras`, `history.json` and `bundle/`.
+that reads text or image patches follow: `models.WhisperEncoder`. The spectrogram and its normalisation are a part of the
+graph, so all three files take samples. In training, sounds are played at other speeds, moved and put in noise, their
+spectrograms stretched along the frequencies, coloured by random filters, and masked.
+
+The official split gives 99.0 % of 300. With `--epochs 20`, held out are george at 60.8 %, jackson 77.0, lucas 93.2, nicolas
+73.2, theo 93.4, yweweler 91.2, each trained without once; the mean is 81.5. Five voices are few.
+
+How this was chosen: one speaker is some 20 dB softer than most, one recorded in silence, one through a filter that takes the
+basses away. So recordings are made equally loud, over the frames in which there is sound: how was decided by a kernel
+regression on the spectrograms of all but george. The random changes were set beforehand, and then compared on lucas, nicolas
+and jackson, each tested on in turn, 12 epochs, with george in neither part: a mean of 77.3 % as it stands, 78.7 without
+stretching and filters, 61.6 with about twice as much of everything. The figures above were looked at afterwards. Those of the
+example before, without normalisation, stretching and filters, were known for george, 41.8, and jackson, 85.0.
+
+It leaves in `--out`: `model.keras`, `history.json` and `bundle/`.
 """
 
 import argparse
@@ -26,6 +39,7 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_transformer import audio, models, tasks
 from keras_transformer.export import export, load
@@ -59,6 +73,9 @@ class Recordings(NamedTuple):
 def main():
     arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.threads:
+        tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
+        tf.config.threading.set_inter_op_parallelism_threads(arguments.threads)
     recordings = read(arguments.data_dir)
     speakers = sorted(set(recordings.speakers))
     if arguments.held_out is None:
@@ -91,6 +108,7 @@ def parse_arguments():
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, help="of TensorFlow; all cores when not given")
     parser.add_argument("--smoke", action="store_true", help="a tiny run that shows that everything works")
     arguments = parser.parse_args()
     if arguments.smoke:
@@ -131,19 +149,17 @@ def build_model(size):
         size, num_mel_bins=NUM_MEL_BINS, num_frames=NUM_FRAMES, dropout=DROPOUT, name="sound_encoder"
     )
     classifier = tasks.SequenceClassifier(encoder, 10, pooling="attention", dropout=DROPOUT, name="spoken_digits")
+    spectrogram = audio.LogMel(
+        NUM_MEL_BINS, SAMPLE_RATE, frame_length=200, hop_length=80, fft_length=256, num_samples=NUM_SAMPLES
+    )
     front_end = keras.Sequential(
         [
             keras.Input((NUM_SAMPLES,)),
-            audio.RandomSound(speed=0.15, shift=0.1, gain=0.7, noise=0.01),
-            audio.LogMel(
-                NUM_MEL_BINS,
-                SAMPLE_RATE,
-                frame_length=200,
-                hop_length=80,
-                fft_length=256,
-                num_samples=NUM_SAMPLES,
-                normalization="whisper",
-            ),
+            audio.RandomSound(speed=0.15, shift=0.1, noise=0.05),
+            spectrogram,
+            audio.VocalTractPerturbation(0.1),
+            audio.FilterAugment(0.5),
+            audio.SoundNormalization(),
             audio.SpecAugment(1, frequency_mask=8, num_time_masks=1, time_mask=8),
         ],
         name="front_end",
