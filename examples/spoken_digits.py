@@ -22,8 +22,8 @@ How this was chosen: one speaker is some 20 dB softer than most, one recorded in
 basses away. So recordings are made equally loud, over the frames in which there is sound: how was decided by a kernel
 regression on the spectrograms of all but george. The random changes were set beforehand, and then compared on lucas, nicolas
 and jackson, each tested on in turn, 12 epochs, with george in neither part: a mean of 77.3 % as it stands, 78.7 without
-stretching and filters, 61.6 with about twice as much of everything. The figures above were looked at afterwards. Those of the
-example before, without normalisation, stretching and filters, were known for george, 41.8, and jackson, 85.0.
+stretching and filters, 61.6 with about twice as much of everything. The figures above were looked at afterwards. Known
+before were those of a front end without normalisation, stretching and filters: 41.8 for george, 85.0 for jackson.
 
 It leaves in `--out`: `model.keras`, `history.json` and `bundle/`.
 """
