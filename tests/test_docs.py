@@ -38,7 +38,16 @@ def test_code_runs(results, page):
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_to_pages(page):
     """Those to pages that are made with the site are checked by its build."""
-    made = ("examples/", "mechanisms/", "mixers/", "recurrences/", "positions/", "models/", "reference/", "catalogue.md")
+    made = (
+        "examples/",
+        "mechanisms/",
+        "mixers/",
+        "recurrences/",
+        "positions/",
+        "models/",
+        "reference/",
+        "catalogue.md",
+    )
     for target in re.findall(r"\]\(([^)#\s]+)", (DOCS / page).read_text()):
         path = os.path.normpath(os.path.join(os.path.dirname(page), target))
         assert target.startswith("https://") or path.startswith(made) or (DOCS / path).exists(), target
