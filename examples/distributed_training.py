@@ -73,6 +73,7 @@ def main():
         steps_per_epoch=len(batches),
         epochs=arguments.epochs,
         callbacks=[checkpoint],
+        shuffle=False,  # The batches come shuffled.
         verbose=2 if is_first else 0,
     ).history
     if is_first:
