@@ -15,8 +15,8 @@ database.
 
 After the 600 steps of the default, with `--threads 1`, bits per character are 2.565 for the decoder and 1.606 for RETRO:
 1.445 on sentences that the database knows, 2.375 on new ones, where the decoder has 2.566. Without neighbours RETRO has
-2.718, with those of other chunks 3.594, and with the training sentences as database 3.536: a model that has always been given
-what helps relies on it.
+2.718, with those of other chunks 3.594, and with the training sentences as database 3.536: a model that has always been
+given what helps relies on it.
 
 It prints a table of bits per character, then what the model writes, in Keras and in each runtime of the exported bundle. It
 leaves in `--out`: the databases, `retro.keras`, `figures.json` and `bundle/`.
