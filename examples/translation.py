@@ -41,7 +41,7 @@ DROPOUT = 0.2
 LABEL_SMOOTHING = 0.1
 PEAK_LEARNING_RATE = 3e-3
 WARMUP_STEPS = 600
-AVERAGE_MOMENTUM = 0.999
+AVERAGED_STEPS = 1000
 TOKENS_PER_BATCH = 2048
 # Five beams, as Wu et al. decode.
 BEAM = generation.BeamSearch(num_beams=5)
@@ -153,17 +153,19 @@ def batches(tokenizer, pairs, **options):
 
 def train(model, data, tokenizer, arguments):
     """Fits the model, which has the averaged weights then; returns the history."""
+    stream = batches(tokenizer, data["train"], seed=arguments.seed)
+    # Those of a short training must not reach back to its beginning.
+    averaged_steps = max(1, min(AVERAGED_STEPS, len(stream) * arguments.epochs // 8))
     optimizer = keras.optimizers.Adam(
         training.InverseSquareRoot(WARMUP_STEPS, peak_learning_rate=PEAK_LEARNING_RATE),
         beta_2=0.98,
         epsilon=1e-9,
         global_clipnorm=1.0,
         use_ema=True,
-        ema_momentum=AVERAGE_MOMENTUM,
+        ema_momentum=1 - 1 / averaged_steps,
     )
     # Measured on CPUs: XLA is no faster, and would compile each length.
     model.compile(optimizer, training.MaskedCrossentropy(LABEL_SMOOTHING), jit_compile=False)
-    stream = batches(tokenizer, data["train"], seed=arguments.seed)
     # Validation looks at the averaged weights; at the end of `fit` the model has them.
     callbacks = [Cost(), training.AveragedWeights()]
     if arguments.checkpoint:
