@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_transformer.export import ExportError, demo, load
+from keras_transformer.export import ExportError, load
+from keras_transformer.export.commands import demo
 from keras_transformer.export.report import readable_size
 
 
