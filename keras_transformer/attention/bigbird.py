@@ -48,6 +48,7 @@ class BigBirdAttention(SoftmaxMechanism):
     Example:
 
     >>> import numpy as np
+    >>> from keras_transformer.attention import SoftmaxAttention
     >>> x = np.random.default_rng(0).normal(size=(1, 40, 2, 4)).astype("float32")
     >>> output = BigBirdAttention(block_size=2, num_random_blocks=1)(x, x, x)
     >>> full = SoftmaxAttention()(x, x, x)
