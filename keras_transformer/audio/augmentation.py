@@ -3,12 +3,13 @@
 import keras
 from keras import ops
 
-from keras_transformer.processor_config import is_count, is_number
+from keras_transformer.audio.random_change import RandomChange, check_range
+from keras_transformer.processor_config import is_count
 from keras_transformer.saving import serializable
 
 
 @serializable
-class RandomSound(keras.layers.Layer):
+class RandomSound(RandomChange):
     """Recordings played at another speed, from another moment on, louder or softer, in noise; in training alone.
 
     Sample t becomes `e^g x(s t - d) + n`, linearly between the samples of x and 0 outside of them. At another speed s a
@@ -22,7 +23,7 @@ class RandomSound(keras.layers.Layer):
         seed: int or None.
 
     Call arguments:
-        samples: float `(B, samples)`.
+        inputs: float `(B, samples)`.
 
     Returns:
         `(B, samples)`; what came in, where it does not train.
@@ -41,19 +42,15 @@ class RandomSound(keras.layers.Layer):
     """
 
     def __init__(self, speed=0.0, shift=0.0, gain=0.0, noise=0.0, seed=None, **kwargs):
-        super().__init__(**kwargs)
-        _check({"speed": speed, "shift": shift}, below=1)
-        _check({"gain": gain, "noise": noise}, below=float("inf"))
+        super().__init__(seed, **kwargs)
+        check_range(1, speed=speed, shift=shift)
+        check_range(float("inf"), gain=gain, noise=noise)
         self.speed = speed
         self.shift = shift
         self.gain = gain
         self.noise = noise
-        self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def call(self, samples, training=None):
-        if not training:
-            return samples
+    def change(self, samples):
         samples = self._moved(samples) * ops.cast(ops.exp(self._draw(samples, self.gain)), samples.dtype)
         if not self.noise:
             return samples
@@ -73,18 +70,9 @@ class RandomSound(keras.layers.Layer):
         share = times - before
         return (1.0 - share) * _at(samples, before, length) + share * _at(samples, before + 1.0, length)
 
-    def compute_output_shape(self, samples_shape):
-        return samples_shape
-
     def get_config(self):
-        own = {name: getattr(self, name) for name in ("speed", "shift", "gain", "noise", "seed")}
+        own = {name: getattr(self, name) for name in ("speed", "shift", "gain", "noise")}
         return {**super().get_config(), **own}
-
-
-def _check(settings, below):
-    for name, value in settings.items():
-        if not is_number(value) or not 0 <= value < below:
-            raise ValueError(f"{name} must be a number from 0 to below {below}. Received: {value!r}")
 
 
 def _at(samples, times, length):
@@ -96,7 +84,7 @@ def _at(samples, times, length):
 
 
 @serializable
-class SpecAugment(keras.layers.Layer):
+class SpecAugment(RandomChange):
     """Spectrograms with bands of frequencies and stretches of time replaced by their mean; in training alone.
 
     Each mask is of any width up to its limit, and stands anywhere; each spectrogram has its own.
@@ -109,7 +97,7 @@ class SpecAugment(keras.layers.Layer):
         seed: int or None.
 
     Call arguments:
-        spectrogram: float `(B, frames, M)`.
+        inputs: float `(B, frames, M)`.
 
     Returns:
         The same shape; what came in, where it does not train.
@@ -128,7 +116,7 @@ class SpecAugment(keras.layers.Layer):
     """
 
     def __init__(self, num_frequency_masks=2, frequency_mask=8, num_time_masks=2, time_mask=10, seed=None, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(seed, **kwargs)
         for name, value in (("num_frequency_masks", num_frequency_masks), ("num_time_masks", num_time_masks)):
             if value != 0 and not is_count(value):
                 raise ValueError(f"{name} must be an int of at least 0. Received: {value!r}")
@@ -139,12 +127,8 @@ class SpecAugment(keras.layers.Layer):
         self.frequency_mask = frequency_mask
         self.num_time_masks = num_time_masks
         self.time_mask = time_mask
-        self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def call(self, spectrogram, training=None):
-        if not training:
-            return spectrogram
+    def change(self, spectrogram):
         batch, frames, bins = ops.shape(spectrogram)
         bands = self._hit(batch, bins, self.num_frequency_masks, self.frequency_mask)
         stretches = self._hit(batch, frames, self.num_time_masks, self.time_mask)
@@ -162,9 +146,6 @@ class SpecAugment(keras.layers.Layer):
             hit = ops.logical_or(hit, ops.logical_and(places >= start, places < start + width))
         return hit
 
-    def compute_output_shape(self, spectrogram_shape):
-        return spectrogram_shape
-
     def get_config(self):
         return {
             **super().get_config(),
@@ -172,5 +153,4 @@ class SpecAugment(keras.layers.Layer):
             "frequency_mask": self.frequency_mask,
             "num_time_masks": self.num_time_masks,
             "time_mask": self.time_mask,
-            "seed": self.seed,
         }

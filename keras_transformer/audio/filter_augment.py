@@ -4,12 +4,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.processor_config import is_count, is_number
+from keras_transformer.audio.random_change import RandomChange, check_range
+from keras_transformer.processor_config import is_count
 from keras_transformer.saving import serializable
 
 
 @serializable
-class FilterAugment(keras.layers.Layer):
+class FilterAugment(RandomChange):
     """Log spectrograms coloured by a random filter, the same for all frames; in training alone.
 
     Points stand at equal distances over the bins, each with a gain drawn anew for each spectrogram; between them the gain
@@ -22,7 +23,7 @@ class FilterAugment(keras.layers.Layer):
         seed: int or None.
 
     Call arguments:
-        spectrogram: float `(B, frames, M)`: logarithms, as `LogMel` gives.
+        inputs: float `(B, frames, M)`: logarithms, as `LogMel` gives.
 
     Returns:
         The same shape; what came in, where it does not train.
@@ -42,19 +43,14 @@ class FilterAugment(keras.layers.Layer):
     """
 
     def __init__(self, gain=0.5, num_points=5, seed=None, **kwargs):
-        super().__init__(**kwargs)
-        if not is_number(gain) or not 0 <= gain < float("inf"):
-            raise ValueError(f"gain must be a finite number of at least 0. Received: {gain!r}")
+        super().__init__(seed, **kwargs)
+        check_range(float("inf"), gain=gain)
         if not is_count(num_points) or num_points < 2:
             raise ValueError(f"num_points must be an int of at least 2. Received: {num_points!r}")
         self.gain = gain
         self.num_points = num_points
-        self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def call(self, spectrogram, training=None):
-        if not training:
-            return spectrogram
+    def change(self, spectrogram):
         batch, bins = ops.shape(spectrogram)[0], spectrogram.shape[2]
         gains = keras.random.uniform((batch, self.num_points), -self.gain, self.gain, seed=self.seed_generator)
         # Each bin's share of the points next to it.
@@ -63,9 +59,5 @@ class FilterAugment(keras.layers.Layer):
         curve = ops.expand_dims(ops.matmul(gains, shares), 1)
         return spectrogram + ops.cast(curve, spectrogram.dtype)
 
-    def compute_output_shape(self, spectrogram_shape):
-        return spectrogram_shape
-
     def get_config(self):
-        own = {name: getattr(self, name) for name in ("gain", "num_points", "seed")}
-        return {**super().get_config(), **own}
+        return {**super().get_config(), "gain": self.gain, "num_points": self.num_points}

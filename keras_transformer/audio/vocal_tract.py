@@ -3,12 +3,12 @@
 import keras
 from keras import ops
 
-from keras_transformer.processor_config import is_number
+from keras_transformer.audio.random_change import RandomChange, check_range
 from keras_transformer.saving import serializable
 
 
 @serializable
-class VocalTractPerturbation(keras.layers.Layer):
+class VocalTractPerturbation(RandomChange):
     """Spectrograms stretched or squeezed along the frequencies, as a shorter or longer throat does; in training alone.
 
     Bin m becomes `x[α m]`, linearly between bins; beyond the last one it is the last. Each spectrogram has its own α. The
@@ -19,7 +19,7 @@ class VocalTractPerturbation(keras.layers.Layer):
         seed: int or None.
 
     Call arguments:
-        spectrogram: float `(B, frames, M)`.
+        inputs: float `(B, frames, M)`.
 
     Returns:
         The same shape; what came in, where it does not train.
@@ -39,16 +39,11 @@ class VocalTractPerturbation(keras.layers.Layer):
     """
 
     def __init__(self, warp=0.1, seed=None, **kwargs):
-        super().__init__(**kwargs)
-        if not is_number(warp) or not 0 <= warp < 1:
-            raise ValueError(f"warp must be a number from 0 to below 1. Received: {warp!r}")
+        super().__init__(seed, **kwargs)
+        check_range(1, warp=warp)
         self.warp = warp
-        self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def call(self, spectrogram, training=None):
-        if not training:
-            return spectrogram
+    def change(self, spectrogram):
         batch, _, bins = ops.shape(spectrogram)
         factors = keras.random.uniform((batch, 1), 1.0 - self.warp, 1.0 + self.warp, seed=self.seed_generator)
         places = ops.minimum(factors * ops.expand_dims(ops.arange(bins, dtype="float32"), 0), bins - 1.0)
@@ -58,11 +53,8 @@ class VocalTractPerturbation(keras.layers.Layer):
         high = ops.minimum(low + 1, bins - 1)
         return (1.0 - share) * _bins(spectrogram, low) + share * _bins(spectrogram, high)
 
-    def compute_output_shape(self, spectrogram_shape):
-        return spectrogram_shape
-
     def get_config(self):
-        return {**super().get_config(), "warp": self.warp, "seed": self.seed}
+        return {**super().get_config(), "warp": self.warp}
 
 
 def _bins(spectrogram, indices):
