@@ -9,12 +9,30 @@ import numpy as np
 from keras_transformer import retrieval, tasks, text, training
 
 
-class Characters:
+class Language:
+    """A model of text; the figure is nats per token."""
+
+    lower_is_better = True
+    label_smoothing = 0.0
+    _tokenizer = None
+
+    def with_head(self, backbone):
+        return tasks.LanguageModel(backbone, tokenizer=self._tokenizer)
+
+    def compile_options(self):
+        loss = training.MaskedCrossentropy(self.label_smoothing)
+        return {"loss": loss, "metrics": [training.Perplexity(name="perplexity")]}
+
+    @staticmethod
+    def _nats(model, stream):
+        return float(np.log(model.evaluate(stream.epoch(), verbose=0, return_dict=True)["perplexity"]))
+
+
+class Characters(Language):
     """The next character of Tiny Shakespeare; the figure is nats per character of the held-out tenth."""
 
     name = "text"
     unit = "nats a character"
-    lower_is_better = True
     steps, learning_rate = 400, 2e-3
     # Many small operations: XLA pays for itself soon.
     jit_compile = True
@@ -31,27 +49,20 @@ class Characters:
         self.vocabulary_size = self._tokenizer.vocabulary_size
         self.description = f"batches of {self.batch_size} stretches of {self.context} characters"
 
-    def with_head(self, backbone):
-        return tasks.LanguageModel(backbone)
-
-    def compile_options(self):
-        return {"loss": training.MaskedCrossentropy(), "metrics": [training.Perplexity(name="perplexity")]}
-
     def batches(self, model, steps, seed):
         stream = training.language_model_batches(self._train, self.context, self.batch_size, steps, seed=seed)
         return stream.repeat()
 
     def figure(self, model):
-        stream = training.evaluation_batches(self._test, self.context, batch_size=64)
-        return float(np.log(model.evaluate(stream.epoch(), verbose=0, return_dict=True)["perplexity"]))
+        return self._nats(model, training.evaluation_batches(self._test, self.context, batch_size=64))
 
 
-class Translation:
+class Translation(Language):
     """English to German on sentences of Multi30k; the figure is nats per subword of the validation set."""
 
     name = "translation"
     unit = "nats a subword"
-    lower_is_better = True
+    label_smoothing = 0.1
     steps, learning_rate = 300, 2e-3
     jit_compile = False
     num_pairs, num_subwords = 10_000, 2_000
@@ -75,12 +86,6 @@ class Translation:
         encode = self._tokenizer.encode
         return training.sequence_to_sequence(encode(sources, end=True), encode(targets, start=True, end=True))
 
-    def with_head(self, backbone):
-        return tasks.LanguageModel(backbone, tokenizer=self._tokenizer)
-
-    def compile_options(self):
-        return {"loss": training.MaskedCrossentropy(0.1), "metrics": [training.Perplexity(name="perplexity")]}
-
     def _stream(self, data, **options):
         tokens, longest = self.batch_size * self.max_length, self.max_length
         return training.bucket_batches(*data, tokens_per_batch=tokens, max_length=longest, multiple=longest, **options)
@@ -89,8 +94,7 @@ class Translation:
         return self._stream(self._train, seed=seed).repeat()
 
     def figure(self, model):
-        stream = self._stream(self._test, shuffle=False)
-        return float(np.log(model.evaluate(stream.epoch(), verbose=0, return_dict=True)["perplexity"]))
+        return self._nats(model, self._stream(self._test, shuffle=False))
 
 
 class Images:
@@ -127,7 +131,7 @@ class Images:
         return found["accuracy"]
 
 
-class Sentences:
+class Sentences(Language):
     """Characters of film reviews, with a database of others to look things up in; the figure is nats per character.
 
     The database is the collection from which the sentences were drawn, in other spelling. Those that it knows are left out
@@ -136,7 +140,6 @@ class Sentences:
 
     name = "sentences"
     unit = "nats a character"
-    lower_is_better = True
     steps, learning_rate = 300, 3e-3
     jit_compile = True
     chunk_size, num_neighbours, context, batch_size = 16, 2, 128, 16
@@ -174,33 +177,18 @@ class Sentences:
         chunks = retrieval.Chunks.build(folder, sentences, self._tokenizer, self.chunk_size)
         return chunks, self._database.neighbours_of(chunks, self.num_neighbours)
 
-    def with_head(self, backbone):
-        return tasks.LanguageModel(backbone)
-
-    def compile_options(self):
-        return {"loss": training.MaskedCrossentropy(), "metrics": [training.Perplexity(name="perplexity")]}
-
     def batches(self, model, steps, seed):
         sizes = (self.context, self.batch_size, steps)
-        return _for(model, retrieval.retrieval_batches(*self._train, self._database, *sizes, seed=seed)).repeat()
+        stream = retrieval.retrieval_batches(*self._train, self._database, *sizes, seed=seed)
+        return stream.with_inputs(model.input).repeat()
 
     def figure(self, model):
         stream = retrieval.retrieval_evaluation_batches(*self._test, self._database, self.context, batch_size=32)
-        return float(np.log(model.evaluate(_for(model, stream).epoch(), verbose=0, return_dict=True)["perplexity"]))
+        return self._nats(model, stream.with_inputs(model.input))
 
 
 def _letters(sentence):
     return "".join(filter(str.isalpha, sentence.lower()))
-
-
-def _for(model, stream):
-    """The same batches with those inputs alone that the model takes."""
-
-    def make(epoch, step):
-        inputs, labels = stream[epoch * len(stream) + step]
-        return {name: inputs[name] for name in model.input}, labels
-
-    return training.BatchStream(make, len(stream), fingerprint=stream.fingerprint, fixed_shapes=True)
 
 
 TASKS = {task.name: task for task in (Characters, Images, Translation, Sentences)}

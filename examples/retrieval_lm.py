@@ -70,7 +70,7 @@ def main():
     held_out = held_out_texts(arguments.out, sentences, tokenizer)
     retro, decoder = build_models(tokenizer, arguments.smoke)
     batches = training_batches(databases, arguments)
-    figures = {"decoder": train(decoder, without_neighbours(batches), arguments, "decoder")}
+    figures = {"decoder": train(decoder, batches.with_inputs(decoder.input), arguments, "decoder")}
     figures["retro"] = train(retro, batches, arguments, "RETRO")
     figures |= measure(decoder, retro, databases, held_out)
     (arguments.out / "figures.json").write_text(json.dumps(figures, indent=1))
@@ -168,16 +168,6 @@ def training_batches(databases, arguments):
     return retrieval.retrieval_batches(chunks, found, reviews, *sizes, seed=arguments.seed)
 
 
-def without_neighbours(batches):
-    """The same batches for a model that takes no neighbours."""
-
-    def make(epoch, step):
-        inputs, labels = batches[epoch * len(batches) + step]
-        return {name: inputs[name] for name in ("token_ids", "padding_mask")}, labels
-
-    return training.BatchStream(make, len(batches), fingerprint=batches.fingerprint, fixed_shapes=True)
-
-
 def train(model, batches, arguments, name):
     """Fits a model; returns its last loss and the time that it took."""
     schedule = training.WarmupCosine(
@@ -200,7 +190,7 @@ def measure(decoder, retro, databases, held_out):
     for part, chunks in held_out.items():
         reviews = databases["reviews"]
         found = {name: database.neighbours_of(chunks, NEIGHBOURS) for name, database in databases.items()}
-        plain = without_neighbours(evaluation(chunks, found["reviews"], reviews))
+        plain = evaluation(chunks, found["reviews"], reviews).with_inputs(decoder.input)
         rows["decoder without retrieval"][part] = bits(decoder, plain)
         for name, (neighbours, database) in conditions(found, databases).items():
             rows[f"RETRO, {name}"][part] = bits(retro, evaluation(chunks, neighbours, database))

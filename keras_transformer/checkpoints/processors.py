@@ -1,6 +1,7 @@
 """The tokenizer, or the processor of images or sounds, that a folder holds beside the weights."""
 
 from keras_transformer import text
+from keras_transformer.layers_in_order import layers_in_order
 from keras_transformer.processor_config import holds_processor
 
 
@@ -34,7 +35,7 @@ def _among_text(model, processor):
     """The processor of pictures that stand in the midst of text, where the model has places for them and a tokenizer."""
     from keras_transformer.vision import EachImage, ImagesInText, PlaceImages
 
-    layers = model._flatten_layers()
+    layers = layers_in_order(model)
     place = next((layer for layer in layers if isinstance(layer, PlaceImages)), None)
     if place is None or getattr(model, "tokenizer", None) is None:
         return processor

@@ -45,6 +45,20 @@ class BatchStream:
         """The batch of a step that counts on from epoch to epoch."""
         return self._make(*divmod(int(step), self.steps_per_epoch))
 
+    def with_inputs(self, names):
+        """The same batches with these of their inputs alone, for a model that does not take the others.
+
+        Args:
+            names: iterable of str, such as `model.input` of a functional model with named inputs.
+        """
+        names = tuple(names)
+
+        def make(epoch, step):
+            inputs, *rest = self._make(epoch, step)
+            return {name: inputs[name] for name in names}, *rest
+
+        return BatchStream(make, len(self), fingerprint=self.fingerprint, fixed_shapes=self.fixed_shapes)
+
     def repeat(self):
         """An endless `tf.data.Dataset` from `first_step` on, epoch after epoch."""
         import tensorflow as tf
