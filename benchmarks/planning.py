@@ -1,6 +1,6 @@
 """What `keras-transformer plan` says of trainings on this processor, beside what they take.
 
-    python benchmarks/planning.py                  # five models, some minutes on two cores
+    python benchmarks/planning.py                  # six models, some minutes on two cores
     python benchmarks/planning.py --only decoder
 
 Memory is that of tensors: all variables, and what the process holds at the fullest moment of a step above what it holds
@@ -23,6 +23,7 @@ NETWORKS = {
     "vit": {"network": "vit", "size": [6, 192, 12, 768], "vocabulary_size": 1000, "length": 224, "batch_size": 24},
     "decoder, recomputed": {"size": [8, 256, 8, 1024], "vocabulary_size": 4096, "length": 384, "recompute": 1},
     "transformer": {"network": "transformer", "size": [3, 192, 12, 768], "vocabulary_size": 4096, "length": 256},
+    "bahdanau": {"network": "bahdanau", "size": [1, 192, 1, 192], "vocabulary_size": 4096, "length": 96},
 }
 TINY = {"size": [1, 16, 2, 32], "vocabulary_size": 32, "length": 16, "batch_size": 2}
 

@@ -95,6 +95,10 @@ def build(job):
     if job["network"] == "encoder":
         encoder = models.Encoder(size, words, max_sequence_length=job["length"], position="rotary", feedforward="gated")
         return tasks.MaskedLanguageModel(encoder)
+    if job["network"] == "bahdanau":
+        width = size.hidden_dim
+        backbone = models.Bahdanau(models.BahdanauSize(width, width, alignment_dim=width, readout_dim=width), words)
+        return tasks.LanguageModel(backbone)
     if job["network"] == "transformer":
         return tasks.LanguageModel(models.Transformer(size, words, max_sequence_length=job["length"]))
     return tasks.LanguageModel(models.Decoder(size, words, max_sequence_length=job["length"]))

@@ -5,14 +5,13 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from keras_transformer.export.planning.memory import ELEMENTWISE, GIVEN, SHAPES, Lives, is_view, size_of
-from keras_transformer.export.planning.products import UnknownCostError, terms
+from keras_transformer.export.planning.inner import InnerGraphs, is_list
+from keras_transformer.export.planning.memory import ELEMENTWISE, GIVEN, LISTS, SHAPES, Lives, is_view, size_of
+from keras_transformer.export.planning.nodes import needed
+from keras_transformer.export.planning.products import terms
 from keras_transformer.training.losses import cross_entropy
 
-_LOOPS = frozenset(["While", "StatelessWhile"])
-_CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
-
-_FREE = GIVEN | SHAPES
+_FREE = GIVEN | SHAPES | LISTS
 
 
 class Step(NamedTuple):
@@ -52,7 +51,7 @@ def training_step(model, batch_size, length, fuses=True, share=None):
         `Step`.
 
     Raises:
-        UnknownCostError: the model computes in loops.
+        UnknownCostError: a loop turns as often as what it is fed says.
     """
     weights, others, inputs = _specs(model, batch_size, length)
     boundary = None
@@ -130,38 +129,19 @@ def _loss(output):
 
 
 def _counted(graph, fuses, share, boundary=None):
-    nodes = _needed(graph)
-    for node in nodes:
-        if node.type in _LOOPS:
-            raise UnknownCostError(f"{node.name} is a loop: how often it runs, and so what it costs, is not counted.")
+    counter = _Counter(InnerGraphs(graph), fuses, _part_of(share))
+    nodes = _nodes(graph)
     first = None
     if boundary is not None:
         backward = set(graph.get_operations()[boundary:])
         first = next((index for index, node in enumerate(nodes) if node in backward), None)
-    part = _part_of(share)
-
-    def bytes_of(tensor):
-        return size_of(tensor) * part(tensor)
-
-    peak, kept = Lives(nodes, graph.outputs, bytes_of).run(first)
-    readers = {}
-    for node in nodes:
-        for tensor in node.inputs:
-            readers.setdefault(tensor.ref(), []).append(node)
-    operations = [_cost(node, readers, fuses, part) for node in nodes if not (node.type in _FREE or is_view(node))]
+    peak, kept = counter.lives(graph).run(first)
+    operations = list(counter.operations(graph))
     return Step(operations, sum(flops for flops, _ in operations), kept, peak)
 
 
-def _needed(graph):
-    """The nodes that the outputs depend on, in the order in which they were traced: the others are never run."""
-    pending = [tensor.op for tensor in graph.outputs]
-    needed = set(pending)
-    while pending:
-        node = pending.pop()
-        found = {*(tensor.op for tensor in node.inputs), *node.control_inputs} - needed
-        needed |= found
-        pending += found
-    return [node for node in graph.get_operations() if node in needed]
+def _nodes(graph):
+    return needed([tensor.op for tensor in graph.outputs])
 
 
 def _part_of(share):
@@ -174,33 +154,66 @@ def _part_of(share):
     return part
 
 
-def _cost(node, readers, fuses, part):
-    """Operations of products of a node, and the bytes that it moves, of one device's share."""
+class _Counter:
+    """Counts what a graph takes, with the graphs within it.
 
-    def bytes_of(tensor):
-        return size_of(tensor) * part(tensor)
+    Args:
+        inner: `InnerGraphs`.
+        fuses: bool: see `Device`.
+        part: function of a symbolic tensor to the share of it that one device has.
+    """
 
-    read = {tensor.ref(): tensor for tensor in node.inputs}.values()
-    if node.type in ("GatherV2", "ResourceGather"):
-        read = [node.outputs[0]]  # Not the whole table.
-    moved = sum(bytes_of(tensor) for tensor in read if not (fuses and _stays_inside(tensor, node, readers)))
-    for tensor in node.outputs:
-        inner = fuses and all(_stays_inside(tensor, reader, readers) for reader in readers.get(tensor.ref(), ()))
-        moved += 0 if inner and readers.get(tensor.ref()) else bytes_of(tensor)
-    count = _products(node)
-    if not count:
-        return 0, moved
-    # A product is split if one of its sides is.
-    return 2 * count * min(part(tensor) for tensor in (*node.outputs, *node.inputs)), moved
+    def __init__(self, inner, fuses, part):
+        self._inner = inner
+        self._fuses = fuses
+        self._part = part
 
+    def lives(self, graph):
+        """The `Lives` of the tensors of a graph."""
+        return Lives(_nodes(graph), graph.outputs, self._standing, self._within)
 
-def _stays_inside(tensor, reader, readers):
-    """Whether a tensor goes from one elementwise node to a single other, which XLA makes one kernel."""
-    return tensor.op.type in ELEMENTWISE and reader.type in ELEMENTWISE and len(readers.get(tensor.ref(), ())) == 1
+    def _standing(self, tensor):
+        return self._inner.list_bytes(tensor, self._bytes) if is_list(tensor) else self._bytes(tensor)
 
+    def _within(self, node):
+        """Bytes at the fullest moment of what a node runs."""
+        body = self._inner.body(node)
+        return 0 if body is None else self.lives(body).run()[0]
 
-def _products(node):
-    if node.type in _CALLS:
-        inner = node.graph._get_function(node.get_attr("f").name)
-        return sum(_products(each) for each in inner.graph.get_operations()) if inner is not None else 0
-    return terms(node)
+    def _bytes(self, tensor):
+        return size_of(tensor) * self._part(tensor)
+
+    def operations(self, graph):
+        """Yields `(flops, bytes)` of each node: see `Step`."""
+        nodes, readers = _nodes(graph), {}
+        for node in nodes:
+            for tensor in node.inputs:
+                readers.setdefault(tensor.ref(), []).append(node)
+        for node in nodes:
+            if (body := self._inner.body(node)) is not None:
+                rounds = self._inner.rounds(node)
+                yield from ((rounds * flops, rounds * moved) for flops, moved in self.operations(body))
+            elif not (node.type in _FREE or is_view(node)):
+                yield self._flops(node), self._moved(node, readers)
+
+    def _flops(self, node):
+        """Operations of products, of one device's share."""
+        # A product is split if one of its sides is.
+        return 2 * terms(node) * min(map(self._part, (*node.outputs, *node.inputs)), default=1.0)
+
+    def _moved(self, node, readers):
+        """Bytes that a node reads and writes."""
+        read = {tensor.ref(): tensor for tensor in node.inputs}.values()
+        if node.type in ("GatherV2", "ResourceGather"):
+            read = [node.outputs[0]]  # Not the whole table.
+        moved = sum(self._bytes(tensor) for tensor in read if not self._stays_inside(tensor, node, readers))
+        for tensor in node.outputs:
+            known = readers.get(tensor.ref(), ())
+            inner = known and all(self._stays_inside(tensor, reader, readers) for reader in known)
+            moved += 0 if inner else self._bytes(tensor)
+        return moved
+
+    def _stays_inside(self, tensor, reader, readers):
+        """Whether a tensor goes from one elementwise node to a single other, which XLA makes one kernel."""
+        one = tensor.op.type in ELEMENTWISE and reader.type in ELEMENTWISE
+        return self._fuses and one and len(readers.get(tensor.ref(), ())) == 1

@@ -63,6 +63,9 @@ ELEMENTWISE = frozenset(
 
 # What reads or gives shapes alone.
 SHAPES = frozenset(["Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs", "StridedSlice", "Pack", "Prod"])
+# What a loop keeps is referred to, and never copied.
+LISTS = frozenset(["EmptyTensorList", "TensorListReserve", "TensorListPushBack", "TensorListPopBack"])
+LISTS |= frozenset(["TensorListGetItem", "TensorListSetItem", "TensorListLength", "TensorListElementShape"])
 _REDUCTIONS = frozenset(["Sum", "Mean", "Max", "Min"])
 _PRODUCTS = ("MatMul", "BatchMatMul")
 
@@ -122,11 +125,13 @@ class Lives:
         nodes: list of operations, in that order.
         kept: symbolic tensors that stay to the end.
         size_of: function of a symbolic tensor to its bytes.
+        within: function of a node to the bytes that it takes while it runs, beyond what it reads and gives.
     """
 
-    def __init__(self, nodes, kept=(), size_of=size_of):
+    def __init__(self, nodes, kept=(), size_of=size_of, within=lambda node: 0):
         self.nodes = nodes
         self._size = size_of
+        self._within = within
         self._root = {}
         self._last = {}
         for index, node in enumerate(nodes):
@@ -168,7 +173,7 @@ class Lives:
                         taken = None
                     live[output.ref()] = bytes_of
                     now += bytes_of
-                peak = max(peak, now)
+                peak = max(peak, now + self._within(node))
             for buffer in ends.get(index, ()):
                 now -= live.pop(buffer, 0)
         return peak, standing

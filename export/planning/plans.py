@@ -86,7 +86,7 @@ def plan(
 
     Raises:
         ExportError: devices that do not divide, or an argument that is out of its range.
-        UnknownCostError: a model that computes in loops.
+        UnknownCostError: a model with a loop that turns as often as what it is fed says.
     """
     if devices % model_parallel or min(batch_size, length, devices, model_parallel) < 1:
         raise ExportError(f"{devices} devices do not divide into groups of {model_parallel}, or a size is below 1")

@@ -4,7 +4,7 @@ All shapes are known, so each node's cost is: a product counts a multiplication 
 other node one for each element that it writes, or reads if it reduces; what only looks at its input anew counts
 nothing. Bodies of functions and loops are followed, loops as often as they run. What a loop keeps of each of its
 rounds, as it does for its gradient, counts as one tensor. Nothing is guessed: an unknown shape or an unknown number
-of rounds raises `UnknownCost`.
+of rounds raises `UnknownCostError`.
 """
 
 import dataclasses
@@ -12,8 +12,9 @@ import math
 
 import tensorflow as tf
 
-from keras_transformer.export.planning.products import terms
-from loop_rounds import LOOPS, UnknownCost, Values, function_of
+from keras_transformer.export.planning.nodes import function_of, needed
+from keras_transformer.export.planning.products import UnknownCostError, terms
+from keras_transformer.export.planning.rounds import LOOPS, Values
 
 _VIEWS = {
     *("Const", "Placeholder", "ReadVariableOp", "VariableShape", "NoOp", "Identity", "IdentityN", "StopGradient"),
@@ -124,16 +125,9 @@ def _add_nodes(cost, nodes, graph, times, values, is_new=True):
 
 
 def _needed(graph, outputs=None):
-    """The nodes that the outputs of a graph depend on, in their order: the others are never run."""
+    """The nodes that the outputs of a graph depend on: the others are never run."""
     outputs = graph.outputs if outputs is None else outputs
-    pending = [*(tensor.op for tensor in outputs), *graph.control_outputs]
-    needed = set(pending)
-    while pending:
-        node = pending.pop()
-        found = {*(tensor.op for tensor in node.inputs), *node.control_inputs} - needed
-        needed |= found
-        pending += found
-    return [node for node in graph.get_operations() if node in needed]
+    return needed([*(tensor.op for tensor in outputs), *graph.control_outputs])
 
 
 def _add_loop(cost, loop, graph, times, values, is_new):
@@ -146,7 +140,9 @@ def _add_loop(cost, loop, graph, times, values, is_new):
     within = Cost()
     for rounds, each in enumerate(values.rounds(loop)):
         if rounds == _MAX_ROUNDS_OF_LOOPS:
-            raise UnknownCost(f"{loop.name} runs loops for more than {rounds} rounds: give larger blocks in `Growth`.")
+            raise UnknownCostError(
+                f"{loop.name} runs loops for more than {rounds} rounds: give larger blocks in `Growth`."
+            )
         _add_graph(within, body, times, each, is_new and rounds == 0)
     cost.see(within.largest, within.where)
     for node in _needed(body):
@@ -170,7 +166,7 @@ def _inner_graphs(node, graph):
 def _elements(tensor):
     elements = tensor.shape.num_elements()
     if elements is None:
-        raise UnknownCost(f"The shape of {tensor.name} ({tensor.op.type}) is not known: {tensor.shape}")
+        raise UnknownCostError(f"The shape of {tensor.name} ({tensor.op.type}) is not known: {tensor.shape}")
     return elements
 
 

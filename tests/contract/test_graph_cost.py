@@ -10,8 +10,7 @@ if keras.backend.backend() != "tensorflow":
 import tensorflow as tf
 
 from graph_cost import traced_cost
-from keras_transformer.export.planning.products import einsum_terms
-from loop_rounds import UnknownCost
+from keras_transformer.export.planning.products import UnknownCostError, einsum_terms
 
 BLOCK = 16
 
@@ -116,9 +115,9 @@ def test_the_gradient_of_a_loop_within_a_loop_is_followed():
 
 
 def test_nothing_is_guessed():
-    with pytest.raises(UnknownCost, match="is not known"):
+    with pytest.raises(UnknownCostError, match="is not known"):
         traced_cost(lambda x: tf.boolean_mask(x, x > 0), (8,))
-    with pytest.raises(UnknownCost, match="is not known"):
+    with pytest.raises(UnknownCostError, match="is not known"):
         traced_cost(
             lambda x: ops.while_loop(lambda i: i < ops.cast(ops.sum(x), "int32"), lambda i: (i + 1,), (0,)), (8,)
         )

@@ -12,7 +12,9 @@ from keras_transformer.checkpoints.unallocated import unallocated
 from keras_transformer.export import cli
 from keras_transformer.export.planning import DEVICES, Device, UnknownCostError, build, get_device, plan
 from keras_transformer.export.planning.graph import training_step
-from keras_transformer.export.planning.memory import Lives
+from keras_transformer.export.planning.inner import InnerGraphs, is_list
+from keras_transformer.export.planning.memory import Lives, size_of
+from keras_transformer.export.planning.rounds import LOOPS
 
 SIZE = models.Size(2, 32, 4, 64)
 WORDS, ROWS, LENGTH = 48, 3, 16
@@ -163,12 +165,49 @@ def test_half_precision_halves_what_is_kept(config):
     assert half.decoding < full.decoding
 
 
-def test_loops_are_not_guessed():
+def test_products_in_loops_count_as_often_as_they_turn():
+    x = keras.Input((9, 6))
+    model = keras.Model(x, keras.layers.SimpleRNN(4, use_bias=False, return_sequences=True)(x))
+    forward, of_kernels, of_state = 6 * 4 + 4 * 4, 6 * 4 + 4 * 4, 4 * 4
+    assert training_step(model, ROWS, 9).flops == 2 * 9 * ROWS * (forward + of_kernels + of_state)
+
+
+def test_loops_within_loops_turn_as_often_as_they_must():
+    """Causal tiles: the first row of them needs one, the last needs all."""
     with unallocated():
         tiles = attention.BlockwiseAttention(query_block_size=4, block_size=4)
-        model = models.Decoder(SIZE, WORDS, attention=attention.MultiHeadAttention(4, 8, mechanism=tiles))
-    with pytest.raises(UnknownCostError, match="loop"):
-        planned(model)
+        mixer = attention.MultiHeadAttention(4, 8, mechanism=tiles)
+        tiled = tasks.LanguageModel(models.Decoder(SIZE, WORDS, attention=mixer))
+        plain = tasks.LanguageModel(models.Decoder(SIZE, WORDS, attention=attention.MultiHeadAttention(4, 8)))
+    square = 2 * SIZE.num_layers * ROWS * LENGTH**2 * SIZE.hidden_dim
+    # Products of a whole square: two forward, four backward; tiles compute 10 of 16, and the scores a second time.
+    kernels = planned(plain).flops - 6 * square
+    assert planned(tiled).flops == pytest.approx(kernels + 7 * square * 10 / 16, rel=0.01)
+
+
+def test_what_a_loop_keeps_of_each_round_by_hand():
+    @tf.function(autograph=False)
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.while_loop(lambda i, y: i < 7, lambda i, y: (i + 1, tf.tanh(y)), (0, x))[1]
+        return tape.gradient(y, x)
+
+    graph = step.get_concrete_function(tf.TensorSpec((10,))).graph
+    inner, loop = InnerGraphs(graph), next(node for node in graph.get_operations() if node.type in LOOPS)
+    assert inner.rounds(loop) == 7
+    kept = [inner.list_bytes(tensor, size_of) for tensor in loop.outputs if is_list(tensor)]
+    assert kept == [7 * 10 * 4]  # What each tanh gave.
+
+
+def test_rounds_are_not_guessed():
+    class Halve(keras.layers.Layer):
+        def call(self, x):
+            return keras.ops.while_loop(lambda x: keras.ops.max(x) > 1, lambda x: (x / 2,), (x,))[0]
+
+    x = keras.Input((4,))
+    with pytest.raises(UnknownCostError, match="is not known"):
+        training_step(keras.Model(x, Halve()(x)), ROWS, LENGTH)
 
 
 def test_devices_by_name():

@@ -6,19 +6,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context, execute
 
+from keras_transformer.export.planning.nodes import function_of
+from keras_transformer.export.planning.products import UnknownCostError
+
 LOOPS = frozenset(["While", "StatelessWhile"])
 _MAX_ROUNDS = 100_000
-
-
-class UnknownCost(Exception):
-    """A graph whose cost cannot be read off it."""
-
-
-def function_of(graph, attribute):
-    """The graph of a function that a node names."""
-    while not graph._is_function(attribute.name):
-        graph = graph.outer_graph
-    return graph._get_function(attribute.name).graph
 
 
 # What counters and bounds of loops are computed by; a list is what a loop keeps for its gradient.
@@ -65,7 +57,7 @@ class Values:
         """The value of a tensor of this graph: a number, or an array.
 
         Raises:
-            UnknownCost: it depends on what the graph is fed.
+            UnknownCostError: it depends on what the graph is fed.
         """
         if tensor.name not in self._known:
             self._known[tensor.name] = self._find(tensor)
@@ -86,7 +78,7 @@ class Values:
             return _ARITHMETIC[node.type](*(self.of(each) for each in node.inputs))
         value = tf.get_static_value(tensor)
         if value is None and not _is_computable(node):
-            raise UnknownCost(f"The value of {tensor.name} ({node.type}), which a loop goes by, is not known.")
+            raise UnknownCostError(f"The value of {tensor.name} ({node.type}), which a loop goes by, is not known.")
         if value is None:
             value = _run(node, [self.of(each) for each in node.inputs])[tensor.value_index].numpy()
         return value.item() if np.ndim(value) == 0 else value
@@ -110,7 +102,7 @@ class Values:
         def current(position):
             if position not in state:
                 if rounds:
-                    raise UnknownCost(f"A counter of {loop.name} depends on more with every round.")
+                    raise UnknownCostError(f"A counter of {loop.name} depends on more with every round.")
                 state[position] = self.of(loop.inputs[position])
             return state[position]
 
@@ -122,7 +114,7 @@ class Values:
             while pending := [position for position in state if position not in following]:
                 following |= {position: values.of(body.outputs[position]) for position in pending}
             state |= following
-        raise UnknownCost(f"{loop.name} runs more than {_MAX_ROUNDS} rounds.")
+        raise UnknownCostError(f"{loop.name} runs more than {_MAX_ROUNDS} rounds.")
 
     def _after(self, loop, position):
         """What a loop carries at `position` when it has ended."""

@@ -1,0 +1,24 @@
+"""The nodes and functions of a traced TensorFlow graph."""
+
+
+def needed(ends):
+    """The nodes of a graph that some of them depend on, themselves included, in the order in which they were traced.
+
+    Args:
+        ends: list of nodes of one graph.
+    """
+    pending = list(ends)
+    found = set(pending)
+    while pending:
+        node = pending.pop()
+        before = {*(tensor.op for tensor in node.inputs), *node.control_inputs} - found
+        found |= before
+        pending += before
+    return [node for node in ends[0].graph.get_operations() if node in found] if found else []
+
+
+def function_of(graph, attribute):
+    """The graph of a function that a node of `graph` names."""
+    while not graph._is_function(attribute.name):
+        graph = graph.outer_graph
+    return graph._get_function(attribute.name).graph
