@@ -14,6 +14,7 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 from ternary_worker import WIDTH
 
+from keras_transformer.export.onnx.ternary import _layout
 from keras_transformer.export.onnx.walk import all_nodes
 from keras_transformer.export.runtime import load
 
@@ -87,6 +88,14 @@ def test_every_kernel_of_a_language_model_has_two_bits(out):
 
 def test_kernels_take_less_than_an_eighth(out):
     assert sum(map(len, packed(out / "language", [1, 2]))) <= 0.12 * 4 * NUMBERS
+
+
+@pytest.mark.parametrize(
+    ("width", "layout"),
+    [(384, (128, 4)), (1536, (128, 13)), (128, (128, 2)), (62, (64, 1)), (40, (64, 1)), (31, (32, 1))],
+)
+def test_blocks_have_a_place_for_the_guard_and_are_of_a_size_that_runs_fast(width, layout):
+    assert _layout(width) == layout
 
 
 @pytest.mark.parametrize("form", ["onnx", "tflite"])
