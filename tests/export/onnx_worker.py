@@ -59,6 +59,12 @@ def two_layers_one_name():
     return keras.Model(inputs, parts[1](parts[0](inputs)))
 
 
+def norm_behind_convolution():
+    """One place is left, so that what turns places and channels around only renames them."""
+    tokens = keras.Input((3, 8))
+    return keras.Model(tokens, keras.layers.LayerNormalization()(keras.layers.Conv1D(6, kernel_size=3)(tokens)))
+
+
 def keras_attention(masked=False, causal=False):
     x = keras.Input((None, 16), name="x")
     mask = keras.Input((None,), dtype="bool", name="mask")
@@ -107,6 +113,7 @@ CASES = {
     "plain": lambda out: write(encoder(), out, OnnxOptions(optimize=False)),
     "scores": lambda out: write(scores(), out),
     "same_names": lambda out: write(two_layers_one_name(), out),
+    "norm_behind_convolution": lambda out: write(norm_behind_convolution(), out),
     "keras_masked": lambda out: write(keras_attention(masked=True), out),
     "keras_causal": lambda out: write(keras_attention(causal=True), out),
     "decoder": decoder,

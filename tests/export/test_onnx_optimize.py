@@ -167,6 +167,11 @@ def test_variables_of_one_path_stay_apart(optimized):
     assert len(names) == len(set(names)) == 4
 
 
+def test_a_norm_behind_a_convolution_that_leaves_one_place_is_over_channels(optimized):
+    """tf2onnx would take it over the places: the export, which compares, would end in an error."""
+    optimized.bundle("norm_behind_convolution")
+
+
 def test_one_file_holds_its_weights(optimized):
     assert not (optimized.bundle("encoder") / "model.weights").exists()
 
