@@ -1,4 +1,4 @@
-"""Graph rewrites for ops that TFLite lacks in one spelling and has in another; the values do not change.
+"""Graph rewrites, mostly for ops that TFLite lacks in one spelling and has in another; values change by rounding at most.
 
 `x[:, None]` is one StridedSlice with a new-axis mask, which the converter lowers only for static shapes. It becomes a
 StridedSlice without the mask and ExpandDims. `Abs` and `Sign` of whole numbers become minima and maxima. Two things are
@@ -6,6 +6,7 @@ for Keras's own int8 layers: a `Squeeze` of what a `Transpose` of unknown shape 
 one, and a product of 8-bit numbers one of floats.
 """
 
+import collections
 import contextlib
 import shutil
 
@@ -126,6 +127,41 @@ def _without_byte_products(function):
     return len(found)
 
 
+def _with_joined_factors(function):
+    """Rewrites `(x · rsqrt(m)) · γ`, as an RMS norm is, as `x · (rsqrt(m) · γ)`; returns how many.
+
+    In signatures of fixed shapes, and only there, the converter multiplies γ into the kernels behind it, which would then
+    stand in the file twice.
+    """
+    nodes = {node.name: node for node in function.node_def}
+    reads = [name.split(":")[0] for node in function.node_def for name in node.input]
+    readers = collections.Counter([*reads, *(name.split(":")[0] for name in function.ret.values())])
+    count = 0
+    for outer in function.node_def:
+        inner = next((each for each in _products(nodes, outer) if readers[each.name] == 1), None)
+        if inner is None:
+            continue
+        roots = [name for name in inner.input if _kind(nodes, name) == "Rsqrt"]
+        if len(roots) == 1:
+            (x,) = (name for name in inner.input if name != roots[0])
+            (factor,) = (name for name in outer.input if name.split(":")[0] != inner.name)
+            inner.input[:] = [roots[0], factor]
+            outer.input[:] = [x, f"{inner.name}:z:0"]
+            count += 1
+    return count
+
+
+def _products(nodes, node):
+    """The products that a product of two numbers multiplies."""
+    operands = [nodes.get(name.split(":")[0]) for name in node.input] if node.op == "Mul" else []
+    return [each for each in operands if each is not None and each.op == "Mul"]
+
+
+def _kind(nodes, name):
+    node = nodes.get(name.split(":")[0])
+    return None if node is None else node.op
+
+
 def _set_types(node, **types):
     for name, kind in types.items():
         node.attr[name].type = kind
@@ -136,6 +172,7 @@ _REWRITES = (
     _without_whole_signs,
     _without_turned_squeezes,
     _without_byte_products,
+    _with_joined_factors,
     without_rolls,
 )
 

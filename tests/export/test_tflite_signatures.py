@@ -1,5 +1,7 @@
 """Signatures of fixed shapes, and what delegates take of a file."""
 
+import collections
+
 import numpy as np
 import pytest
 from tflite_files import constants, kinds, reference, run, share_of_scale
@@ -26,6 +28,13 @@ def test_a_static_signature_computes_what_keras_computes(tflite):
     path = tflite.directory / "encoder/model.tflite"
     (got,) = run(path, "serve_2x16", inputs).values()
     assert share_of_scale(got, expected) < 1e-5
+
+
+def test_signatures_of_fixed_and_of_dynamic_shapes_share_their_weights(tflite):
+    """The converter multiplies the weight of an RMS norm into kernels where shapes are fixed, and would write both."""
+    tflite["decoder"]
+    found = collections.Counter(shape for _, shape in constants(tflite.directory / "decoder/model.tflite").values())
+    assert found == {(64, 64): 4, (128, 64): 1, (64, 128): 1, (300, 64): 1}
 
 
 def test_its_probes_have_its_sizes_and_references_of_their_own():
