@@ -34,7 +34,8 @@ def distributed(build, compile_model=None, *, model_parallel=1, devices=None):
         The model that `build` returns.
 
     Raises:
-        DistributionError: devices that cannot be divided so; model parallelism on another backend than JAX.
+        DistributionError: devices that cannot be divided so; model parallelism on another backend than JAX; an optimizer
+            that accumulates gradients, on TensorFlow.
 
     Example:
 
@@ -66,6 +67,7 @@ def distributed(build, compile_model=None, *, model_parallel=1, devices=None):
         if compile_model is not None:
             compile_model(model)
     if backend == "tensorflow":
+        _refuse_accumulation(model)
         _build_from_one_replica(model)
     if backend == "tensorflow" and cluster_size() > 1:
         model.train_step, model.test_step = _with_an_axis(model.train_step), _with_an_axis(model.test_step)
@@ -121,6 +123,15 @@ def _strategy(devices):
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         devices = [device.name for device in devices]
     return tf.distribute.MirroredStrategy(devices)
+
+
+def _refuse_accumulation(model):
+    """Keras updates the weights in a branch, where replicas cannot exchange what they must: `fit` would end in an error."""
+    if getattr(getattr(model, "optimizer", None), "gradient_accumulation_steps", None):
+        raise DistributionError(
+            "Keras does not accumulate gradients under tf.distribute: leave gradient_accumulation_steps out. "
+            "`recompute_blocks` saves memory there, and JAX does both."
+        )
 
 
 def _build_from_one_replica(model):
