@@ -17,6 +17,7 @@ from keras_transformer.export.tflite.rolls import without_rolls
 
 # tensorflow.DataType.DT_FLOAT and DT_INT8.
 _FLOAT, _INT8 = 1, 6
+_OF_WEIGHTS = frozenset(["ReadVariableOp", "Const", "Identity", "Cast", "AddV2", "ExpandDims", "Reshape"])
 
 
 @contextlib.contextmanager
@@ -128,7 +129,7 @@ def _without_byte_products(function):
 
 
 def _with_joined_factors(function):
-    """Rewrites `(x · rsqrt(m)) · γ`, as an RMS norm is, as `x · (rsqrt(m) · γ)`; returns how many.
+    """Rewrites `(x · rsqrt(m)) · γ` with a weight γ, as an RMS norm is, as `x · (rsqrt(m) · γ)`; returns how many.
 
     In signatures of fixed shapes, and only there, the converter multiplies γ into the kernels behind it, which would then
     stand in the file twice.
@@ -138,28 +139,31 @@ def _with_joined_factors(function):
     readers = collections.Counter([*reads, *(name.split(":")[0] for name in function.ret.values())])
     count = 0
     for outer in function.node_def:
-        inner = next((each for each in _products(nodes, outer) if readers[each.name] == 1), None)
-        if inner is None:
+        weights = [name for name in outer.input if outer.op == "Mul" and _is_weight(nodes, name)]
+        inner = _node(nodes, next(name for name in outer.input if name != weights[0])) if len(weights) == 1 else None
+        if inner is None or inner.op != "Mul" or readers[inner.name] != 1:
             continue
-        roots = [name for name in inner.input if _kind(nodes, name) == "Rsqrt"]
+        roots = [name for name in inner.input if (root := _node(nodes, name)) is not None and root.op == "Rsqrt"]
         if len(roots) == 1:
             (x,) = (name for name in inner.input if name != roots[0])
-            (factor,) = (name for name in outer.input if name.split(":")[0] != inner.name)
-            inner.input[:] = [roots[0], factor]
+            inner.input[:] = [roots[0], weights[0]]
             outer.input[:] = [x, f"{inner.name}:z:0"]
+            inner.attr.pop("_output_shapes", None)
             count += 1
     return count
 
 
-def _products(nodes, node):
-    """The products that a product of two numbers multiplies."""
-    operands = [nodes.get(name.split(":")[0]) for name in node.input] if node.op == "Mul" else []
-    return [each for each in operands if each is not None and each.op == "Mul"]
+def _node(nodes, name):
+    """The node that makes a tensor; None for an argument of the function."""
+    return nodes.get(name.split(":")[0])
 
 
-def _kind(nodes, name):
-    node = nodes.get(name.split(":")[0])
-    return None if node is None else node.op
+def _is_weight(nodes, name):
+    """Whether a tensor is made of variables and constants alone."""
+    node = _node(nodes, name)
+    if node is None or node.op not in _OF_WEIGHTS:
+        return False
+    return node.op in ("ReadVariableOp", "Const") or all(_is_weight(nodes, each) for each in node.input)
 
 
 def _set_types(node, **types):
