@@ -48,7 +48,9 @@ def by_case(results):
 
     found = {}
     for run, result in results.items():
-        if not run.startswith(KINDS) or "error" in result:
+        if "error" in result:
+            raise SystemExit(f"{run}: {result['error']}")
+        if not run.startswith(KINDS):
             continue
         for form, artifact in result["artifacts"].items():
             for figures in artifact["parity"]:
