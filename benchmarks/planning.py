@@ -4,7 +4,8 @@
     python benchmarks/planning.py --only decoder
 
 Memory is that of tensors: all variables, and what the process holds at the fullest moment of a step above what it holds
-between two, with an allocator that keeps nothing that is freed. program_mb is what graphs and code take besides, whatever
+between two, with an allocator that keeps nothing that is freed; but it keeps pieces below 128 kB, which the rounds of loops
+are made of (Bahdanau's), so that they are not all seen. program_mb is what graphs and code take besides, whatever
 the rows. Time is predicted for a processor that always computes, or copies, as fast as it did in a test of a second before.
 """
 

@@ -176,9 +176,14 @@ class _Counter:
         return self._inner.list_bytes(tensor, self._bytes) if is_list(tensor) else self._bytes(tensor)
 
     def _within(self, node):
-        """Bytes at the fullest moment of what a node runs."""
+        """Bytes at the fullest moment of what a node runs; while lists of it become longer, others become shorter."""
         body = self._inner.body(node)
-        return 0 if body is None else self.lives(body).run()[0]
+        if body is None:
+            return 0
+        lists = [pair for pair in zip(node.inputs, node.outputs, strict=False) if is_list(pair[1])]
+        longer = sum(self._standing(after) - self._standing(before) for before, after in lists)
+        shorter = sum(map(self._standing, self._inner.emptied(node)))
+        return self.lives(body).run()[0] - min(longer, shorter)
 
     def _bytes(self, tensor):
         return size_of(tensor) * self._part(tensor)

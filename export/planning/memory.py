@@ -75,6 +75,13 @@ def is_view(node):
     return node.type in VIEWS or _is_read_crosswise(node)
 
 
+def buffer_of(tensor):
+    """The tensor whose buffer a tensor looks at."""
+    while tensor.op.type != "IdentityN" and is_view(tensor.op):
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
 def _is_read_crosswise(node):
     """Whether a transposition of the last two axes is one that products alone read: they do without it."""
     if node.type != "Transpose":

@@ -185,19 +185,29 @@ def test_loops_within_loops_turn_as_often_as_they_must():
     assert planned(tiled).flops == pytest.approx(kernels + 7 * square * 10 / 16, rel=0.01)
 
 
-def test_what_a_loop_keeps_of_each_round_by_hand():
+@pytest.mark.parametrize(
+    ("turn", "tensors"),
+    [
+        (tf.tanh, 1),  # What each tanh gave.
+        (lambda y: y * tf.tanh(y), 2),  # And what came in.
+        (lambda y: tf.tanh(tf.matmul(y, y)), 1),  # What came in is what the tanh before gave.
+    ],
+)
+def test_what_a_loop_keeps_of_each_round_by_hand(turn, tensors):
     @tf.function(autograph=False)
     def step(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = tf.while_loop(lambda i, y: i < 7, lambda i, y: (i + 1, tf.tanh(y)), (0, x))[1]
+            y = tf.while_loop(lambda i, y: i < 7, lambda i, y: (i + 1, turn(y)), (0, x))[1]
         return tape.gradient(y, x)
 
-    graph = step.get_concrete_function(tf.TensorSpec((10,))).graph
-    inner, loop = InnerGraphs(graph), next(node for node in graph.get_operations() if node.type in LOOPS)
-    assert inner.rounds(loop) == 7
-    kept = [inner.list_bytes(tensor, size_of) for tensor in loop.outputs if is_list(tensor)]
-    assert kept == [7 * 10 * 4]  # What each tanh gave.
+    graph = step.get_concrete_function(tf.TensorSpec((10, 10))).graph
+    inner = InnerGraphs(graph)
+    forward, backward = (node for node in graph.get_operations() if node.type in LOOPS)
+    assert inner.rounds(forward) == inner.rounds(backward) == 7
+    lists = [tensor for tensor in forward.outputs if is_list(tensor)]
+    for kept in (lists, inner.emptied(backward)):
+        assert sum(inner.list_bytes(tensor, size_of) for tensor in kept) == 7 * tensors * 400
 
 
 def test_rounds_are_not_guessed():
