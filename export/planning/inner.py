@@ -57,9 +57,9 @@ class InnerGraphs:
 
     def emptied(self, node):
         """The lists that a loop of a backward pass takes to pieces, one element each round."""
-        body = self.body(node)
         if node.type not in LOOPS:
             return []
+        body = self.body(node)
         pairs = zip(node.inputs, body.inputs, body.outputs, strict=True)
         shorter = [(tensor, state, output.op) for tensor, state, output in pairs if is_list(tensor)]
         return [
