@@ -35,7 +35,9 @@ class Journal(keras.callbacks.Callback):
         self.epoch = epoch
 
     def on_train_batch_begin(self, batch, logs=None):
-        if self.killed and self.epoch * STEPS + batch == KILLED_AT - 1:
+        step = self.epoch * STEPS + batch
+        if self.killed and step == KILLED_AT - 1:
+            wait_for_lines(self.path.with_name("losses_0"), step)  # The other may still be getting the last sums.
             os.kill(os.getpid(), signal.SIGKILL)
 
     def on_train_batch_end(self, batch, logs=None):
@@ -43,6 +45,13 @@ class Journal(keras.callbacks.Callback):
         if step >= self.first_step:
             with open(self.path, "a") as file:
                 file.write(json.dumps([step, float(logs["loss"])]) + "\n")
+
+
+def wait_for_lines(path, count, seconds=60):
+    """Returns when a file has so many lines, or does not get them."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and (not path.exists() or len(path.read_text().splitlines()) < count):
+        time.sleep(0.05)
 
 
 def stream():
