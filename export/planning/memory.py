@@ -77,8 +77,8 @@ def is_view(node):
 
 def buffer_of(tensor):
     """The tensor whose buffer a tensor looks at."""
-    while tensor.op.type != "IdentityN" and is_view(tensor.op):
-        tensor = tensor.op.inputs[0]
+    while is_view(tensor.op):
+        tensor = tensor.op.inputs[tensor.value_index]
     return tensor
 
 
@@ -139,19 +139,11 @@ class Lives:
         self.nodes = nodes
         self._size = size_of
         self._within = within
-        self._root = {}
         self._last = {}
         for index, node in enumerate(nodes):
             for tensor in node.inputs:
-                self._last[self._of(tensor)] = index
-            if is_view(node):
-                for output, source in zip(node.outputs, node.inputs, strict=False):
-                    self._root[output.ref()] = self._of(source)
-        self._last.update((self._of(tensor), len(nodes)) for tensor in kept)
-
-    def _of(self, tensor):
-        """The buffer that a tensor stands in, named by the tensor that it was made for."""
-        return self._root.get(tensor.ref(), tensor.ref())
+                self._last[buffer_of(tensor).ref()] = index
+        self._last.update((buffer_of(tensor).ref(), len(nodes)) for tensor in kept)
 
     def run(self, boundary=None):
         """Goes through the nodes.
@@ -189,5 +181,5 @@ class Lives:
         """The input that a node may write over, or None."""
         if node.type not in ELEMENTWISE:
             return None
-        found = (self._of(tensor) for tensor in node.inputs)
+        found = (buffer_of(tensor).ref() for tensor in node.inputs)
         return next((buffer for buffer in found if buffer in live and self._last[buffer] == index), None)
