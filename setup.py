@@ -43,9 +43,11 @@ setup(
         *(f"keras_transformer.{room}" for room in find_packages(include=["export", "export.*"])),
     ],
     package_dir={"keras_transformer.export": "export"},
+    package_data={"": ["py.typed", "*.pyi"]},
     install_requires=[
         "tensorflow>=2.20,<2.22",
         "keras>=3.14,<4",
+        "lazy-loader>=0.4,<1",
         "safetensors>=0.5,<1",
         "huggingface-hub>=1,<3",
         "tensorflow-text>=2.20,<2.22",
@@ -80,6 +82,8 @@ setup(
             "pytest>=8",
             "pytest-xdist>=3.6",
             "ruff>=0.8",
+            "pyright>=1.1.400",
+            "mypy>=1.15",
             "jax>=0.10",
             "keras-hub>=0.32",
             "faiss-cpu>=1.12,<2",
@@ -95,5 +99,5 @@ setup(
             "linformer>=0.2.3",
         ],
     },
-    entry_points={"console_scripts": ["keras-transformer=keras_transformer.export.cli:main"]},
+    entry_points={"console_scripts": ["keras-transformer=keras_transformer.export.commands.main:main"]},
 )

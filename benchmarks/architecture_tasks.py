@@ -6,7 +6,7 @@ import tempfile
 import keras
 import numpy as np
 
-from keras_transformer import retrieval, tasks, text, training
+from keras_transformer import data, retrieval, tasks, text, training
 
 
 class Language:
@@ -50,11 +50,11 @@ class Characters(Language):
         self.description = f"batches of {self.batch_size} stretches of {self.context} characters"
 
     def batches(self, model, steps, seed):
-        stream = training.language_model_batches(self._train, self.context, self.batch_size, steps, seed=seed)
+        stream = data.language_model_batches(self._train, self.context, self.batch_size, steps, seed=seed)
         return stream.repeat()
 
     def figure(self, model):
-        return self._nats(model, training.evaluation_batches(self._test, self.context, batch_size=64))
+        return self._nats(model, data.evaluation_batches(self._test, self.context, batch_size=64))
 
 
 class Translation(Language):
@@ -71,7 +71,7 @@ class Translation(Language):
 
     def __init__(self, data_dir, smoke):
         pairs = {
-            split: list(training.read_pairs(*(data_dir / "multi30k" / f"{split}.{side}.gz" for side in ("en", "de"))))
+            split: list(data.read_pairs(*(data_dir / "multi30k" / f"{split}.{side}.gz" for side in ("en", "de"))))
             for split in ("train", "val")
         }
         train, test = pairs["train"][: 200 if smoke else self.num_pairs], pairs["val"][: 20 if smoke else None]
@@ -84,11 +84,11 @@ class Translation(Language):
     def _encode(self, pairs):
         sources, targets = (list(side) for side in zip(*pairs, strict=True))
         encode = self._tokenizer.encode
-        return training.sequence_to_sequence(encode(sources, end=True), encode(targets, start=True, end=True))
+        return data.sequence_to_sequence(encode(sources, end=True), encode(targets, start=True, end=True))
 
-    def _stream(self, data, **options):
+    def _stream(self, pairs, **options):
         tokens, longest = self.batch_size * self.max_length, self.max_length
-        return training.bucket_batches(*data, tokens_per_batch=tokens, max_length=longest, multiple=longest, **options)
+        return data.bucket_batches(*pairs, tokens_per_batch=tokens, max_length=longest, multiple=longest, **options)
 
     def batches(self, model, steps, seed):
         return self._stream(self._train, seed=seed).repeat()
@@ -108,26 +108,26 @@ class Images:
     batch_size, image_size, num_classes = 64, 32, 10
 
     def __init__(self, data_dir, smoke):
-        data = training.load_images(data_dir=data_dir / "cifar10_jpeg_subset")
-        chosen = np.random.default_rng(0).permutation(len(data.test.labels))[: 100 if smoke else 2000]
-        self._train = data.train
-        self._test = data.test.images[chosen], data.test.labels[chosen]
-        self.description = f"{len(data.train.labels)} training images, batches of {self.batch_size}"
+        images = data.load_images(data_dir=data_dir / "cifar10_jpeg_subset")
+        chosen = np.random.default_rng(0).permutation(len(images.test.labels))[: 100 if smoke else 2000]
+        self._train = images.train
+        self._test = images.test.images[chosen], images.test.labels[chosen]
+        self.description = f"{len(images.train.labels)} training images, batches of {self.batch_size}"
 
     def with_head(self, backbone):
         model = tasks.ImageClassifier(backbone, self.num_classes, pooling="mean")
-        return training.on_pixels(model, self._train.images)
+        return data.on_pixels(model, self._train.images)
 
     def compile_options(self):
         return {"loss": keras.losses.CategoricalCrossentropy(), "metrics": ["accuracy"]}
 
     def batches(self, model, steps, seed):
-        augmentation = training.Augmentation(shift=2, flip=True)
+        augmentation = data.Augmentation(shift=2, flip=True)
         options = {"augmentation": augmentation, "shuffle": True, "seed": seed}
-        return training.batches(self._train, self.batch_size, self.num_classes, **options).repeat()
+        return data.batches(self._train, self.batch_size, self.num_classes, **options).repeat()
 
     def figure(self, model):
-        found = model.evaluate(training.batches(self._test, 250, self.num_classes), verbose=0, return_dict=True)
+        found = model.evaluate(data.batches(self._test, 250, self.num_classes), verbose=0, return_dict=True)
         return found["accuracy"]
 
 
@@ -142,7 +142,7 @@ class Sentences(Language):
     unit = "nats a character"
     steps, learning_rate = 300, 3e-3
     jit_compile = True
-    chunk_size, num_neighbours, context, batch_size = 16, 2, 128, 16
+    chunk_size, num_neighbors, context, batch_size = 16, 2, 128, 16
 
     def __init__(self, data_dir, smoke):
         train, test, others = (
@@ -164,7 +164,7 @@ class Sentences(Language):
         )
         self.description = (
             f"{len(train)} sentences, {len(test)} held out, {len(self._database)} chunks of {self.chunk_size} characters to "
-            f"find {self.num_neighbours} in, {self.batch_size} stretches of {self.context} a batch"
+            f"find {self.num_neighbors} in, {self.batch_size} stretches of {self.context} a batch"
         )
 
     @staticmethod
@@ -175,7 +175,7 @@ class Sentences(Language):
     def _chunks(self, folder, sentences):
         folder.mkdir()
         chunks = retrieval.Chunks.build(folder, sentences, self._tokenizer, self.chunk_size)
-        return chunks, self._database.neighbours_of(chunks, self.num_neighbours)
+        return chunks, self._database.neighbors_of(chunks, self.num_neighbors)
 
     def batches(self, model, steps, seed):
         sizes = (self.context, self.batch_size, steps)

@@ -1,4 +1,4 @@
-"""What each architecture learns beside a plain Transformer: the same data, steps and optimiser, and about the same size.
+"""What each architecture learns beside a plain Transformer: the same data, steps and optimizer, and about the same size.
 
     python benchmarks/architectures.py --data-dir DIR --json architectures.json
     python benchmarks/architectures.py --data-dir DIR --tasks text images --models retnet crate --steps 1000
@@ -88,7 +88,7 @@ def kosmos(task):
 
 
 def retro(task):
-    found = {"chunk_size": task.chunk_size, "num_neighbours": task.num_neighbours, "retrieval_layers": (2, 3)}
+    found = {"chunk_size": task.chunk_size, "num_neighbors": task.num_neighbors, "retrieval_layers": (2, 3)}
     encoder = models.Size(num_layers=1, hidden_dim=64, num_heads=2, intermediate_dim=128)
     return models.RETRO(SENTENCE_SIZE, task.vocabulary_size, encoder_size=encoder, position="rotary", **found)
 

@@ -86,7 +86,7 @@ def theirs(model, format, folder):
     """KerasHub's own export, run on probes like ours."""
     from engines import ENGINES, in_words
 
-    from keras_transformer.export.functional import functional_spec
+    from keras_transformer.export.spec.functional import functional_spec
 
     path = folder / ("saved_model" if format == "saved_model" else f"model.{format}")
     (signature,) = functional_spec(model).signatures.values()

@@ -2,9 +2,9 @@
 
     python benchmarks/decode.py                         # 6 layers x 384, 50,257 words, prompt 32, 128 new tokens
     python benchmarks/decode.py --curve 896             # and the time of a token by how many stand before it
-    python benchmarks/decode.py --quantize int8         # and with quantised files
+    python benchmarks/decode.py --quantize int8         # and with quantized files
 
-One network with one set of weights everywhere; each rival must give the same tokens before it is timed (quantised files may
+One network with one set of weights everywhere; each rival must give the same tokens before it is timed (quantized files may
 give others). What limits all is memory: for one row, every token reads every weight once.
 """
 
@@ -52,7 +52,7 @@ def rivals(options, measures, directory):
 
 
 def check(generators, prompt, new, quantize):
-    """Stops unless every rival says the same, quantised ones excepted."""
+    """Stops unless every rival says the same, quantized ones excepted."""
     expected, *_ = texts = {name: list(map(int, run(prompt, new))) for name, run in generators.items()}.values()
     for name, tokens in zip(generators, texts, strict=True):
         if tokens != expected and not name.endswith(tuple(quantize)):
@@ -92,7 +92,7 @@ def parse():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--formats", nargs="*", choices=BACKENDS, default=list(BACKENDS))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
-    parser.add_argument("--quantize", nargs="*", default=[], metavar="MODE", help="also files quantised so")
+    parser.add_argument("--quantize", nargs="*", default=[], metavar="MODE", help="also files quantized so")
     parser.add_argument("--files", metavar="DIR", help="keep what is exported there, and use what lies there")
     parser.add_argument("--curve", type=int, metavar="N", help="also the time of each of N tokens, in stretches of 128")
     return parser.parse_args()

@@ -2,7 +2,7 @@
 
     python benchmarks/deep.py [--layers 100] [--steps 300] [--schemes post pre deepnorm rezero residual]
 
-The task is to give each row of random tokens back in reverse; all schemes have the same width, batches, optimiser and
+The task is to give each row of random tokens back in reverse; all schemes have the same width, batches, optimizer and
 learning rate, without warm-up. A guess has a loss of log(vocabulary).
 """
 

@@ -4,7 +4,7 @@
     python benchmarks/every_model.py --modes int8 weight_int4 --only "language model"
 
 Each is built with random weights and exported in a process of its own. A cell says how far the file is from Keras, as a
-share of the scale; a quantised cell also which share of the float file's bytes it has. What fails is named in its cell.
+share of the scale; a quantized cell also which share of the float file's bytes it has. What fails is named in its cell.
 """
 
 import os

@@ -1,6 +1,6 @@
 """How much arithmetic a training step is, and how much a device can do."""
 
-from keras_transformer.export.planning.devices import DEVICES
+from keras_transformer.planning.devices import DEVICES
 
 
 def peak_tflops(device_name):

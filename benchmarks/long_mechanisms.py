@@ -77,4 +77,4 @@ def separable_convolution(filters, kernel_size, activation=None):
 
 def is_causal(layer):
     """Whether a layer is to be called with causality: where it has no other form."""
-    return "bidirectional" not in layer.honours
+    return "bidirectional" not in layer.supports

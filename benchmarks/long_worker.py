@@ -40,7 +40,7 @@ def our_step(job):
     tf.config.threading.set_intra_op_parallelism_threads(job["threads"])
     tf.config.threading.set_inter_op_parallelism_threads(job["threads"])
     layer = mixer(job["name"], job["length"], job["num_heads"], job["key_dim"], job["window"])
-    if job["causal"] and "causal" not in layer.honours:
+    if job["causal"] and "causal" not in layer.supports:
         raise ValueError("it has no causal form")
     width, causal = job["num_heads"] * job["key_dim"], job["causal"] or is_causal(layer)
     x = keras.random.normal((1, job["length"], width), seed=0)

@@ -1,7 +1,7 @@
 """What the benchmarks share: fair timing, ratios, one table that is also JSON.
 
 Machines are noisy and shared, so no figure here stands by itself: rivals are timed in turns within one run, and what is
-reported is the median of the ratios of neighbouring turns, with the quartiles between which half of them lie.
+reported is the median of the ratios of neighboring turns, with the quartiles between which half of them lie.
 """
 
 import argparse

@@ -7,7 +7,7 @@ Two tasks, both made by this script from a seed, so that no step sees a row twic
 
 recall: 2,048 tokens. In the first half, 8 keys stand once each with a value, among noise; in the last quarter, every
 token asks for the value of a key, 512 to 2,047 tokens away. Guessing gives 1/8, and so does whatever sees its
-neighbours alone.
+neighbors alone.
 
 listops: the value of a nested list of MAX, MIN, MED and SM (the sum modulo 10) over digits, as in the Long Range
 Arena (Nangia and Bowman, arXiv 1804.06028; Tay et al., arXiv 2011.04006), but short enough for two cores.

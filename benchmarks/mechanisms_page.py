@@ -22,7 +22,7 @@ import numpy as np
 from long_mechanisms import NAMES, arguments, mixer
 
 from keras_transformer.attention import MECHANISMS, MIXERS, Visibility
-from keras_transformer.catalogue import cost, forms, reference, summary
+from keras_transformer.catalog import cost, forms, reference, summary
 from keras_transformer.plots.attention_pattern import attention_weights, draw_patterns
 from keras_transformer.positions import ATTENTION_POSITIONS
 
@@ -37,8 +37,8 @@ Written by `python benchmarks/mechanisms_page.py`; change the docstrings, not th
 `MultiHeadAttention` projects; a *mechanism* says which keys a query sees and how they are weighed. Any of them stands
 under its name in `MultiHeadAttention(..., mechanism="local")`, as an instance where it has arguments, and so in every
 block and model. A *mixer* has projections of its own, and stands in a block in place of `MultiHeadAttention`. What a
-mechanism cannot honour, such as a dense mask where it builds no matrix of queries by keys, it refuses with a
-`ValueError` that says what to do instead; padding is honoured by all, at any length.
+mechanism cannot honor, such as a dense mask where it builds no matrix of queries by keys, it refuses with a
+`ValueError` that says what to do instead; padding is honored by all, at any length.
 
 Every one is exported to SavedModel, TFLite and ONNX, whole and, where it has a cache, step by step, and each file is
 compared with the Keras layer in its own runtime, by `tests/contract/test_export.py`. What it claims to cost is
@@ -83,7 +83,7 @@ def linked(paper):
 
 def cache(layer):
     """What a layer keeps of the past, by asking it."""
-    if "cache" not in layer.honours:
+    if "cache" not in layer.supports:
         return "none"
     layer.build((1, N, 32), (1, N, 32))
     short, long = ({name: slab.shape for name, slab in layer.init_cache(1, n).items()} for n in (N, 2 * N))
@@ -91,11 +91,11 @@ def cache(layer):
     return f"{kind}: {', '.join(f'`{name}`' for name in short)}"
 
 
-def positions_of(name, honours):
+def positions_of(name, supports):
     """Which positions act in it; a mixer that names none in its constructor takes none, but for those of its parts."""
     if name in MIXERS and "position" not in inspect.signature(MIXERS[name]).parameters:
         return "of its attention" if name == "long_short_range" else "none"
-    named = [position for position, cls in ATTENTION_POSITIONS.items() if cls().needs <= honours]
+    named = [position for position, cls in ATTENTION_POSITIONS.items() if cls().needs <= supports]
     if name in MECHANISMS:
         named = [position for position in named if _takes(name, position)]
     return "all" if len(named) == len(ATTENTION_POSITIONS) else ", ".join(named)
@@ -106,7 +106,7 @@ def _takes(name, position):
     mechanism, position = MECHANISMS[name](**arguments(name, N, WINDOW)), ATTENTION_POSITIONS[position]()
     x, slots = np.zeros((1, N, 2, 8), "float32"), np.arange(N, dtype="int32")
     position.build(x.shape, x.shape)
-    causal = "bidirectional" not in mechanism.honours
+    causal = "bidirectional" not in mechanism.supports
     try:
         mechanism(x, x, x, visibility=Visibility.from_slots(slots, slots, causal=causal), position=position)
     except ValueError:
@@ -127,7 +127,7 @@ def mechanism_rows():
     for name in NAMES:
         cls, layer = MECHANISMS.get(name) or MIXERS[name], mixer(name, N, 2, 8, WINDOW)
         row = {"name": f"`{name}`" if name in MECHANISMS else f"`{name}` (mixer)", "what it computes": summary(cls)}
-        row |= {"cost": cost(cls), "forms": forms(layer.honours), "positions": positions_of(name, layer.honours)}
+        row |= {"cost": cost(cls), "forms": forms(layer.supports), "positions": positions_of(name, layer.supports)}
         rows.append(row | {"cache": cache(layer), "reference": linked(reference(cls))})
     return rows
 
@@ -158,7 +158,7 @@ def learned():
         "",
         *(f"- **{task}**: {note}" for task, _, note in (each.partition(": ") for each in found["notes"])),
         "",
-        "What sees its neighbours alone cannot do better than guessing at recall: its one layer does not reach the answer.",
+        "What sees its neighbors alone cannot do better than guessing at recall: its one layer does not reach the answer.",
     ]
     return "\n".join([*lines, "", table(rows)])
 
@@ -175,7 +175,7 @@ def draw(direction):
     for name in NAMES:
         cls = MECHANISMS.get(name)
         layer = cls(**arguments(name, N, WINDOW)) if cls else mixer(name, N, 1, 16, WINDOW)
-        if direction in layer.honours:
+        if direction in layer.supports:
             weights[name] = attention_weights(layer, N, causal=direction == "causal")
     return draw_patterns(weights)
 

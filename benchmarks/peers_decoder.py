@@ -1,5 +1,5 @@
 """Greedy generation, 6 layers x 384 with 50,257 words, prompt of 32, 128 new tokens: our files in ONNX Runtime and LiteRT,
-against KerasHub (XLA, float32), Hugging Face (torch, float32) and onnxruntime-genai on files of the same quantisation.
+against KerasHub (XLA, float32), Hugging Face (torch, float32) and onnxruntime-genai on files of the same quantization.
 
 One network with one set of weights everywhere. Whoever computes in float32 must say what our Keras model says.
 """
@@ -32,7 +32,7 @@ def measure(table, options):
         expected = generators.pop("keras, XLA")
         engines = _engines(table, model, folder, options, stack)
         generators |= {name: lambda *task, engine=engine: engine.decode(*task)[0] for name, engine in engines.items()}
-        check({"Keras": expected, **generators}, prompt, min(new, 16), _quantised())
+        check({"Keras": expected, **generators}, prompt, min(new, 16), _quantized())
         texts = {name: list(map(int, run(prompt, new))) for name, run in generators.items()}
         runs = {name: timed(lambda run=run: run(prompt, new), warm_up=0) for name, run in generators.items()}
         runs |= {name: lambda engine=engine: engine.decode(prompt, new)[1] for name, engine in engines.items()}
@@ -71,7 +71,7 @@ def _engine(mode):
     return f"{ENGINE}, {KINDS[mode]}"
 
 
-def _quantised():
+def _quantized():
     """How the names of those end that may say something else than the float model."""
     return [ending for mode in MODES if mode for ending in (mode, KINDS[mode])]
 

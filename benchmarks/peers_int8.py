@@ -56,7 +56,7 @@ def _ours(table, network, model, directory, options):
 
 
 def _torch(network, arrays, measures, options, directory):
-    """PyTorch's files, plain and through ONNX Runtime's optimizer, through its dynamic quantiser."""
+    """PyTorch's files, plain and through ONNX Runtime's optimizer, through its dynamic quantizer."""
     source = attempt(lambda: dynamo_onnx(network, arrays, directory / "torch.onnx", 18))
     if isinstance(source, str):
         return {"torch, ONNX Runtime, int8": source}

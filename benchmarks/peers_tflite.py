@@ -15,8 +15,8 @@ from networks import TINY, hub_encoder, hub_vit, our_encoder, our_vit, trained_l
 from peers_fp32 import VIT_S, encoder_measures, token_inputs
 
 from keras_transformer.export import export_spec
-from keras_transformer.export.functional import functional_spec
-from keras_transformer.export.quantization import Quantization
+from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.spec.functional import functional_spec
 from keras_transformer.export.tflite.quantize import quantized
 from keras_transformer.export.tflite.signatures import static_signatures
 
@@ -65,10 +65,10 @@ def _our_files(model, sizes, directory):
     spec = static_signatures(functional_spec(model), sizes)
     path = kept(directory / "ours", lambda path: export_spec(spec, path, ["tflite"])) / "model.tflite"
 
-    def quantise(small):
+    def quantize(small):
         small.write_bytes(quantized(path.read_bytes(), Quantization("int8"), spec.variables))
 
-    return {"fp32": path, "int8": kept(directory / "ours_int8.tflite", quantise)}
+    return {"fp32": path, "int8": kept(directory / "ours_int8.tflite", quantize)}
 
 
 def _hub_files(make_model, directory):
@@ -99,7 +99,7 @@ def _torch_files(builder, model, measures, arrays, directory, table):
         network = getattr(peers_torch, builder)(model, measures)
         litert_torch.convert(network.eval(), tuple(map(torch.from_numpy, arrays.values()))).export(str(path))
 
-    def quantise(small):
+    def quantize(small):
         from ai_edge_quantizer import quantizer, recipe
 
         found = quantizer.Quantizer(str(path), recipe.dynamic_wi8_afp32()).quantize()
@@ -107,7 +107,7 @@ def _torch_files(builder, model, measures, arrays, directory, table):
 
     try:
         path = kept(directory / f"torch_{shapes}.tflite", convert)
-        return {"fp32": path, "int8": kept(directory / f"torch_{shapes}_int8.tflite", quantise)}
+        return {"fp32": path, "int8": kept(directory / f"torch_{shapes}_int8.tflite", quantize)}
     except Exception as error:  # Not installed, or whatever it raises, is the finding.
         table.note(f"litert-torch: {in_words(error)}")
         return {}

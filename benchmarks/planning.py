@@ -34,8 +34,8 @@ def predicted(job):
     import keras
     from training_worker import build
 
-    from keras_transformer.checkpoints.unallocated import unallocated
-    from keras_transformer.export.planning import get_device, plan
+    from keras_transformer.backend.unallocated import unallocated
+    from keras_transformer.planning import get_device, plan
 
     keras.config.set_dtype_policy(job["policy"])
     with unallocated():

@@ -1,11 +1,11 @@
-"""What quantisation costs three trained models, and how much smaller it makes them: in every runtime.
+"""What quantization costs three trained models, and how much smaller it makes them: in every runtime.
 
     python benchmarks/quantized_tasks.py --task translation --model translation/model.keras --data-dir multi30k
     python benchmarks/quantized_tasks.py --task sst2 --model text_classification/model.keras --data-dir sentences
     python benchmarks/quantized_tasks.py --task cifar10 --model image_classification/model.keras --data-dir cifar10
     python benchmarks/quantized_tasks.py --task cifar10 --tiny    # a toy model and images of noise: shows that it runs
 
-The models are those that the examples leave. The score is BLEU (tokenised, lower-cased, greedy decoding) or accuracy, in
+The models are those that the examples leave. The score is BLEU (tokenized, lower-cased, greedy decoding) or accuracy, in
 per cent, over the whole test set; that of the float file is taken in the same runtime, in the same run.
 """
 
@@ -41,7 +41,7 @@ def translation(arguments):
     options = {"max_new_tokens": script.MAX_NEW_TOKENS, "batch_size": 100}
 
     def bleu(model):
-        return script.score(model.generate(list(sources), **options), references)["BLEU (tokenised, lower-cased)"]
+        return script.score(model.generate(list(sources), **options), references)["BLEU (tokenized, lower-cased)"]
 
     return Evaluation(score=bleu), []
 
@@ -59,7 +59,7 @@ def sst2(arguments):
 
 
 def cifar10(arguments):
-    from keras_transformer.training import load_images
+    from keras_transformer.data import load_images
 
     step = 100
     if arguments.data_dir is None:
@@ -114,7 +114,7 @@ def main():
         parser.error("--model and --data-dir are needed")
     model = toy_classifier() if is_toy else load_model(options.model)
     evaluation, calibration = TASKS[options.task](options)
-    table = Table(f"{options.task}: what quantisation costs", versions("tensorflow", "onnxruntime", "ai-edge-litert"))
+    table = Table(f"{options.task}: what quantization costs", versions("tensorflow", "onnxruntime", "ai-edge-litert"))
     for mode in options.modes:
         quantization = Quantization(mode, calibration=calibration if mode == "int8_static" else None)
         with tempfile.TemporaryDirectory() as folder:

@@ -3,7 +3,7 @@
     python benchmarks/shakespeare.py --json shakespeare.json
     python benchmarks/shakespeare.py --only gpt retnet --data-dir DIR           # DIR/input.txt
 
-Size, data, steps, optimiser and learning rate are those of the example, which are nanoGPT's smallest setting: 4 layers of
+Size, data, steps, optimizer and learning rate are those of the example, which are nanoGPT's smallest setting: 4 layers of
 width 128, 2,000 steps of 12 stretches of 64 characters. The loss is in nats per character, over all of the held-out tenth in
 windows of 64, so that nothing is carried from one window to the next.
 """

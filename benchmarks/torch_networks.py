@@ -83,7 +83,7 @@ def count_parameters(network):
 
 
 def training_step(network, batch, device, compiled):
-    """A function that makes one optimiser step in bfloat16 autocast, without waiting for the device.
+    """A function that makes one optimizer step in bfloat16 autocast, without waiting for the device.
 
     Args:
         network: `nn.Module`.

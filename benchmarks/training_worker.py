@@ -178,10 +178,10 @@ def _megabytes(variables):
 
 def _fitted(job, model, arrays):
     """The `Clock` of a training of some steps."""
-    from keras_transformer import training
+    from keras_transformer import data
 
     steps, clock = job["accumulate"], _clock()
-    stream = training.BatchStream(lambda epoch, step: arrays, steps, fixed_shapes=True).repeat()
+    stream = data.BatchStream(lambda epoch, step: arrays, steps, fixed_shapes=True).repeat()
     epochs = job["steps"] + _TRACED
     model.fit(stream, steps_per_epoch=steps, epochs=epochs, shuffle=False, callbacks=[clock], verbose=0)
     return clock
@@ -236,7 +236,7 @@ def _set_devices(job):
 def main():
     import keras  # noqa: F401
 
-    from keras_transformer import models, tasks, training  # noqa: F401
+    from keras_transformer import data, models, tasks, training  # noqa: F401
 
     for line in sys.stdin:
         pid = os.fork()

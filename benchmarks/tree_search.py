@@ -20,7 +20,7 @@ import keras
 import numpy as np
 from measure import Table, arguments, versions
 
-from keras_transformer import generation, models, tasks, text, training
+from keras_transformer import data, generation, models, tasks, text, training
 
 SIZE = models.Size(num_layers=2, hidden_dim=128, num_heads=4, intermediate_dim=256)
 JUDGE_SIZE = models.Size(num_layers=1, hidden_dim=64, num_heads=2, intermediate_dim=128)
@@ -30,7 +30,7 @@ BUCKETS = {"tokens_per_batch": 1024, "multiple": 4, "growth": 1, "fill": False}
 
 def read(directory, split):
     """Pairs of a sentence and whether it is positive."""
-    lines = [line.partition(" ") for line in training.read_lines(directory / f"stsa.binary.{split}") if line.strip()]
+    lines = [line.partition(" ") for line in data.read_lines(directory / f"stsa.binary.{split}") if line.strip()]
     return [(sentence.strip(), int(label)) for label, _, sentence in lines]
 
 
@@ -39,7 +39,7 @@ def writer(sentences, tokenizer, options):
     backbone = models.Decoder(SIZE, tokenizer.vocabulary_size, max_sequence_length=MAX_LENGTH, dropout=0.1)
     model = tasks.LanguageModel(backbone, tokenizer=tokenizer, start_id=tokenizer.start_id)
     encoded = [tokens[:MAX_LENGTH] for tokens in tokenizer.encode(sentences, start=True, end=True)]
-    stream = training.bucket_batches(*training.next_token(encoded), seed=options.seed, **BUCKETS)
+    stream = data.bucket_batches(*data.next_token(encoded), seed=options.seed, **BUCKETS)
     _fit(model, stream, training.MaskedCrossentropy(), 2e-3, 1 if options.tiny else options.epochs)
     return model
 
@@ -49,8 +49,8 @@ def classifier(pairs, tokenizer, options):
     backbone = models.Encoder(JUDGE_SIZE, tokenizer.vocabulary_size, max_sequence_length=MAX_LENGTH, dropout=0.2)
     model = tasks.SequenceClassifier(backbone, 2, pooling="mean", dropout=0.3)
     sentences, labels = zip(*pairs, strict=True)
-    inputs = {"token_ids": training.Ragged.of([_cut(tokens) for tokens in tokenizer.encode(list(sentences))])}
-    stream = training.bucket_batches(inputs, np.array(labels, "int32"), seed=options.seed, **BUCKETS)
+    inputs = {"token_ids": data.Ragged.of([_cut(tokens) for tokens in tokenizer.encode(list(sentences))])}
+    stream = data.bucket_batches(inputs, np.array(labels, "int32"), seed=options.seed, **BUCKETS)
     _fit(model, stream, keras.losses.SparseCategoricalCrossentropy(), 1e-3, 1 if options.tiny else 6)
 
     def score(texts):

@@ -27,7 +27,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import export, generation, models, plots, tasks, text, training
+from keras_transformer import data, export, generation, models, plots, tasks, text, training
 
 SIZE = models.Size(num_layers=4, hidden_dim=128, num_heads=4, intermediate_dim=512)
 QUICK_SIZE = models.Size(num_layers=1, hidden_dim=32, num_heads=2, intermediate_dim=64)
@@ -56,11 +56,11 @@ def main():
         tf.config.threading.set_inter_op_parallelism_threads(arguments.threads)
     splits = load_text(arguments.data_dir, arguments.quick)
     tokenizer = text.Characters.train([splits["training"]])
-    data = {name: np.array(tokenizer.encode(each), "int32") for name, each in splits.items()}
-    print(", ".join(f"{name}: {len(ids):,} characters" for name, ids in data.items()), flush=True)
+    token_ids = {name: np.array(tokenizer.encode(each), "int32") for name, each in splits.items()}
+    print(", ".join(f"{name}: {len(ids):,} characters" for name, ids in token_ids.items()), flush=True)
     model = build_model(tokenizer, QUICK_SIZE if arguments.quick else SIZE)
-    history = train(model, data, arguments)
-    history["validation_loss"] = evaluate(model, data["validation"])
+    history = train(model, token_ids, arguments)
+    history["validation_loss"] = evaluate(model, token_ids["validation"])
     model.save(arguments.out / "model.keras")
     (arguments.out / "history.json").write_text(json.dumps(history, indent=1))
     curve = {name: history[name] for name in ("loss", "val_loss")}
@@ -110,7 +110,7 @@ def build_model(tokenizer, size):
     return model
 
 
-def train(model, data, arguments):
+def train(model, token_ids, arguments):
     """Fits the model; returns the history, with the time that it took."""
     warmup = min(WARMUP_STEPS, arguments.steps // 2)
     schedule = training.WarmupCosine(arguments.learning_rate, warmup, arguments.steps, FINAL_FRACTION)
@@ -118,13 +118,13 @@ def train(model, data, arguments):
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
     model.compile(optimizer, training.MaskedCrossentropy(), metrics=[training.Perplexity()], jit_compile=True)
     steps = arguments.steps // CURVE_POINTS
-    stream = training.language_model_batches(data["training"], CONTEXT, BATCH_SIZE, steps, seed=arguments.seed)
+    stream = data.language_model_batches(token_ids["training"], CONTEXT, BATCH_SIZE, steps, seed=arguments.seed)
     start, start_cpu = time.perf_counter(), cpu_seconds()
     history = model.fit(
         stream.repeat(),
         steps_per_epoch=steps,
         epochs=CURVE_POINTS,
-        validation_data=validation_batches(data["validation"]),
+        validation_data=validation_batches(token_ids["validation"]),
         shuffle=False,  # The batches come shuffled.
         verbose=2,
     ).history
@@ -135,7 +135,7 @@ def train(model, data, arguments):
 
 def validation_batches(token_ids):
     """The whole split, cut into windows of the context's length, so that each character is predicted once."""
-    return training.evaluation_batches(token_ids, CONTEXT, batch_size=64).epoch()
+    return data.evaluation_batches(token_ids, CONTEXT, batch_size=64).epoch()
 
 
 def evaluate(model, token_ids):

@@ -12,7 +12,7 @@ cluster; all see the folder `--checkpoints`. Two of them on this machine:
 and the same with index 1 in another shell. End one with `kill -9`, and both again: each step is made, and counted, once.
 
 The language model learns the characters of `--data`, a text file; without one, sums such as "17+25=42". The ViT learns the
-classes of `--data`, folders or zips of images as `training.load_images` takes them; without, in which of nine fields of a
+classes of `--data`, folders or zips of images as `data.load_images` takes them; without, in which of nine fields of a
 noisy image a bright spot is. `--batch-size` is that of all devices together.
 """
 
@@ -98,7 +98,7 @@ def language(arguments):
     """Functions to the batches and to a model of the characters of a text."""
     import numpy as np
 
-    from keras_transformer import models, tasks, text, training
+    from keras_transformer import data, models, tasks, text
 
     content = arguments.data.read_text(encoding="utf-8") if arguments.data else sums()
     tokenizer = text.Characters.train([content])
@@ -110,7 +110,7 @@ def language(arguments):
         return tasks.LanguageModel(backbone)
 
     def batches():
-        return training.language_model_batches(token_ids, CONTEXT, arguments.batch_size, arguments.steps)
+        return data.language_model_batches(token_ids, CONTEXT, arguments.batch_size, arguments.steps)
 
     return batches, build
 
@@ -119,10 +119,10 @@ def image(arguments):
     """Functions to the batches and to a model of the classes of images."""
     import numpy as np
 
-    from keras_transformer import models, tasks, training
+    from keras_transformer import data, models, tasks
 
     if arguments.data:
-        pixels, labels = (np.asarray(part) for part in training.load_images(data_dir=arguments.data).train)
+        pixels, labels = (np.asarray(part) for part in data.load_images(data_dir=arguments.data).train)
     else:
         pixels, labels = spots(256 if arguments.quick else 4096)
     size = models.Size(1, 16, 2, 32) if arguments.quick else models.Size(*IMAGE_SIZE)
@@ -131,7 +131,7 @@ def image(arguments):
     def build():
         backbone = models.ViT(size, 4, pixels.shape[1:3], num_channels=pixels.shape[3])
         classifier = tasks.ImageClassifier(backbone, int(labels.max()) + 1, activation=None)
-        return training.on_pixels(classifier, pixels[:1000])
+        return data.on_pixels(classifier, pixels[:1000])
 
     def make(epoch, step):
         # A function of epoch and step alone: whoever starts in the midst finds the same batch.
@@ -140,9 +140,7 @@ def image(arguments):
         return pixels[rows].astype("float32"), labels[rows].astype("int32")
 
     def batches():
-        return training.BatchStream(
-            make, steps, fingerprint=f"{pixels.shape} {arguments.batch_size}", fixed_shapes=True
-        )
+        return data.BatchStream(make, steps, fingerprint=f"{pixels.shape} {arguments.batch_size}", fixed_shapes=True)
 
     return batches, build
 

@@ -28,13 +28,14 @@ import tensorflow as tf
 from keras_transformer import models, plots, tasks
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.blocks import EncoderBlock
+from keras_transformer.data import Augmentation, batches, load_images, on_pixels
 from keras_transformer.export import export
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.positions import Learned
-from keras_transformer.training import Augmentation, WarmupCosine, batches, load_images, on_pixels
+from keras_transformer.training import WarmupCosine
 
 SIZE = models.Size(num_layers=6, hidden_dim=128, num_heads=4, intermediate_dim=256)
-AUGMENTATION = Augmentation(shift=4, flip=True, colour=0.2)
+AUGMENTATION = Augmentation(shift=4, flip=True, color=0.2)
 LABEL_SMOOTHING = 0.1
 WEIGHT_DECAY = 0.05
 
@@ -76,7 +77,7 @@ def parse_arguments():
 
 
 def build_model(stem, data):
-    """Pixels to class probabilities: normalisation, tokens, encoder, the mean of the tokens, a linear head."""
+    """Pixels to class probabilities: normalization, tokens, encoder, the mean of the tokens, a linear head."""
     image_shape = data.train.images.shape[1:]
     if stem == "patch":
         backbone = models.ViT(SIZE, 4, image_shape[:2], num_channels=image_shape[2], class_token=False)

@@ -25,7 +25,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import export, models, plots, tasks, text, training
+from keras_transformer import data, export, models, plots, tasks, text, training
 
 SIZE = models.Size(num_layers=2, hidden_dim=128, num_heads=4, intermediate_dim=256)
 QUICK_SIZE = models.Size(num_layers=1, hidden_dim=32, num_heads=2, intermediate_dim=64)
@@ -142,7 +142,7 @@ def train(model, tokenizer, questions, arguments):
         # A window without the answer teaches nothing here: every question has one.
         if window.answer != (0, 0)
     ]
-    stream = training.bucket_batches(
+    stream = data.bucket_batches(
         {name: [getattr(window, name) for window in windows] for name in ("token_ids", "segment_ids")},
         np.array([window.answer for window in windows], "int32"),
         tokens_per_batch=TOKENS_PER_BATCH,

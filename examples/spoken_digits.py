@@ -11,9 +11,9 @@ tests on the first five of the fifty recordings that each speaker made of each d
 held-out speaker is one that the model has never heard.
 
 A second of samples becomes 100 log-mel frames, two convolutions make 50 tokens of these, and blocks of the same encoder
-that reads text or image patches follow: `models.WhisperEncoder`. The spectrogram and its normalisation are a part of the
+that reads text or image patches follow: `models.WhisperEncoder`. The spectrogram and its normalization are a part of the
 graph, so all three files take samples. In training, sounds are played at other speeds, moved and put in noise, their
-spectrograms stretched along the frequencies, coloured by random filters, and masked.
+spectrograms stretched along the frequencies, colored by random filters, and masked.
 
 The official split gives 99.0 % of 300. With `--epochs 20`, held out are george at 60.8 %, jackson 77.0, lucas 93.2, nicolas
 73.2, theo 93.4, yweweler 91.2, each trained without once; the mean is 81.5. Five voices are few.
@@ -23,7 +23,7 @@ basses away. So recordings are made equally loud, over the frames in which there
 regression on the spectrograms of all but george. The random changes were set beforehand, and then compared on lucas, nicolas
 and jackson, each tested on in turn, 12 epochs, with george in neither part: a mean of 77.3 % as it stands, 78.7 without
 stretching and filters, 61.6 with about twice as much of everything. The figures above were looked at afterwards. Known
-before were those of a front end without normalisation, stretching and filters: 41.8 for george, 85.0 for jackson.
+before were those of a front end without normalization, stretching and filters: 41.8 for george, 85.0 for jackson.
 
 It leaves in `--out`: `model.keras`, `history.json` and `bundle/`.
 """

@@ -27,7 +27,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import export, models, plots, tasks, text, training
+from keras_transformer import data, export, models, plots, tasks, text, training
 
 SIZE = models.Size(num_layers=2, hidden_dim=128, num_heads=4, intermediate_dim=256)
 QUICK_SIZE = models.Size(num_layers=1, hidden_dim=32, num_heads=2, intermediate_dim=64)
@@ -86,7 +86,7 @@ def main():
     words = (" ".join(sentence.tokens) for sentence in splits["train"])
     tokenizer = text.WordPiece.train(words, VOCABULARY_SIZE, lowercase=False)
     size = QUICK_SIZE if arguments.quick else SIZE
-    # What a word is depends on its neighbours, wherever they stand: positions relative to each other.
+    # What a word is depends on its neighbors, wherever they stand: positions relative to each other.
     backbone = models.Encoder(size, tokenizer.vocabulary_size, position="rotary", dropout=DROPOUT)
     pretrain(backbone, tokenizer, splits["train"], arguments)
     model = tasks.Tagger(backbone, len(tags), dropout=HEAD_DROPOUT, name="tagging")
@@ -116,7 +116,7 @@ def parse_arguments():
 
 
 def read_splits(arguments):
-    """dict of "train", "dev" and "test" to lists of `training.Sentence`, with the tags as their one column."""
+    """dict of "train", "dev" and "test" to lists of `data.Sentence`, with the tags as their one column."""
     dataset, splits = DATASETS[arguments.dataset], {}
     for split, (name, digest) in zip(("train", "dev", "test"), dataset["files"].items(), strict=True):
         path = (
@@ -124,7 +124,7 @@ def read_splits(arguments):
             if arguments.data_dir
             else keras.utils.get_file(name, dataset["address"] + name, cache_subdir="tagging", file_hash=digest)
         )
-        sentences = training.read_conll(path, **dataset["columns"])
+        sentences = data.read_conll(path, **dataset["columns"])
         splits[split] = list(itertools.islice(sentences, 200 if arguments.quick else None))
     return splits
 
@@ -143,7 +143,7 @@ def encode(tokenizer, sentences, tags=None):
 
 def resplit(tokenizer, ids, labels, seed):
     """Each sentence `NUM_SPLITS` times, its words split at random, and the labels that go with the new tokens."""
-    sampling = training.SubwordSampling(tokenizer, SPLIT_RATE)
+    sampling = data.SubwordSampling(tokenizer, SPLIT_RATE)
     all_ids, all_labels = [], []
     for split in range(NUM_SPLITS):
         rows, sources = sampling(ids, seed=seed * NUM_SPLITS + split)
@@ -162,10 +162,8 @@ def pretrain(backbone, tokenizer, sentences, arguments):
         return
     ids, _, _ = encode(tokenizer, sentences)
     ids, _ = resplit(tokenizer, ids, ids, arguments.seed)
-    stream = training.bucket_batches(
-        {"token_ids": ids}, tokens_per_batch=TOKENS_PER_BATCH, seed=arguments.seed, **BUCKETS
-    )
-    stream = training.mask_tokens(stream, tokenizer, seed=arguments.seed, selected_positions=True, **MASKING)
+    stream = data.bucket_batches({"token_ids": ids}, tokens_per_batch=TOKENS_PER_BATCH, seed=arguments.seed, **BUCKETS)
+    stream = data.mask_tokens(stream, tokenizer, seed=arguments.seed, selected_positions=True, **MASKING)
     model = tasks.MaskedLanguageModel(backbone, selected_positions=True)
     fit(model, stream, arguments.pretraining_epochs)
     if weights:
@@ -178,13 +176,13 @@ def train(model, tokenizer, splits, tags, arguments):
     ids, _, labels = encode(tokenizer, splits["train"], tags)
     # Not the seed of the pretraining, nor of its splits.
     ids, labels = resplit(tokenizer, ids, labels, arguments.seed + 1)
-    stream = training.bucket_batches(
+    stream = data.bucket_batches(
         {"token_ids": ids}, labels, tokens_per_batch=TOKENS_PER_BATCH, seed=arguments.seed, **BUCKETS
     )
-    # The neighbours of a hidden word have to tell its tag.
-    stream = training.hide_tokens(stream, tokenizer, HIDDEN_TOKENS, whole_words=True, seed=arguments.seed)
+    # The neighbors of a hidden word have to tell its tag.
+    stream = data.hide_tokens(stream, tokenizer, HIDDEN_TOKENS, whole_words=True, seed=arguments.seed)
     ids, _, labels = encode(tokenizer, splits["dev"], tags)
-    held_out = training.bucket_batches(
+    held_out = data.bucket_batches(
         {"token_ids": ids}, labels, tokens_per_batch=TOKENS_PER_BATCH, shuffle=False, **BUCKETS
     )
     return fit(model, stream, arguments.epochs, LABEL_SMOOTHING, validation_data=held_out.epoch())
@@ -251,7 +249,7 @@ def score(logits_of, tokenizer, test, tags):
             found.append([tags[tag] for tag in tag_words(row, places, len(sentence.tokens))])
     expected = [sentence.columns[0] for sentence in test]
     if "O" in tags:
-        scores = training.span_f1(expected, found)
+        scores = data.span_f1(expected, found)
         return f"F1 {scores.f1:.2%}, precision {scores.precision:.2%}, recall {scores.recall:.2%}"
     right = np.concatenate([np.array(said) == np.array(tag) for said, tag in zip(found, expected, strict=True)])
     return f"{right.mean():.2%} of {len(right)} words"

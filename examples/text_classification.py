@@ -26,7 +26,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import export, models, plots, tasks, text, training
+from keras_transformer import data, export, models, plots, tasks, text, training
 
 SIZE = models.Size(num_layers=2, hidden_dim=128, num_heads=4, intermediate_dim=256)
 QUICK_SIZE = models.Size(num_layers=1, hidden_dim=32, num_heads=2, intermediate_dim=64)
@@ -79,11 +79,11 @@ def main():
         tf.config.threading.set_inter_op_parallelism_threads(arguments.threads)
     directory = arguments.data_dir or download()
     splits = read_splits(directory, arguments.dataset)
-    unlabelled = read_unlabelled(directory)
+    unlabeled = read_unlabeled(directory)
     if arguments.quick:
         splits = {name: split[:200] for name, split in splits.items()}
-        unlabelled = unlabelled[-2000:]
-    tokenizer, backbone = pretrained_encoder(unlabelled, arguments)
+        unlabeled = unlabeled[-2000:]
+    tokenizer, backbone = pretrained_encoder(unlabeled, arguments)
     class_names = CLASS_NAMES[arguments.dataset]
     model = tasks.SequenceClassifier(
         backbone, len(class_names), pooling="mean", dropout=HEAD_DROPOUT, activation=None, name="text_classification"
@@ -122,7 +122,7 @@ def download():
 def read(directory, name):
     """Pairs of a sentence and its label."""
     encoding = "utf-8" if name.startswith("stsa") else "latin-1"
-    lines = (line.partition(" ") for line in training.read_lines(directory / name, encoding) if line.strip())
+    lines = (line.partition(" ") for line in data.read_lines(directory / name, encoding) if line.strip())
     return [(sentence.strip(), int(label)) for label, _, sentence in lines]
 
 
@@ -136,7 +136,7 @@ def read_splits(directory, dataset):
     return {"train": known[held_out:], "dev": known[:held_out], "test": read(directory, "TREC.test.all")}
 
 
-def read_unlabelled(directory):
+def read_unlabeled(directory):
     """Sentences to pretrain on: none that is held out in either data set, or was taken from the same text as one."""
     questions = read_splits(directory, "trec")
     held_out = [*questions["dev"], *questions["test"]]
@@ -180,19 +180,19 @@ def pretrained_encoder(sentences, arguments):
 
 def build_encoder(tokenizer, dropout, arguments):
     size = QUICK_SIZE if arguments.quick else SIZE
-    # Positions relative to each other: a hidden word is guessed from its neighbours, wherever they stand.
+    # Positions relative to each other: a hidden word is guessed from its neighbors, wherever they stand.
     return models.Encoder(size, tokenizer.vocabulary_size, position="rotary", dropout=dropout)
 
 
 def pretrain(backbone, tokenizer, sentences, arguments):
     """Trains the encoder to guess hidden tokens."""
-    stream = training.bucket_batches(
+    stream = data.bucket_batches(
         {"token_ids": resplit(tokenizer, sentences, arguments.seed)},
         tokens_per_batch=PRETRAINING["tokens_per_batch"],
         seed=arguments.seed,
         **BUCKETS,
     )
-    masked = training.mask_tokens(stream, tokenizer, seed=arguments.seed, selected_positions=True, **MASKING)
+    masked = data.mask_tokens(stream, tokenizer, seed=arguments.seed, selected_positions=True, **MASKING)
     model = tasks.MaskedLanguageModel(backbone, selected_positions=True)
     # The stream holds each sentence once for every split.
     steps, epochs = max(1, len(stream) // NUM_SPLITS), arguments.pretraining_epochs
@@ -205,7 +205,7 @@ def pretrain(backbone, tokenizer, sentences, arguments):
 
 def resplit(tokenizer, sentences, seed):
     """The token ids of each sentence `NUM_SPLITS` times, its words split at random."""
-    sampling = training.SubwordSampling(tokenizer, SPLIT_RATE)
+    sampling = data.SubwordSampling(tokenizer, SPLIT_RATE)
     rows = tokenizer.encode(sentences)
     first, last = tokenizer.opening_id(), tokenizer.closing_id()
     return [
@@ -235,11 +235,11 @@ def train(model, tokenizer, splits, arguments):
     sentences, labels = zip(*splits["train"], strict=True)
     # Not the splits of the pretraining.
     inputs = {"token_ids": resplit(tokenizer, list(sentences), arguments.seed + 1)}
-    stream = training.bucket_batches(
+    stream = data.bucket_batches(
         inputs, labels * NUM_SPLITS, tokens_per_batch=TOKENS_PER_BATCH, seed=arguments.seed, **BUCKETS
     )
     # So that no single word decides.
-    stream = training.hide_tokens(stream, tokenizer, HIDDEN_TOKENS, whole_words=True, seed=arguments.seed)
+    stream = data.hide_tokens(stream, tokenizer, HIDDEN_TOKENS, whole_words=True, seed=arguments.seed)
     steps = max(1, len(stream) // NUM_SPLITS)
     compile_model(model, LEARNING_RATE, steps * arguments.epochs, label_smoothing=LABEL_SMOOTHING)
     start = time.process_time()
@@ -260,7 +260,7 @@ def train(model, tokenizer, splits, arguments):
 def batches(tokenizer, pairs, **options):
     sentences, labels = zip(*pairs, strict=True)
     inputs = {"token_ids": tokenizer.encode(sentences, start=True, end=True, max_length=MAX_LENGTH)}
-    return training.bucket_batches(inputs, labels, **BUCKETS, **options)
+    return data.bucket_batches(inputs, labels, **BUCKETS, **options)
 
 
 def evaluate(model, tokenizer, test, arguments):

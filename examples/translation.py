@@ -11,7 +11,7 @@ and with beam search, and of the exported bundle in each runtime. It leaves in `
 ONNX file, which take English text and give German text.
 
 The network is the one that Wu et al. (arXiv 2105.14462) found to be large enough for these 29,000 sentences: 4 layers of
-width 128. It reads raw text, cased, in subwords of one vocabulary for both languages; it normalises before each part of a
+width 128. It reads raw text, cased, in subwords of one vocabulary for both languages; it normalizes before each part of a
 block, not after it: the validation loss falls faster (3.52 against 4.10 nats a token after 600 steps, all else equal). The
 weights that are evaluated are a moving average of those that are trained.
 
@@ -32,7 +32,7 @@ import sacrebleu
 import tensorflow as tf
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from keras_transformer import attention, export, generation, models, plots, tasks, text, training
+from keras_transformer import attention, data, export, generation, models, plots, tasks, text, training
 
 SIZE = models.Size(num_layers=4, hidden_dim=128, num_heads=4, intermediate_dim=256)
 QUICK_SIZE = models.Size(num_layers=1, hidden_dim=32, num_heads=2, intermediate_dim=64)
@@ -68,17 +68,17 @@ def main():
     if arguments.threads:
         tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
         tf.config.threading.set_inter_op_parallelism_threads(arguments.threads)
-    data = load_data(arguments.data_dir or download(), arguments.quick)
-    tokenizer = text.SentencePiece.train([*data["train"][0], *data["train"][1]], VOCABULARY_SIZE)
+    splits = load_data(arguments.data_dir or download(), arguments.quick)
+    tokenizer = text.SentencePiece.train([*splits["train"][0], *splits["train"][1]], VOCABULARY_SIZE)
     model = build_model(tokenizer, QUICK_SIZE if arguments.quick else SIZE, arguments.architecture)
-    history = train(model, data, tokenizer, arguments)
+    history = train(model, splits, tokenizer, arguments)
     hours, cpu_hours = (sum(history[name]) / 3600 for name in ("seconds", "cpu_seconds"))
     print(f"trained for {hours:.2f} hours, {cpu_hours:.2f} hours of CPU time, with {versions()}", flush=True)
     model.save(arguments.out / "model.keras")
     losses = {name: history[name] for name in ("loss", "val_loss")}
     plots.training_curve(losses).savefig(arguments.out / "curve.png", dpi=150)
-    draw_attention(model, data["test_2016_flickr"][0][0], arguments.out / "attention.png")
-    scores = evaluate(model, data["test_2016_flickr"], arguments.out / "bundle")
+    draw_attention(model, splits["test_2016_flickr"][0][0], arguments.out / "attention.png")
+    scores = evaluate(model, splits["test_2016_flickr"], arguments.out / "bundle")
     (arguments.out / "history.json").write_text(json.dumps({**history, "scores": scores}, indent=1))
 
 
@@ -113,7 +113,7 @@ def load_data(directory, quick):
     """dict of split to its English and its German sentences."""
     splits = {}
     for split in ("train", "val", "test_2016_flickr"):
-        pairs = list(training.read_pairs(*(directory / f"{split}.{language}.gz" for language in ("en", "de"))))
+        pairs = list(data.read_pairs(*(directory / f"{split}.{language}.gz" for language in ("en", "de"))))
         splits[split] = tuple(zip(*(pairs[: 1000 if split == "train" else 50] if quick else pairs), strict=True))
         print(f"{split}: {len(splits[split][0])} pairs of sentences", flush=True)
     return splits
@@ -144,16 +144,16 @@ def build_model(tokenizer, size, architecture="transformer"):
 def batches(tokenizer, pairs, **options):
     sources, targets = pairs
     sources = tokenizer.encode(sources, end=True)
-    inputs, labels = training.sequence_to_sequence(sources, tokenizer.encode(targets, start=True, end=True))
+    inputs, labels = data.sequence_to_sequence(sources, tokenizer.encode(targets, start=True, end=True))
     # Every length has batches of its own: without XLA there is nothing to compile for each, and no padding to pay for.
-    return training.bucket_batches(
+    return data.bucket_batches(
         inputs, labels, tokens_per_batch=TOKENS_PER_BATCH, multiple=1, growth=1, fill=False, **options
     )
 
 
-def train(model, data, tokenizer, arguments):
+def train(model, splits, tokenizer, arguments):
     """Fits the model, which has the averaged weights then; returns the history."""
-    stream = batches(tokenizer, data["train"], seed=arguments.seed)
+    stream = batches(tokenizer, splits["train"], seed=arguments.seed)
     # Those of a short training must not reach back to its beginning.
     averaged_steps = max(1, min(AVERAGED_STEPS, len(stream) * arguments.epochs // 8))
     optimizer = keras.optimizers.Adam(
@@ -174,7 +174,7 @@ def train(model, data, tokenizer, arguments):
         stream.repeat(),
         steps_per_epoch=len(stream),
         epochs=arguments.epochs,
-        validation_data=batches(tokenizer, data["val"], shuffle=False).epoch(),
+        validation_data=batches(tokenizer, splits["val"], shuffle=False).epoch(),
         callbacks=callbacks,
         shuffle=False,  # The batches come shuffled.
         verbose=2,
@@ -237,16 +237,16 @@ def evaluate(model, test, bundle):
 
 def score(translations, references):
     """BLEU as publications on Multi30k count it, and BLEU and chrF of the raw text as sacreBLEU counts them."""
-    tokenised = sacrebleu.corpus_bleu(moses(translations), [moses(references)], tokenize="none", force=True)
+    tokenized = sacrebleu.corpus_bleu(moses(translations), [moses(references)], tokenize="none", force=True)
     return {
-        "BLEU (tokenised, lower-cased)": tokenised.score,
+        "BLEU (tokenized, lower-cased)": tokenized.score,
         "sacreBLEU": sacrebleu.corpus_bleu(translations, [references]).score,
         "chrF": sacrebleu.corpus_chrf(translations, [references]).score,
     }
 
 
 def moses(sentences):
-    """Lower case, normalised punctuation, Moses tokens: the data set's own preparation (scripts/task1-tokenize.sh)."""
+    """Lower case, normalized punctuation, Moses tokens: the data set's own preparation (scripts/task1-tokenize.sh)."""
     normalizer, tokenizer = MosesPunctNormalizer("de"), MosesTokenizer("de")
     return [tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True) for line in sentences]
 

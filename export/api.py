@@ -3,16 +3,19 @@
 import dataclasses
 import time
 
-from keras_transformer.export import bundle, ternary, tokenizers, verify
 from keras_transformer.export import formats as all_formats
-from keras_transformer.export.conditioning import explaining
+from keras_transformer.export.bundle import tokenizers
+from keras_transformer.export.bundle import writing as bundle
+from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.errors import ExportError, QuantizationError
-from keras_transformer.export.html_report import write_report
-from keras_transformer.export.manifest import file_records
-from keras_transformer.export.probe_files import write_probes
-from keras_transformer.export.quantization import Quantization
-from keras_transformer.export.report import Artifact, Report
-from keras_transformer.export.spec import DEFAULT_TOLERANCE
+from keras_transformer.export.quantization import ternary
+from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.reporting.html_report import write_report
+from keras_transformer.export.reporting.report import Artifact, Report
+from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE
+from keras_transformer.export.verification import verify
+from keras_transformer.export.verification.conditioning import explaining
 
 
 def export(
@@ -57,10 +60,10 @@ def export(
         static: dict of axis name to size, such as `{"batch": 1, "length": 128}`, or a list of such: TFLite has a copy of
             the signature for these shapes, `serve_1x128`, which runtimes take by themselves and phones' GPUs need. Those
             of a `LanguageModel` are set by `generation`.
-        onnx: `OnnxOptions`: opset, and what the optimiser may use; None for what every supported ONNX Runtime takes.
+        onnx: `OnnxOptions`: opset, and what the optimizer may use; None for what every supported ONNX Runtime takes.
         quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", or a `Quantization`; None for float32, with
             ternary weights packed in 2 bits. The float files are proven first, then replaced.
-        evaluation: `Evaluation`: what quantisation may cost the task.
+        evaluation: `Evaluation`: what quantization may cost the task.
         progress: called with a line of text as each step begins and ends.
 
     Returns:
@@ -73,7 +76,7 @@ def export(
         UnsupportedOpError: a format lacks an op; names the op and its layer.
         ParityError: an artifact differs from the Keras model by more than the tolerance.
         ConversionError: a converter failed for another reason.
-        QuantizationError: what is asked of quantisation cannot be had, or costs more than the evaluation allows.
+        QuantizationError: what is asked of quantization cannot be had, or costs more than the evaluation allows.
         OutOfSpaceError: the disk is full.
 
     Example:
@@ -100,12 +103,12 @@ def export(
         quantization = quantization or Quantization("ternary")
         tolerance = max(tolerance, ternary.TOLERANCE)
     if evaluation is not None and quantization is None:
-        raise QuantizationError("an evaluation is of what quantisation costs: give quantize too")
+        raise QuantizationError("an evaluation is of what quantization costs: give quantize too")
     options = {"tolerance": tolerance, "probes": probes, "dynamic_axes": dynamic_axes, "static": static}
     text = {"tokenizer": tokenizer or getattr(model, "tokenizer", None), "tokenizer_options": tokenizer_options}
     with merged(model):
         if keras.backend.backend() != "tensorflow":
-            from keras_transformer.export.other_backend import export_elsewhere
+            from keras_transformer.export.spec.other_backend import export_elsewhere
 
             options |= {"metadata": metadata, "generation": generation, "onnx": onnx, **text}
             options |= {"quantize": quantization, "evaluation": evaluation}
@@ -113,24 +116,24 @@ def export(
         spec = _spec(model, generation, **options)
         spec = dataclasses.replace(spec, onnx=onnx, quantization=quantization, evaluation=evaluation)
         if text["tokenizer"] is not None and "saved_model" in names:
-            from keras_transformer.export.text_signatures import add_text_signature
+            from keras_transformer.export.spec.text_signatures import add_text_signature
 
             add_text_signature(spec, text["tokenizer"], tokenizer_options, model if spec.generation else None)
         return export_spec(spec, target, names, metadata, progress, **text)
 
 
 def _spec(model, generation, tolerance, probes, dynamic_axes, static):
-    from keras_transformer.export.float32 import float32_twin
-    from keras_transformer.export.functional import check_model, functional_spec
+    from keras_transformer.export.spec.float32 import float32_twin
+    from keras_transformer.export.spec.functional import check_model, functional_spec
     from keras_transformer.export.tflite.signatures import static_signatures
+    from keras_transformer.layers.ternary import frozen_twin
     from keras_transformer.tasks import LanguageModel
-    from keras_transformer.ternary import frozen_twin
 
     check_model(model)
     if not isinstance(model, LanguageModel) or generation is False:
         spec = functional_spec(frozen_twin(float32_twin(model)), tolerance, probes, dynamic_axes)
         return static_signatures(spec, static) if static else spec
-    from keras_transformer.export.language import language_spec
+    from keras_transformer.export.spec.language import language_spec
 
     if probes is not None or dynamic_axes is not None or static is not None:
         raise ExportError("probes, dynamic_axes and static are for a model's forward pass: give generation=False too")
@@ -154,7 +157,7 @@ def export_spec(spec, directory, formats, metadata=None, progress=None, *, token
     Raises:
         ExportError: any of those that `export` names.
     """
-    from keras_transformer.export.traced import TracedModule
+    from keras_transformer.export.spec.traced import TracedModule
 
     formats = all_formats.check_formats(formats)
     target = bundle.check_target(directory)
@@ -197,11 +200,11 @@ def _write(name, traced, spec, work, manifest, say):
 
 
 def _quantize(artifact, spec, work, manifest, say):
-    from keras_transformer.export.quantizing import quantize_artifact
+    from keras_transformer.export.quantization.quantizing import quantize_artifact
 
-    say(f"quantising {artifact.format}")
+    say(f"quantizing {artifact.format}")
     artifact = quantize_artifact(artifact, spec, work, manifest, lambda: _bytes(work))
-    say(f"quantised {artifact.format}: {artifact.size / artifact.float_size:.2f} of the size")
+    say(f"quantized {artifact.format}: {artifact.size / artifact.float_size:.2f} of the size")
     return artifact
 
 

@@ -141,7 +141,7 @@ class UnknownFormatError(ExportError):
 
 
 class QuantizationError(ExportError):
-    """Quantisation was asked for in a way that cannot be had, or costs the task more than the caller allows."""
+    """Quantization was asked for in a way that cannot be had, or costs the task more than the caller allows."""
 
 
 class OutOfSpaceError(ExportError):

@@ -46,7 +46,7 @@ def run_python(code, page, names):
 
 
 def run_shell(code):
-    from keras_transformer.export import cli
+    from keras_transformer.export.commands import main as cli
 
     for line in code.splitlines():
         arguments = shlex.split(line, comments=True)

@@ -46,7 +46,7 @@ def test_links_lead_to_pages(page):
         "positions/",
         "models/",
         "reference/",
-        "catalogue.md",
+        "catalog.md",
     )
     for target in re.findall(r"\]\(([^)#\s]+)", (DOCS / page).read_text()):
         path = os.path.normpath(os.path.join(os.path.dirname(page), target))

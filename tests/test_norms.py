@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_transformer.norms import NORMS, ZeroCenteredRMSNormalization
+from keras_transformer.layers.norms import NORMS, ZeroCenteredRMSNormalization
 
 X = np.random.default_rng(0).normal(size=(2, 3, 4, 6)).astype("float32")
 

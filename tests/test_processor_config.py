@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformer import json_files
-from keras_transformer.processor_config import holds_processor, read_processor_config
+from keras_transformer.utils import json_files
+from keras_transformer.utils.processor_config import holds_processor, read_processor_config
 
 DATA = Path(__file__).parent / "data" / "processors"
 

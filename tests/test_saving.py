@@ -5,8 +5,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import models, saving
+from keras_transformer import models
 from keras_transformer.feedforward import FEEDFORWARDS, DenseFeedForward
+from keras_transformer.utils import serialization as saving
 
 
 def test_a_new_process_loads_a_model_without_importing_its_rooms(tmp_path):

@@ -7,7 +7,8 @@ import logging
 import keras
 from markup import PARTS, ROOT, cases, documented, facts, link, linked, mechanisms_page, signature, table
 
-from keras_transformer import blocks, catalogue, feedforward, plots
+from keras_transformer import blocks, feedforward, plots
+from keras_transformer import catalog as catalog
 from keras_transformer.attention import mechanism as contract
 from keras_transformer.plots.attention_pattern import attention_weights, draw_patterns
 
@@ -71,12 +72,12 @@ def position_pages():
     rows = [
         {
             "name": link(name, "positions", "positions"),
-            "what it is": catalogue.summary(cls),
-            "reference": linked(catalogue.reference(cls)),
+            "what it is": catalog.summary(cls),
+            "reference": linked(catalog.reference(cls)),
         }
         for name, cls in PARTS["positions"].items()
     ]
-    pages["positions/index.md"] = f"# Positions\n\n{catalogue.positions.__doc__}\n\n{table(rows)}\n"
+    pages["positions/index.md"] = f"# Positions\n\n{catalog.positions.__doc__}\n\n{table(rows)}\n"
     return pages, ["positions/index.md", *entries]
 
 
@@ -101,19 +102,19 @@ def _page(folder, name, cls, layer, patterns):
     case = _case(folder, name)
     growth = case.growth
     about = [
-        ("forms", catalogue.forms(layer.honours)),
+        ("forms", catalog.forms(layer.supports)),
         ("cache", mechanisms_page.cache(layer)),
-        ("cost", catalogue.cost(cls)),
+        ("cost", catalog.cost(cls)),
         ("counted", f"at most {_power(growth.memory)} for the largest tensor, {_power(growth.flops)} for the operations"),
         ("positions", _positions(folder, name, layer)),
         ("goes into", _combines()),
-        ("reference", linked(catalogue.reference(cls))),
+        ("reference", linked(catalog.reference(cls))),
     ]  # fmt: skip
     picture = f"![Who attends to whom]({name}_pattern.png)\n\n{_caption(folder)}\n\n" if patterns else ""
     return "\n\n".join(
         [
             f"# {name}",
-            catalogue.summary(cls),
+            catalog.summary(cls),
             picture + facts(about),
             _parity(_label(folder, name)),
             f"## What can be asked of it\n\n{table(_answers(layer))}",
@@ -124,7 +125,7 @@ def _page(folder, name, cls, layer, patterns):
 
 def _position_page(name, cls, has_picture):
     kind = "attention-position" if hasattr(cls, "rotate") else "embedding-position"
-    parts = [f"# {name}", catalogue.summary(cls)]
+    parts = [f"# {name}", catalog.summary(cls)]
     if has_picture:
         parts.append(f"![What the position tells]({name}.png)")
         parts.append("Drawn by `plots.position_encoding`, of 64 places; weights, where it has any, are random.")
@@ -156,7 +157,7 @@ def _patterns(folder, name):
     found = {}
     for direction, word in _DIRECTIONS.items():
         layer, key_dim = _probed(folder, name)
-        if direction not in layer.honours:
+        if direction not in layer.supports:
             continue
         try:
             found[word] = attention_weights(layer, N, causal=direction == "causal", key_dim=key_dim)
@@ -194,7 +195,7 @@ def _caption(folder):
 
 def _positions(folder, name, layer):
     found = (
-        mechanisms_page.positions_of(name, layer.honours) if folder != "recurrences" else "none: it has its own order"
+        mechanisms_page.positions_of(name, layer.supports) if folder != "recurrences" else "none: it has its own order"
     )
     known = PARTS["positions"]
     return ", ".join(link(each, "positions", folder) if each in known else each for each in found.split(", "))
@@ -210,7 +211,7 @@ def _answers(layer):
     advice = contract._ADVICE
     rows = []
     for what, words in _HONOURS.items():
-        yes = what in layer.honours
+        yes = what in layer.supports
         rows.append({"asked for": words, "answer": "yes" if yes else f"`ValueError`: {advice[what]}"})
     return [*rows, {"asked for": "padding, on the right or anywhere", "answer": "yes: it changes nothing"}]
 

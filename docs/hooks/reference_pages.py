@@ -1,11 +1,13 @@
 """The reference: a page for each room, with what it exports, but for what has a page of its own; and the command line."""
 
+import ast
 import importlib
 import inspect
+from pathlib import Path
 
 from markup import PAGES, documented
 
-from keras_transformer.export import cli
+from keras_transformer.export.commands import main as cli
 
 ROOMS = (
     "attention",
@@ -20,10 +22,11 @@ ROOMS = (
     "vision",
     "audio",
     "retrieval",
+    "data",
     "training",
     "checkpoints",
     "plots",
-    "catalogue",
+    "catalog",
     "export",
 )
 
@@ -61,7 +64,8 @@ def _thing(module, name):
     try:
         return getattr(module, name)
     except ImportError:
-        homes = getattr(module, "_HOMES", None) or module._LAZY
+        stub = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text())
+        homes = {each.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for each in node.names}
         return f"{module.__name__}.{homes[name]}.{name}"
 
 

@@ -5,11 +5,12 @@ import inspect
 
 from markup import PARTS, documented, facts, link, linked, parameters_table, table
 
-from keras_transformer import catalogue, models
+from keras_transformer import catalog as catalog
+from keras_transformer import models
 from keras_transformer.checkpoints import ARCHITECTURES
 
 _COUNTED = parameters_table.known()
-# Sections of the catalogue whose rows have pages.
+# Sections of the catalog whose rows have pages.
 _PAGED = ("mechanisms", "mixers", "recurrences", "positions", "models")
 
 
@@ -17,7 +18,7 @@ def model_pages():
     """Returns (path to content, navigation)."""
     pages, entries = {}, []
     readers = _checkpoints()
-    rows = {row["name"]: row for row in catalogue.tables()["models"]}
+    rows = {row["name"]: row for row in catalog.tables()["models"]}
     for name, build in PARTS["models"].items():
         pages[f"models/{name}.md"] = _page(name, build, rows[name], readers.get(build, []))
         entries.append({build.__name__: f"models/{name}.md"})
@@ -31,8 +32,8 @@ def model_pages():
 
 def table_pages():
     """Returns (path to content, navigation)."""
-    parts = ["# Everything there is", "What `keras-transformer catalogue` prints, from the same functions."]
-    for section, rows in catalogue.tables().items():
+    parts = ["# Everything there is", "What `keras-transformer catalog` prints, from the same functions."]
+    for section, rows in catalog.tables().items():
         column = next(iter(rows[0]))
         shown = [
             {key: linked(text) if key == "reference" else text for key, text in row.items()}
@@ -40,7 +41,7 @@ def table_pages():
             for row in rows
         ]
         parts += [f"## {section.capitalize()}", table(shown)]
-    return {"catalogue.md": "\n\n".join(parts)}, "catalogue.md"
+    return {"catalog.md": "\n\n".join(parts)}, "catalog.md"
 
 
 _INTRODUCTION = """One function each, which returns an ordinary Functional Keras model up to its last norm; `tasks` puts

@@ -20,10 +20,16 @@ from pathlib import Path
 import numpy as np
 
 from keras_transformer.export import ExportError
-from keras_transformer.export.engines import onnx_session
-from keras_transformer.export.external_data import weight_files
-from keras_transformer.export.manifest import artifact_path, check_hashes, files_of, read_manifest, signature_specs
-from keras_transformer.export.tokenizers import read_tokenizer
+from keras_transformer.export.bundle.manifest import (
+    artifact_path,
+    check_hashes,
+    files_of,
+    read_manifest,
+    signature_specs,
+)
+from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.onnx.external_data import weight_files
+from keras_transformer.export.runtime.runtimes import onnx_session
 
 HERE = Path(__file__).parent
 RUNTIME = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs")

@@ -111,8 +111,8 @@ class Warped(keras.utils.PyDataset):
         stretch = self.random.uniform(0.9, 1.15, 2)
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         matrix = turn @ np.diag(stretch) @ np.array([[1, 0], [slant, 1]])
-        centre = (SIDE - 1) / 2
-        offset = centre - matrix @ np.full(2, centre) + self.random.uniform(-0.6, 0.6, 2)
+        center = (SIDE - 1) / 2
+        offset = center - matrix @ np.full(2, center) + self.random.uniform(-0.6, 0.6, 2)
         return ndimage.affine_transform(image, matrix, offset, order=1).clip(0, 16).astype("float32")
 
 

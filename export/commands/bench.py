@@ -28,7 +28,7 @@ def add_arguments(parser):
 
 def run(arguments):
     """Prints the table."""
-    from keras_transformer.export.bench import bench_bundle
+    from keras_transformer.export.reporting.bench import bench_bundle
 
     sizes = dict(arguments.size)
     sizes |= {axis: getattr(arguments, axis) for axis in ("batch", "length") if getattr(arguments, axis) is not None}

@@ -4,7 +4,7 @@ import pathlib
 
 from keras_transformer.export.commands.words import say
 from keras_transformer.export.errors import ExportError, InvalidModelError
-from keras_transformer.replacing import replacing_file
+from keras_transformer.utils.atomic_write import replacing_file
 
 EXAMPLES = [
     "bert-folder bert.keras",
@@ -34,7 +34,7 @@ def run(arguments):
         raise ExportError("--like is for writing a folder: the source is one already")
     if source.exists() and not (source / "config.json").is_file():
         raise InvalidModelError(f"'{source}' is no checkpoint of Hugging Face: it holds no config.json")
-    from keras_transformer.export.model_files import load_model
+    from keras_transformer.export.commands.model_files import load_model
 
     model = load_model(arguments.source, arguments.dtype)
     with replacing_file(target) as partial:
@@ -44,7 +44,7 @@ def run(arguments):
 
 
 def _to_folder(arguments, target):
-    from keras_transformer.export.model_files import check_model, load_model
+    from keras_transformer.export.commands.model_files import check_model, load_model
 
     if arguments.like is None:
         raise ExportError("a .keras file does not hold the config of a checkpoint: name one with --like FOLDER")

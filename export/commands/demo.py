@@ -69,7 +69,7 @@ def run(arguments):
 
 
 def _check_out(out):
-    from keras_transformer.export.bundle import check_target
+    from keras_transformer.export.bundle.writing import check_target
 
     if out.exists() and not out.is_dir():
         raise ExportError(f"--out '{out}' is a file")
@@ -78,12 +78,12 @@ def _check_out(out):
 
 
 def _load(dataset, data_dir):
-    from keras_transformer.export.quiet import quiet
+    from keras_transformer.utils.captured_stderr import quiet
 
     if data_dir and not data_dir.exists():
         raise ExportError(f"no such folder or zip: '{data_dir}'")
     with quiet():  # TensorFlow starts here.
-        from keras_transformer.training import ImageDataError, load_images
+        from keras_transformer.data import ImageDataError, load_images
     say(f"reading {data_dir or dataset or 'digits'}")
     try:
         data = load_images(None if data_dir else dataset or "digits", data_dir)
@@ -117,12 +117,13 @@ def _default_epochs(data):
 
 def _train(data, patch_size, epochs, seed):
     """A compact ViT, trained; returns it and its history."""
-    from keras_transformer.export.quiet import quiet
+    from keras_transformer.utils.captured_stderr import quiet
 
     with quiet():
         import keras
 
-        from keras_transformer.training import Augmentation, WarmupCosine, batches
+        from keras_transformer.data import Augmentation, batches
+        from keras_transformer.training import WarmupCosine
 
         keras.utils.set_random_seed(seed)
         model = _build(data, patch_size)
@@ -144,7 +145,7 @@ def _train(data, patch_size, epochs, seed):
 
 def _build(data, patch_size):
     from keras_transformer import models, tasks
-    from keras_transformer.training import on_pixels
+    from keras_transformer.data import on_pixels
 
     height, width, channels = data.train.images.shape[1:]
     size = models.Size(num_layers=4, hidden_dim=64, num_heads=4, intermediate_dim=128)
@@ -172,7 +173,7 @@ def _progress(epochs):
 
 def _to_user(line):
     """Says a line to the user while everything else on stderr is being caught."""
-    from keras_transformer.export.quiet import real_stderr
+    from keras_transformer.utils.captured_stderr import real_stderr
 
     os.write(real_stderr(), (line + "\n").encode())
 
@@ -193,8 +194,8 @@ def _write_model(model, history, data, out):
 
 
 def _compare(model, test, out):
-    from keras_transformer.export.comparison import compare
-    from keras_transformer.export.quiet import quiet
+    from keras_transformer.export.reporting.comparison import compare
+    from keras_transformer.utils.captured_stderr import quiet
 
     images = test.images.astype("float32")
     say(f"running the {len(images):,} test images through Keras and each runtime")

@@ -21,8 +21,8 @@ def add_arguments(parser):
 
 def run(arguments):
     """Writes the model; returns the exit status."""
-    from keras_transformer.export.model_files import check_model, load_model
-    from keras_transformer.export.quantization import Quantization
+    from keras_transformer.export.commands.model_files import check_model, load_model
+    from keras_transformer.export.quantization.options import Quantization
 
     if arguments.no_tokenizer and arguments.engine != "genai":
         raise ExportError("--no-tokenizer is for genai: a .litertlm file always holds its tokenizer")
@@ -31,11 +31,11 @@ def run(arguments):
     model = load_model(path)
     options = {"max_length": arguments.max_length, "quantize": quantization}
     if arguments.engine == "genai":
-        from keras_transformer.export.genai.write import write_genai
+        from keras_transformer.export.engines.genai.write import write_genai
 
         print(write_genai(model, arguments.out, tokenizer=not arguments.no_tokenizer, **options))
     else:
-        from keras_transformer.export.litertlm.write import write_litertlm
+        from keras_transformer.export.engines.litertlm.write import write_litertlm
 
         print(write_litertlm(model, arguments.out, **options))
     return 0

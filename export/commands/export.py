@@ -27,10 +27,10 @@ def add_arguments(parser):
 
 def run(arguments):
     """Checks everything that can be checked before TensorFlow starts, then exports; returns the exit status."""
-    from keras_transformer.export.bundle import check_target
+    from keras_transformer.export.bundle.writing import check_target
+    from keras_transformer.export.commands.model_files import check_model, load_model
     from keras_transformer.export.formats import FORMATS, check_formats
-    from keras_transformer.export.model_files import check_model, load_model
-    from keras_transformer.export.spec import DEFAULT_TOLERANCE
+    from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE
 
     words = arguments.formats if arguments.formats is not None else list(FORMATS)
     formats = check_formats([name for word in words for name in word.split(",") if name])

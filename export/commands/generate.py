@@ -55,7 +55,7 @@ def add_arguments(parser):
 
 def run(arguments):
     """Prints what follows the prompt, as it comes."""
-    from keras_transformer.export import runtime
+    from keras_transformer.export.runtime import loading as runtime
     from keras_transformer.generation import Generator
 
     sampler = _sampler(arguments)

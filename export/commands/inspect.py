@@ -10,7 +10,7 @@ def add_arguments(parser):
 
 def run(arguments):
     """Prints it; returns the exit status."""
-    from keras_transformer.export.inspection import inspect_bundle
+    from keras_transformer.export.reporting.inspection import inspect_bundle
 
     print(inspect_bundle(arguments.bundle))
     return 0

@@ -11,7 +11,7 @@ EXAMPLES = [
 
 def add_arguments(parser):
     """Adds the options of `keras-transformer plan`."""
-    help = "a config.json of Hugging Face, or its folder; or MODEL:SIZE, as the catalogue names models"
+    help = "a config.json of Hugging Face, or its folder; or MODEL:SIZE, as the catalog names models"
     parser.add_argument("config", metavar="CONFIG", help=help)
     parser.add_argument(
         "--device", default="h100", metavar="NAME", help="its name; here: this processor (default: h100)"
@@ -34,10 +34,10 @@ def add_arguments(parser):
 def run(arguments):
     """Prints a table, or JSON; returns the exit status."""
     from keras_transformer.export.errors import ExportError
-    from keras_transformer.export.quiet import quiet
+    from keras_transformer.utils.captured_stderr import quiet
 
     with quiet():
-        from keras_transformer.export import planning
+        from keras_transformer import planning
 
         if arguments.optimizer not in planning.OPTIMIZER_SLOTS:
             known = ", ".join(planning.OPTIMIZER_SLOTS)

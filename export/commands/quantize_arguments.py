@@ -1,4 +1,4 @@
-"""Options of the command line for quantisation, and what they say as objects."""
+"""Options of the command line for quantization, and what they say as objects."""
 
 import zipfile
 
@@ -9,8 +9,8 @@ _LABELS = "labels"
 
 
 def add_arguments(parser):
-    """Adds the options of `export` that have to do with quantisation."""
-    group = parser.add_argument_group("quantisation")
+    """Adds the options of `export` that have to do with quantization."""
+    group = parser.add_argument_group("quantization")
     add_mode(group)
     add_evaluation(group)
     add = group.add_argument
@@ -19,7 +19,7 @@ def add_arguments(parser):
 
 
 def add_mode(parser, default=None):
-    """Adds the options that say how to quantise."""
+    """Adds the options that say how to quantize."""
     add = parser.add_argument
     known = "fp16, int8, int8_static, weight_int8 or weight_int4" + (f" (default: {default})" if default else "")
     add("--quantize", metavar="MODE", default=default, help=known)
@@ -47,8 +47,8 @@ def read_arguments(arguments):
     Raises:
         QuantizationError: an option without the one that it belongs to, or a file that does not hold arrays.
     """
-    from keras_transformer.export.evaluation import Evaluation
-    from keras_transformer.export.quantization import Quantization
+    from keras_transformer.export.quantization.evaluation import Evaluation
+    from keras_transformer.export.quantization.options import Quantization
 
     for option, needed in (
         ("calibrate", "quantize"),

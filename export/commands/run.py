@@ -21,7 +21,7 @@ def add_arguments(parser):
 
 def run(arguments):
     """Prints or writes the outputs; returns the exit status."""
-    from keras_transformer.export import runtime
+    from keras_transformer.export.runtime import loading as runtime
 
     if arguments.output and pathlib.Path(arguments.output).suffix not in (".npz", ".json"):
         raise ExportError(f"cannot write '{arguments.output}': the name must end in .npz or .json")

@@ -1,4 +1,4 @@
-"""The command `sensitivity`: which weights of a bundle cost most when they are quantised."""
+"""The command `sensitivity`: which weights of a bundle cost most when they are quantized."""
 
 import json
 import pathlib
@@ -25,7 +25,7 @@ def add_arguments(parser):
 
 def run(arguments):
     """Prints the table."""
-    from keras_transformer.export.layer_sensitivity import sensitivity
+    from keras_transformer.export.quantization.layer_sensitivity import sensitivity
 
     options = quantize_arguments.read_arguments(arguments)
     if arguments.json:  # What can be wrong is looked at before the measuring.
@@ -51,8 +51,8 @@ def table(bundle, mode, found, top=None):
     Returns:
         str.
     """
-    from keras_transformer.export.layer_sensitivity import ALL
-    from keras_transformer.export.report import fixed_width, readable_size
+    from keras_transformer.export.quantization.layer_sensitivity import ALL
+    from keras_transformer.export.reporting.report import fixed_width, readable_size
 
     whole = found[0]
     gained = "agreement" if whole.score is None else "score"

@@ -35,7 +35,7 @@ def add_arguments(parser):
 def run(arguments):
     """Serves until interrupted."""
     try:
-        from keras_transformer.generation.http import serve
+        from keras_transformer.generation.engine.http import serve
     except ImportError as error:
         package = error.name.partition(".")[0]
         raise ExportError(f"serve-text needs {package}: pip install 'keras-transformer[serve]'") from None
@@ -60,11 +60,11 @@ def run(arguments):
 def _load(arguments):
     """The language model of a file or a bundle."""
     if pathlib.Path(arguments.model, "manifest.json").is_file():
-        from keras_transformer.export import runtime
+        from keras_transformer.export.runtime import loading as runtime
 
         model = runtime.load(arguments.model, arguments.backend)
     else:
-        from keras_transformer.export.model_files import check_model, load_model
+        from keras_transformer.export.commands.model_files import check_model, load_model
 
         model = load_model(check_model(arguments.model))
     if not hasattr(model, "paged_steps"):

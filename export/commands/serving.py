@@ -28,13 +28,13 @@ def run(arguments):
     """Writes the version and prints where it is; returns the exit status."""
     batching = _batching(arguments)
     if arguments.server == "triton":
-        from keras_transformer.export.triton import write_triton
+        from keras_transformer.export.engines.triton.write import write_triton
 
         options = {"name": arguments.name, "max_length": arguments.max_length, "batching": batching}
         for path in write_triton(arguments.bundle, arguments.out, version=arguments.number, **options):
             print(path)
         return 0
-    from keras_transformer.export.serving import write_serving
+    from keras_transformer.export.engines.tensorflow_serving.write import write_serving
 
     print(write_serving(arguments.bundle, arguments.out, arguments.number, arguments.default, batching))
     return 0
@@ -42,7 +42,7 @@ def run(arguments):
 
 def _batching(arguments):
     """The `Batching` that was asked for, None where it was not; refuses the options of the other server."""
-    from keras_transformer.export.batching import Batching
+    from keras_transformer.export.serving.batching import Batching
 
     if arguments.server == "triton" and arguments.default is not None:
         raise ExportError("--default is for tensorflow: Triton has a model for each signature")

@@ -11,7 +11,7 @@ def add_arguments(parser):
 
 def run(arguments):
     """Prints how far each file is from Keras; returns the exit status."""
-    from keras_transformer.export.verify import verify_bundle
+    from keras_transformer.export.verification.verify import verify_bundle
 
     print(verify_bundle(arguments.bundle, arguments.backend))
     return 0

@@ -1,1 +1,1 @@
-"""The ONNX format: conversion, the optimiser, quantisation."""
+"""The ONNX format: conversion, the optimizer, quantization."""

@@ -1,6 +1,6 @@
-"""Quantised ONNX files from float ones: products in whole numbers, tables of whole numbers, in loops too.
+"""Quantized ONNX files from float ones: products in whole numbers, tables of whole numbers, in loops too.
 
-The graphs of a bundle share their weights, so a weight is quantised in the same way wherever it is read, and lies in the
+The graphs of a bundle share their weights, so a weight is quantized in the same way wherever it is read, and lies in the
 file once. What is read by `MatMul`, `Gemm` and `Gather` gets kernels for whole numbers; any other large weight (of a
 convolution, a table of positions) is kept in 8 bits and made float when the graph runs.
 """
@@ -8,22 +8,22 @@ convolution, a table of positions) is kept in 8 bits and made float when the gra
 import numpy as np
 from onnx import TensorProto, helper
 
-from keras_transformer.export import block_quantize
 from keras_transformer.export.onnx.graphs import load_arrays, save
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.walk import all_nodes, each_graph
-from keras_transformer.export.quantization import matches
+from keras_transformer.export.onnx.rewrites.walk import all_nodes, each_graph
+from keras_transformer.export.quantization import block_quantize
+from keras_transformer.export.quantization.options import matches
 
 # Fewer numbers than these are not worth the nodes.
 _SMALL = 2048
-# `MatMulNBits`: activations are quantised too, block by block, which is what has fast kernels.
+# `MatMulNBits`: activations are quantized too, block by block, which is what has fast kernels.
 _INT8_COMPUTE = 4
 _BITS = {"int8": 8, "int8_static": 8, "weight_int8": 8, "weight_int4": 4}
 _TABLE_BLOCK = 128
 
 
 def quantize(spec, directory, files):
-    """Replaces the ONNX files of a bundle that is being written by quantised ones.
+    """Replaces the ONNX files of a bundle that is being written by quantized ones.
 
     Args:
         spec: the `ExportSpec`, with its `quantization`.
@@ -43,7 +43,7 @@ def quantize(spec, directory, files):
 
 
 def quantize_files(directory, files, quantization, *, contrib_ops=True, ranges=None):
-    """Replaces ONNX files by quantised ones.
+    """Replaces ONNX files by quantized ones.
 
     Args:
         directory: `pathlib.Path` of the bundle.
@@ -77,12 +77,12 @@ def _tied(model, arrays):
 
 
 def is_candidate(array):
-    """Whether a weight is worth quantising."""
+    """Whether a weight is worth quantizing."""
     return array.dtype == np.float32 and array.ndim > 1 and array.size >= _SMALL
 
 
 class _Quantizer:
-    """Quantises one graph in place. `arrays` are its initializers by name: the new ones join them.
+    """Quantizes one graph in place. `arrays` are its initializers by name: the new ones join them.
 
     `groups` are the names of the weights that are kept and of those that are tied; `done` is what other graphs have made.
     """

@@ -11,8 +11,8 @@ from onnx import helper
 from keras_transformer.export.onnx.graphs import load_arrays, save
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantize import _import_contrib, _Maker
-from keras_transformer.export.onnx.walk import all_nodes, each_graph
-from keras_transformer.export.ternary import is_ternary, kernel_paths, pack_pairs
+from keras_transformer.export.onnx.rewrites.walk import all_nodes, each_graph
+from keras_transformer.export.quantization.ternary import is_ternary, kernel_paths, pack_pairs
 
 # Larger blocks are faster, up to here: with 256 numbers in one, ONNX Runtime takes a hundred times as long.
 _BLOCKS = (128, 64, 32)

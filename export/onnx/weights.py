@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from keras_transformer.export.onnx.walk import each_graph
+from keras_transformer.export.onnx.rewrites.walk import each_graph
 
 FILE = "model.weights"
 _INLINE = 1024

@@ -1,1 +1,1 @@
-"""The SavedModel format: conversion and quantisation."""
+"""The SavedModel format: conversion and quantization."""

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError
-from keras_transformer.export.quiet import quiet
+from keras_transformer.utils.captured_stderr import quiet
 
 NAME = "saved_model"
 

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.export import block_quantize
-from keras_transformer.export.quantization import matches
+from keras_transformer.export.quantization import block_quantize
+from keras_transformer.export.quantization.options import matches
 from keras_transformer.export.saved_model import convert as saved_model
 
 _SMALL = 2048
@@ -32,7 +32,7 @@ def quantize(spec, directory, files):
 
 
 class QuantizedModule(tf.Module):
-    """The signatures of a spec around quantised weights; what `saved_model.save` takes.
+    """The signatures of a spec around quantized weights; what `saved_model.save` takes.
 
     Args:
         spec: `ExportSpec`, whose `variables` are all weights that its functions read.

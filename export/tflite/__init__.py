@@ -1,1 +1,1 @@
-"""The TFLite (LiteRT) format: conversion, fusions, quantisation, inspection."""
+"""The TFLite (LiteRT) format: conversion, fusions, quantization, inspection."""

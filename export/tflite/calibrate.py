@@ -1,10 +1,10 @@
-"""Static quantisation of products: ranges of activations found on data, and whole numbers from input to output."""
+"""Static quantization of products: ranges of activations found on data, and whole numbers from input to output."""
 
 import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.quiet import quiet
 from keras_transformer.export.tflite.graph import Graph, graphs, read, schema, size_of
+from keras_transformer.utils.captured_stderr import quiet
 
 _PRODUCT = "FULLY_CONNECTED"
 
@@ -85,30 +85,30 @@ def _range(array):
 
 
 def use_ranges(model, buffers, ranges):
-    """Makes products of quantised weights compute in whole numbers from input to output.
+    """Makes products of quantized weights compute in whole numbers from input to output.
 
     Args:
-        model: `ModelT`, whose weights are quantised already; changed in place.
-        buffers: set of the buffers of quantised weights.
-        ranges: what `find_ranges` gives. A product without a range goes on to quantise its input as it comes.
+        model: `ModelT`, whose weights are quantized already; changed in place.
+        buffers: set of the buffers of quantized weights.
+        ranges: what `find_ranges` gives. A product without a range goes on to quantize its input as it comes.
     """
     for graph in graphs(model):
-        quantised = {}
+        quantized = {}
         for operator, buffer in list(_products(graph)):
             if buffer in buffers and buffer in ranges:
-                _compute_in_integers(graph, operator, ranges[buffer], quantised)
+                _compute_in_integers(graph, operator, ranges[buffer], quantized)
 
 
-def _compute_in_integers(graph, operator, ranges, quantised):
+def _compute_in_integers(graph, operator, ranges, quantized):
     source, weights, *bias = map(int, operator.inputs)
     (output,) = map(int, operator.outputs)
     entry, result = (_parameters(*each) for each in ranges)
     operators = graph.subgraph.operators
     key = (source, float(entry.scale[0]))
-    if key not in quantised:
-        quantised[key] = _like(graph, source, "quantized", entry)
-        graph.insert(operators.index(operator), "QUANTIZE", (source,), (quantised[key],))
-    inputs = [quantised[key], weights]
+    if key not in quantized:
+        quantized[key] = _like(graph, source, "quantized", entry)
+        graph.insert(operators.index(operator), "QUANTIZE", (source,), (quantized[key],))
+    inputs = [quantized[key], weights]
     if bias and bias[0] >= 0:
         inputs.append(_whole_bias(graph, bias[0], entry.scale[0] * graph.tensors[weights].quantization.scale))
     operator.inputs = np.array(inputs, "int32")

@@ -8,10 +8,10 @@ import tempfile
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
-from keras_transformer.export.quiet import quiet
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.tflite.fusions import fused
 from keras_transformer.export.tflite.rewrites import rewritten
+from keras_transformer.utils.captured_stderr import quiet
 
 NAME = "tflite"
 FILE = "model.tflite"

@@ -6,8 +6,8 @@ import dataclasses
 import pathlib
 import re
 
-from keras_transformer.export.quiet import quiet
 from keras_transformer.export.tflite.graph import Graph, read, schema, signature_of, size_of, write
+from keras_transformer.utils.captured_stderr import quiet
 
 # Sizes that dynamic axes get while the runtime plans; nothing is computed.
 _SIZE = 8
@@ -188,7 +188,7 @@ def _type(graph, index):
 
 
 def _gpu_warnings(content):
-    """Dict of subgraph to what LiteRT's own analyser warns of."""
+    """Dict of subgraph to what LiteRT's own analyzer warns of."""
     from ai_edge_litert import _pywrap_analyzer_wrapper as analyzer
 
     with quiet():
@@ -204,7 +204,7 @@ def _gpu_warnings(content):
 
 
 def _gpu_problems(graph):
-    """What phones' GPU delegates are known to refuse, and the analyser does not see."""
+    """What phones' GPU delegates are known to refuse, and the analyzer does not see."""
     tensors = {index for each in graph.subgraph.operators for index in (*_all(each.inputs), *_all(each.outputs))}
     shapes = [signature_of(graph.tensors[index]) for index in tensors if index >= 0]
     if any(None in shape for shape in shapes):

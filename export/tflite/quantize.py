@@ -1,22 +1,22 @@
-"""Quantised TFLite files from float ones: weights in 4, 8 or 16 bits, once in the file whichever signatures read them.
+"""Quantized TFLite files from float ones: weights in 4, 8 or 16 bits, once in the file whichever signatures read them.
 
 What XNNPACK has fast kernels for decides the form. 8 bits: one scale for each row of a product's weights, activations
-quantised for each row as they come. 4 bits: a scale for each block of a row, and activations in 8 bits too, because a
+quantized for each row as they come. 4 bits: a scale for each block of a row, and activations in 8 bits too, because a
 product of floats with 4-bit weights has no kernel and takes six times as long. Tables are looked up row by row. Any other
 large weight is made float again once, when the file is loaded.
 """
 
 import numpy as np
 
-from keras_transformer.export.block_quantize import by_channel, pack_nibbles
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.quantization import matches
+from keras_transformer.export.quantization.block_quantize import by_channel, pack_nibbles
+from keras_transformer.export.quantization.options import matches
 from keras_transformer.export.tflite.blocks import positive_blocks
 from keras_transformer.export.tflite.graph import add_buffer, graphs, read, schema, write
 from keras_transformer.export.tflite.tables import use_lookups
 from keras_transformer.export.tflite.weights import ROWS, find_weights, readers
 
-# Where a quantised weight is read as it is; elsewhere it is made float first.
+# Where a quantized weight is read as it is; elsewhere it is made float first.
 _DIRECT = {
     "fp16": (),
     "int8": ("FULLY_CONNECTED", "EMBEDDING_LOOKUP", "CONV_2D"),
@@ -28,7 +28,7 @@ _FEWEST_IN_BLOCK = 32
 
 
 def quantize(spec, directory, files):
-    """Replaces the TFLite file of a bundle that is being written by a quantised one.
+    """Replaces the TFLite file of a bundle that is being written by a quantized one.
 
     Args:
         spec: the `ExportSpec`, with its `quantization`.
@@ -44,7 +44,7 @@ def quantize(spec, directory, files):
 
 
 def quantized(content, quantization, variables=()):
-    """The bytes of a quantised file.
+    """The bytes of a quantized file.
 
     Args:
         content: bytes of a float .tflite file.

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from keras_transformer.export.axes import sizes_of
 from keras_transformer.export.errors import InvalidModelError
-from keras_transformer.export.spec import ArraySpec, Probe, Signature
+from keras_transformer.export.spec.axes import sizes_of
+from keras_transformer.export.spec.export_spec import ArraySpec, Probe, Signature
 
 
 def static_signatures(spec, sizes):
@@ -30,7 +30,7 @@ def static_signatures(spec, sizes):
     Example:
 
     >>> import keras
-    >>> from keras_transformer.export.functional import functional_spec
+    >>> from keras_transformer.export.spec.functional import functional_spec
     >>> spec = functional_spec(keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)]))
     >>> list(static_signatures(spec, {"batch": 3}).signatures)
     ['serve', 'serve_3']
@@ -80,7 +80,7 @@ def _check_sizes(name, axes, sizes):
 
 
 def _static(signature, sizes):
-    from keras_transformer.export.functional import fill_references
+    from keras_transformer.export.spec.functional import fill_references
 
     inputs = tuple(
         ArraySpec(each.name, each.dtype, _fixed(each, sizes), (None,) * len(each.shape)) for each in signature.inputs

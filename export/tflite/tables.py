@@ -1,4 +1,4 @@
-"""Tables as TFLite reads them best: a row is looked up, so that a quantised table has a scale for each row.
+"""Tables as TFLite reads them best: a row is looked up, so that a quantized table has a scale for each row.
 
 `GATHER` knows one scale for a whole table, or none at all; `EMBEDDING_LOOKUP` has kernels for 8 and 4 bits with one scale
 a row, or a block, and gives floats.

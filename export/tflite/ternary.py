@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_transformer.export.ternary import is_ternary, pack_pairs
+from keras_transformer.export.quantization.ternary import is_ternary, pack_pairs
 from keras_transformer.export.tflite.graph import read, schema, write
 from keras_transformer.export.tflite.quantize import _make_float
 from keras_transformer.export.tflite.weights import find_weights

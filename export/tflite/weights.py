@@ -10,7 +10,7 @@ from keras_transformer.export.tflite.graph import graphs, schema, shape_of, size
 _SMALL = 2048
 _SAMPLES = 64
 _LARGEST = 6e4
-# Operators, and the input, whose kernels read quantised weights with a scale for each row (the first axis).
+# Operators, and the input, whose kernels read quantized weights with a scale for each row (the first axis).
 ROWS = {"FULLY_CONNECTED": 1, "EMBEDDING_LOOKUP": 1, "CONV_2D": 1}
 
 
@@ -44,7 +44,7 @@ def readers(graph, index):
 
 
 def find_weights(model, variables=()):
-    """The weights worth quantising: float32 constants of two axes or more.
+    """The weights worth quantizing: float32 constants of two axes or more.
 
     Args:
         model: `ModelT`.

@@ -1,39 +1,47 @@
 """Which keys a query sees, and how they are weighed."""
 
-from keras_transformer.attention.bigbird import BigBirdAttention
-from keras_transformer.attention.block_sparse import BlockSparseAttention
-from keras_transformer.attention.blockwise import BlockwiseAttention
-from keras_transformer.attention.branched_convolution import BranchedConvolution
-from keras_transformer.attention.chunked import ChunkedAttention
-from keras_transformer.attention.chunked_cross_attention import ChunkedCrossAttention
-from keras_transformer.attention.clustered import ClusteredAttention, ImprovedClusteredAttention
-from keras_transformer.attention.cross_decoder_attention import CrossDecoderAttention
-from keras_transformer.attention.dilated import DilatedAttention
-from keras_transformer.attention.dynamic_convolution import DynamicConvolution
 from keras_transformer.attention.feature_maps import FEATURE_MAPS, FeatureMap
-from keras_transformer.attention.flash import MixedChunkAttention
-from keras_transformer.attention.gated_attention_unit import GatedAttentionUnit
-from keras_transformer.attention.infini import InfiniAttention
-from keras_transformer.attention.kernel_pooling import KernelPooling
-from keras_transformer.attention.kernels import KERNELS
-from keras_transformer.attention.lightweight import LightweightConvolution
-from keras_transformer.attention.linear import LinearAttention
-from keras_transformer.attention.linformer import LinformerAttention
-from keras_transformer.attention.local import LocalAttention
-from keras_transformer.attention.long_short_range import LongShortRangeAttention
-from keras_transformer.attention.longformer import LongformerAttention
-from keras_transformer.attention.longnet import LongNetAttention
-from keras_transformer.attention.lsh import LSHAttention
+from keras_transformer.attention.layers import MIXERS
+from keras_transformer.attention.layers.branched_convolution import BranchedConvolution
+from keras_transformer.attention.layers.chunked_cross_attention import ChunkedCrossAttention
+from keras_transformer.attention.layers.cross_decoder_attention import CrossDecoderAttention
+from keras_transformer.attention.layers.dynamic_convolution import DynamicConvolution
+from keras_transformer.attention.layers.gated_attention_unit import GatedAttentionUnit
+from keras_transformer.attention.layers.kernel_pooling import KernelPooling
+from keras_transformer.attention.layers.kernels import KERNELS
+from keras_transformer.attention.layers.lightweight_convolution import LightweightConvolution
+from keras_transformer.attention.layers.long_short_range import LongShortRangeAttention
+from keras_transformer.attention.layers.longformer import LongformerAttention
+from keras_transformer.attention.layers.mixed_chunk_attention import MixedChunkAttention
+from keras_transformer.attention.layers.neighbor_attention import attend_to_neighbors
+from keras_transformer.attention.layers.segment_recurrent import SegmentRecurrentAttention
+from keras_transformer.attention.layers.shared_key_value import SharedKeyValue
+from keras_transformer.attention.layers.shifted_window_attention import ShiftedWindowAttention
+from keras_transformer.attention.layers.two_stream import TwoStreamAttention
 from keras_transformer.attention.maps import attention_maps
 from keras_transformer.attention.masks import Visibility, length_mask, segment_mask
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms import MECHANISMS
-from keras_transformer.attention.mixers import MIXERS
+from keras_transformer.attention.mechanisms.bigbird import BigBirdAttention
+from keras_transformer.attention.mechanisms.block_sparse import BlockSparseAttention
+from keras_transformer.attention.mechanisms.blockwise import BlockwiseAttention
+from keras_transformer.attention.mechanisms.chunked import ChunkedAttention
+from keras_transformer.attention.mechanisms.clustered import ClusteredAttention, ImprovedClusteredAttention
+from keras_transformer.attention.mechanisms.dilated import DilatedAttention
+from keras_transformer.attention.mechanisms.infini import InfiniAttention
+from keras_transformer.attention.mechanisms.linear import LinearAttention
+from keras_transformer.attention.mechanisms.linformer import LinformerAttention
+from keras_transformer.attention.mechanisms.local import LocalAttention
+from keras_transformer.attention.mechanisms.longnet import LongNetAttention
+from keras_transformer.attention.mechanisms.lsh import LSHAttention
+from keras_transformer.attention.mechanisms.performer import PerformerAttention
+from keras_transformer.attention.mechanisms.retrieval import RetrievalAttention
+from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.attention.mechanisms.sparse_fixed import FixedSparseAttention
+from keras_transformer.attention.mechanisms.sparse_strided import StridedSparseAttention
+from keras_transformer.attention.mechanisms.subspace import SubspaceAttention
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
-from keras_transformer.attention.nearest_neighbours import NearestNeighbours, attend_to_neighbours
-from keras_transformer.attention.performer import PerformerAttention
 from keras_transformer.attention.random_features import RandomFeatures
-from keras_transformer.attention.retrieval import RetrievalAttention
 from keras_transformer.attention.scoring import (
     SCORINGS,
     Additive,
@@ -45,14 +53,6 @@ from keras_transformer.attention.scoring import (
     ScaledDot,
     SoftCappedDot,
 )
-from keras_transformer.attention.segment_recurrent import SegmentRecurrentAttention
-from keras_transformer.attention.shared_key_value import SharedKeyValue
-from keras_transformer.attention.shifted_windows import ShiftedWindowAttention
-from keras_transformer.attention.softmax import SoftmaxAttention
-from keras_transformer.attention.sparse import StridedSparseAttention
-from keras_transformer.attention.sparse_fixed import FixedSparseAttention
-from keras_transformer.attention.subspace_attention import SubspaceAttention
-from keras_transformer.attention.two_stream import TwoStreamAttention
 
 __all__ = [
     "FEATURE_MAPS",
@@ -93,7 +93,6 @@ __all__ = [
     "Mechanism",
     "MixedChunkAttention",
     "MultiHeadAttention",
-    "NearestNeighbours",
     "PerformerAttention",
     "RandomFeatures",
     "RetrievalAttention",
@@ -107,7 +106,7 @@ __all__ = [
     "SubspaceAttention",
     "TwoStreamAttention",
     "Visibility",
-    "attend_to_neighbours",
+    "attend_to_neighbors",
     "attention_maps",
     "length_mask",
     "segment_mask",

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 class FeatureMap(keras.layers.Layer):

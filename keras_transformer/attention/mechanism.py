@@ -4,16 +4,16 @@ import dataclasses
 
 from keras import ops
 
-from keras_transformer.attention.cache import (
+from keras_transformer.attention.cache.cached_layer import CachedLayer
+from keras_transformer.attention.cache.dense import (
     check_key_mask,
     init_dense_cache,
     read_dense_cache,
     update_dense_cache,
 )
-from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import Visibility
 
-# What a mechanism may honour, and what to do where it does not.
+# What a mechanism may honor, and what to do where it does not.
 _ADVICE = {
     "causal": "it has no causal form: call it with use_causal_mask=False, in an encoder",
     "bidirectional": "it is causal by nature: call it with use_causal_mask=True, in a decoder",
@@ -32,19 +32,19 @@ EVERYTHING = frozenset(_ADVICE)
 class Mechanism(CachedLayer):
     """Base of mechanisms: `MultiHeadAttention` projects, a mechanism weighs.
 
-    A subclass says in `honours` what it takes into account, and computes in `attend`; what it does not honour is refused
-    before anything is computed. Padding (`query_mask`, `key_mask`) is honoured by all. One that reads token by token with
-    less than all keys overrides `init_cache` and `extend`, and sets `rewinds` to False.
+    A subclass says in `supports` what it takes into account, and computes in `attend`; what it does not honor is refused
+    before anything is computed. Padding (`query_mask`, `key_mask`) is honored by all. One that reads token by token with
+    less than all keys overrides `init_cache` and `extend`, and sets `cache_is_rewindable` to False.
 
     Attributes:
-        honours: set of "causal", "bidirectional", "cross" (keys are other tokens than queries), "attention_mask",
+        supports: set of "causal", "bidirectional", "cross" (keys are other tokens than queries), "attention_mask",
             "window", "scores", "cache", and of what positions need: "bias", "query", "values".
         shares_key: bool. Whether keys are the queries, so that there is no projection of keys.
-        shares_value: bool. Whether values are the queries too, as they are projected, before they are normalised or turned.
+        shares_value: bool. Whether values are the queries too, as they are projected, before they are normalized or turned.
         rotates: bool. Whether it turns queries and keys itself, by `position.rotate`, as one must that reads them unturned
             too; then it is given them as they were projected.
-        rewinds: bool. Whether a cache can go back to an earlier index; one of fixed size cannot, and must be told
-            which new tokens are padding (`query_mask`).
+        cache_is_rewindable: bool. Whether a cache can go back to an earlier index; one of fixed size cannot, and
+            must be told which new tokens are padding (`query_mask`).
 
     Call arguments:
         query: float `(B, T, N, H)`.
@@ -61,14 +61,14 @@ class Mechanism(CachedLayer):
         `(that, next_cache)`.
 
     Raises:
-        ValueError: asked for what it does not honour.
+        ValueError: asked for what it does not honor.
     """
 
-    honours = frozenset()
+    supports = frozenset()
     shares_key = False
     shares_value = False
     rotates = False
-    rewinds = True
+    cache_is_rewindable = True
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -93,7 +93,7 @@ class Mechanism(CachedLayer):
             slots = (ops.arange(ops.shape(x)[1], dtype="int32") for x in (query, key))
             visibility = Visibility.from_slots(*slots)
         self._refuse(query, value, visibility, position, cache, return_attention_scores)
-        if "cross" not in self.honours and visibility.query_mask is None and cache is None:
+        if "cross" not in self.supports and visibility.query_mask is None and cache is None:
             visibility = dataclasses.replace(visibility, query_mask=visibility.key_mask)  # The same tokens.
         options = {"return_attention_scores": return_attention_scores, "training": training}
         if cache is None:
@@ -140,26 +140,26 @@ class Mechanism(CachedLayer):
 
 
 def refuse(layer, asked):
-    """Raises `ValueError`, with advice, for the first thing asked for that `layer.honours` does not name.
+    """Raises `ValueError`, with advice, for the first thing asked for that `layer.supports` does not name.
 
     Args:
         layer: a mechanism, or a mixer with projections of its own.
-        asked: dict from a name, as `Mechanism.honours` lists them, to whether it is asked for.
+        asked: dict from a name, as `Mechanism.supports` lists them, to whether it is asked for.
     """
     for what, is_asked in asked.items():
-        if is_asked and what not in layer.honours:
-            raise ValueError(f"{type(layer).__name__} cannot honour {what!r}: {_ADVICE[what]}.")
+        if is_asked and what not in layer.supports:
+            raise ValueError(f"{type(layer).__name__} cannot honor {what!r}: {_ADVICE[what]}.")
 
 
 def check_cross(layer):
-    """Raises `ValueError` for a layer that says in `honours` that its queries and keys must be the same tokens."""
-    if "cross" not in getattr(layer, "honours", EVERYTHING):
+    """Raises `ValueError` for a layer that says in `supports` that its queries and keys must be the same tokens."""
+    if "cross" not in getattr(layer, "supports", EVERYTHING):
         raise ValueError(f"{layer.name} attends to its own tokens alone: it is no cross-attention.")
 
 
 def refuse_key_mask(layer, key_mask, cache):
     """Raises `ValueError` for a key mask beside the cache of a layer that does not keep all keys."""
-    if cache is not None and not layer.rewinds and key_mask is not None:
+    if cache is not None and not layer.cache_is_rewindable and key_mask is not None:
         raise ValueError(
             f"The cache of {type(layer).__name__} does not keep all keys, so a key mask cannot cover them: "
             "mark padding among the new tokens with query_mask, and pad on the right."

@@ -5,7 +5,8 @@ from keras import ops
 
 from keras_transformer.attention import capture
 from keras_transformer.attention.arguments import check_shapes, key_value_heads, positive, vector_shape
-from keras_transformer.attention.cache import (
+from keras_transformer.attention.cache.cached_layer import CachedLayer
+from keras_transformer.attention.cache.dense import (
     cache_length,
     cache_spec,
     check_key_mask,
@@ -13,15 +14,22 @@ from keras_transformer.attention.cache import (
     read_dense_cache,
     token_slots,
 )
-from keras_transformer.attention.cached_layer import CachedLayer
 from keras_transformer.attention.masks import Visibility, combine
 from keras_transformer.attention.mechanism import Mechanism, refuse
 from keras_transformer.attention.mechanisms import MECHANISMS
-from keras_transformer.attention.softmax import SoftmaxAttention
-from keras_transformer.norms import NORMS
+from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.layers.norms import NORMS
+from keras_transformer.layers.projection import Projection
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
-from keras_transformer.projection import Projection
-from keras_transformer.saving import build_once, choice, clone, resolve, serializable, serialize, serialize_shared
+from keras_transformer.utils.serialization import (
+    build_once,
+    choice,
+    clone,
+    resolve,
+    serializable,
+    serialize,
+    serialize_shared,
+)
 
 
 @serializable
@@ -191,10 +199,12 @@ class MultiHeadAttention(CachedLayer):
     value_dense = property(lambda self: self._value_dense)
     output_dense = property(lambda self: self._output_dense)
 
-    honours = property(
-        lambda self: self.mechanism.honours, doc="What the mechanism takes into account: see `Mechanism`."
+    supports = property(
+        lambda self: self.mechanism.supports, doc="What the mechanism takes into account: see `Mechanism`."
     )
-    rewinds = property(lambda self: self.mechanism.rewinds, doc="Whether a cache can go back to an earlier index.")
+    cache_is_rewindable = property(
+        lambda self: self.mechanism.cache_is_rewindable, doc="Whether a cache can go back to an earlier index."
+    )
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
@@ -328,7 +338,7 @@ class MultiHeadAttention(CachedLayer):
         return query
 
     def _normed(self, context):
-        """The context, `(B, T, N, H)`, normalised over all heads at once."""
+        """The context, `(B, T, N, H)`, normalized over all heads at once."""
         heads = (self._num_heads, self._value_dim)
         joined = ops.reshape(context, (-1, ops.shape(context)[1], heads[0] * heads[1]))
         return ops.reshape(self._context_norm(joined), (-1, ops.shape(context)[1], *heads))

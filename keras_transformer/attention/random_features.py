@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.feature_maps import FeatureMap
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 # Added to every feature, so that no sum of them is zero: the figures of Google's and of the PyTorch implementation.
 _SOFTMAX_FLOOR, _RELU_FLOOR = 1e-4, 1e-3

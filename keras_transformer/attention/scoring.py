@@ -9,8 +9,8 @@ import math
 import keras
 from keras import ops
 
-from keras_transformer.products import times_shared
-from keras_transformer.saving import serializable
+from keras_transformer.backend.shared_products import times_shared
+from keras_transformer.utils.serialization import serializable
 
 
 def grouped_scores(query, key):

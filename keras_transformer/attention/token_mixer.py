@@ -2,8 +2,8 @@
 
 from keras import ops
 
-from keras_transformer.attention.cache import token_slots
-from keras_transformer.attention.cached_layer import CachedLayer
+from keras_transformer.attention.cache.cached_layer import CachedLayer
+from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.attention.masks import Visibility, combine
 from keras_transformer.attention.mechanism import refuse, refuse_key_mask
 
@@ -12,12 +12,12 @@ class TokenMixer(CachedLayer):
     """Base of self-attention layers and convolutions that stand where `MultiHeadAttention` stands, with the same call.
 
     A subclass computes `mix`, over a whole sequence, and `extend`, over new tokens with a cache; makes `init_cache`; has
-    `output_dense`, its last projection; and says in `honours` what it takes into account.
+    `output_dense`, its last projection; and says in `supports` what it takes into account.
 
     Attributes:
-        honours: see `Mechanism`.
-        rewinds: bool. Whether a cache can go back to an earlier index. If not, padding among new tokens is marked by
-            `query_mask`, and stands on the right.
+        supports: see `Mechanism`.
+        cache_is_rewindable: bool. Whether a cache can go back to an earlier index. If not, padding among new tokens is
+            marked by `query_mask`, and stands on the right.
         position: an `AttentionPosition`, or None.
 
     Call arguments:
@@ -34,11 +34,11 @@ class TokenMixer(CachedLayer):
         `(B, T, D)`; with a cache, `(output, next_cache)`.
 
     Raises:
-        ValueError: asked for what it does not honour; a key mask with a cache that does not rewind.
+        ValueError: asked for what it does not honor; a key mask with a cache that does not rewind.
     """
 
-    honours = frozenset({"causal", "bidirectional", "cache"})
-    rewinds = False
+    supports = frozenset({"causal", "bidirectional", "cache"})
+    cache_is_rewindable = False
     position = None
 
     def __init__(self, **kwargs):
@@ -64,7 +64,7 @@ class TokenMixer(CachedLayer):
     ):
         key_mask = combine(key_mask, value_mask)
         if use_causal_mask is None:
-            use_causal_mask = "bidirectional" not in self.honours
+            use_causal_mask = "bidirectional" not in self.supports
         self._refuse(query, value, key, key_mask, attention_mask, cache, use_causal_mask, return_attention_scores)
         slots = token_slots(0 if cache is None else cache_index, ops.shape(query)[1])
         if cache is None:  # The tokens are queries and keys: what is padding is no key.

@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_transformer.audio.random_change import RandomChange, check_range
-from keras_transformer.processor_config import is_count
-from keras_transformer.saving import serializable
+from keras_transformer.utils.processor_config import is_count
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable

@@ -5,13 +5,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.audio.random_change import RandomChange, check_range
-from keras_transformer.processor_config import is_count
-from keras_transformer.saving import serializable
+from keras_transformer.utils.processor_config import is_count
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable
 class FilterAugment(RandomChange):
-    """Log spectrograms coloured by a random filter, the same for all frames; in training alone.
+    """Log spectrograms colored by a random filter, the same for all frames; in training alone.
 
     Points stand at equal distances over the bins, each with a gain drawn anew for each spectrogram; between them the gain
     is linear, and it is added: a factor to the power.

@@ -1,7 +1,7 @@
 """How transformers writes down what is done to sound, as the arguments of `LogMel`."""
 
 from keras_transformer.audio.errors import FeatureExtractorError
-from keras_transformer.processor_config import is_count, read_processor_config
+from keras_transformer.utils.processor_config import is_count, read_processor_config
 
 KIND = "WhisperFeatureExtractor"
 _DEFAULTS = {"feature_size": 80, "sampling_rate": 16_000, "hop_length": 160, "chunk_length": 30, "n_fft": 400}

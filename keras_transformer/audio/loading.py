@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.audio.errors import AudioError
-from keras_transformer.processor_config import is_count
+from keras_transformer.utils.processor_config import is_count
 
 MAX_SAMPLE_RATE = 768_000
 

@@ -3,13 +3,13 @@
 import keras
 from keras import ops
 
-from keras_transformer.processor_config import is_number
-from keras_transformer.saving import serializable
+from keras_transformer.utils.processor_config import is_number
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable
 class SoundNormalization(keras.layers.Layer):
-    """Mean and variance normalisation of the sound in each log spectrogram: `max((x - μ) / σ, -limit)`.
+    """Mean and variance normalization of the sound in each log spectrogram: `max((x - μ) / σ, -limit)`.
 
     μ and σ² are the mean and the variance of the frames, each of which counts with the weight
     `w_t = max(0, 1 - (max_s e_s - e_t) / active_range)`, e_t being the mean of frame t: silence before, behind and between

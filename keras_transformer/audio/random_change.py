@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.processor_config import is_number
+from keras_transformer.utils.processor_config import is_number
 
 
 class RandomChange(keras.layers.Layer):

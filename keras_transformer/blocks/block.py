@@ -4,11 +4,11 @@ import inspect
 
 import keras
 
-from keras_transformer.blocks.norms import NORMS
-from keras_transformer.blocks.residual_schemes import RESIDUALS, make_residual
-from keras_transformer.blocks.residuals import Residual
-from keras_transformer.recompute import recomputed
-from keras_transformer.saving import build_once, choice, resolve, serialize
+from keras_transformer.backend.recompute import recomputed
+from keras_transformer.blocks.residual.residual import Residual
+from keras_transformer.blocks.residual.schemes import RESIDUALS, make_residual
+from keras_transformer.layers.norms import NORMS
+from keras_transformer.utils.serialization import build_once, choice, resolve, serialize
 
 
 class Block(keras.layers.Layer):

@@ -4,7 +4,7 @@ import keras
 
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block
-from keras_transformer.saving import resolve, serializable, serialize
+from keras_transformer.utils.serialization import resolve, serializable, serialize
 
 
 @serializable

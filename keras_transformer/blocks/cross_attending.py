@@ -2,8 +2,8 @@
 
 from keras import ops
 
-from keras_transformer.attention.cache import token_slots
-from keras_transformer.attention.cache_parts import part, prefixed
+from keras_transformer.attention.cache.dense import token_slots
+from keras_transformer.attention.cache.prefixes import part, prefixed
 
 # What the encoder's part of the cache is named by.
 CROSS = "cross_"

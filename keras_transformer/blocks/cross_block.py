@@ -3,7 +3,7 @@
 import keras
 
 from keras_transformer.blocks.block import Block
-from keras_transformer.saving import resolve, serialize
+from keras_transformer.utils.serialization import resolve, serialize
 
 
 class CrossBlock(Block):

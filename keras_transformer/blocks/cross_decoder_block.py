@@ -2,7 +2,7 @@
 
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.cross_block import CrossBlock
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable

@@ -2,13 +2,13 @@
 
 import keras
 
-from keras_transformer.attention.cache_parts import part, prefixed, rest
-from keras_transformer.attention.cached_layer import CachedLayer
+from keras_transformer.attention.cache.cached_layer import CachedLayer
+from keras_transformer.attention.cache.prefixes import part, prefixed, rest
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.attention.mechanism import check_cross
 from keras_transformer.blocks.block import Block
 from keras_transformer.blocks.cross_attending import CROSS, CrossAttending
-from keras_transformer.saving import resolve, serializable, serialize
+from keras_transformer.utils.serialization import resolve, serializable, serialize
 
 # What a feed-forward's part of the cache is named by.
 _FEEDFORWARD = "feedforward_"
@@ -34,7 +34,8 @@ class DecoderBlock(CachedLayer, CrossAttending, Block):
         inputs: float `(B, T, D)`.
         encoder_output: float `(B, S, D_encoder)`; needed with cross-attention, unless a cache holds it; refused without.
         padding_mask: boolean `(B, T)`, True = a real token; None for the mask that Keras carries, if any. With a cache it is
-            over the new tokens, padded on the right; needed where a cache keeps less than all tokens (`rewinds` is False).
+            over the new tokens, padded on the right; needed where a cache keeps less than all tokens
+            (`cache_is_rewindable` is False).
         encoder_padding_mask: boolean `(B, S)`, likewise.
         attention_mask: boolean `(T, T)`, `(B, T, T)` or `(B, N, T, T)`, on top of causality.
         positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
@@ -145,9 +146,9 @@ class DecoderBlock(CachedLayer, CrossAttending, Block):
         return run(inputs, encoder_output), next_cache
 
     @property
-    def rewinds(self):
+    def cache_is_rewindable(self):
         """Whether a cache can go back."""
-        return all(getattr(layer, "rewinds", True) for layer in (self.mixer, self.feedforward))
+        return all(getattr(layer, "cache_is_rewindable", True) for layer in (self.mixer, self.feedforward))
 
     def init_cache(self, batch_size, max_length, dtype=None):
         """An empty cache of the mixer, and of a feed-forward that has one, for `max_length` tokens."""

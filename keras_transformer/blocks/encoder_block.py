@@ -4,9 +4,9 @@ import keras
 
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.block import Block, serialize_template, template
-from keras_transformer.blocks.residual_schemes import RESIDUALS
-from keras_transformer.blocks.residuals import Residual
-from keras_transformer.saving import resolve, serializable, serialize
+from keras_transformer.blocks.residual.residual import Residual
+from keras_transformer.blocks.residual.schemes import RESIDUALS
+from keras_transformer.utils.serialization import resolve, serializable, serialize
 
 
 @serializable

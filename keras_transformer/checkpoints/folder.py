@@ -11,7 +11,7 @@ from keras_transformer.checkpoints.errors import (
     MissingTensorError,
     UnsafePathError,
 )
-from keras_transformer.json_files import read_json
+from keras_transformer.utils.json_files import read_json
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _GENERATION = "generation_config.json"

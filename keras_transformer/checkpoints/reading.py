@@ -4,6 +4,7 @@ import re
 
 import keras
 
+from keras_transformer.backend.unallocated import allocate, unallocated
 from keras_transformer.checkpoints.architecture import Head, head_of
 from keras_transformer.checkpoints.architectures import find_architecture
 from keras_transformer.checkpoints.checkpoint import Checkpoint
@@ -12,7 +13,6 @@ from keras_transformer.checkpoints.folder import Folder, find_folder
 from keras_transformer.checkpoints.plan import check, pair
 from keras_transformer.checkpoints.processors import attach_processor
 from keras_transformer.checkpoints.sentence_transformers import sentence_head
-from keras_transformer.checkpoints.unallocated import allocate, unallocated
 
 _LAYERS = (
     "num_hidden_layers",

@@ -22,7 +22,7 @@ _REFUSED = ("pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_toke
 
 
 def sentence_head(folder):
-    """The `Head` that pools and normalises as the folder says, or None where it is no folder of sentence-transformers.
+    """The `Head` that pools and normalizes as the folder says, or None where it is no folder of sentence-transformers.
 
     Args:
         folder: `Folder`.

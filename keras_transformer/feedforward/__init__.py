@@ -8,7 +8,7 @@ from keras_transformer.feedforward.gated_linear_unit import GatedLinearUnit
 from keras_transformer.feedforward.ista import ISTA
 from keras_transformer.feedforward.mixture_of_experts import MixtureOfExperts
 from keras_transformer.feedforward.router import TopKRouter
-from keras_transformer.ternary import TernaryPolicy, frozen_twin, ternary_twin
+from keras_transformer.layers.ternary import TernaryPolicy, frozen_twin, ternary_twin
 
 FEEDFORWARDS = {
     "dense": DenseFeedForward,

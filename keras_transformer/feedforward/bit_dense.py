@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from keras_transformer.saving import serializable
-from keras_transformer.ternary import prepare_kernel, saved_variables, ternary_product
+from keras_transformer.layers.ternary import prepare_kernel, saved_variables, ternary_product
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable
@@ -23,7 +23,7 @@ class BitDense(keras.layers.Dense):
         **kwargs: the other options of `keras.layers.Dense`.
 
     Call arguments:
-        inputs: float `(..., D)`. BitNet's are normalised: put a norm in front, as pre-norm blocks have it.
+        inputs: float `(..., D)`. BitNet's are normalized: put a norm in front, as pre-norm blocks have it.
 
     Returns:
         `(..., units)`.

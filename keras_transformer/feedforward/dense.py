@@ -3,9 +3,9 @@
 import keras
 
 from keras_transformer.feedforward.activations import get_activation
-from keras_transformer.norms import NORMS
-from keras_transformer.projection import Projection
-from keras_transformer.saving import clone, resolve, serializable, serialize
+from keras_transformer.layers.norms import NORMS
+from keras_transformer.layers.projection import Projection
+from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 
 
 @serializable

@@ -1,7 +1,7 @@
 """Gated feed-forwards: GLU, ReGLU, GEGLU, SwiGLU, by the activation."""
 
 from keras_transformer.feedforward.dense import DenseFeedForward
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable

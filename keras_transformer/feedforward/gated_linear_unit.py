@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_transformer.projection import token_projection
-from keras_transformer.saving import serializable
+from keras_transformer.layers.projection import token_projection
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable

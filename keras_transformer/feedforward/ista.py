@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention import capture
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable
@@ -38,7 +38,7 @@ class ISTA(keras.layers.Layer):
     [[[0.8999999761581421, 0.0, 0.0]]]
 
     Reference: Yu et al., White-Box Transformers via Sparse Rate Reduction, arXiv 2306.01129, section 2.4; η and λ, and
-    the step from the normalised token, as in their code.
+    the step from the normalized token, as in their code.
     """
 
     def __init__(self, step_size=0.1, sparsity_weight=0.1, kernel_initializer="he_uniform", **kwargs):

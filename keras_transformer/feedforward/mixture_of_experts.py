@@ -9,7 +9,7 @@ from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.feedforward.dispatch import combine, gather, in_blocks, in_buffers
 from keras_transformer.feedforward.expert_counts import ExpertCounts
 from keras_transformer.feedforward.router import TopKRouter
-from keras_transformer.saving import clone, resolve, serializable, serialize
+from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 
 
 @serializable

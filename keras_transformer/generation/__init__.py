@@ -1,8 +1,6 @@
 """The decoding loop, samplers and searches. Works on numpy arrays alone: it imports neither Keras nor a runtime."""
 
-from keras_transformer.generation.beam import BeamSearch
-from keras_transformer.generation.contrastive import Contrastive
-from keras_transformer.generation.engine import Engine
+from keras_transformer.generation.engine.engine import Engine
 from keras_transformer.generation.errors import (
     EmptyPromptError,
     EngineClosedError,
@@ -16,8 +14,10 @@ from keras_transformer.generation.errors import (
 )
 from keras_transformer.generation.generator import Generator
 from keras_transformer.generation.samplers import Greedy, Random
-from keras_transformer.generation.speculative import Speculative
-from keras_transformer.generation.tree_search import TreeSearch
+from keras_transformer.generation.search.beam import BeamSearch
+from keras_transformer.generation.search.contrastive import Contrastive
+from keras_transformer.generation.search.speculative import Speculative
+from keras_transformer.generation.search.tree_search import TreeSearch
 
 SAMPLERS = {
     "greedy": Greedy,

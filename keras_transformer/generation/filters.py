@@ -6,7 +6,7 @@ Logits are float32 `(B, V)`; a token that may not be drawn gets -inf. Parameters
 HIDDEN = float("-inf")
 
 
-def penalise_repetition(ops, logits, seen, penalty):
+def penalize_repetition(ops, logits, seen, penalty):
     """Makes tokens that have been seen less likely: positive logits are divided by the penalty, others multiplied.
 
     Args:
@@ -15,8 +15,8 @@ def penalise_repetition(ops, logits, seen, penalty):
 
     Reference: Keskar et al., CTRL, arXiv 1909.05858, section 4.1, with the sign handled as transformers does.
     """
-    penalised = ops.where(logits > 0, logits / penalty, logits * penalty)
-    return ops.where(seen, penalised, logits)
+    penalized = ops.where(logits > 0, logits / penalty, logits * penalty)
+    return ops.where(seen, penalized, logits)
 
 
 def keep_top_k(ops, logits, k):

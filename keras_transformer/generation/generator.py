@@ -57,7 +57,7 @@ class Generator:
             sampler: "greedy", "random", "beam", "contrastive", "tree_search", or an instance.
             stop: str, list of ints, or a list of either: a text ends before the first of these.
             seed: int: the same texts again; None for others every time.
-            repetition_penalty: float > 0. See `filters.penalise_repetition`.
+            repetition_penalty: float > 0. See `filters.penalize_repetition`.
             batch_size: int >= 1: so many prompts at a time; None for all at once.
             return_scores: bool. Whether to return the scores of the sampler too, such as those of beam search.
 
@@ -158,7 +158,7 @@ class Generator:
             rows = order[start : start + (batch_size or len(order))]
             chosen, chosen_seeds = [prompts.decoder[row] for row in rows], [seeds[row] for row in rows]
             new_tokens, source = int(max_new_tokens), self._source(prompts, rows)
-            own = (self.tokenizer.decode if prompts.is_text else None, getattr(self.steps, "rewinds", True))
+            own = (self.tokenizer.decode if prompts.is_text else None, getattr(self.steps, "cache_is_rewindable", True))
             request = (chosen, new_tokens, chosen_seeds, self.end_ids, ends, repetition_penalty, source)
             plans.append((rows, Plan(*request, *own)))
         return plans

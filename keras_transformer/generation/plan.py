@@ -52,7 +52,7 @@ class Plan:
         repetition_penalty: float > 0.
         source: `(token_ids, padding_mask)` of an encoder-decoder, or `(features,)`, or None.
         decode: function of token ids to text, where prompts are text; None where they are tokens.
-        rewinds: bool. Whether the cache can go back to an earlier index.
+        cache_is_rewindable: bool. Whether the cache can go back to an earlier index.
     """
 
     prompts: list
@@ -63,7 +63,7 @@ class Plan:
     repetition_penalty: float = 1.0
     source: Any = None
     decode: Callable | None = None
-    rewinds: bool = True
+    cache_is_rewindable: bool = True
 
     @property
     def lengths(self):

@@ -3,15 +3,15 @@
 import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
-from keras_transformer.generation.filters import penalise_repetition
+from keras_transformer.generation.filters import penalize_repetition
 
 
-def penalise_rows(logits, texts, penalty):
-    """`filters.penalise_repetition`, given what each row has read.
+def penalize_rows(logits, texts, penalty):
+    """`filters.penalize_repetition`, given what each row has read.
 
     Args:
         logits: float `(R, V)`.
-        texts: R lists of token ids; not looked at if nothing is to be penalised, so that a generator costs nothing then.
+        texts: R lists of token ids; not looked at if nothing is to be penalized, so that a generator costs nothing then.
         penalty: float > 0.
 
     Returns:
@@ -19,7 +19,7 @@ def penalise_rows(logits, texts, penalty):
 
     Example:
 
-    >>> penalise_rows(np.array([[2.0, -1.0, 4.0]]), [[0, 1]], penalty=2.0).tolist()
+    >>> penalize_rows(np.array([[2.0, -1.0, 4.0]]), [[0, 1]], penalty=2.0).tolist()
     [[1.0, -2.0, 4.0]]
     """
     if penalty == 1.0:
@@ -27,4 +27,4 @@ def penalise_rows(logits, texts, penalty):
     seen = np.zeros(logits.shape, bool)
     for row, tokens in zip(seen, texts, strict=True):
         row[tokens] = True
-    return penalise_repetition(numpy_ops, logits, seen, penalty)
+    return penalize_repetition(numpy_ops, logits, seen, penalty)

@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_transformer.generation.filters import draw, keep_min_p, keep_top_k, keep_top_p, most_likely
-from keras_transformer.generation.token_search import TokenSearch
+from keras_transformer.generation.search.token_search import TokenSearch
 
 
 @dataclasses.dataclass(frozen=True)

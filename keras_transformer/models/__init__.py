@@ -6,6 +6,14 @@ from keras_transformer.models.bart import BART, MBart
 from keras_transformer.models.bert import BERT
 from keras_transformer.models.bigbird import BigBird
 from keras_transformer.models.bloom import BLOOM
+from keras_transformer.models.building.encode_in_windows import encode_in_windows
+from keras_transformer.models.building.encoder_decoder import read_twice
+from keras_transformer.models.building.front_end import with_front_end
+from keras_transformer.models.building.layout_map import layout_map
+from keras_transformer.models.building.prefill_exit import PrefillExit
+from keras_transformer.models.building.size import Size
+from keras_transformer.models.building.stepwise import Stepwise
+from keras_transformer.models.building.with_image_size import with_image_size
 from keras_transformer.models.clip import CLIP, CLIPText, CLIPVision
 from keras_transformer.models.crate import CRATE
 from keras_transformer.models.decoder import Decoder
@@ -13,17 +21,13 @@ from keras_transformer.models.deit import DeiT
 from keras_transformer.models.dinov2 import DINOv2
 from keras_transformer.models.distilbert import DistilBERT
 from keras_transformer.models.electra import ELECTRA
-from keras_transformer.models.encode_in_windows import encode_in_windows
 from keras_transformer.models.encoder import Encoder
-from keras_transformer.models.encoder_decoder import read_twice
 from keras_transformer.models.evolved_transformer import EvolvedSize, EvolvedTransformer
-from keras_transformer.models.front_end import with_front_end
 from keras_transformer.models.gemma import Gemma
 from keras_transformer.models.gemma2 import Gemma2
 from keras_transformer.models.gemma3 import Gemma3
 from keras_transformer.models.gpt2 import GPT2
 from keras_transformer.models.kosmos import Kosmos, Kosmos2, kosmos2_vision
-from keras_transformer.models.layout_map import layout_map
 from keras_transformer.models.layoutlm import LayoutLM
 from keras_transformer.models.lite_transformer import LiteTransformer
 from keras_transformer.models.llama import Llama
@@ -33,7 +37,6 @@ from keras_transformer.models.mistral import Mistral
 from keras_transformer.models.mixtral import Mixtral
 from keras_transformer.models.modernbert import ModernBERT
 from keras_transformer.models.mpnet import MPNet
-from keras_transformer.models.prefill_exit import PrefillExit
 from keras_transformer.models.qwen2 import Qwen2
 from keras_transformer.models.qwen3 import Qwen3
 from keras_transformer.models.recurrent_memory import RecurrentMemory
@@ -45,15 +48,12 @@ from keras_transformer.models.roberta import RoBERTa
 from keras_transformer.models.roformer import RoFormer
 from keras_transformer.models.rwkv import RWKV
 from keras_transformer.models.s4 import S4Model
-from keras_transformer.models.size import Size
-from keras_transformer.models.stepwise import Stepwise
 from keras_transformer.models.swin import Swin, SwinSize
 from keras_transformer.models.t5 import T5, T5Encoder, T5Size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.models.transformer_xl import TransformerXL
 from keras_transformer.models.vit import ViT
 from keras_transformer.models.whisper import Whisper, WhisperEncoder
-from keras_transformer.models.with_image_size import with_image_size
 from keras_transformer.models.xlnet import XLNet, with_query_stream
 from keras_transformer.models.yoco import YOCO
 

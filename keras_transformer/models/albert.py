@@ -1,8 +1,8 @@
 """ALBERT."""
 
 from keras_transformer.models.bert import bert_encoder
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import make_attention
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import make_attention
 
 # Lan et al., ALBERT, arXiv 1909.11942, table 1; the heads as in its published code.
 SIZES = {

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import keras
 
-from keras_transformer.models.bahdanau_layers import AttentionalGRU, BidirectionalGRU
-from keras_transformer.models.encoder_decoder import token_tables
-from keras_transformer.models.stack import padding_input, token_input
-from keras_transformer.saving import choice
+from keras_transformer.models.building.bahdanau_layers import AttentionalGRU, BidirectionalGRU
+from keras_transformer.models.building.encoder_decoder import token_tables
+from keras_transformer.models.building.stack import padding_input, token_input
+from keras_transformer.utils.serialization import choice
 
 
 class BahdanauSize(NamedTuple):

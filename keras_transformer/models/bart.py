@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.positions import Learned
 
@@ -27,7 +27,7 @@ def BART(
     hidden_dropout=0.0,
     name="bart",
 ):
-    """The encoder-decoder of BART: post-norm blocks over the normalised sum of token and learned position.
+    """The encoder-decoder of BART: post-norm blocks over the normalized sum of token and learned position.
 
     `tasks.LanguageModel(BART(...), head_bias=True, start_id=2, end_id=2)` puts the published head on it.
 

@@ -2,9 +2,9 @@
 
 import keras
 
+from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.stack import make_attention
 from keras_transformer.models.encoder import SIZES, Encoder
-from keras_transformer.models.size import get_size
-from keras_transformer.models.stack import make_attention
 
 
 def BERT(
@@ -19,7 +19,7 @@ def BERT(
     layer_norm_epsilon=1e-12,
     name="bert",
 ):
-    """The encoder of BERT: post-norm blocks over the normalised sum of token, segment and position vectors.
+    """The encoder of BERT: post-norm blocks over the normalized sum of token, segment and position vectors.
 
     Args:
         size: "base", "large", or a `Size`.
@@ -63,6 +63,6 @@ def BERT(
 
 
 def bert_encoder(size, vocabulary_size, *, layer_norm_epsilon, **options):
-    """What all of BERT's kind are: an `Encoder` of post-norm blocks whose embeddings are normalised; `options` are its."""
+    """What all of BERT's kind are: an `Encoder` of post-norm blocks whose embeddings are normalized; `options` are its."""
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
     return Encoder(size, vocabulary_size, residual="post", norm=norm, embedding_norm=True, **options)

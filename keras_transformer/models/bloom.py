@@ -3,8 +3,8 @@
 import keras
 
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.decoder import Decoder
-from keras_transformer.models.size import Size, get_size
 
 # Scao et al., arXiv 2211.05100, table 3.
 SIZES = {
@@ -27,7 +27,7 @@ def BLOOM(
     layer_norm_epsilon=1e-5,
     name="bloom",
 ):
-    """The decoder of BLOOM: pre-norm blocks with ALiBi over normalised token vectors.
+    """The decoder of BLOOM: pre-norm blocks with ALiBi over normalized token vectors.
 
     Args:
         size: "560M", "1.1B", "1.7B", "3B", "7.1B", "176B", or a `Size`.

@@ -2,12 +2,12 @@
 
 import keras
 
-from keras_transformer.models.clip_layers import ContrastiveLogits, EndTokenPooling, UnitLength
+from keras_transformer.models.building.clip_layers import ContrastiveLogits, EndTokenPooling, UnitLength
+from keras_transformer.models.building.image_stack import image_input, image_stack
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import make_attention
 from keras_transformer.models.decoder import Decoder
-from keras_transformer.models.image_stack import image_input, image_stack
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import make_attention
-from keras_transformer.saving import choice
+from keras_transformer.utils.serialization import choice
 from keras_transformer.vision import PatchEmbedding
 
 # Radford et al., CLIP, arXiv 2103.00020, tables 19 and 20: the image tower, its patch, the text tower, the common width.

@@ -4,8 +4,8 @@ import keras
 
 from keras_transformer.attention import MultiHeadAttention, SubspaceAttention
 from keras_transformer.feedforward import ISTA
-from keras_transformer.models.image_stack import image_input, image_stack
-from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.building.image_stack import image_input, image_stack
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.vision import PatchEmbedding
 
 # Yu et al., arXiv 2306.01129, table 1. The dictionary is as wide as the tokens.
@@ -69,9 +69,9 @@ def CRATE(
     (None, 5, 384)
 
     Reference: Yu et al., White-Box Transformers via Sparse Rate Reduction, arXiv 2306.01129, section 2, and its code, in
-    which every norm is a layer norm and patches are normalised before and after their projection. Class token and
-    positions start small, as in `models.ViT`. With `pooling="mean"` the mean is of normalised tokens, without the class
-    token; their code normalises the mean of all.
+    which every norm is a layer norm and patches are normalized before and after their projection. Class token and
+    positions start small, as in `models.ViT`. With `pooling="mean"` the mean is of normalized tokens, without the class
+    token; their code normalizes the mean of all.
     """
     size = get_size(size, SIZES)
     if size.intermediate_dim != size.hidden_dim:

@@ -3,8 +3,8 @@
 import keras
 
 from keras_transformer.blocks import DecoderBlock, DeepNormResidual
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import (
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import (
     final_norm,
     first_layer,
     in_turn,
@@ -55,16 +55,16 @@ def Decoder(
         residual: a name in `blocks.RESIDUALS`, or an instance to copy.
         norm: a name in `blocks.NORMS`, or a layer to copy.
         embedding_scale: float, or None for 1. What the vectors of tokens are multiplied by.
-        embedding_norm: bool. Whether the sum of token and position is normalised, before its dropout.
+        embedding_norm: bool. Whether the sum of token and position is normalized, before its dropout.
         attention: a name in `attention.MECHANISMS`; or a layer in the manner of `MultiHeadAttention` to copy for each block,
             which brings its own position; or a list of either, which the blocks take in turn.
         feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
         activation: of a feed-forward given by name.
         dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
         embedding_dropout: float in [0, 1), or None for `dropout`.
-        packed: bool. Whether it trains on rows of several documents (`training.pack`), none of which sees another: it takes
+        packed: bool. Whether it trains on rows of several documents (`data.pack`), none of which sees another: it takes
             "segment_ids" and "positions", int32 `(B, T)`, too. Generation is the same as without.
-        num_block_groups: int, or None. So many blocks share the places of the stack, neighbours the same block; each place
+        num_block_groups: int, or None. So many blocks share the places of the stack, neighbors the same block; each place
             has a cache of its own. ALBERT has 1. Default None: a block for each place.
         name: str.
 

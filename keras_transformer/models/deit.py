@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_transformer.models.image_stack import image_input, image_stack
-from keras_transformer.models.size import get_size
+from keras_transformer.models.building.image_stack import image_input, image_stack
+from keras_transformer.models.building.size import get_size
 from keras_transformer.models.vit import SIZES as VIT_SIZES
 from keras_transformer.vision import PatchEmbedding
 

@@ -4,7 +4,7 @@ import keras
 
 from keras_transformer.blocks import LayerScaleResidual
 from keras_transformer.feedforward import GatedFeedForward
-from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.vit import ViT
 
 # Oquab et al., DINOv2, arXiv 2304.07193, table 17; the feed-forward of "g" is gated, two thirds of 4 · 1536 wide.

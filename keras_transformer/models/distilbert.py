@@ -1,7 +1,7 @@
 """DistilBERT."""
 
 from keras_transformer.models.bert import BERT
-from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.building.size import Size, get_size
 
 # Sanh et al., DistilBERT, arXiv 1910.01108, section 3: half the layers of BERT base.
 SIZES = {

@@ -1,8 +1,8 @@
 """ELECTRA."""
 
 from keras_transformer.models.bert import bert_encoder
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import make_attention
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import make_attention
 
 # Clark et al., ELECTRA, arXiv 2003.10555, table 6; large: as BERT's. Of the discriminators.
 SIZES = {

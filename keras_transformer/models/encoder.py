@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_transformer.blocks import DeepNormResidual, EncoderBlock
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import (
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import (
     final_norm,
     first_layer,
     in_turn,
@@ -64,14 +64,14 @@ def Encoder(
         residual: a name in `blocks.RESIDUALS`, or an instance to copy.
         first_residual: as `residual`, around the attention of the first block; None for the same.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
-        embedding_norm: bool. Whether the sum of the embeddings is normalised too, before its dropout, as in BERT.
+        embedding_norm: bool. Whether the sum of the embeddings is normalized too, before its dropout, as in BERT.
         attention: a name in `attention.MECHANISMS`; or a layer in the manner of `MultiHeadAttention` to copy for each block,
             which brings its own position; or a list of these, which the blocks take in turn, from the first again after
             the last. With `LongformerAttention` of `max_global_tokens` the model takes "global_mask" too, bool `(B, T)`.
         feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
         activation: of a feed-forward given by name.
         dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
-        num_block_groups: int, or None. So many blocks share the places of the stack, neighbours the same block; each place
+        num_block_groups: int, or None. So many blocks share the places of the stack, neighbors the same block; each place
             has a cache of its own. ALBERT has 1. Default None: a block for each place.
         name: str.
 

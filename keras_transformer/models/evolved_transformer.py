@@ -8,10 +8,10 @@ import keras
 from keras_transformer.attention import BranchedConvolution, MultiHeadAttention
 from keras_transformer.blocks import BranchedDecoderBlock, BranchedEncoderBlock, DecoderBlock, EncoderBlock
 from keras_transformer.feedforward import DenseFeedForward, GatedLinearUnit
-from keras_transformer.models.encoder_decoder import Side, encoder_decoder, token_tables
-from keras_transformer.models.stack import final_norm, first_layer
+from keras_transformer.models.building.encoder_decoder import Side, encoder_decoder, token_tables
+from keras_transformer.models.building.stack import final_norm, first_layer
 from keras_transformer.positions import Sinusoidal
-from keras_transformer.saving import choice
+from keras_transformer.utils.serialization import choice
 
 # What doubling the heads of a decoder's first attention stops at.
 _MOST_HEADS = 16

@@ -4,10 +4,10 @@ import math
 
 from keras_transformer.attention import ScaledDot, SoftCappedDot
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.building.size import Size
 from keras_transformer.models.decoder import Decoder
-from keras_transformer.models.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
-from keras_transformer.models.size import Size
-from keras_transformer.norms import ZeroCenteredRMSNormalization
 from keras_transformer.positions import Rotary
 
 # Gemma Team, arXiv 2503.19786, table 1, and the checkpoints.

@@ -3,8 +3,8 @@
 import keras
 
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
+from keras_transformer.models.building.size import get_size
 from keras_transformer.models.decoder import SIZES, Decoder
-from keras_transformer.models.size import get_size
 
 
 def GPT2(

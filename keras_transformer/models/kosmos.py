@@ -7,12 +7,18 @@ import keras
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.blocks import DecoderBlock, SubLNResidual
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.models.building.clip_layers import UnitLength
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import (
+    make_attention,
+    make_norm,
+    padding_input,
+    split_position,
+    token_input,
+)
 from keras_transformer.models.clip import CLIPVision
-from keras_transformer.models.clip_layers import UnitLength
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import make_attention, make_norm, padding_input, split_position, token_input
 from keras_transformer.positions import Sinusoidal
-from keras_transformer.saving import clone
+from keras_transformer.utils.serialization import clone
 from keras_transformer.vision import EachImage, PlaceImages, Resampler
 
 # Huang et al., Kosmos-1, arXiv 2302.14045, section 3.2, and Kosmos-2: the text model.

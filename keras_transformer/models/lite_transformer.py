@@ -6,9 +6,9 @@ from keras_transformer.attention import (
     LongShortRangeAttention,
     MultiHeadAttention,
 )
-from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.saving import choice
+from keras_transformer.utils.serialization import choice
 
 # Wu et al., arXiv 2004.11886, and the configurations of their code, by the multiply-adds that a sentence of 30 tokens may
 # take. The hidden layer of the feed-forward is as wide as the tokens: "flattened".

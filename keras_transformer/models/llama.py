@@ -3,9 +3,9 @@
 import keras
 
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.building.size import Size
 from keras_transformer.models.decoder import Decoder
-from keras_transformer.models.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
-from keras_transformer.models.size import Size
 
 # Touvron et al., Llama 2, table 1, and arXiv 2302.13971, table 2; Grattafiori et al., table 3; the cards of Llama 3.2.
 SIZES = {

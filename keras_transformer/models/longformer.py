@@ -2,8 +2,8 @@
 
 from keras_transformer.attention import LongformerAttention
 from keras_transformer.models.bert import bert_encoder
+from keras_transformer.models.building.size import get_size
 from keras_transformer.models.encoder import SIZES
-from keras_transformer.models.size import get_size
 from keras_transformer.positions import Learned
 
 

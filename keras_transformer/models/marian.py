@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.models.size import Size, get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.positions import Sinusoidal
 

@@ -3,9 +3,9 @@
 import keras
 
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.building.size import Size
 from keras_transformer.models.decoder import Decoder
-from keras_transformer.models.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
-from keras_transformer.models.size import Size
 
 # Jiang et al., arXiv 2310.06825, table 1.
 SIZES = {"7B": GroupedSize(Size(32, 4096, 32, 14336), 8, 128)}

@@ -3,9 +3,9 @@
 import keras
 
 from keras_transformer.feedforward import MixtureOfExperts, TopKRouter
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.building.size import Size
 from keras_transformer.models.decoder import Decoder
-from keras_transformer.models.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
-from keras_transformer.models.size import Size
 from keras_transformer.positions import Rotary
 
 # Jiang et al., arXiv 2401.04088, table 1, and the checkpoints.

@@ -5,8 +5,8 @@ import keras
 from keras_transformer.attention import LocalAttention, MultiHeadAttention, SoftmaxAttention
 from keras_transformer.blocks import Residual
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.encoder import Encoder
-from keras_transformer.models.size import Size, get_size
 from keras_transformer.positions import Rotary
 
 # Warner et al., ModernBERT, arXiv 2412.13663, table 4.

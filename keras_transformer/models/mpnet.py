@@ -2,8 +2,8 @@
 
 import keras
 
+from keras_transformer.models.building.size import get_size
 from keras_transformer.models.encoder import SIZES, Encoder
-from keras_transformer.models.size import get_size
 from keras_transformer.positions import Learned, RelativeBias
 
 

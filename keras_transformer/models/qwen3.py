@@ -3,9 +3,9 @@
 import keras
 
 from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.building.size import Size
 from keras_transformer.models.decoder import Decoder
-from keras_transformer.models.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
-from keras_transformer.models.size import Size
 from keras_transformer.positions import Rotary
 
 # Yang et al., arXiv 2505.09388, table 1, and the checkpoints.

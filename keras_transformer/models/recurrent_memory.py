@@ -3,9 +3,8 @@
 import keras
 
 from keras_transformer.blocks import DecoderBlock, MemoryStack
-from keras_transformer.models.decoder import SIZES
-from keras_transformer.models.size import get_size
-from keras_transformer.models.stack import (
+from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.stack import (
     final_norm,
     make_attention,
     make_feed_forward,
@@ -13,6 +12,7 @@ from keras_transformer.models.stack import (
     split_position,
     token_input,
 )
+from keras_transformer.models.decoder import SIZES
 
 
 def RecurrentMemory(

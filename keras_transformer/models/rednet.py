@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_transformer.models.image_stack import image_input
-from keras_transformer.saving import choice
+from keras_transformer.models.building.image_stack import image_input
+from keras_transformer.utils.serialization import choice
 from keras_transformer.vision import Involution
 
 # Li et al., arXiv 2103.06255: the blocks of each of four stages, by the number of layers.
@@ -61,7 +61,7 @@ def RedNet(
     options = {"group_channels": group_channels, "reduction_ratio": reduction_ratio}
     images = image_input(image_size, num_channels)
     x = _convolution(images, hidden_dim // 2, 3, 2, "stem_1")
-    x = _normalised(Involution(3, name="stem_2", **options)(x), "stem_2")
+    x = _normalized(Involution(3, name="stem_2", **options)(x), "stem_2")
     x = _convolution(x, hidden_dim, 3, 1, "stem_3")
     x = keras.layers.ZeroPadding2D(1, name="stem_padding")(x)  # Nothing is below zero behind a ReLU.
     x = keras.layers.MaxPooling2D(3, 2, name="stem_pooling")(x)
@@ -79,7 +79,7 @@ def _block(x, width, involution, name):
     """A bottleneck: narrower, an involution, wider; around it a residual, projected where the shape changes."""
     wide = _EXPANSION * width
     y = _convolution(x, width, 1, 1, f"{name}_reduce")
-    y = _normalised(involution(y), f"{name}_involution")
+    y = _normalized(involution(y), f"{name}_involution")
     y = _convolution(y, wide, 1, 1, f"{name}_expand", activation=None)
     if x.shape[-1] != wide or involution.strides > 1:
         x = _convolution(x, wide, 1, involution.strides, f"{name}_shortcut", activation=None)
@@ -90,9 +90,9 @@ def _convolution(x, filters, kernel_size, strides, name, activation="relu"):
     if kernel_size > 1:  # As many zeros on every side, whatever the stride.
         x = keras.layers.ZeroPadding2D(kernel_size // 2, name=f"{name}_padding")(x)
     x = keras.layers.Conv2D(filters, kernel_size, strides, use_bias=False, name=f"{name}_convolution")(x)
-    return _normalised(x, name, activation)
+    return _normalized(x, name, activation)
 
 
-def _normalised(x, name, activation="relu"):
+def _normalized(x, name, activation="relu"):
     x = keras.layers.BatchNormalization(epsilon=1e-5, momentum=0.9, name=f"{name}_norm")(x)
     return x if activation is None else keras.layers.ReLU(name=f"{name}_activation")(x)

@@ -5,10 +5,10 @@ import keras
 from keras_transformer.attention import ChunkedAttention, LSHAttention, MultiHeadAttention
 from keras_transformer.blocks import ReversibleBlock, ReversibleStack
 from keras_transformer.feedforward import DenseFeedForward
-from keras_transformer.models.size import Size
-from keras_transformer.models.stack import padding_input, token_input
+from keras_transformer.models.building.size import Size
+from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.positions import Learned
-from keras_transformer.saving import choice, clone
+from keras_transformer.utils.serialization import choice, clone
 
 # The weights published by Google for novels and for enwik8; their heads are of 64 and of 128 channels.
 SIZES = {

@@ -1,7 +1,7 @@
 """The Retentive Network."""
 
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.decoder import Decoder
-from keras_transformer.models.size import Size, get_size
 from keras_transformer.recurrence import MultiScaleRetention
 
 # Those of the authors' code (torchscale), named as the paper names its models. There values are as wide as the feed-forward,

@@ -9,14 +9,20 @@ from keras_transformer.blocks import (
     RESIDUALS,
     ChunkedCrossBlock,
     DecoderBlock,
-    NeighbourBlock,
-    NeighbourEncoder,
+    NeighborBlock,
+    NeighborEncoder,
     Residual,
 )
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import final_norm, make_feed_forward, padding_input, split_position, token_input
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import (
+    final_norm,
+    make_feed_forward,
+    padding_input,
+    split_position,
+    token_input,
+)
 from keras_transformer.positions import AttentionPosition
-from keras_transformer.saving import choice, clone, resolve
+from keras_transformer.utils.serialization import choice, clone, resolve
 
 
 class RetroSize(NamedTuple):
@@ -53,8 +59,8 @@ def RETRO(
     *,
     encoder_size=ENCODER_SIZE,
     chunk_size=64,
-    num_neighbours=2,
-    neighbour_length=None,
+    num_neighbors=2,
+    neighbor_length=None,
     retrieval_layers=None,
     encoder_retrieval_layers=(1,),
     position="transformer_xl",
@@ -65,21 +71,21 @@ def RETRO(
     dropout=0.0,
     name="retro",
 ):
-    """A decoder, some of whose blocks attend to encoded neighbours of the text's chunks. `tasks.LanguageModel` heads it.
+    """A decoder, some of whose blocks attend to encoded neighbors of the text's chunks. `tasks.LanguageModel` heads it.
 
-    The text is cut into chunks of m tokens. For each, k neighbours were found in a `retrieval.ChunkDatabase`: passages of r
+    The text is cut into chunks of m tokens. For each, k neighbors were found in a `retrieval.ChunkDatabase`: passages of r
     tokens that begin like it, and their continuation. An encoder reads them, and the chunk as the first of the retrieval
     layers has it; the last token of the chunk and the m - 1 after it attend to what it gives. So nothing before a chunk's
-    last token depends on the chunk's neighbours, and without neighbours it is a decoder like any other.
+    last token depends on the chunk's neighbors, and without neighbors it is a decoder like any other.
 
     Args:
         size: "172M", "425M", "1.5B", "7.5B" (the measures of the paper), a `RetroSize`, or a `Size`.
         vocabulary_size: int. V.
-        encoder_size: `RetroSize` or `Size` of the encoder of neighbours; by default the paper's, 2 layers of width 896.
+        encoder_size: `RetroSize` or `Size` of the encoder of neighbors; by default the paper's, 2 layers of width 896.
         chunk_size: int >= 2. m.
-        num_neighbours: int >= 1. k.
-        neighbour_length: int >= 1, or None for `2 · chunk_size`. r.
-        retrieval_layers: ints from 1 to the number of layers: which blocks attend to neighbours; None for 6, 9, 12, ..., as
+        num_neighbors: int >= 1. k.
+        neighbor_length: int >= 1, or None for `2 · chunk_size`. r.
+        retrieval_layers: ints from 1 to the number of layers: which blocks attend to neighbors; None for 6, 9, 12, ..., as
             in the paper.
         encoder_retrieval_layers: likewise, which blocks of the encoder attend to the chunk.
         position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None: of every attention, each with a copy.
@@ -91,55 +97,55 @@ def RETRO(
         name: str.
 
     Returns:
-        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, "neighbour_token_ids": int32
-        `(B, L, k, r)`, "neighbour_mask": bool `(B, L, k, r)`} to `(B, T, D)`. L may be any number: chunks beyond have no
-        neighbours.
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, "neighbor_token_ids": int32
+        `(B, L, k, r)`, "neighbor_mask": bool `(B, L, k, r)`} to `(B, T, D)`. L may be any number: chunks beyond have no
+        neighbors.
 
     Raises:
         ValueError: unknown name of a size or a part; no retrieval layer, or one that there is not; a position that is added
             to the embedding.
 
-    Generation without more is that of a decoder without neighbours; `retrieval.with_retrieval` retrieves as chunks fill.
+    Generation without more is that of a decoder without neighbors; `retrieval.with_retrieval` retrieves as chunks fill.
 
     Example:
 
     >>> from keras_transformer.models import Size
     >>> small = Size(2, 16, 2, 32)
     >>> model = RETRO(small, vocabulary_size=100, encoder_size=small, chunk_size=4, retrieval_layers=(2,))
-    >>> model.output_shape, model.input["neighbour_token_ids"].shape
+    >>> model.output_shape, model.input["neighbor_token_ids"].shape
     ((None, None, 16), (None, None, 2, 8))
 
     Reference: Borgeaud et al., RETRO, arXiv 2112.04426, section 2 and algorithm 1. Scores are scaled by `1 / √H`, and
-    relative positions have the biases of Transformer-XL. The embedding of the neighbours is the encoder's own.
+    relative positions have the biases of Transformer-XL. The embedding of the neighbors is the encoder's own.
     """
     size, encoder_size = _with_heads(size), _with_heads(encoder_size)
     layers = tuple(range(6, size.num_layers + 1, 3)) if retrieval_layers is None else tuple(retrieval_layers)
     _check(layers, size.num_layers, "retrieval_layers")
     _check(encoder_retrieval_layers, encoder_size.num_layers, "encoder_retrieval_layers")
     if resolve(residual, RESIDUALS, Residual).num_streams > 1:
-        raise ValueError("Neighbours are encoded beside one stream: give a residual scheme that has no more.")
+        raise ValueError("Neighbors are encoded beside one stream: give a residual scheme that has no more.")
     options = {"residual": residual, "norm": norm, "dropout": dropout}
     own = _Sublayers(size, _inside_attention(position), feedforward, activation, dropout)
     # Layers
-    encoder = NeighbourEncoder(
+    encoder = NeighborEncoder(
         vocabulary_size,
         encoder_size.hidden_dim,
-        _neighbour_blocks(own._replace(size=encoder_size), encoder_retrieval_layers, options),
+        _neighbor_blocks(own._replace(size=encoder_size), encoder_retrieval_layers, options),
         chunk_size=chunk_size,
-        norm=final_norm(residual, norm, name="neighbour_norm"),
+        norm=final_norm(residual, norm, name="neighbor_norm"),
         dropout=dropout,
-        name="neighbour_encoder",
+        name="neighbor_encoder",
     )
     last_norm = final_norm(residual, norm)
     # Graph
-    shape = (None, num_neighbours, neighbour_length or 2 * chunk_size)
+    shape = (None, num_neighbors, neighbor_length or 2 * chunk_size)
     inputs = {
         "token_ids": token_input(),
         "padding_mask": padding_input(),
-        "neighbour_token_ids": keras.Input(shape, dtype="int32", name="neighbour_token_ids"),
-        "neighbour_mask": keras.Input(shape, dtype="bool", name="neighbour_mask"),
+        "neighbor_token_ids": keras.Input(shape, dtype="int32", name="neighbor_token_ids"),
+        "neighbor_mask": keras.Input(shape, dtype="bool", name="neighbor_mask"),
     }
-    mask, neighbours = inputs["padding_mask"], None
+    mask, neighbors = inputs["padding_mask"], None
     x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
     x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
     for index in range(size.num_layers):
@@ -148,12 +154,12 @@ def RETRO(
         x = DecoderBlock(*parts, name=f"decoder_block_{index}", **options)(x, padding_mask=mask)
         if not retrieves:
             continue
-        if neighbours is None:
-            found = {"token_ids": inputs["neighbour_token_ids"], "neighbour_mask": inputs["neighbour_mask"]}
-            neighbours = encoder(x, **found)
+        if neighbors is None:
+            found = {"token_ids": inputs["neighbor_token_ids"], "neighbor_mask": inputs["neighbor_mask"]}
+            neighbors = encoder(x, **found)
         parts = (ChunkedCrossAttention(own.attention(), chunk_size), own.feed_forward())
         block = ChunkedCrossBlock(*parts, name=f"chunked_cross_block_{index}", **options)
-        x = block(x, *neighbours, padding_mask=mask)
+        x = block(x, *neighbors, padding_mask=mask)
     return keras.Model(inputs, x if last_norm is None else last_norm(x), name=name)
 
 
@@ -174,13 +180,13 @@ class _Sublayers(NamedTuple):
         return make_feed_forward(self.size, self.feedforward, self.activation)
 
 
-def _neighbour_blocks(sublayers, retrieval_layers, options):
+def _neighbor_blocks(sublayers, retrieval_layers, options):
     """The blocks of the encoder, of which those in `retrieval_layers` look at the chunk."""
 
     def block(index):
         cross_attention = sublayers.attention("cross_attention") if index + 1 in retrieval_layers else None
         parts = (sublayers.attention(), sublayers.feed_forward(), cross_attention)
-        return NeighbourBlock(*parts, name=f"neighbour_block_{index}", **options)
+        return NeighborBlock(*parts, name=f"neighbor_block_{index}", **options)
 
     return [block(index) for index in range(sublayers.size.num_layers)]
 

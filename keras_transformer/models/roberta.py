@@ -1,9 +1,9 @@
 """RoBERTa."""
 
 from keras_transformer.models.bert import bert_encoder
+from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.stack import make_attention
 from keras_transformer.models.encoder import SIZES
-from keras_transformer.models.size import get_size
-from keras_transformer.models.stack import make_attention
 from keras_transformer.positions import Learned
 
 

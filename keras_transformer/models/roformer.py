@@ -1,8 +1,8 @@
 """RoFormer."""
 
 from keras_transformer.models.bert import bert_encoder
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import make_attention
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import make_attention
 from keras_transformer.positions import Rotary
 
 # As published with the weights for Chinese.

@@ -3,8 +3,8 @@
 import keras
 
 from keras_transformer.blocks import DecoderBlock
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import padding_input, token_input
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.recurrence import ChannelMixing, TimeMixing
 
 # Peng et al., section 4. There are no heads: each channel is one.

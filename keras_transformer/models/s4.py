@@ -4,8 +4,8 @@ import keras
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.blocks import DecoderBlock, DeepNormResidual
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import (
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import (
     final_norm,
     first_layer,
     make_attention,
@@ -15,7 +15,7 @@ from keras_transformer.models.stack import (
 )
 from keras_transformer.recurrence import RECURRENCES
 from keras_transformer.recurrence.s4_layer import S4Layer
-from keras_transformer.saving import resolve
+from keras_transformer.utils.serialization import resolve
 
 # Gu et al., the language model of WikiText-103, and its two mixers in a block.
 SIZES = {

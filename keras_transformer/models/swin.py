@@ -5,11 +5,11 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from keras_transformer.attention.shifted_windows import ShiftedWindowAttention
+from keras_transformer.attention.layers.shifted_window_attention import ShiftedWindowAttention
 from keras_transformer.blocks import EncoderBlock, PreNormResidual
 from keras_transformer.feedforward import DenseFeedForward
-from keras_transformer.models.image_stack import image_input
-from keras_transformer.saving import choice
+from keras_transformer.models.building.image_stack import image_input
+from keras_transformer.utils.serialization import choice
 from keras_transformer.vision import PatchMerging
 from keras_transformer.vision.patch_embedding import pair_of
 from keras_transformer.vision.patch_merging import merged
@@ -124,7 +124,7 @@ def Swin(
 
 
 def _embedded(images, hidden_dim, patch_size, dropout):
-    """The tokens of the patches, normalised, and their rows and columns."""
+    """The tokens of the patches, normalized, and their rows and columns."""
     missing = [-side % patch for side, patch in zip(images.shape[1:3], patch_size, strict=True)]
     x = (
         keras.layers.ZeroPadding2D(((0, missing[0]), (0, missing[1])), name="padding")(images)

@@ -6,10 +6,10 @@ import keras
 
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
 from keras_transformer.blocks import DecoderBlock, EncoderBlock
-from keras_transformer.models.encoder_decoder import Side, encoder_decoder, token_encoder
-from keras_transformer.models.stack import make_feed_forward
+from keras_transformer.models.building.encoder_decoder import Side, encoder_decoder, token_encoder
+from keras_transformer.models.building.stack import make_feed_forward
 from keras_transformer.positions import RelativeBias
-from keras_transformer.saving import choice
+from keras_transformer.utils.serialization import choice
 
 
 class T5Size(NamedTuple):

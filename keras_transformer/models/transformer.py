@@ -5,9 +5,9 @@ import math
 import keras
 
 from keras_transformer.blocks import DecoderBlock, DeepNormResidual, EncoderBlock
-from keras_transformer.models.encoder_decoder import Side, encoder_decoder, token_tables
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import (
+from keras_transformer.models.building.encoder_decoder import Side, encoder_decoder, token_tables
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import (
     final_norm,
     first_layer,
     in_turn,
@@ -18,7 +18,7 @@ from keras_transformer.models.stack import (
     of_depth,
     split_position,
 )
-from keras_transformer.saving import clone
+from keras_transformer.utils.serialization import clone
 
 # Vaswani et al., table 3.
 SIZES = {
@@ -59,7 +59,7 @@ def Transformer(
         scale_embeddings: bool. Whether token vectors are multiplied by `√D`.
         position: "sinusoidal" (the paper), "learned", or an instance of either, of which each side has a copy; or None.
         max_sequence_length: int. The table of "learned".
-        embedding_norm: bool. Whether the sum of token and position is normalised, before its dropout.
+        embedding_norm: bool. Whether the sum of token and position is normalized, before its dropout.
         residual: a name in `blocks.RESIDUALS`, such as "post" (the paper), or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         attention: a name in `attention.MECHANISMS`, or a layer in the manner of `MultiHeadAttention` to copy for every

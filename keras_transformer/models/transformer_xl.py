@@ -6,9 +6,9 @@ import keras
 
 from keras_transformer.attention import SegmentRecurrentAttention
 from keras_transformer.blocks import DecoderBlock
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import final_norm, make_feed_forward, padding_input, token_input
-from keras_transformer.saving import clone
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import final_norm, make_feed_forward, padding_input, token_input
+from keras_transformer.utils.serialization import clone
 
 # Dai et al., section 4.1, and the authors' scripts: WikiText-103; memories and segments there are of 150 and of 384 tokens.
 SIZES = {

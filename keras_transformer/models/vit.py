@@ -2,9 +2,9 @@
 
 import keras
 
-from keras_transformer.models.image_stack import image_input, image_stack
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import final_norm
+from keras_transformer.models.building.image_stack import image_input, image_stack
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import final_norm
 from keras_transformer.vision import PatchEmbedding
 
 # Ti and S: Touvron et al., DeiT, arXiv 2012.12877, table 1. B, L, H: Dosovitskiy et al., table 1.

@@ -5,11 +5,11 @@ import numpy as np
 
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.blocks import DecoderBlock, EncoderBlock
-from keras_transformer.models.encoder_decoder import Side, encode, encoder_decoder
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import make_feed_forward, make_norm
+from keras_transformer.models.building.encoder_decoder import Side, encode, encoder_decoder
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import make_feed_forward, make_norm
 from keras_transformer.positions import Learned
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 # Radford et al., table 1.
 SIZES = {

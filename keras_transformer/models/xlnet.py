@@ -5,9 +5,9 @@ import keras
 from keras_transformer.attention import TwoStreamAttention
 from keras_transformer.blocks import EncoderBlock, QueryStream, TakeQueryStream
 from keras_transformer.feedforward import DenseFeedForward
+from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.models.encoder import SIZES
-from keras_transformer.models.size import get_size
-from keras_transformer.models.stack import padding_input, token_input
 
 
 def XLNet(
@@ -98,8 +98,8 @@ def with_query_stream(backbone, *, name=None):
 
     Returns:
         `keras.Model`: the backbone's inputs with "permutation_mask", bool `(B, T, T)`, True = the first token comes after
-        the second in the order of factorisation, hence may see it; and "targets", bool `(B, P, T)`, the place of
-        each target, to `(B, P, D)`. `training.permute_tokens` makes both.
+        the second in the order of factorization, hence may see it; and "targets", bool `(B, P, T)`, the place of
+        each target, to `(B, P, D)`. `data.permute_tokens` makes both.
 
     Raises:
         ValueError: the backbone is no `XLNet`.

@@ -4,12 +4,12 @@ import keras
 
 from keras_transformer.attention import CrossDecoderAttention, LocalAttention, MultiHeadAttention, SharedKeyValue
 from keras_transformer.blocks import CrossDecoderBlock, DecoderBlock
-from keras_transformer.models.prefill_exit import PrefillExit
-from keras_transformer.models.size import Size, get_size
-from keras_transformer.models.stack import final_norm, make_feed_forward, padding_input, token_input
+from keras_transformer.models.building.prefill_exit import PrefillExit
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.models.building.stack import final_norm, make_feed_forward, padding_input, token_input
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.recurrence import GatedRetention
-from keras_transformer.saving import choice, clone, resolve
+from keras_transformer.utils.serialization import choice, clone, resolve
 
 SIZES = {"3B": Size(26, 3072, 24, 8192)}
 

@@ -73,7 +73,7 @@ def _inches(names):
 
 
 def _panels(scores, width, height):
-    """A figure and, for each layer and head, its labelled axes of so many inches."""
+    """A figure and, for each layer and head, its labeled axes of so many inches."""
     columns = max(len(heads) for heads in scores.values())
     figure = new_figure(0.6 + width * columns, 0.5 + height * len(scores))
     panels = {}
@@ -101,11 +101,11 @@ def _short_names(paths):
 
 def _draw_over_image(panels, scores, picture, grid):
     height, width = picture.shape[:2]
-    # Grey, and never quite white, so that colour speaks of attention alone.
-    grey = picture if picture.ndim == 2 else picture @ np.array([0.299, 0.587, 0.114], "float32")
+    # Gray, and never quite white, so that color speaks of attention alone.
+    gray = picture if picture.ndim == 2 else picture @ np.array([0.299, 0.587, 0.114], "float32")
     for (path, head), axes in panels.items():
         heat = _over_patches(scores[path][head], grid, height / width)
-        axes.imshow(grey, cmap="gray", vmin=0, vmax=1.25)
+        axes.imshow(gray, cmap="gray", vmin=0, vmax=1.25)
         extent = (-0.5, width - 0.5, height - 0.5, -0.5)
         axes.imshow(heat, cmap=veil(), vmin=0, interpolation="bicubic", extent=extent)
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from keras_transformer.plots.figure import BETWEEN, COLOUR_MAP, bare, new_figure
-from keras_transformer.saving import clone
+from keras_transformer.utils.serialization import clone
 
 _COLUMNS = 6
 
@@ -15,7 +15,7 @@ def attention_pattern(mechanisms, n=64, *, causal=None, num_heads=1, key_dim=16,
     Rows are queries, columns keys; black is none at all, and bright is much, each row on a scale of its own. The weights
     are those of random tokens. A mechanism is given the identity as values, so that its context is its matrix of
     weights, however it comes by it. A layer with projections of its own is given each token changed in turn: what is
-    drawn is how much every output moves. Text and frames are grey, the ground transparent: for light pages and dark
+    drawn is how much every output moves. Text and frames are gray, the ground transparent: for light pages and dark
     ones.
 
     Args:
@@ -33,7 +33,7 @@ def attention_pattern(mechanisms, n=64, *, causal=None, num_heads=1, key_dim=16,
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: nothing to draw; n below 1; a direction that a mechanism does not honour.
+        ValueError: nothing to draw; n below 1; a direction that a mechanism does not honor.
 
     Example:
 
@@ -56,7 +56,7 @@ def attention_weights(mechanism, n, causal=None, num_heads=1, key_dim=16, seed=0
     from keras_transformer.attention import Mechanism, MultiHeadAttention
 
     if causal is None:
-        causal = "bidirectional" not in mechanism.honours
+        causal = "bidirectional" not in mechanism.supports
     generator = np.random.default_rng(seed)
     if isinstance(mechanism, Mechanism) and mechanism.shares_value:
         # Its values are its queries, so they cannot be one-hot: it is probed with projections around it.

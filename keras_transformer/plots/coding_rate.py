@@ -12,7 +12,7 @@ def coding_rate(rates):
 
     Args:
         rates: what `training.coding_rates` returns; or what `model.fit` with `training.CodingRate` returns, or its dict of
-            lists: then the first epoch and the last are drawn, and those between in grey.
+            lists: then the first epoch and the last are drawn, and those between in gray.
 
     Returns:
         A `matplotlib.figure.Figure` with one axes for the coding rate and one for the sparsity.

@@ -5,7 +5,7 @@ COLOUR_MAP = "magma"
 FIRST, SECOND, ALARM = "#31688e", "#d8573c", "#c0392b"
 # FAINT is for lines; QUIET for small words on white; BETWEEN for words that stand on white or on black.
 FAINT, QUIET, BETWEEN = "#8a8a8a", "#5f5f5f", "#7f7f7f"
-# Of the first and the last, or of training and validation: told apart without their colours.
+# Of the first and the last, or of training and validation: told apart without their colors.
 BEFORE = {"color": FIRST, "linestyle": "--", "linewidth": 1.6}
 AFTER = {"color": SECOND, "linestyle": "-", "linewidth": 2.0}
 
@@ -26,7 +26,7 @@ def new_figure(width, height):
 
 
 def veil():
-    """A colour map to lay over a grey picture: from nothing to a warm colour that covers it."""
+    """A color map to lay over a gray picture: from nothing to a warm color that covers it."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("veil", [(1.0, 0.6, 0.1, 0.0), (1.0, 0.6, 0.1, 0.95)])
@@ -39,9 +39,9 @@ def bare(axes):
 
 
 def distinct(count):
-    """Styles of `count` curves that are told apart without their colours: dicts of matplotlib's arguments.
+    """Styles of `count` curves that are told apart without their colors: dicts of matplotlib's arguments.
 
-    Colours are those of viridis, from dark to light, so that they differ in print too.
+    Colors are those of viridis, from dark to light, so that they differ in print too.
     """
     from matplotlib import colormaps
 
@@ -66,7 +66,7 @@ def plain_axes(axes):
 
 
 def as_picture(image):
-    """An image `(H, W, 1)` or `(H, W, 3)`, of 0 .. 255 or of 0 .. 1, as `imshow` takes it: 0 .. 1, grey without channels.
+    """An image `(H, W, 1)` or `(H, W, 3)`, of 0 .. 255 or of 0 .. 1, as `imshow` takes it: 0 .. 1, gray without channels.
 
     Raises:
         ValueError: the image has another shape.

@@ -5,7 +5,7 @@ import numpy as np
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.plots.figure import COLOUR_MAP, FAINT, FIRST, distinct, new_figure, plain_axes
-from keras_transformer.saving import clone
+from keras_transformer.utils.serialization import clone
 
 # Blue is negative, red positive, white zero; the two ends differ in brightness for no one, and in hue for everyone.
 _SIGNED = "RdBu_r"

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable

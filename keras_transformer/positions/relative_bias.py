@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.distances import distances
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable

@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.rotary_scaling import ROTARY_SCALINGS, RotaryScaling, rotary_rates
-from keras_transformer.saving import resolve, serializable
+from keras_transformer.utils.serialization import resolve, serializable
 
 _LAYOUTS = ("pairs", "halves")
 

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 class RotaryScaling:

@@ -5,10 +5,10 @@ import math
 import keras
 from keras import ops
 
+from keras_transformer.backend.shared_products import times_shared
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.distances import distances
-from keras_transformer.products import times_shared
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable

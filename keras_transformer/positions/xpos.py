@@ -7,7 +7,7 @@ from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.distances import rows
 from keras_transformer.positions.rotary import check_layout, cos_and_sin, spread, turn
 from keras_transformer.positions.rotary_scaling import rotary_rates
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable

@@ -1,5 +1,6 @@
 """Mixers that carry a state of fixed size in place of keys and values."""
 
+from keras_transformer.backend.scan import associative_scan, linear_scan
 from keras_transformer.recurrence.channel_mixing import ChannelMixing
 from keras_transformer.recurrence.gated_retention import GatedRetention
 from keras_transformer.recurrence.mixer import Recurrence
@@ -7,7 +8,6 @@ from keras_transformer.recurrence.retention import MultiScaleRetention
 from keras_transformer.recurrence.s4 import S4
 from keras_transformer.recurrence.s4d import S4D
 from keras_transformer.recurrence.time_mixing import TimeMixing
-from keras_transformer.scan import associative_scan, linear_scan
 
 RECURRENCES = {
     "retention": MultiScaleRetention,

@@ -5,11 +5,11 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.projection import token_projection
+from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.time_mixing import check_layer_index
 from keras_transformer.recurrence.token_shift import TokenShift
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable

@@ -7,9 +7,9 @@ in the batch. In the shapes, C is the size of a chunk, n their number.
 import numpy as np
 from keras import ops
 
-from keras_transformer.attention.bands import block_count, pad_to_blocks
-from keras_transformer.attention.chunks import heads_first, tokens_first
-from keras_transformer.scan import associative_scan, chunk_size_for
+from keras_transformer.attention.partition.bands import block_count, pad_to_blocks
+from keras_transformer.attention.partition.chunks import heads_first, tokens_first
+from keras_transformer.backend.scan import associative_scan, chunk_size_for
 
 
 def decayed_products(query, key, value, log_decay, chunk_size, mask=None, state=None):

@@ -2,9 +2,9 @@
 
 from keras import ops
 
-from keras_transformer.projection import token_projection
+from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.retention import MultiScaleRetention
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable

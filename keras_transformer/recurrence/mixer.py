@@ -3,8 +3,8 @@
 from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes
-from keras_transformer.attention.cache import token_slots
-from keras_transformer.attention.cached_layer import CachedLayer
+from keras_transformer.attention.cache.cached_layer import CachedLayer
+from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.attention.masks import combine
 from keras_transformer.attention.mechanism import refuse, refuse_key_mask
 
@@ -15,8 +15,8 @@ class Recurrence(CachedLayer):
     A subclass computes in `mix`, and gives an empty state, all zeros and of one size for any length, in `init_cache`.
 
     Attributes:
-        honours: what is taken into account: causality and a cache. See `attention.Mechanism`.
-        rewinds: False: a state does not go back, and must be told which new tokens are padding.
+        supports: what is taken into account: causality and a cache. See `attention.Mechanism`.
+        cache_is_rewindable: False: a state does not go back, and must be told which new tokens are padding.
 
     Call arguments:
         query: float `(B, T, D)`.
@@ -34,11 +34,11 @@ class Recurrence(CachedLayer):
         `(B, T, D)`, zeros at padding; with a cache, `(output, next_cache)`.
 
     Raises:
-        ValueError: asked for what it does not honour.
+        ValueError: asked for what it does not honor.
     """
 
-    honours = frozenset({"causal", "cache"})
-    rewinds = False
+    supports = frozenset({"causal", "cache"})
+    cache_is_rewindable = False
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

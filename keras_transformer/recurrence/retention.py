@@ -6,11 +6,11 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.feedforward.activations import get_activation
+from keras_transformer.layers.projection import token_projection
 from keras_transformer.positions.rotary import cos_and_sin, turn
-from keras_transformer.projection import token_projection
 from keras_transformer.recurrence.decayed_products import decayed_products
 from keras_transformer.recurrence.mixer import Recurrence
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable
@@ -57,7 +57,7 @@ class MultiScaleRetention(Recurrence):
 
     Reference: Sun et al., Retentive Network, arXiv 2307.08621, equations 5 to 8. The scales of section 2.2 ("retention score
     normalization") are left out: the norm undoes them, but for `epsilon`, and without them the forms are equal. Heads are
-    normalised by their root mean square, as in the authors' code, where equation 8 has a group norm.
+    normalized by their root mean square, as in the authors' code, where equation 8 has a group norm.
     """
 
     def __init__(

@@ -5,11 +5,11 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
+from keras_transformer.backend.scan import chunk_size_for
 from keras_transformer.feedforward.activations import get_activation
-from keras_transformer.projection import token_projection
+from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.state_space import respond
-from keras_transformer.scan import chunk_size_for
 
 
 class S4Layer(Recurrence):

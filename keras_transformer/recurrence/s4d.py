@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_transformer.recurrence.s4_layer import S4Layer
 from keras_transformer.recurrence.state_space import ChunkedSystem
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.row_list import row_list
+from keras_transformer.backend.row_list import row_list
 
 
 def sequential_scan(step, carry, inputs, training=False):

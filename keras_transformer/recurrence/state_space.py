@@ -9,8 +9,8 @@ from typing import Any
 
 from keras import ops
 
-from keras_transformer.attention.bands import block_count, pad_length
-from keras_transformer.scan import linear_scan
+from keras_transformer.attention.partition.bands import block_count, pad_length
+from keras_transformer.backend.scan import linear_scan
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,8 @@ shapes, C is the size of a chunk, n their number, A the channels.
 
 from keras import ops
 
-from keras_transformer.attention.bands import block_count, pad_length, pad_to_blocks
-from keras_transformer.scan import associative_scan, chunk_size_for
+from keras_transformer.attention.partition.bands import block_count, pad_length, pad_to_blocks
+from keras_transformer.backend.scan import associative_scan, chunk_size_for
 
 # The logarithm of no weight: far below any other, and finite, so that differences of two are numbers.
 NOTHING = -1e30

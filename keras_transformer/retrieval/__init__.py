@@ -4,27 +4,6 @@ Nothing here imports TensorFlow or Keras before training batches or an encoder o
 bundle retrieves where only its runtime is installed.
 """
 
-from keras_transformer.lazy import lazy
-from keras_transformer.nearest_neighbours import NearestNeighbours
-from keras_transformer.retrieval.chunks import Chunks
-from keras_transformer.retrieval.database import ChunkDatabase
-from keras_transformer.retrieval.errors import InvalidDatabaseError, RetrievalError
-from keras_transformer.retrieval.n_grams import HashedNGrams
-from keras_transformer.retrieval.steps import RetrievalSteps, with_retrieval
+import lazy_loader
 
-# Loaded on first use: they need Keras.
-_LAZY = {"MeanEmbedding": "mean_embedding", "retrieval_batches": "batches", "retrieval_evaluation_batches": "batches"}
-
-__all__ = [
-    "ChunkDatabase",
-    "Chunks",
-    "HashedNGrams",
-    "InvalidDatabaseError",
-    "NearestNeighbours",
-    "RetrievalError",
-    "RetrievalSteps",
-    "with_retrieval",
-    *_LAZY,
-]
-
-__getattr__, __dir__ = lazy(__name__, _LAZY, __all__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

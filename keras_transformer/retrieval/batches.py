@@ -4,36 +4,36 @@ import hashlib
 
 import numpy as np
 
+from keras_transformer.data.batch_stream import BatchStream
 from keras_transformer.retrieval.errors import RetrievalError
-from keras_transformer.training.batch_stream import BatchStream
-from keras_transformer.training.losses import IGNORE_ID
+from keras_transformer.utils.labels import IGNORE_ID
 
 
 def retrieval_batches(
-    chunks, neighbours, database, sequence_length, batch_size, steps_per_epoch, *, neighbour_length=None, seed=0
+    chunks, neighbors, database, sequence_length, batch_size, steps_per_epoch, *, neighbor_length=None, seed=0
 ):
-    """Batches of stretches that begin at any chunk of any document, with the neighbours of their chunks.
+    """Batches of stretches that begin at any chunk of any document, with the neighbors of their chunks.
 
     Beginnings are drawn evenly, with replacement; a batch is decided by `seed`, epoch and step. A stretch ends with its
     document at the latest; what is missing of it is padding, and no label.
 
     Args:
         chunks: `retrieval.Chunks`: the text to learn, mostly `database.chunks`.
-        neighbours: int `(len(chunks), k)`: `database.neighbours_of(chunks, k)`; an array on disk stays there.
+        neighbors: int `(len(chunks), k)`: `database.neighbors_of(chunks, k)`; an array on disk stays there.
         database: `retrieval.ChunkDatabase`.
         sequence_length: int, a multiple of the chunk size. T.
         batch_size: int >= 1. B.
         steps_per_epoch: int >= 1. An epoch is as long as one wishes.
-        neighbour_length: int >= 1, or None for two chunks. r.
+        neighbor_length: int >= 1, or None for two chunks. r.
         seed: int >= 0.
 
     Returns:
-        A `training.BatchStream` of fixed shapes: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`,
-        "neighbour_token_ids": int32 `(B, T / m, k, r)`, "neighbour_mask": bool `(B, T / m, k, r)`}, and labels, int32
+        A `data.BatchStream` of fixed shapes: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`,
+        "neighbor_token_ids": int32 `(B, T / m, k, r)`, "neighbor_mask": bool `(B, T / m, k, r)`}, and labels, int32
         `(B, T)`: the next tokens.
 
     Raises:
-        RetrievalError: neighbours of another number of chunks; a length that is no multiple of the chunk size; no document
+        RetrievalError: neighbors of another number of chunks; a length that is no multiple of the chunk size; no document
             of two tokens.
 
     Example:
@@ -43,14 +43,14 @@ def retrieval_batches(
     >>> documents = ["the cat sat on the mat", "the cat ate the rat"]
     >>> tokenizer = Characters.train(documents)
     >>> database = ChunkDatabase.build("pets", documents, tokenizer, chunk_size=4)
-    >>> found = database.neighbours_of(database.chunks, num_neighbours=2)
+    >>> found = database.neighbors_of(database.chunks, num_neighbors=2)
     >>> inputs, labels = retrieval_batches(database.chunks, found, database, 16, 3, steps_per_epoch=10)[0]
-    >>> inputs["neighbour_token_ids"].shape, labels.shape
+    >>> inputs["neighbor_token_ids"].shape, labels.shape
     ((3, 4, 2, 8), (3, 16))
 
     Reference: Borgeaud et al., RETRO, arXiv 2112.04426, sections 2.1 and 2.2.
     """
-    rows = _Rows(chunks, neighbours, database, sequence_length, neighbour_length, stride=1)
+    rows = _Rows(chunks, neighbors, database, sequence_length, neighbor_length, stride=1)
     if batch_size < 1 or seed < 0:
         raise RetrievalError(f"batch_size must be above 0, and seed at least 0. Received: {batch_size}, {seed}")
 
@@ -60,21 +60,21 @@ def retrieval_batches(
     return rows.stream(make, steps_per_epoch, (batch_size, steps_per_epoch, seed))
 
 
-def retrieval_evaluation_batches(chunks, neighbours, database, sequence_length, batch_size, *, neighbour_length=None):
-    """Batches that go through documents from end to end, with the neighbours of their chunks.
+def retrieval_evaluation_batches(chunks, neighbors, database, sequence_length, batch_size, *, neighbor_length=None):
+    """Batches that go through documents from end to end, with the neighbors of their chunks.
 
     Every token but the first of a document, and the first of each stretch of T within it, is a label once.
 
     Args:
         chunks: `retrieval.Chunks`: the text to measure on.
-        neighbours: int `(len(chunks), k)`: `database.neighbours_of(chunks, k)`.
+        neighbors: int `(len(chunks), k)`: `database.neighbors_of(chunks, k)`.
         database: `retrieval.ChunkDatabase`.
         sequence_length: int, a multiple of the chunk size. T.
         batch_size: int >= 1. B.
-        neighbour_length: int >= 1, or None for two chunks. r.
+        neighbor_length: int >= 1, or None for two chunks. r.
 
     Returns:
-        A `training.BatchStream` as of `retrieval_batches`; `epoch()` of it is one pass. The last batch is filled up with
+        A `data.BatchStream` as of `retrieval_batches`; `epoch()` of it is one pass. The last batch is filled up with
         padding.
 
     Raises:
@@ -86,13 +86,13 @@ def retrieval_evaluation_batches(chunks, neighbours, database, sequence_length, 
     >>> from keras_transformer.text import Characters
     >>> tokenizer = Characters.train(["the cat sat on the mat"])
     >>> database = ChunkDatabase.build("pets", ["the cat sat", "on the mat"], tokenizer, chunk_size=4)
-    >>> found = database.neighbours_of(database.chunks, num_neighbours=1)
+    >>> found = database.neighbors_of(database.chunks, num_neighbors=1)
     >>> inputs, labels = retrieval_evaluation_batches(database.chunks, found, database, 8, batch_size=3)[0]
     >>> [tokenizer.decode(row[mask]) for row, mask in zip(inputs["token_ids"], inputs["padding_mask"])]
     ['the cat ', 'sat', 'on the m']
     """
     stride = sequence_length // chunks.chunk_size
-    rows = _Rows(chunks, neighbours, database, sequence_length, neighbour_length, stride)
+    rows = _Rows(chunks, neighbors, database, sequence_length, neighbor_length, stride)
     if batch_size < 1:
         raise RetrievalError(f"batch_size must be above 0. Received: {batch_size}")
 
@@ -105,17 +105,17 @@ def retrieval_evaluation_batches(chunks, neighbours, database, sequence_length, 
 class _Rows:
     """Stretches of `length` tokens and the labels after them, which begin at every `stride`-th chunk of each document."""
 
-    def __init__(self, chunks, neighbours, database, length, neighbour_length, stride):
+    def __init__(self, chunks, neighbors, database, length, neighbor_length, stride):
         size = chunks.chunk_size
         if size != database.chunk_size or length < size or length % size:
             raise RetrievalError(
                 f"Chunks of text and database must be of one size, of which sequence_length is a multiple. Received: {size} "
                 f"and {database.chunk_size}, sequence_length={length}"
             )
-        if len(neighbours) != len(chunks):
-            raise RetrievalError(f"There are {len(chunks)} chunks, and neighbours of {len(neighbours)}.")
-        self.chunks, self.neighbours, self.database, self.length = chunks, neighbours, database, length
-        self.neighbour_length = neighbour_length or 2 * size
+        if len(neighbors) != len(chunks):
+            raise RetrievalError(f"There are {len(chunks)} chunks, and neighbors of {len(neighbors)}.")
+        self.chunks, self.neighbors, self.database, self.length = chunks, neighbors, database, length
+        self.neighbor_length = neighbor_length or 2 * size
         sizes = np.diff(chunks.document_starts)
         counts = -(-np.maximum(sizes - 1, 0) // (size * stride))  # The last token of a document has no label.
         if not counts.any():
@@ -137,21 +137,21 @@ class _Rows:
         ids = chunks.first_chunks[documents] + offsets
         ids = ids[:, None] + np.arange(self.length // size)
         known = ids < chunks.first_chunks[documents + 1][:, None]
-        found = np.full((*ids.shape, self.neighbours.shape[1]), -1)
-        found[known] = self.neighbours[ids[known]]
-        neighbours, mask = self.database.chunks.passages(found, self.neighbour_length)
+        found = np.full((*ids.shape, self.neighbors.shape[1]), -1)
+        found[known] = self.neighbors[ids[known]]
+        neighbors, mask = self.database.chunks.passages(found, self.neighbor_length)
         inputs = {
             "token_ids": token_ids[:, :-1],
             "padding_mask": real[:, :-1],
-            "neighbour_token_ids": neighbours,
-            "neighbour_mask": mask,
+            "neighbor_token_ids": neighbors,
+            "neighbor_mask": mask,
         }
         empty = batch_size - len(rows)
         inputs = {name: _filled(array, empty, 0) for name, array in inputs.items()}
         return inputs, _filled(labels.astype("int32"), empty, IGNORE_ID)
 
     def stream(self, make, steps, settings):
-        settings = (*settings, self.length, self.neighbour_length, len(self), self.neighbours.shape)
+        settings = (*settings, self.length, self.neighbor_length, len(self), self.neighbors.shape)
         starts = self.chunks.document_starts[:1000].tobytes() + np.asarray(self.chunks.token_ids[:1000]).tobytes()
         fingerprint = hashlib.sha256(repr(settings).encode() + starts).hexdigest()[:16]
         return BatchStream(make, steps, fingerprint=fingerprint, fixed_shapes=True)

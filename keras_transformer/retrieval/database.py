@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from keras_transformer.nearest_neighbours import NearestNeighbours
 from keras_transformer.retrieval.chunks import Chunks
 from keras_transformer.retrieval.errors import InvalidDatabaseError, RetrievalError
 from keras_transformer.retrieval.n_grams import HashedNGrams, unit
+from keras_transformer.retrieval.nearest_neighbors import NearestNeighbors
 from keras_transformer.retrieval.storage import seal, unseal, writing
 
 _KEYS, _INDEX, _VERSION = "keys.npy", "index.bin", 1
@@ -19,11 +19,11 @@ class ChunkDatabase:
     """Chunks of documents by their vectors: finds those most like a chunk, with what follows them.
 
     `build` makes one from text, `load` opens it again. Tokens and keys stay on disk; of them memory holds what a search
-    looks at. What the library of a backend keeps is said at `NearestNeighbours`.
+    looks at. What the library of a backend keeps is said at `NearestNeighbors`.
 
     Args:
         chunks: `Chunks`.
-        index: `NearestNeighbours` of a vector for each chunk.
+        index: `NearestNeighbors` of a vector for each chunk.
         embed: function of token ids, int32 `(n, m)`, to vectors `(n, D)`.
 
     Attributes:
@@ -38,7 +38,7 @@ class ChunkDatabase:
     >>> documents = ["the cat sat on the mat", "the cat ate the rat", "a dog"]
     >>> tokenizer = Characters.train(documents)
     >>> database = ChunkDatabase.build("pets", documents, tokenizer, chunk_size=8)
-    >>> token_ids, mask = database.neighbours([tokenizer.encode("the cat ")], 1, 12, exclude_documents=[0])
+    >>> token_ids, mask = database.neighbors([tokenizer.encode("the cat ")], 1, 12, exclude_documents=[0])
     >>> tokenizer.decode(token_ids[0, 0][mask[0, 0]])
     'the cat ate '
 
@@ -79,7 +79,7 @@ class ChunkDatabase:
             chunk_size: int >= 1. m: that of the model.
             embed: function of token ids, int32 `(n, m)`, to vectors `(n, D)`, which are scaled to unit length; None for
                 `HashedNGrams()`. `MeanEmbedding` makes one of an encoder.
-            backend: str, or an empty `NearestNeighbours`: what searches.
+            backend: str, or an empty `NearestNeighbors`: what searches.
             separator: str or None: a line that ends a document.
 
         Raises:
@@ -117,7 +117,7 @@ class ChunkDatabase:
             if config["version"] != _VERSION:
                 raise InvalidDatabaseError(f"'{directory}' is of version {config['version']}, not {_VERSION}.")
             made_by = config["embed"]
-            index = NearestNeighbours(**config["index"])
+            index = NearestNeighbors(**config["index"])
             chunks = Chunks.load(directory, config["chunk_size"], config["vocabulary_size"])
             keys = np.load(f"{directory}/{_KEYS}", mmap_mode="r", allow_pickle=False)
             index.load(f"{directory}/{_INDEX}", keys)
@@ -138,12 +138,12 @@ class ChunkDatabase:
         if made.shape[1] != keys.shape[1] or np.abs(made - keys[places]).max() > _TOLERANCE:
             raise RetrievalError("The database was built with another embed: its keys are not what this one makes.")
 
-    def search(self, token_ids, num_neighbours, exclude_documents=None):
+    def search(self, token_ids, num_neighbors, exclude_documents=None):
         """The chunks most like given ones.
 
         Args:
             token_ids: int `(n, m)`.
-            num_neighbours: int >= 1. k.
+            num_neighbors: int >= 1. k.
             exclude_documents: int `(n,)`, or None: the number of a document, for each chunk, none of whose chunks are
                 wanted: its own, in training; -1 for none.
 
@@ -154,10 +154,10 @@ class ChunkDatabase:
         if token_ids.ndim != 2 or token_ids.shape[1] != self.chunk_size:
             raise RetrievalError(f"Expected chunks of {self.chunk_size} tokens. Received: shape {token_ids.shape}")
         excluded = np.full(len(token_ids), -1) if exclude_documents is None else np.asarray(exclude_documents)
-        found = [np.zeros((0, num_neighbours), "int64")]
+        found = [np.zeros((0, num_neighbors), "int64")]
         for start in range(0, len(token_ids), _BATCH):
             part = slice(start, start + _BATCH)
-            found.append(self._search(unit(self.embed(token_ids[part])), num_neighbours, excluded[part]))
+            found.append(self._search(unit(self.embed(token_ids[part])), num_neighbors, excluded[part]))
         return np.concatenate(found)
 
     def _search(self, vectors, count, excluded):
@@ -175,42 +175,42 @@ class ChunkDatabase:
             wanted *= 4
         return found
 
-    def neighbours(self, token_ids, num_neighbours, length, exclude_documents=None):
+    def neighbors(self, token_ids, num_neighbors, length, exclude_documents=None):
         """What a model reads of the chunks most like given ones: the chunks, and what follows them.
 
         Args:
             token_ids: int `(n, m)`.
-            num_neighbours: int >= 1. k.
+            num_neighbors: int >= 1. k.
             length: int >= 1. r, mostly 2 m.
             exclude_documents: as in `search`.
 
         Returns:
             int32 `(n, k, r)`, and a boolean mask of the same shape.
         """
-        return self.chunks.passages(self.search(token_ids, num_neighbours, exclude_documents), length)
+        return self.chunks.passages(self.search(token_ids, num_neighbors, exclude_documents), length)
 
-    def neighbours_of(self, chunks, num_neighbours, path=None):
-        """The neighbours of all chunks of a text, once and for all; in training those of the database itself.
+    def neighbors_of(self, chunks, num_neighbors, path=None):
+        """The neighbors of all chunks of a text, once and for all; in training those of the database itself.
 
         Args:
             chunks: `Chunks`. Where they are the database's own, none comes from the same document.
-            num_neighbours: int >= 1. k.
+            num_neighbors: int >= 1. k.
             path: str or path of an ".npy" file to write to, which stays on disk; None for an array in memory.
 
         Returns:
             int64 `(len(chunks), k)`: numbers of chunks of the database; -1 where there are no more.
         """
-        shape, is_own = (len(chunks), num_neighbours), chunks is self.chunks
+        shape, is_own = (len(chunks), num_neighbors), chunks is self.chunks
         found = np.empty(shape, "int64") if path is None else np.lib.format.open_memmap(path, "w+", "int64", shape)
         for start in range(0, len(chunks), _BATCH):
             ids = np.arange(start, min(start + _BATCH, len(chunks)))
             own = chunks.documents(ids) if is_own else None
-            found[ids] = self.search(chunks.tokens(ids), num_neighbours, own)
+            found[ids] = self.search(chunks.tokens(ids), num_neighbors, own)
         return found
 
 
 def _new_index(backend):
-    index = NearestNeighbours(backend) if isinstance(backend, str) else backend
+    index = NearestNeighbors(backend) if isinstance(backend, str) else backend
     if len(index):
         raise RetrievalError("The index holds vectors already: give an empty one.")
     return index
@@ -228,7 +228,7 @@ def _write_keys(path, chunks, embed):
 
 
 def _config(chunks, index, embed, vocabulary_size):
-    options = {name: getattr(index, name) for name in ("backend", "chunk_size", "neighbours", "effort")}
+    options = {name: getattr(index, name) for name in ("backend", "chunk_size", "neighbors", "effort")}
     made_by = embed.get_config() if type(embed) is HashedNGrams else None
     return {
         "chunk_size": chunks.chunk_size,

@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from keras_transformer.compiling import compiled
+from keras_transformer.backend.compiling import compiled
 from keras_transformer.retrieval.n_grams import unit
 
 

@@ -7,12 +7,12 @@ import numpy as np
 from keras_transformer.generation.generator import Generator
 from keras_transformer.retrieval.errors import RetrievalError
 
-# The name of the tensor that a cache holds neighbours in ends so: see `blocks.NeighbourEncoder`.
-_NEIGHBOURS = "neighbour_token_ids"
+# The name of the tensor that a cache holds neighbors in ends so: see `blocks.NeighborEncoder`.
+_NEIGHBOURS = "neighbor_token_ids"
 
 
-def with_retrieval(generator, database, num_neighbours=2, neighbour_length=None):
-    """A generator whose model is given neighbours of each chunk that its text fills.
+def with_retrieval(generator, database, num_neighbors=2, neighbor_length=None):
+    """A generator whose model is given neighbors of each chunk that its text fills.
 
     Each chunk of the prompt and of what is generated is looked up as soon as its last token is known. Everything else is as
     it was: samplers, batches of prompts of different lengths, streams. The same request gives the same text.
@@ -21,14 +21,14 @@ def with_retrieval(generator, database, num_neighbours=2, neighbour_length=None)
         generator: `LanguageModel.generator()` of a `models.RETRO`, or the language model of a bundle that was exported from
             one.
         database: `ChunkDatabase`, of the tokens of the model.
-        num_neighbours: int >= 1. k of the model.
-        neighbour_length: int >= 1, or None for `2 · chunk_size`. r of the model.
+        num_neighbors: int >= 1. k of the model.
+        neighbor_length: int >= 1, or None for `2 · chunk_size`. r of the model.
 
     Returns:
         `generation.Generator`.
 
     Raises:
-        RetrievalError: when it generates: the model has no room for such neighbours.
+        RetrievalError: when it generates: the model has no room for such neighbors.
 
     Example:
 
@@ -47,24 +47,24 @@ def with_retrieval(generator, database, num_neighbours=2, neighbour_length=None)
 
     Reference: Borgeaud et al., RETRO, arXiv 2112.04426, section 2.1.
     """
-    steps = RetrievalSteps(generator.steps, database, num_neighbours, neighbour_length)
+    steps = RetrievalSteps(generator.steps, database, num_neighbors, neighbor_length)
     return Generator(steps, generator.tokenizer, generator.start_id, generator.end_id)
 
 
 class RetrievalSteps:
-    """`prefill` and `decode_step` of a model, around which neighbours are put into its cache. See `generation.loop.decode`.
+    """`prefill` and `decode_step` of a model, around which neighbors are put into its cache. See `generation.loop.decode`.
 
     Args:
         steps: those of the model, in Keras or in a runtime.
-        database: `ChunkDatabase`, or whatever has its `chunk_size` and `neighbours`.
-        num_neighbours: int >= 1. k.
-        neighbour_length: int >= 1, or None for `2 · chunk_size`. r.
+        database: `ChunkDatabase`, or whatever has its `chunk_size` and `neighbors`.
+        num_neighbors: int >= 1. k.
+        neighbor_length: int >= 1, or None for `2 · chunk_size`. r.
     """
 
-    def __init__(self, steps, database, num_neighbours=2, neighbour_length=None):
+    def __init__(self, steps, database, num_neighbors=2, neighbor_length=None):
         self.steps, self.database = steps, database
-        self.num_neighbours = num_neighbours
-        self.neighbour_length = neighbour_length or 2 * database.chunk_size
+        self.num_neighbors = num_neighbors
+        self.neighbor_length = neighbor_length or 2 * database.chunk_size
 
     def __getattr__(self, name):
         if name in ("steps", "generate"):  # The loop as one graph asks no database.
@@ -75,14 +75,14 @@ class RetrievalSteps:
         """The cache of the model, and what has been read: nothing."""
         cache = self.steps.init_cache(batch_size, length, source)
         slots, share = self._slab(cache)[1].shape[2:]
-        wanted = -(-self.num_neighbours * self.neighbour_length // self.database.chunk_size)
+        wanted = -(-self.num_neighbors * self.neighbor_length // self.database.chunk_size)
         if share != wanted:
             raise RetrievalError(
-                f"{self.num_neighbours} neighbours of {self.neighbour_length} tokens for each chunk of "
+                f"{self.num_neighbors} neighbors of {self.neighbor_length} tokens for each chunk of "
                 f"{self.database.chunk_size} need {wanted} places a slot; the model has {share}."
             )
-        neighbours = np.zeros((batch_size, 1, slots, share), "int32")
-        return _Cache(cache, np.zeros((batch_size, slots), "int32"), neighbours)
+        neighbors = np.zeros((batch_size, 1, slots, share), "int32")
+        return _Cache(cache, np.zeros((batch_size, slots), "int32"), neighbors)
 
     def prefill(self, token_ids, lengths, cache):
         """Reads prompts, padded on the right."""
@@ -100,11 +100,11 @@ class RetrievalSteps:
     def take_rows(self, cache, rows):
         """The cache with its rows chosen anew."""
         rows = np.asarray(rows)
-        return _Cache(self.steps.take_rows(cache.model, rows), cache.token_ids[rows], cache.neighbours[rows])
+        return _Cache(self.steps.take_rows(cache.model, rows), cache.token_ids[rows], cache.neighbors[rows])
 
     def _read(self, cache, token_ids, starts, ends):
-        """The cache that has noted new tokens, and holds the neighbours of the chunks that they fill."""
-        size, texts, found = self.database.chunk_size, cache.token_ids.copy(), cache.neighbours
+        """The cache that has noted new tokens, and holds the neighbors of the chunks that they fill."""
+        size, texts, found = self.database.chunk_size, cache.token_ids.copy(), cache.neighbors
         wanted = []
         for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
             texts[row, start:end] = token_ids[row, : end - start]
@@ -112,28 +112,28 @@ class RetrievalSteps:
         if not wanted:
             return cache._replace(token_ids=texts)
         chunks = np.stack([texts[row, chunk * size : (chunk + 1) * size] for row, chunk in wanted])
-        neighbours, mask = self.database.neighbours(chunks, self.num_neighbours, self.neighbour_length)
-        # As `NeighbourEncoder` reads them: zeros for nothing, so all tokens are one more.
-        stored = np.where(mask, neighbours + 1, 0).reshape(len(wanted), -1)
+        neighbors, mask = self.database.neighbors(chunks, self.num_neighbors, self.neighbor_length)
+        # As `NeighborEncoder` reads them: zeros for nothing, so all tokens are one more.
+        stored = np.where(mask, neighbors + 1, 0).reshape(len(wanted), -1)
         share, found = found.shape[3], found.copy()
         stored = np.pad(stored, ((0, 0), (0, size * share - stored.shape[1]))).reshape(-1, size, share)
         for (row, chunk), tokens in zip(wanted, stored, strict=True):
             found[row, 0, chunk * size : (chunk + 1) * size] = tokens
         return _Cache(self._written(cache.model, found), texts, found)
 
-    def _written(self, cache, neighbours):
+    def _written(self, cache, neighbors):
         name, _ = self._slab(cache)
         if not hasattr(self.steps, "make_cache"):
-            return {**cache, name: neighbours}
+            return {**cache, name: neighbors}
         # Copies: what a runtime gives as numpy may be memory of its own, which it frees with the old cache.
         arrays = {each: np.array(self.steps.as_numpy(tensor)) for each, tensor in cache.items() if each != name}
-        return self.steps.make_cache({**arrays, name: neighbours.copy()})
+        return self.steps.make_cache({**arrays, name: neighbors.copy()})
 
     def _slab(self, cache):
         for name, tensor in cache.items():
             if name.endswith(_NEIGHBOURS):
                 return name, self.steps.as_numpy(tensor) if hasattr(self.steps, "as_numpy") else tensor
-        raise RetrievalError("The model takes no neighbours: it is no RETRO.")
+        raise RetrievalError("The model takes no neighbors: it is no RETRO.")
 
 
 class _Cache(NamedTuple):
@@ -142,9 +142,9 @@ class _Cache(NamedTuple):
     Attributes:
         model: the cache of the model.
         token_ids: int32 `(B, slots)`: the texts.
-        neighbours: int32 `(B, 1, slots, w)`: as the model's cache holds them.
+        neighbors: int32 `(B, 1, slots, w)`: as the model's cache holds them.
     """
 
     model: Any
     token_ids: Any
-    neighbours: Any
+    neighbors: Any

@@ -5,8 +5,8 @@ import hashlib
 import json
 import pathlib
 
-from keras_transformer.replacing import replacing_folder
 from keras_transformer.retrieval.errors import InvalidDatabaseError
+from keras_transformer.utils.atomic_write import replacing_folder
 
 MANIFEST = "database.json"
 _BLOCK_BYTES = 2**20

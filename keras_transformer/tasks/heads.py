@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_transformer.saving import resolve
 from keras_transformer.tasks.pooling import POOLINGS
+from keras_transformer.utils.serialization import resolve
 
 
 def input_named(backbone, name):

@@ -8,10 +8,10 @@ from keras import ops
 from keras_transformer.attention.scoring import soft_cap
 from keras_transformer.generation import ForeignTokenizerError, Generator
 from keras_transformer.models import Stepwise
-from keras_transformer.models.stepwise import source_names
-from keras_transformer.saving import resolve, serializable, serialize
+from keras_transformer.models.building.stepwise import source_names
+from keras_transformer.tasks.decoding.steps import KerasSteps
 from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
-from keras_transformer.tasks.steps import KerasSteps
+from keras_transformer.utils.serialization import resolve, serializable, serialize
 
 _EMBEDDING_NAMES = ("target_token_embedding", "token_embedding")
 
@@ -154,9 +154,9 @@ class LanguageModel(keras.Model):
         return self._stepwise
 
     @property
-    def rewinds(self):
+    def cache_is_rewindable(self):
         """bool: whether the cache can go back to an earlier index; one of fixed size cannot."""
-        return self.stepwise.rewinds
+        return self.stepwise.cache_is_rewindable
 
     @property
     def exits(self):
@@ -210,7 +210,7 @@ class LanguageModel(keras.Model):
 
     def paged_steps(self, num_blocks, block_size, **options):
         """The model with its cache in the blocks of a pool, for `generation.Engine`: see `tasks.paged_steps.PagedSteps`."""
-        from keras_transformer.tasks.paged_steps import PagedSteps
+        from keras_transformer.tasks.decoding.paged_steps import PagedSteps
 
         return PagedSteps(self, num_blocks, block_size, **options)
 

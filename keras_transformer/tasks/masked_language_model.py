@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_transformer.feedforward.activations import get_activation
-from keras_transformer.saving import serializable
 from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
+from keras_transformer.utils.serialization import serializable
 
 
 def MaskedLanguageModel(
@@ -22,7 +22,7 @@ def MaskedLanguageModel(
 
     W leads to the width of the embeddings, which is another than that of the tokens in ALBERT and ELECTRA.
 
-    `training.mask_tokens` makes its batches. The backbone's layers are used, not copied: after training, hand the same
+    `data.mask_tokens` makes its batches. The backbone's layers are used, not copied: after training, hand the same
     backbone to another task.
 
     Args:

@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from keras_transformer.saving import serializable
 from keras_transformer.tasks.heads import check_count, check_tokens, input_named, make_pooling, output_layer
+from keras_transformer.utils.serialization import serializable
 
 
 def PairMatcher(backbone, num_classes=None, *, pooling="mean", dropout=0.0, activation="softmax", name="pair_matcher"):

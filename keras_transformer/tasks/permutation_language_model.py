@@ -7,8 +7,8 @@ from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
 def PermutationLanguageModel(backbone, *, name="permutation_language_model"):
     """An `XLNet` in two streams with a head over the vocabulary: `logits = h E^T + b` for each target.
 
-    A target is found from its place and the tokens before it in an order of factorisation, which is drawn anew for every
-    text. `training.permute_tokens` makes the batches. The backbone's layers are used, not copied: after training, hand the
+    A target is found from its place and the tokens before it in an order of factorization, which is drawn anew for every
+    text. `data.permute_tokens` makes the batches. The backbone's layers are used, not copied: after training, hand the
     same backbone to another task.
 
     Args:

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 # Below every score that float32 tokens give, and finite: a row of padding alone stays free of NaN.
 _LOWEST = -1e9

@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from keras_transformer.saving import serializable
 from keras_transformer.tasks.heads import check_tokens, input_named
+from keras_transformer.utils.serialization import serializable
 
 # The logit of padding: no softmax sees it, and it is finite.
 PADDING_LOGIT = -1e9

@@ -84,7 +84,7 @@ def normalize_answer(text):
 
 
 def exact_match(prediction, answers):
-    """1.0 if `prediction` is one of `answers` (list of str), both normalised; else 0.0.
+    """1.0 if `prediction` is one of `answers` (list of str), both normalized; else 0.0.
 
     Example:
 

@@ -3,9 +3,6 @@
 Nothing here imports TensorFlow or Keras before a tokenizer's `graph` or `map_dataset` is called.
 """
 
-from keras_transformer.text.byte_pair import BytePair
-from keras_transformer.text.bytes import Bytes
-from keras_transformer.text.characters import Characters
 from keras_transformer.text.errors import (
     EmptyTextError,
     EncodingError,
@@ -15,13 +12,16 @@ from keras_transformer.text.errors import (
     SpecialTokenError,
     TextError,
 )
-from keras_transformer.text.hugging_face_folder import HUGGINGFACE_FILES, from_huggingface
-from keras_transformer.text.hugging_face_tokenizer import HuggingFaceTokenizer
-from keras_transformer.text.loading import TOKENIZERS, load_tokenizer
-from keras_transformer.text.sentencepiece import SentencePiece
-from keras_transformer.text.stream import TextStream
-from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.text.wordpiece import WordPiece
+from keras_transformer.text.hugging_face.folder import HUGGINGFACE_FILES, from_huggingface
+from keras_transformer.text.hugging_face.tokenizer import HuggingFaceTokenizer
+from keras_transformer.text.tokenizers.byte_pair import BytePair
+from keras_transformer.text.tokenizers.bytes import Bytes
+from keras_transformer.text.tokenizers.characters import Characters
+from keras_transformer.text.tokenizers.loading import TOKENIZERS, load_tokenizer
+from keras_transformer.text.tokenizers.sentencepiece import SentencePiece
+from keras_transformer.text.tokenizers.stream import TextStream
+from keras_transformer.text.tokenizers.tokenizer import Tokenizer
+from keras_transformer.text.tokenizers.wordpiece import WordPiece
 
 __all__ = [
     "HUGGINGFACE_FILES",

@@ -11,8 +11,8 @@ import re
 
 import numpy as np
 
-from keras_transformer.replacing import replacing_file
 from keras_transformer.training.errors import AdapterError
+from keras_transformer.utils.atomic_write import replacing_file
 
 _PARTS = ("lora_kernel_a", "lora_kernel_b")
 

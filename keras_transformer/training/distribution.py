@@ -20,7 +20,7 @@ def distributed(build, compile_model=None, *, model_parallel=1, devices=None):
     None)` ends it.
 
     Losses are those of one device with the whole batch, up to rounding, for losses that are means over rows of a batch or,
-    as `MaskedCrossentropy`, over labelled tokens; dropout draws other numbers. The number of replicas must divide a batch.
+    as `MaskedCrossentropy`, over labeled tokens; dropout draws other numbers. The number of replicas must divide a batch.
 
     Args:
         build: function of no arguments to a `keras.Model` that is not compiled. For model parallelism it is called twice,
@@ -162,8 +162,8 @@ def _with_an_axis(step):
 
 
 def _distribution(build, model_parallel, devices):
-    from keras_transformer.checkpoints.unallocated import unallocated
-    from keras_transformer.models.layout_map import layout_map
+    from keras_transformer.backend.unallocated import unallocated
+    from keras_transformer.models.building.layout_map import layout_map
 
     if model_parallel == 1:
         return keras.distribution.DataParallel(devices=devices)

@@ -3,23 +3,22 @@
 import keras
 from keras import ops
 
-from keras_transformer.saving import serializable
 from keras_transformer.training.distribution import mean_of_replicas
-
-IGNORE_ID = -100
+from keras_transformer.utils.labels import IGNORE_ID
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable
 class MaskedCrossentropy(keras.losses.Loss):
-    """The mean cross-entropy, in nats, of the labelled tokens of a batch, with label smoothing.
+    """The mean cross-entropy, in nats, of the labeled tokens of a batch, with label smoothing.
 
     With log-probabilities `l = log_softmax(logits)`, smoothing `e` and weights `w` (0 where the label is `ignore_id`):
 
         loss_t = -(1 - e) l[y_t] - e mean_v l[v]
         loss   = sum_t w_t loss_t / sum_t w_t
 
-    The mean runs over tokens: every labelled token of a batch counts the same, in short rows and in long ones, and padding
-    counts nothing. A batch without a labelled token has loss 0.
+    The mean runs over tokens: every labeled token of a batch counts the same, in short rows and in long ones, and padding
+    counts nothing. A batch without a labeled token has loss 0.
 
     Args:
         label_smoothing: float in [0, 1). `e`; it is spread evenly over all V classes. Defaults to 0.
@@ -37,10 +36,10 @@ class MaskedCrossentropy(keras.losses.Loss):
     Raises:
         ValueError: `label_smoothing` is out of its range.
 
-    A Keras mask of the logits is honoured. Under `tf.distribute` the divisor is the sum over all replicas, so that the mean
+    A Keras mask of the logits is honored. Under `tf.distribute` the divisor is the sum over all replicas, so that the mean
     is that of the whole batch. The `loss` that `fit` prints for an epoch is the mean over its batches weighted
     by their rows; `Perplexity` weighs tokens. With `gradient_accumulation_steps=k` Keras applies the mean of k gradients:
-    it is the gradient of the k batches as one only where they hold equal numbers of labelled tokens.
+    it is the gradient of the k batches as one only where they hold equal numbers of labeled tokens.
 
     Example:
 

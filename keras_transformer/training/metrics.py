@@ -1,15 +1,15 @@
-"""Metrics of token predictions that leave out what is not labelled."""
+"""Metrics of token predictions that leave out what is not labeled."""
 
 import keras
 from keras import ops
 
-from keras_transformer.saving import serializable
 from keras_transformer.training.losses import IGNORE_ID, cross_entropy, split_ignored, token_weights
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable
 class MaskedAccuracy(keras.metrics.Mean):
-    """The share of labelled tokens whose largest logit is that of the label.
+    """The share of labeled tokens whose largest logit is that of the label.
 
         sum_t w_t [argmax_v logits_tv = y_t] / sum_t w_t,    w_t = 0 where the label is `ignore_id`
 
@@ -53,7 +53,7 @@ class MaskedAccuracy(keras.metrics.Mean):
 
 @serializable
 class Perplexity(keras.metrics.Mean):
-    """The exponential of the mean cross-entropy, in nats, of the labelled tokens, with no label smoothing.
+    """The exponential of the mean cross-entropy, in nats, of the labeled tokens, with no label smoothing.
 
         exp(sum_t -w_t log softmax(logits_t)[y_t] / sum_t w_t),    w_t = 0 where the label is `ignore_id`
 

@@ -16,7 +16,7 @@ class TextMetrics(keras.callbacks.Callback):
         references: list of str, one a source; or list of such lists, where a source has several references.
         metrics: names out of "bleu" and "chrf". Defaults to both.
         every: int >= 1. In every how many epochs. Defaults to 1.
-        tokenize: str. sacreBLEU's tokenisation for BLEU: "13a" (its standard), "none" for tokenised text, and others.
+        tokenize: str. sacreBLEU's tokenization for BLEU: "13a" (its standard), "none" for tokenized text, and others.
         lowercase: bool. Whether case counts nothing. Defaults to False.
         prefix: str. Before the names in the logs. Defaults to "val_".
 

@@ -4,8 +4,8 @@ import json
 import os
 import pathlib
 
-from keras_transformer.json_files import read_json
-from keras_transformer.processor_config import FILE, is_count, is_number, read_processor_config
+from keras_transformer.utils.json_files import read_json
+from keras_transformer.utils.processor_config import FILE, is_count, is_number, read_processor_config
 from keras_transformer.vision.errors import ImageProcessorError
 
 # The numbers that Pillow's filters bear.

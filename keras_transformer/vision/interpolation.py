@@ -21,7 +21,7 @@ INTERPOLATIONS = {"bilinear": (_linear, 1), "bicubic": (_cubic, 2)}
 
 
 def resize_matrix(length, new_length, interpolation="bilinear"):
-    """The matrix M with `new = M old` along one axis: half-pixel centres, edges repeated, no smoothing.
+    """The matrix M with `new = M old` along one axis: half-pixel centers, edges repeated, no smoothing.
 
     Args:
         length: int >= 1.
@@ -39,10 +39,10 @@ def resize_matrix(length, new_length, interpolation="bilinear"):
     Reference: Keys, Cubic Convolution Interpolation for Digital Image Processing, 1981, with a = -0.75, as torch has it.
     """
     kernel, reach = INTERPOLATIONS[interpolation]
-    centres = (np.arange(new_length) + 0.5) * length / new_length - 0.5
-    first = np.floor(centres).astype(int)
+    centers = (np.arange(new_length) + 0.5) * length / new_length - 0.5
+    first = np.floor(centers).astype(int)
     matrix = np.zeros((new_length, length))
     for tap in range(1 - reach, reach + 1):
-        weights = kernel(centres - (first + tap))
+        weights = kernel(centers - (first + tap))
         np.add.at(matrix, (np.arange(new_length), np.clip(first + tap, 0, length - 1)), weights)
     return matrix.astype("float32")

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.saving import serializable
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable

@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from keras_transformer.norms import NORMS
-from keras_transformer.saving import clone, resolve, serializable, serialize
+from keras_transformer.layers.norms import NORMS
+from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 from keras_transformer.vision.interpolation import INTERPOLATIONS, resize_matrix
 
 
@@ -22,7 +22,7 @@ class PatchEmbedding(keras.layers.Layer):
             images that the layer is built with.
         class_token: bool. Whether a learned token comes first.
         distillation_token: bool. Whether one more comes next, as in DeiT.
-        mask_token: bool. Whether a learned vector can take the place of patches, as masked image modelling has it.
+        mask_token: bool. Whether a learned vector can take the place of patches, as masked image modeling has it.
         use_bias: bool. Whether the projection of patches has a bias. Default True.
         norm: a name in `NORMS`, or a layer to copy, for a norm over the pixels of each patch and one over its vector; None
             (the default) for no norms.
@@ -122,7 +122,7 @@ class PatchEmbedding(keras.layers.Layer):
 
     def call(self, images, patch_mask=None, training=None):
         grid = self._grid(images.shape)
-        tokens = self._normalised(images, grid) if self.norm is not None else self._projection(images)
+        tokens = self._normalized(images, grid) if self.norm is not None else self._projection(images)
         tokens = ops.reshape(tokens, (-1, grid[0] * grid[1], self.hidden_dim))
         if patch_mask is not None:
             tokens = self._hide(tokens, patch_mask)
@@ -134,8 +134,8 @@ class PatchEmbedding(keras.layers.Layer):
         tokens = tokens + ops.cast(self._positions(grid), tokens.dtype)
         return self._dropout_layer(tokens, training=training)
 
-    def _normalised(self, images, grid):
-        """The vectors of the patches, normalised before and after the projection: `(B, patches, D)`."""
+    def _normalized(self, images, grid):
+        """The vectors of the patches, normalized before and after the projection: `(B, patches, D)`."""
         (rows, columns), (height, width), depth = grid, self.patch_size, images.shape[-1]
         x = ops.reshape(images, (-1, rows, height, columns, width * depth))
         x = ops.reshape(ops.transpose(x, (0, 1, 3, 2, 4)), (-1, rows * columns, height * width * depth))

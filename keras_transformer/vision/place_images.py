@@ -3,9 +3,9 @@
 import numpy as np
 from keras import ops
 
-from keras_transformer.attention.cache import token_slots
-from keras_transformer.attention.cached_layer import CachedLayer
-from keras_transformer.saving import serializable
+from keras_transformer.attention.cache.cached_layer import CachedLayer
+from keras_transformer.attention.cache.dense import token_slots
+from keras_transformer.utils.serialization import serializable
 
 
 @serializable

@@ -5,19 +5,19 @@ import os
 
 import numpy as np
 
-from keras_transformer.json_files import read_json
-from keras_transformer.processor_config import is_number
+from keras_transformer.utils.json_files import read_json
+from keras_transformer.utils.processor_config import is_number
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
 from keras_transformer.vision.pictures import as_list, open_picture, pillow
 from keras_transformer.vision.sizes import resized, size_setting
 
 FILE = "image_processor.json"
 RESAMPLING = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
-CHANNEL_ORDERS = ("rgb", "bgr", "grey")
+CHANNEL_ORDERS = ("rgb", "bgr", "gray")
 
 
 class ImageProcessor:
-    """Resizes, crops, rescales and normalises pictures: `(rescale · pixel - mean) / std`.
+    """Resizes, crops, rescales and normalizes pictures: `(rescale · pixel - mean) / std`.
 
     The steps come in this order, and each that is None is left out. Pillow resamples, with antialiasing, and rounds to whole
     levels as it does so. Nothing here needs TensorFlow or Keras but `dataset`.
@@ -30,7 +30,7 @@ class ImageProcessor:
         rescale: number that every level, 0 to 255, is multiplied by; or None.
         mean: list of numbers, one for each channel in the order red, green, blue, or one number for all; or None for 0.
         std: likewise, none of them 0; or None for 1.
-        channel_order: "rgb", "bgr", or "grey" for one channel. Pictures of any kind are converted: grey ones to three equal
+        channel_order: "rgb", "bgr", or "gray" for one channel. Pictures of any kind are converted: gray ones to three equal
             channels, what is transparent is laid on white.
 
     Call arguments:
@@ -99,8 +99,8 @@ class ImageProcessor:
 
     @property
     def num_channels(self):
-        """3, or 1 for grey pictures."""
-        return 1 if self.channel_order == "grey" else 3
+        """3, or 1 for gray pictures."""
+        return 1 if self.channel_order == "gray" else 3
 
     @property
     def output_size(self):
@@ -131,7 +131,7 @@ class ImageProcessor:
 
     def _process(self, image):
         """float32 `(height, width, channels)` of one picture."""
-        picture = open_picture(image, "L" if self.channel_order == "grey" else "RGB")
+        picture = open_picture(image, "L" if self.channel_order == "gray" else "RGB")
         if self.size is not None:
             picture = self._resize(picture)
         pixels = np.asarray(picture).reshape(picture.size[1], picture.size[0], self.num_channels)
@@ -202,7 +202,7 @@ class ImageProcessor:
             folder: str or path; made if there is none.
 
         Raises:
-            ImageProcessorError: blue comes first, or pictures are grey, which no such file says.
+            ImageProcessorError: blue comes first, or pictures are gray, which no such file says.
         """
         from keras_transformer.vision.hugging_face import write
 

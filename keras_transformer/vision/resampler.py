@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention import MultiHeadAttention
-from keras_transformer.saving import build_once, resolve, serializable, serialize
+from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 
 
 @serializable
@@ -44,7 +44,7 @@ class Resampler(keras.layers.Layer):
             raise ValueError(f"num_tokens must be a positive integer. Received: {num_tokens!r}")
         self.num_tokens = num_tokens
         self.attention = resolve(attention, {}, MultiHeadAttention)
-        if "cross" not in self.attention.honours:
+        if "cross" not in self.attention.supports:
             raise ValueError(
                 f"{self.attention.name} attends to its own tokens alone: its queries cannot read features."
             )

@@ -1,6 +1,6 @@
 """The sizes that pictures are given: how a setting is read, and what it makes of a picture."""
 
-from keras_transformer.processor_config import is_count
+from keras_transformer.utils.processor_config import is_count
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
 
 # More than any model takes; a larger one is a mistake, or meant to fill the memory.

@@ -49,14 +49,14 @@ def test_any_length_is_the_masked_dense_formula(causal, heads):
 
 
 @keras.saving.register_keras_serializable("tests")
-def neighbours(count):
+def neighbors(count):
     return np.abs(np.subtract.outer(np.arange(count), np.arange(count))) <= 1
 
 
 def test_a_layout_may_be_a_function():
     x = np.random.default_rng(0).normal(size=(2, 11, 4, 8)).astype("float32")
-    layer = BlockSparseAttention.from_config(BlockSparseAttention(neighbours, 3).get_config())
-    np.testing.assert_allclose(layer(x, x, x), BlockSparseAttention(neighbours(4), 3)(x, x, x), atol=1e-6)
+    layer = BlockSparseAttention.from_config(BlockSparseAttention(neighbors, 3).get_config())
+    np.testing.assert_allclose(layer(x, x, x), BlockSparseAttention(neighbors(4), 3)(x, x, x), atol=1e-6)
 
 
 @pytest.mark.parametrize("chunks", [[1] * 11, [2, 8, 1]])
@@ -69,9 +69,9 @@ def test_cache(chunks, heads):
 
 def test_a_row_that_sees_all_makes_no_other_row_dense():
     """A row of 64 blocks, 62 of three and one of two: the blocks gathered are counted."""
-    from keras_transformer.attention.block_sparse import _buckets
+    from keras_transformer.attention.mechanisms.block_sparse import _buckets
 
-    layout = neighbours(64)
+    layout = neighbors(64)
     layout[0] = True
     assert sum(columns.size for _, columns, _ in _buckets(layout)) == 64 + 62 * 3 + 2
 
@@ -86,4 +86,4 @@ def test_what_does_not_fit_is_refused():
         BlockSparseAttention(np.ones((3, 3, 3)), 4)(x, x, x)
     x = keras.Input((None, 2, 4))
     with pytest.raises(ValueError, match="known length"):
-        MultiHeadAttention(2, 4, mechanism=BlockSparseAttention(neighbours, 4)).mechanism.attend(x, x, x, None)
+        MultiHeadAttention(2, 4, mechanism=BlockSparseAttention(neighbors, 4)).mechanism.attend(x, x, x, None)

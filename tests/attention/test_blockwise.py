@@ -39,7 +39,7 @@ def gradients(mechanism, arrays, visibility, jit_compile=False, **options):
     factors = np.random.default_rng(9).normal(size=shape).astype("float32")
     inputs = keras.Input(batch_shape=shape)
     model = keras.Model(inputs, layer(inputs))
-    # The sum is linear in the values, so their gradient does not wait for them to be read: TensorFlow's graph optimiser
+    # The sum is linear in the values, so their gradient does not wait for them to be read: TensorFlow's graph optimizer
     # drops that order, and now and then the other gradients see values that are updated already. A norm of all gradients,
     # far below its bound, makes every update wait for all of them.
     optimizer = keras.optimizers.SGD(1.0, global_clipnorm=1e6)

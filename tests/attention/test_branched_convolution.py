@@ -24,7 +24,7 @@ def evolved(causal):
     )
 
 
-def randomised(layer):
+def randomized(layer):
     layer.build((None, None, WIDTH))
     for index, weight in enumerate(layer.weights):
         weight.assign(np.random.default_rng(index).normal(0.1, 0.5, weight.shape))
@@ -63,7 +63,7 @@ def by_loops(layer, x, causal):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("length", [1, 9])
 def test_formula(causal, length):
-    layer = randomised(evolved(causal))
+    layer = randomized(evolved(causal))
     x = np.random.default_rng(9).normal(size=(2, length, WIDTH)).astype("float32")
     expected = [by_loops(layer, row, causal) for row in x]
     np.testing.assert_allclose(layer(x, x, use_causal_mask=causal), expected, atol=1e-5)
@@ -71,7 +71,7 @@ def test_formula(causal, length):
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_padding_is_zero_in_every_convolution(causal):
-    layer = randomised(evolved(causal))
+    layer = randomized(evolved(causal))
     x = np.random.default_rng(9).normal(size=(1, 9, WIDTH)).astype("float32")
     mask = np.arange(9)[None] < 6
     output = np.asarray(layer(x, x, query_mask=mask, value_mask=mask, use_causal_mask=causal))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.attention.cache import init_dense_cache, read_dense_cache, update_dense_cache
+from keras_transformer.attention.cache.dense import init_dense_cache, read_dense_cache, update_dense_cache
 
 
 def test_each_row_writes_at_its_own_index():

@@ -1,4 +1,4 @@
-"""Attention to the neighbours of chunks: the reference's numbers, the formula, causality, and reading in steps."""
+"""Attention to the neighbors of chunks: the reference's numbers, the formula, causality, and reading in steps."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_gives_what_the_reference_gives(output, masked):
     )
     batch, chunks, count, length, width = golden["inputs/context"].shape
     heads, size = config["heads"], config["dim_head"]
-    # Its null key, which all may attend to, is a neighbour more, of one token: along a channel that only this one has.
+    # Its null key, which all may attend to, is a neighbor more, of one token: along a channel that only this one has.
     context = np.zeros((batch, chunks, count + 1, length, width + 1), "float32")
     context[:, :, :count, :, :width] = golden["inputs/context"]
     context[:, :, count, 0, width] = 1
@@ -57,10 +57,10 @@ def test_gives_what_the_reference_gives(output, masked):
 def inputs(length=14, chunks=4, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(2, length, 8)).astype("float32")
-    neighbours = rng.normal(size=(2, chunks, COUNT * LENGTH, 5)).astype("float32")
+    neighbors = rng.normal(size=(2, chunks, COUNT * LENGTH, 5)).astype("float32")
     mask = rng.random((2, chunks, COUNT, LENGTH)) > 0.3
     mask[0, 1] = False
-    return x, neighbours, mask
+    return x, neighbors, mask
 
 
 def made(position=None, **options):
@@ -71,7 +71,7 @@ def made(position=None, **options):
     return layer
 
 
-def by_formula(layer, x, neighbours, mask):
+def by_formula(layer, x, neighbors, mask):
     """One token at a time, in float64."""
     maps = [getattr(layer.attention, f"{name}_dense") for name in ("query", "key", "value", "output")]
     wq, wk, wv, wo = (np.array(each.kernel, "float64") for each in maps)
@@ -80,9 +80,9 @@ def by_formula(layer, x, neighbours, mask):
     for row in range(len(x)):
         for t in range(x.shape[1]):
             chunk = (t + 1) // SIZE - 1
-            if not 0 <= chunk < neighbours.shape[1] or not mask[row, chunk].any():
+            if not 0 <= chunk < neighbors.shape[1] or not mask[row, chunk].any():
                 continue
-            seen = neighbours[row, chunk][mask[row, chunk].ravel()].astype("float64")
+            seen = neighbors[row, chunk][mask[row, chunk].ravel()].astype("float64")
             q = np.einsum("d,dnh->nh", x[row, t], wq) + bq
             k, v = np.einsum("sd,dnh->snh", seen, wk) + bk, np.einsum("sd,dnh->snh", seen, wv) + bv
             scores = np.exp(np.einsum("nh,snh->ns", q, k) / 2)
@@ -97,38 +97,38 @@ def test_is_the_formula(length, chunks):
     np.testing.assert_allclose(layer(*arrays), by_formula(layer, *arrays), atol=1e-5)
 
 
-def test_tokens_before_a_chunks_last_do_not_see_its_neighbours():
+def test_tokens_before_a_chunks_last_do_not_see_its_neighbors():
     layer = made("rotary")
-    x, neighbours, mask = inputs()
-    before = np.array(layer(x, neighbours, mask))
-    changed = neighbours.copy()
+    x, neighbors, mask = inputs()
+    before = np.array(layer(x, neighbors, mask))
+    changed = neighbors.copy()
     changed[:, 2] += 1.0
     differs = np.abs(np.array(layer(x, changed, mask)) - before).max(axis=(0, 2)) > 0
     # Chunk 2 is tokens 6, 7 and 8: its last, which foretells the first of chunk 3, and the two after it.
     assert np.flatnonzero(differs).tolist() == [8, 9, 10]
 
 
-def test_tokens_without_neighbours_get_zeros():
+def test_tokens_without_neighbors_get_zeros():
     layer = made()
-    x, neighbours, mask = inputs()
-    output = np.array(layer(x, neighbours, mask))
+    x, neighbors, mask = inputs()
+    output = np.array(layer(x, neighbors, mask))
     assert not output[:, :2].any()
     assert not output[0, 5:8].any()
     assert output[0, 8:].any(axis=-1).all()
     assert output[1, 2:].any(axis=-1).all()
 
 
-def in_pieces(layer, x, neighbours, mask, sizes, masks=None):
+def in_pieces(layer, x, neighbors, mask, sizes, masks=None):
     cache, outputs, index = layer.init_cache(len(x)), [], np.zeros(len(x), "int32")
     rows = np.arange(len(x))[:, None]
     for number, size in enumerate(sizes):
         chunks = (index // SIZE)[:, None] + np.arange(-(-size // SIZE))
-        known = np.minimum(chunks, neighbours.shape[1] - 1)
-        seen = mask[rows, known] & (chunks < neighbours.shape[1])[..., None, None]
+        known = np.minimum(chunks, neighbors.shape[1] - 1)
+        seen = mask[rows, known] & (chunks < neighbors.shape[1])[..., None, None]
         padding = None if masks is None else masks[number]
         counts = np.full(len(x), size) if padding is None else padding.sum(axis=1)
         part = np.stack([np.pad(row, ((0, size), (0, 0)))[at : at + size] for row, at in zip(x, index, strict=True)])
-        output, cache = layer(part, neighbours[rows, known], seen, padding_mask=padding, cache=cache, cache_index=index)
+        output, cache = layer(part, neighbors[rows, known], seen, padding_mask=padding, cache=cache, cache_index=index)
         outputs.append([np.array(row)[:count] for row, count in zip(output, counts, strict=True)])
         index = (index + counts).astype("int32")
     return [np.concatenate(row) for row in zip(*outputs, strict=True)]

@@ -22,17 +22,17 @@ def load(golden, layer, rows, output, bias_scale):
     layer.output_dense.set_weights([golden[f"params/{output}.weight"].T, golden[f"params/{output}.bias"]])
 
 
-def normalised(golden):
+def normalized(golden):
     """The layer norm before the unit, which is the block's here."""
     x = golden["inputs/x"].astype("float64")
-    centred = x - x.mean(-1, keepdims=True)
-    x = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+    centerd = x - x.mean(-1, keepdims=True)
+    x = centerd / np.sqrt((centerd**2).mean(-1, keepdims=True) + 1e-5)
     return (x * golden["params/norm.weight"] + golden["params/norm.bias"]).astype("float32")
 
 
 def test_reference_of_the_unit():
     golden = np.load(DATA / "gau.npz")
-    x = normalised(golden)
+    x = normalized(golden)
     layer = GatedAttentionUnit(key_dim=8, position=RelativeBias())
     layer.build(x.shape)
     load(golden, layer, "offsetscale", "to_out.0", np.sqrt(16))
@@ -42,7 +42,7 @@ def test_reference_of_the_unit():
 
 def test_reference_of_mixed_chunks():
     golden = np.load(DATA / "flash_layer.npz")
-    x = normalised(golden)
+    x = normalized(golden)
     layer = MixedChunkAttention(key_dim=8, group_size=5, position=RelativeBias(bidirectional=False))
     layer.build(x.shape)
     load(golden, layer, "qk_offset_scale", "to_out", np.sqrt(8))

@@ -95,8 +95,8 @@ def test_a_point_sees_itself_unless_it_is_left_out():
     x = np.linspace(0, 5, 9).reshape(1, 9, 1)
     layer = KernelPooling("triangular", width=0.7, leave_one_out=True)
     np.testing.assert_allclose(layer(x, x, x**2)[0, 4], ((x**2)[0, 3:6].T @ [0.075, 0.7, 0.075] / 0.85), atol=1e-5)
-    neighbours = ((x**2)[0, 3] + (x**2)[0, 5]) / 2
-    np.testing.assert_allclose(layer(x, x, x**2, training=True)[0, 4], neighbours, atol=1e-5)
+    neighbors = ((x**2)[0, 3] + (x**2)[0, 5]) / 2
+    np.testing.assert_allclose(layer(x, x, x**2, training=True)[0, 4], neighbors, atol=1e-5)
 
 
 @pytest.mark.parametrize("width", [3, 12])

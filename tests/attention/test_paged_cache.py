@@ -6,8 +6,8 @@ import pytest
 from keras import ops
 
 from keras_transformer.attention import MultiHeadAttention
-from keras_transformer.attention.paged_cache import SCRATCH_BLOCK, PagedCache, split_cache
-from keras_transformer.attention.pooled_states import SCRATCH_STATE, PooledStates
+from keras_transformer.attention.cache.paged import SCRATCH_BLOCK, PagedCache, split_cache
+from keras_transformer.attention.cache.state_pool import SCRATCH_STATE, PooledStates
 
 
 def pages_of(quantize=False, heads=1, width=2, num_blocks=5, block_size=2):

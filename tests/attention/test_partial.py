@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.attention import SoftmaxAttention, Visibility
-from keras_transformer.attention.partial import Part, attend_part, merge
+from keras_transformer.attention.partial_softmax import Part, attend_part, merge
 from keras_transformer.positions import ShawRelative
 
 

@@ -68,7 +68,7 @@ def test_features_are_orthogonal_and_as_long_as_normal_ones():
     assert len(np.unique(np.sum(w**2, axis=1).round(3))) > 60
 
 
-def test_padding_has_no_part_in_the_stabiliser():
+def test_padding_has_no_part_in_the_stabilizer():
     """Padded keys of any size, at lengths whose exponentials would overflow."""
     query, key, value = np.random.default_rng(0).normal(size=(3, 1, 6, 2, 4)).astype("float32")
     layer = PerformerAttention(16, seed=0)

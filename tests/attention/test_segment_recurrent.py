@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.attention import MultiHeadAttention, SegmentRecurrentAttention
-from laws import check_pieces, randomise
+from laws import check_pieces, randomize
 
 GOLDEN = np.load(Path(__file__).parents[1] / "data" / "transformer_xl_attention.npz")
 
@@ -15,7 +15,7 @@ GOLDEN = np.load(Path(__file__).parents[1] / "data" / "transformer_xl_attention.
 def layer_of(segment, memory, position="transformer_xl", width=16, **options):
     layer = SegmentRecurrentAttention(2, 8, segment, memory, position=position, **options)
     layer.build((None, None, width))
-    return randomise(layer)
+    return randomize(layer)
 
 
 def dense_twin(layer):
@@ -128,7 +128,7 @@ class Below(keras.layers.Layer):
 
 
 def step(attend, x):
-    """One step of descent on what the last four tokens of eight give; returns what the layer below learnt."""
+    """One step of descent on what the last four tokens of eight give; returns what the layer below learned."""
     below, symbolic = Below(), keras.Input(x.shape[1:])
     moved = below(symbolic)
     model = keras.Model(symbolic, attend(moved, moved)[:, 4:])
@@ -142,9 +142,9 @@ def test_gradients_end_at_the_memory(same_length):
     """The layer below learns nothing from the segment after its own; the projections learn from memories as ever."""
     layer, x = layer_of(4, 4, position="rotary", same_length=same_length), tokens(8)
     twin, mask = dense_twin(layer), seen(8, 4, 4, same_length)
-    learnt = step(layer, x)
-    np.testing.assert_array_equal(learnt[:4], 0)
-    assert np.all(np.abs(learnt[4:]).max(axis=-1) > 1e-4)
+    learned = step(layer, x)
+    np.testing.assert_array_equal(learned[:4], 0)
+    assert np.all(np.abs(learned[4:]).max(axis=-1) > 1e-4)
     assert np.abs(step(lambda x, y: twin(x, y, attention_mask=mask), x)[:4]).max() > 1e-4
     for dense, other in ((layer._key_dense, twin.key_dense), (layer._value_dense, twin.value_dense)):
         np.testing.assert_allclose(dense.kernel, other.kernel, atol=1e-5)

@@ -17,7 +17,7 @@ LAYERS = {
     "filled": (None, lambda: LogMel.whisper(80, 8000)),
     "fixed": (8000, lambda: LogMel.whisper(128, None)),
     "dynamic": (None, lambda: LogMel(40, 8000, 200, 80, 256, "hamming", (20.0, 3800.0), "htk", "natural")),
-    "normalised": (None, lambda: keras.Sequential([LogMel(40, 8000, 200, 80), SoundNormalization()])),
+    "normalized": (None, lambda: keras.Sequential([LogMel(40, 8000, 200, 80), SoundNormalization()])),
     "unpadded": (None, lambda: LogMel(23, frame_length=320, log="decibel", padding=None)),
 }
 

@@ -35,7 +35,7 @@ def test_equals_transformers(bundles, format):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("name", ["fixed", "dynamic", "normalised", "unpadded"])
+@pytest.mark.parametrize("name", ["fixed", "dynamic", "normalized", "unpadded"])
 def test_equals_the_layer(bundles, name, format):
     model, expected = load(bundles / name, format), np.load(bundles / f"{name}.npz")
     for each in expected.files:

@@ -1,4 +1,4 @@
-"""Normalised spectrograms against the formula in float64, and what they no longer tell."""
+"""Normalized spectrograms against the formula in float64, and what they no longer tell."""
 
 import keras
 import numpy as np
@@ -23,8 +23,8 @@ def formula(x, active_range, limit, per_bin):
         loudness = [frame.mean() for frame in row]
         weights = np.array([max(0, 1 - (max(loudness) - each) / active_range) for each in loudness])
         means = np.average(row, axis=0, weights=weights)
-        centred = row - (means if per_bin else means.mean())
-        found[:] = np.maximum(centred / np.sqrt(np.average((centred**2).mean(axis=1), weights=weights)), -limit)
+        centerd = row - (means if per_bin else means.mean())
+        found[:] = np.maximum(centerd / np.sqrt(np.average((centerd**2).mean(axis=1), weights=weights)), -limit)
     return result
 
 
@@ -47,13 +47,13 @@ def test_neither_loudness_nor_contrast_nor_silence_is_seen():
     np.testing.assert_allclose(wider(2 * x), plain, atol=1e-5)
 
 
-def test_a_colour_is_seen_unless_each_bin_has_its_mean():
-    colour, x = np.linspace(-0.5, 0.5, 8, dtype="float32"), spectrograms()
+def test_a_color_is_seen_unless_each_bin_has_its_mean():
+    color, x = np.linspace(-0.5, 0.5, 8, dtype="float32"), spectrograms()
     x = np.maximum(x, -3)  # No frame is below the limits.
     alone = SoundNormalization(limit=100.0, per_bin=True)
-    np.testing.assert_allclose(alone(x + colour), alone(x), atol=1e-5)
+    np.testing.assert_allclose(alone(x + color), alone(x), atol=1e-5)
     together = SoundNormalization(limit=100.0)
-    assert np.abs(together(x + colour) - together(x)).max() > 0.3
+    assert np.abs(together(x + color) - together(x)).max() > 0.3
 
 
 def test_nothing_stays_nothing():

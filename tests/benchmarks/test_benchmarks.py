@@ -157,7 +157,7 @@ def test_the_peak_of_a_device_by_its_name():
     assert flops.peak_tflops("an abacus") is None
 
 
-def test_rivals_take_turns_and_the_ratio_is_of_neighbouring_turns():
+def test_rivals_take_turns_and_the_ratio_is_of_neighboring_turns():
     measure = _import("measure")
     called = []
 

@@ -28,7 +28,7 @@ def norm_of(layer, name):
     return norm
 
 
-def randomised(layer, *inputs):
+def randomized(layer, *inputs):
     layer(*inputs)
     rng = np.random.default_rng(4)
     for weight in layer.weights:
@@ -46,7 +46,7 @@ FORMULAS = {
 
 @pytest.mark.parametrize("residual", FORMULAS)
 def test_encoder_block_is_its_formula(residual):
-    block = randomised(EncoderBlock(attend(), DenseFeedForward(16), residual=residual), tokens())
+    block = randomized(EncoderBlock(attend(), DenseFeedForward(16), residual=residual), tokens())
 
     def around(scheme, function, x):
         return FORMULAS[residual](x, lambda y: np.asarray(function(y), "float64"), lambda name: norm_of(scheme, name))
@@ -59,7 +59,7 @@ def test_encoder_block_is_its_formula(residual):
 def test_decoder_block_attends_itself_then_the_encoder():
     block = DecoderBlock(attend(), DenseFeedForward(16), cross_attention=attend(), residual="post")
     x, encoded = tokens(), tokens(3, seed=1)
-    randomised(block, x, encoded)
+    randomized(block, x, encoded)
     mask = np.array([[True, True, False], [True, False, False]])
     y = block.mixer_residual.leave(x, block.mixer(x, x, use_causal_mask=True))
     y = block.cross_attention_residual.leave(y, block.cross_attention(y, encoded, value_mask=mask))
@@ -68,7 +68,7 @@ def test_decoder_block_attends_itself_then_the_encoder():
 
 
 def test_decoder_block_is_causal_and_reads_the_encoder():
-    block = randomised(
+    block = randomized(
         DecoderBlock(attend(), DenseFeedForward(16), cross_attention=attend()), tokens(), tokens(3, seed=1)
     )
     x, later, encoded = tokens(), tokens(), tokens(3, seed=1)
@@ -79,7 +79,7 @@ def test_decoder_block_is_causal_and_reads_the_encoder():
 
 
 def test_decoder_block_whole_is_stepwise():
-    block = randomised(
+    block = randomized(
         DecoderBlock(attend(), DenseFeedForward(16), cross_attention=attend()), tokens(), tokens(3, seed=1)
     )
     x, encoded = tokens(), tokens(3, seed=1)
@@ -91,7 +91,7 @@ def test_decoder_block_whole_is_stepwise():
 
 
 def test_padding_of_an_encoder_block_has_no_influence():
-    block = randomised(EncoderBlock(attend(), DenseFeedForward(16)), tokens())
+    block = randomized(EncoderBlock(attend(), DenseFeedForward(16)), tokens())
     x, changed = tokens(), tokens()
     changed[:, 3:] += 5
     mask = np.array([[True] * 3 + [False] * 2] * 2)
@@ -99,7 +99,7 @@ def test_padding_of_an_encoder_block_has_no_influence():
     np.testing.assert_array_equal(before[:, :3], after[:, :3])
 
 
-def test_implicit_mask_of_an_embedding_is_honoured():
+def test_implicit_mask_of_an_embedding_is_honored():
     embedding = keras.layers.Embedding(9, WIDTH, mask_zero=True)
     block = EncoderBlock(attend(), DenseFeedForward(16))
     padded, short = embedding(np.array([[3, 4, 0, 0]])), embedding(np.array([[3, 4]]))

@@ -7,7 +7,7 @@ import pytest
 from keras_transformer.attention import LocalAttention, MultiHeadAttention
 from keras_transformer.blocks import DecoderBlock, MemoryStack
 from keras_transformer.feedforward import DenseFeedForward, MixtureOfExperts
-from laws import randomise
+from laws import randomize
 
 WIDTH = 8
 
@@ -20,7 +20,7 @@ def block(dropout=0.0, position="rotary", **options):
 def stack_of(memory=2, segment=4, count=2, **options):
     stack = MemoryStack([block() for _ in range(count)], memory, segment, **options)
     stack.build((None, None, WIDTH))
-    return randomise(stack)
+    return randomize(stack)
 
 
 def tokens(length, batch=2):
@@ -103,7 +103,7 @@ class Below(keras.layers.Layer):
 
 
 def step(layer, x, last=0, jit_compile=False):
-    """One step of descent on the last tokens, of all where `last` is 0; returns what the layer below learnt."""
+    """One step of descent on the last tokens, of all where `last` is 0; returns what the layer below learned."""
     below, symbolic = Below(), keras.Input(x.shape[1:])
     model = keras.Model(symbolic, layer(below(symbolic))[:, -last:])
     model.compile(keras.optimizers.SGD(0.5), "mse", jit_compile=jit_compile)
@@ -128,9 +128,9 @@ def test_gradients_go_through_the_loop(jit_compile):
 def test_how_far_back_gradients_flow(gradient_segments, first):
     """A loss on the fourth segment teaches what stands in the segments from `first` on."""
     shift = step(stack_of(gradient_segments=gradient_segments), tokens(16), last=4)
-    learnt = np.abs(shift).reshape(4, -1).max(axis=1)
-    np.testing.assert_array_equal(learnt[:first], 0)
-    assert np.all(learnt[first:] > 1e-7)
+    learned = np.abs(shift).reshape(4, -1).max(axis=1)
+    np.testing.assert_array_equal(learned[:first], 0)
+    assert np.all(learned[first:] > 1e-7)
 
 
 def test_the_first_memory_learns_however_short_gradients_are():

@@ -17,7 +17,7 @@ from keras_transformer.blocks import (
     ResiDualResidual,
 )
 from keras_transformer.feedforward import DenseFeedForward, GatedFeedForward, MixtureOfExperts
-from keras_transformer.saving import load_model
+from keras_transformer.utils.serialization import load_model
 
 DATA = Path(__file__).parents[1] / "data"
 WIDTH = 8
@@ -179,8 +179,8 @@ def test_residual_ends_with_the_norm_of_the_sum():
     streams = np.random.default_rng(0).normal(size=(2, 3, 2, WIDTH))
     layer = JoinStreams()
     second = streams[:, :, 1]
-    normalised = (second - second.mean(-1, keepdims=True)) / np.sqrt(second.var(-1, keepdims=True) + 1e-3)
-    np.testing.assert_allclose(layer(streams), streams[:, :, 0] + normalised, atol=1e-5)
+    normalized = (second - second.mean(-1, keepdims=True)) / np.sqrt(second.var(-1, keepdims=True) + 1e-3)
+    np.testing.assert_allclose(layer(streams), streams[:, :, 0] + normalized, atol=1e-5)
 
 
 def test_a_residual_block_alone_is_a_stack_of_one():

@@ -9,12 +9,12 @@ from keras_transformer.blocks import DecoderBlock, SubLNResidual
 from keras_transformer.feedforward import DenseFeedForward
 
 
-def normalised(x):
+def normalized(x):
     x = x.astype("float64")
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-3)
 
 
-def test_the_context_is_normalised_over_all_heads_before_the_output():
+def test_the_context_is_normalized_over_all_heads_before_the_output():
     layer = MultiHeadAttention(2, 3, context_norm="layer_norm", use_bias=False)
     x = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")
     found = np.asarray(layer(x, x))
@@ -26,15 +26,15 @@ def test_the_context_is_normalised_over_all_heads_before_the_output():
     plain.output_dense.kernel.assign(np.roll(np.eye(6), 4, axis=0)[:, :4].reshape(2, 3, 4))
     context = np.concatenate([first, np.asarray(plain(x, x))[..., :2]], axis=-1)
     kernel = np.asarray(layer.output_dense.kernel).reshape(6, 4)
-    np.testing.assert_allclose(found, normalised(context) @ kernel, atol=1e-4)
+    np.testing.assert_allclose(found, normalized(context) @ kernel, atol=1e-4)
 
 
-def test_the_hidden_layer_is_normalised_before_the_output():
+def test_the_hidden_layer_is_normalized_before_the_output():
     layer = DenseFeedForward(6, hidden_norm="layer_norm", use_bias=False)
     x = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")
     found = np.asarray(layer(x))
     hidden, output = (np.asarray(weight) for weight in layer.weights if len(weight.shape) == 2)
-    np.testing.assert_allclose(found, normalised(np.maximum(x @ hidden, 0)) @ output, atol=1e-4)
+    np.testing.assert_allclose(found, normalized(np.maximum(x @ hidden, 0)) @ output, atol=1e-4)
 
 
 @pytest.mark.parametrize(

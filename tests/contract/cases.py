@@ -12,8 +12,8 @@ import numpy as np
 
 from keras_transformer import attention, blocks, feedforward, positions, recurrence, vision
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
-from keras_transformer.norms import ZeroCenteredRMSNormalization
-from keras_transformer.saving import serialize
+from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
+from keras_transformer.utils.serialization import serialize
 
 WIDTH = 12
 LENGTH = 7
@@ -89,7 +89,7 @@ def feed_forward():
 # A dropout is drawn alike twice only from a seed, and a seed without a dropout does nothing.
 _DROPOUT = {"seed": {"dropout": 0.5}, "dropout": {"seed": 7}}
 
-# Every argument of a regulariser, constraint or initialiser kind.
+# Every argument of a regularizer, constraint or initializer kind.
 _PROJECTION = {
     "kernel_initializer": "ones",
     "bias_initializer": "ones",
@@ -193,31 +193,31 @@ class StreamReader(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="cases")
 class FirstOutput(keras.layers.Layer):
-    """The first output of a `NeighbourEncoder`."""
+    """The first output of a `NeighborEncoder`."""
 
     def __init__(self, layer, **kwargs):
         super().__init__(**kwargs)
         self.layer = keras.saving.deserialize_keras_object(layer) if isinstance(layer, dict) else layer
 
-    def build(self, inputs_shape, token_ids_shape, neighbour_mask_shape):
-        self.layer.build(inputs_shape, token_ids_shape, neighbour_mask_shape)
+    def build(self, inputs_shape, token_ids_shape, neighbor_mask_shape):
+        self.layer.build(inputs_shape, token_ids_shape, neighbor_mask_shape)
 
-    def call(self, inputs, token_ids, neighbour_mask, training=None):
-        return self.layer(inputs, token_ids, neighbour_mask, training=training)[0]
+    def call(self, inputs, token_ids, neighbor_mask, training=None):
+        return self.layer(inputs, token_ids, neighbor_mask, training=training)[0]
 
     def get_config(self):
         return {**super().get_config(), "layer": serialize(self.layer)}
 
 
-def neighbours(width=None):
-    """For each of two chunks two neighbours of four tokens: what they are, or vectors of them; and which are real."""
+def neighbors(width=None):
+    """For each of two chunks two neighbors of four tokens: what they are, or vectors of them; and which are real."""
     rng = np.random.default_rng(2)
     values = rng.integers(0, 9, (2, 2, 2, 4)).astype("int32") if width is None else rng.normal(size=(2, 2, 8, width))
     return (values if width is None else values.astype("float32")), rng.random((2, 2, 2, 4)) > 0.3
 
 
-def neighbour_block(**options):
-    return blocks.NeighbourBlock(attend(), feed_forward(), attend(), **options)
+def neighbor_block(**options):
+    return blocks.NeighborBlock(attend(), feed_forward(), attend(), **options)
 
 
 def banded(count):
@@ -808,27 +808,27 @@ LAYERS = {
         attention.ChunkedCrossAttention,
         lambda: {"attention": attend(), "chunk_size": 3},
         arguments={"chunk_size": 2},
-        inputs=lambda: (tokens(), *neighbours(width=5)),
+        inputs=lambda: (tokens(), *neighbors(width=5)),
     ),
     "chunked_cross_block": Case(
         blocks.ChunkedCrossBlock,
         lambda: {"attention": attention.ChunkedCrossAttention(attend(), 3), "feedforward": feed_forward()},
         arguments={**_BLOCK, "recompute": True},
         with_arguments=_DROPOUT,
-        inputs=lambda: (tokens(), *neighbours(width=5)),
+        inputs=lambda: (tokens(), *neighbors(width=5)),
         neutral=frozenset({"recompute"}),
     ),
-    "neighbour_block": Case(
-        blocks.NeighbourBlock,
+    "neighbor_block": Case(
+        blocks.NeighborBlock,
         lambda: {"mixer": attend(), "feedforward": feed_forward(), "cross_attention": attend()},
         arguments={**_BLOCK, "recompute": True},
         with_arguments=_DROPOUT,
-        inputs=lambda: (tokens(length=8), tokens(length=3, seed=1), neighbours()[1][0]),
+        inputs=lambda: (tokens(length=8), tokens(length=3, seed=1), neighbors()[1][0]),
         neutral=frozenset({"recompute"}),
     ),
-    "neighbour_encoder": Case(
-        blocks.NeighbourEncoder,
-        lambda: {"vocabulary_size": 9, "hidden_dim": 10, "blocks": [neighbour_block()], "chunk_size": 3},
+    "neighbor_encoder": Case(
+        blocks.NeighborEncoder,
+        lambda: {"vocabulary_size": 9, "hidden_dim": 10, "blocks": [neighbor_block()], "chunk_size": 3},
         arguments={
             "chunk_size": 2,
             "norm": keras.saving.serialize_keras_object(keras.layers.RMSNormalization()),
@@ -836,7 +836,7 @@ LAYERS = {
             "seed": 7,
         },
         with_arguments=_DROPOUT,
-        inputs=lambda: (tokens(), *neighbours()),
+        inputs=lambda: (tokens(), *neighbors()),
         wrap=FirstOutput,
     ),
     "memory_stack": Case(

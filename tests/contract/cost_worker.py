@@ -14,12 +14,12 @@ import numpy as np
 
 import cases
 from file_cost import onnx_cost, tflite_cost
-from keras_transformer.export.functional import functional_spec
 from keras_transformer.export.onnx import convert as onnx_format
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.saved_model import convert as saved_model
+from keras_transformer.export.spec.functional import functional_spec
+from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.tflite import convert as tflite
-from keras_transformer.export.traced import TracedModule
 
 COSTS = {"onnx": ("model.onnx", onnx_cost), "tflite": ("model.tflite", tflite_cost)}
 
@@ -27,7 +27,7 @@ COSTS = {"onnx": ("model.onnx", onnx_cost), "tflite": ("model.tflite", tflite_co
 def write(layer, directory):
     """Both files of one mixer's self-attention, of any length."""
     x = keras.Input((None, cases.WIDTH), name="x")
-    causal = "causal" in layer.honours
+    causal = "causal" in layer.supports
     model = keras.Model(x, layer(x, x, use_causal_mask=causal))
     spec = dataclasses.replace(
         functional_spec(model, probes=[{"batch": 1, "length": 9}]), onnx=OnnxOptions(optimize=False)

@@ -14,8 +14,8 @@ import numpy as np
 import cases
 from keras_transformer import models, tasks
 from keras_transformer.export import export
-from keras_transformer.saving import build_once
-from laws import randomise
+from keras_transformer.utils.serialization import build_once
+from laws import randomize
 
 SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=4, intermediate_dim=32)
 MAX_LENGTH = 16
@@ -27,10 +27,10 @@ def mixers(group):
     outputs = {}
     for name, case in group.items():
         layer = case.make()
-        honours = layer.honours
-        if "bidirectional" in honours:
+        supports = layer.supports
+        if "bidirectional" in supports:
             outputs[f"{name}-padded"] = layer(x, x, query_mask=mask, value_mask=mask)
-        if "causal" in honours:
+        if "causal" in supports:
             outputs[f"{name}-causal"] = layer(x, x, use_causal_mask=True, query_mask=mask)
     return keras.Model({"x": x, "padding_mask": mask}, _plain_names(outputs))
 
@@ -41,7 +41,7 @@ def cached_mixers(group):
     inputs, outputs = {"x": x, "cache_index": index}, {}
     for name, case in group.items():
         layer = case.make()
-        if "cache" not in layer.honours:
+        if "cache" not in layer.supports:
             continue
         build_once(layer, x.shape, x.shape)  # A state may be as wide as the tokens.
         empty = layer.init_cache(1, MAX_LENGTH)
@@ -142,7 +142,7 @@ def main(directory, *names):
     results = {}
     for name in names or MODELS:
         keras.utils.set_random_seed(0)
-        model = randomise(MODELS[name](), scale=0.1)
+        model = randomize(MODELS[name](), scale=0.1)
         probes = probes_of_cache(model) if name.startswith("cached_mixers") else None
         try:
             # How a language model generates once exported is tested in tests/export/test_language.py.

@@ -8,9 +8,9 @@ import tempfile
 import onnx
 
 from graph_cost import Cost
-from keras_transformer.export.onnx.walk import all_nodes
-from keras_transformer.export.planning.products import einsum_terms
+from keras_transformer.export.onnx.rewrites.walk import all_nodes
 from keras_transformer.export.tflite.graph import Graph, read
+from keras_transformer.planning.products import einsum_terms
 
 _ONNX_VIEWS = {"Constant", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Shape", "Loop", "If", "Scan"}
 _TFLITE_VIEWS = {"RESHAPE", "SQUEEZE", "EXPAND_DIMS", "SHAPE", "RANK", "WHILE", "IF"}

@@ -12,9 +12,9 @@ import math
 
 import tensorflow as tf
 
-from keras_transformer.export.planning.nodes import function_of, needed
-from keras_transformer.export.planning.products import UnknownCostError, terms
-from keras_transformer.export.planning.rounds import LOOPS, Values
+from keras_transformer.planning.nodes import function_of, needed
+from keras_transformer.planning.products import UnknownCostError, terms
+from keras_transformer.planning.rounds import LOOPS, Values
 
 _VIEWS = {
     *("Const", "Placeholder", "ReadVariableOp", "VariableShape", "NoOp", "Identity", "IdentityN", "StopGradient"),

@@ -10,7 +10,7 @@ def built(case, **arguments):
     return layer
 
 
-def randomise(layer, seed=0, scale=0.3):
+def randomize(layer, seed=0, scale=0.3):
     """Weights that are all different and none zero: biases too."""
     rng = np.random.default_rng(seed)
     for weight in layer.weights:

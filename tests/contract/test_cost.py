@@ -25,7 +25,7 @@ SUBQUADRATIC = sorted(name for name, case in ATTENDING.items() if case.growth.me
 
 
 def exponent(values):
-    """The steepest growth between neighbouring lengths: cost ~ length ** exponent."""
+    """The steepest growth between neighboring lengths: cost ~ length ** exponent."""
     pairs = zip(itertools.pairwise(values), itertools.pairwise(LENGTHS), strict=True)
     return max(math.log(after / before) / math.log(long / short) for (before, after), (short, long) in pairs)
 
@@ -63,7 +63,7 @@ on_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reas
 @pytest.mark.parametrize("name", sorted(ATTENDING))
 def test_forward_and_gradient_grow_as_claimed(name, direction):
     case = ATTENDING[name]
-    if direction not in case.make(**case.growth.arguments(LENGTHS[0])).honours:
+    if direction not in case.make(**case.growth.arguments(LENGTHS[0])).supports:
         pytest.skip(f"it has no {direction} form")
     for costs in traced(case, use_causal_mask=direction == "causal").values():
         check(costs, case.growth)

@@ -10,7 +10,7 @@ if keras.backend.backend() != "tensorflow":
 import tensorflow as tf
 
 from graph_cost import traced_cost
-from keras_transformer.export.planning.products import UnknownCostError, einsum_terms
+from keras_transformer.planning.products import UnknownCostError, einsum_terms
 
 BLOCK = 16
 

@@ -8,8 +8,8 @@ import pytest
 from keras import ops
 
 import cases
-from keras_transformer.saving import load_model
-from laws import built, randomise
+from keras_transformer.utils.serialization import load_model
+from laws import built, randomize
 
 
 def inner(layer, cls):
@@ -28,7 +28,7 @@ def fingerprint(layer, inputs):
     layer(*inputs)
     starts = [(tuple(weight.shape), _constant(np.asarray(weight))) for weight in layer.weights]
     constraints = [type(getattr(weight, "constraint", None)).__name__ for weight in layer.weights]
-    randomise(layer)
+    randomize(layer)
     inference = np.asarray(layer(*inputs)).tolist()
     losses = [float(loss) for loss in layer.losses]
     keras.utils.set_random_seed(4)
@@ -83,7 +83,7 @@ def test_save_and_load_in_a_model(case, tmp_path):
     inputs = case.inputs()
     symbolic = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in inputs]
     model = keras.Model(symbolic, case.make()(*symbolic))
-    randomise(model)
+    randomize(model)
     model.save(tmp_path / "model.keras")
     loaded = load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(loaded.predict(inputs, verbose=0), model.predict(inputs, verbose=0))
@@ -109,7 +109,7 @@ def test_symbolic_output_is_what_the_call_gives(case):
 
 
 def test_gradients_reach_every_weight_and_are_finite(case):
-    layer, inputs = randomise(built(case)), case.inputs()
+    layer, inputs = randomize(built(case)), case.inputs()
     target = np.random.default_rng(9).normal(size=layer(*inputs).shape)
     before = [np.asarray(weight) for weight in layer.trainable_weights]
     model_inputs = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in inputs]
@@ -135,7 +135,7 @@ def _is_unseen_by_location(layer, weight):
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_precision(case, policy):
     inputs = case.inputs()
-    full = randomise(built(case))
+    full = randomize(built(case))
     keras.config.set_dtype_policy(policy)
     try:
         mixed = built(case)
@@ -152,7 +152,7 @@ def test_mixed_precision(case, policy):
 
 
 def test_jit_compiled_is_eager(case):
-    layer, inputs = randomise(built(case)), case.inputs()
+    layer, inputs = randomize(built(case)), case.inputs()
     symbolic = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in inputs]
     model = keras.Model(symbolic, layer(*symbolic))
     model.compile(jit_compile=True)

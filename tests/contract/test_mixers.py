@@ -7,34 +7,34 @@ import pytest
 import cases
 from keras_transformer.attention import length_mask
 from keras_transformer.recurrence import Recurrence
-from laws import as_float32, built, check_pieces, randomise
+from laws import as_float32, built, check_pieces, randomize
 
 MAX_LENGTH = 9
 
 
 @pytest.fixture
 def layer(mixer_case):
-    return randomise(built(mixer_case))
+    return randomize(built(mixer_case))
 
 
 def attend(layer, x, **options):
     """Self-attention, causal where the mechanism is so by nature."""
-    options.setdefault("use_causal_mask", "bidirectional" not in layer.honours)
+    options.setdefault("use_causal_mask", "bidirectional" not in layer.supports)
     return np.asarray(layer(x, x, **options))
 
 
 def needs(layer, what):
-    """Skips what a mechanism does not honour; that it says so is `test_what_is_not_honoured_is_refused`."""
-    if what not in layer.honours:
-        pytest.skip(f"{type(layer).__name__} does not honour {what}")
+    """Skips what a mechanism does not honor; that it says so is `test_what_is_not_honored_is_refused`."""
+    if what not in layer.supports:
+        pytest.skip(f"{type(layer).__name__} does not honor {what}")
 
 
 @pytest.mark.parametrize("what", ["causal", "bidirectional", "cross", "attention_mask", "window", "scores", "cache"])
-def test_what_is_not_honoured_is_refused(mixer_case, what):
+def test_what_is_not_honored_is_refused(mixer_case, what):
     layer = built(mixer_case)
-    if what in layer.honours:
-        pytest.skip("it is honoured")
-    x, causal = cases.tokens(), "bidirectional" not in layer.honours
+    if what in layer.supports:
+        pytest.skip("it is honored")
+    x, causal = cases.tokens(), "bidirectional" not in layer.supports
     if what == "window":
         if not hasattr(layer, "mechanism"):
             pytest.skip("a layer of its own has no such argument")
@@ -47,7 +47,7 @@ def test_what_is_not_honoured_is_refused(mixer_case, what):
         "cache": {"cache": {"key": np.zeros((2, 4, 9, 6)), "value": np.zeros((2, 4, 9, 6))}, "cache_index": 0},
     }.get(what, {})
     value = cases.tokens(length=5) if what == "cross" else x
-    with pytest.raises(ValueError, match=f"cannot honour '{what}'"):
+    with pytest.raises(ValueError, match=f"cannot honor '{what}'"):
         layer(x, value, **{"use_causal_mask": causal, **options})
 
 
@@ -57,7 +57,7 @@ def test_what_is_masked_has_no_influence(layer):
     mask = np.asarray(length_mask([5, 5], cases.LENGTH))
     masks = {"query_mask": mask, "value_mask": mask}
     np.testing.assert_allclose(attend(layer, x, **masks)[:, :5], attend(layer, changed, **masks)[:, :5], atol=1e-6)
-    if "bidirectional" in layer.honours:
+    if "bidirectional" in layer.supports:
         assert np.abs(attend(layer, x) - attend(layer, changed))[:, :5].max() > 1e-3
 
 
@@ -66,7 +66,7 @@ def test_attention_mask_blocks_one_pair(layer):
     needs(layer, "attention_mask")
     x, changed = cases.tokens(), cases.tokens()
     changed[:, 4] += 3.0
-    query = x if "cross" in layer.honours else changed  # Where queries are the keys, they change together.
+    query = x if "cross" in layer.supports else changed  # Where queries are the keys, they change together.
     mask = np.ones((cases.LENGTH, cases.LENGTH), bool)
     mask[2, 4] = False
     for shaped in (mask, np.stack([mask, mask]), np.broadcast_to(mask, (2, 4, *mask.shape))):
@@ -115,7 +115,7 @@ def test_a_query_that_sees_nothing_gives_zeros(layer):
     np.testing.assert_allclose(np.asarray(output)[0, 3], nothing, atol=1e-6)
     np.testing.assert_allclose(np.asarray(output)[1], np.tile(nothing, (cases.LENGTH, 1)), atol=1e-6)
     assert np.abs(np.asarray(output)[0, 2] - nothing).max() > 1e-3
-    if "scores" in layer.honours:
+    if "scores" in layer.supports:
         _, scores = layer(x, x, attention_mask=mask, return_attention_scores=True)
         np.testing.assert_array_equal(np.asarray(scores)[:, :, 3], 0)
         np.testing.assert_array_equal(np.asarray(scores)[1], 0)
@@ -144,7 +144,7 @@ def test_a_ragged_batch_is_each_row_alone(layer):
     prompt = x[:, :5].copy()
     prompt[0, 3:] = 99.0  # Padding, on the right.
     # A cache of fixed size must be told what is padding; one that goes back writes over it.
-    mask = None if layer.rewinds else np.asarray(length_mask(lengths, 5))
+    mask = None if layer.cache_is_rewindable else np.asarray(length_mask(lengths, 5))
     cache = layer.init_cache(2, MAX_LENGTH)
     first, cache = layer(prompt, prompt, query_mask=mask, cache=cache, cache_index=0)
     new = np.stack([x[row, n : n + 2] for row, n in enumerate(lengths)])
@@ -167,7 +167,7 @@ def test_cache_is_not_mutated_and_keeps_its_shape(layer):
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_cache_in_mixed_precision(mixer_case, policy):
     """Its dtypes are those of `init_cache`; what is no token changes no digit of it; stepwise is whole."""
-    layer = randomise(built_in(mixer_case, policy))
+    layer = randomize(built_in(mixer_case, policy))
     needs(layer, "cache")
     x, nothing = cases.tokens(), np.zeros((2, 1), bool)
     for dtype in (None, "float32"):
@@ -177,7 +177,7 @@ def test_cache_in_mixed_precision(mixer_case, policy):
         for name, slab in empty.items():
             assert cache[name].dtype == slab.dtype
             before, now = (as_float32(each[name]) for each in (cache, after))
-            if layer.rewinds:  # It is written, behind what is read.
+            if layer.cache_is_rewindable:  # It is written, behind what is read.
                 before, now = before[:, :, : cases.LENGTH], now[:, :, : cases.LENGTH]
             np.testing.assert_array_equal(now, before)
     check_pieces(layer, x, [1, 4, 1, 1], MAX_LENGTH, atol=tolerance(policy))
@@ -200,7 +200,7 @@ def tolerance(policy):
 def test_cache_without_room_is_refused(layer):
     needs(layer, "cache")
     x = cases.tokens()
-    if not layer.rewinds:  # Of fixed size: it never runs out of room.
+    if not layer.cache_is_rewindable:  # Of fixed size: it never runs out of room.
         sizes = ({name: slab.shape for name, slab in layer.init_cache(2, n).items()} for n in (100, 1000))
         assert next(sizes) == next(sizes)
         return
@@ -213,13 +213,13 @@ def test_cache_without_room_is_refused(layer):
 def test_mask_that_does_not_cover_the_cache_is_refused(layer):
     needs(layer, "cache")
     x = cases.tokens()
-    with pytest.raises(ValueError, match="slots" if layer.rewinds else "query_mask"):
+    with pytest.raises(ValueError, match="slots" if layer.cache_is_rewindable else "query_mask"):
         layer(x, x, value_mask=np.ones((2, 7), bool), cache=layer.init_cache(2, MAX_LENGTH), cache_index=0)
 
 
 def test_dynamic_batch_and_length(layer):
     """One graph, two shapes of batch and length: what each gives eagerly."""
-    symbolic, causal = keras.Input((None, cases.WIDTH)), "causal" in layer.honours
+    symbolic, causal = keras.Input((None, cases.WIDTH)), "causal" in layer.supports
     model = keras.Model(symbolic, layer(symbolic, symbolic, use_causal_mask=causal))
     for batch_size, length in ((1, 4), (3, 7)):
         x = cases.tokens(batch_size, length)

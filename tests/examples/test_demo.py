@@ -11,11 +11,11 @@ from PIL import Image
 
 from keras_transformer.export import ExportError, load
 from keras_transformer.export.commands import demo
-from keras_transformer.export.report import readable_size
+from keras_transformer.export.reporting.report import readable_size
 
 
 def keras_transformer(*words, cwd):
-    command = [sys.executable, "-m", "keras_transformer.export.cli", *map(str, words)]
+    command = [sys.executable, "-m", "keras_transformer.export.commands.main", *map(str, words)]
     environment = {**os.environ, "MPLBACKEND": "Agg"}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
 

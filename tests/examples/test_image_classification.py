@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from keras_transformer import load_model
+from keras_transformer.data import load_images
 from keras_transformer.export import load
-from keras_transformer.training import load_images
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "image_classification.py"
 SHADES = {"bright": 200, "dark": 50}

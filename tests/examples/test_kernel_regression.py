@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.saving import load_model
+from keras_transformer.utils.serialization import load_model
 
 
 @pytest.fixture(scope="module")

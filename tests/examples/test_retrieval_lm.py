@@ -51,10 +51,10 @@ def test_a_sentence_in_another_spelling_is_known(example, collections, prepared)
     assert {name: each.num_documents for name, each in held_out.items()} == {"known": 4, "new": 5}
 
 
-def test_conditions_differ_in_the_neighbours_alone(example, prepared):
+def test_conditions_differ_in_the_neighbors_alone(example, prepared):
     _, _, databases = prepared
     chunks = databases["training"].chunks
-    found = {name: database.neighbours_of(chunks, 2) for name, database in databases.items()}
+    found = {name: database.neighbors_of(chunks, 2) for name, database in databases.items()}
     conditions = example.conditions(found, databases)
     true, shuffled, none, own = (conditions[name][0] for name in example.CONDITIONS)
     assert sorted(map(tuple, shuffled)) == sorted(map(tuple, true))
@@ -65,7 +65,7 @@ def test_conditions_differ_in_the_neighbours_alone(example, prepared):
 
 
 class Bigram(keras.Model):
-    """Says of the next character what the last one tells, whatever the neighbours."""
+    """Says of the next character what the last one tells, whatever the neighbors."""
 
     def __init__(self, table):
         super().__init__()
@@ -81,7 +81,7 @@ def test_bits_are_those_of_every_character_but_the_first(example, prepared):
     table = np.random.default_rng(0).normal(size=(tokenizer.vocabulary_size,) * 2).astype("float32")
     model = Bigram(table)
     model.compile(loss=training.MaskedCrossentropy(), metrics=[training.Perplexity()])
-    found = example.bits(model, example.evaluation(chunks, reviews.neighbours_of(chunks, 2), reviews))
+    found = example.bits(model, example.evaluation(chunks, reviews.neighbors_of(chunks, 2), reviews))
     log_probs = table.astype("float64") - np.log(np.exp(table.astype("float64")).sum(axis=1, keepdims=True))
     losses = []
     for start, end in zip(chunks.document_starts, chunks.document_starts[1:], strict=False):
@@ -99,5 +99,5 @@ def test_both_models_learn_from_the_same_batches(example, prepared):
     for step in (0, 3, 5):
         (inputs, labels), (bare, same) = batches[step], plain[step]
         np.testing.assert_array_equal(labels, same)
-        assert set(inputs) - set(bare) == {"neighbour_token_ids", "neighbour_mask"}
+        assert set(inputs) - set(bare) == {"neighbor_token_ids", "neighbor_mask"}
         np.testing.assert_array_equal(inputs["token_ids"], bare["token_ids"])

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from keras_transformer.data import Sentence
 from keras_transformer.export import load
 from keras_transformer.text import WordPiece, load_tokenizer
-from keras_transformer.training import Sentence
 
 WORDS = {"the": "DET", "a": "DET", "dog": "NOUN", "cats": "NOUN", "sleeps": "VERB", "walking": "VERB", "!": "PUNCT"}
 SENTENCES = ["the dog sleeps !", "a dog walking !", "the cats walking", "a sleeps the dog !"]
@@ -98,7 +98,7 @@ def test_entities_are_counted_whole(example_module, best, figure):
 
 
 def test_a_word_without_a_subword_has_the_last_tag(example_module):
-    # Normalisation leaves nothing of the second word.
+    # Normalization leaves nothing of the second word.
     sentence = Sentence(("new", "\u200b", "york"), (("B-place", "O", "O"),))
     figure = example_module("tagging").score(oracle([0, 2]), TOKENIZER, [sentence], TAGS)
     assert figure == "F1 100.00%, precision 100.00%, recall 100.00%"

@@ -72,7 +72,7 @@ def test_bundle_takes_sentences_and_names_the_classes(finished):
 
 def test_nothing_held_out_is_read_without_its_label(data_dir, example_module):
     example = example_module("text_classification")
-    assert example.read_unlabelled(data_dir)[-2:] == [
+    assert example.read_unlabeled(data_dir)[-2:] == [
         "a café in the old town by the quiet sea",
         "nobody knows where the river goes in winter",
     ]

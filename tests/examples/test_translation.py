@@ -81,13 +81,13 @@ def test_a_finished_training_is_taken_up_with_its_averaged_weights(finished, exa
 
 def test_scores(example):
     found = example.score(["ein Hund läuft über das Gras ."], ["Ein Hund läuft über das Gras ."])
-    assert found["BLEU (tokenised, lower-cased)"] == pytest.approx(100)
+    assert found["BLEU (tokenized, lower-cased)"] == pytest.approx(100)
     # Case counts: 6 of 7 words, 5 of 6 pairs, 4 of 5 and 3 of 4 are right.
     assert found["sacreBLEU"] == pytest.approx(100 * (6 / 7 * 5 / 6 * 4 / 5 * 3 / 4) ** 0.25)
 
 
 def test_tokens_are_those_of_the_data_set(example):
-    # As in the data set's own tokenised files.
+    # As in the data set's own tokenized files.
     assert example.moses(['Ein Kind mit der Nummer "93" fährt Ski.']) == [
         "ein kind mit der nummer &quot; 93 &quot; fährt ski ."
     ]

@@ -178,7 +178,7 @@ def answered(page):
     return page.evaluate(look + "name => [name, Array.from(page.digits.last?.[name] ?? [])]))})")
 
 
-def rasterised(strokes):
+def rasterized(strokes):
     """`strokes.js` once more, in numpy."""
     points = np.array([(point["x"], point["y"]) for stroke in strokes for point in stroke])
     low, high = points.min(0), points.max(0)
@@ -198,7 +198,7 @@ def rasterised(strokes):
 
 def check_drawing(bundles, found):
     pixels = np.array(found["pixels"]).reshape(8, 8)
-    assert np.abs(pixels - rasterised(found["strokes"])).max() <= 1  # A dot at the very edge may fall either way.
+    assert np.abs(pixels - rasterized(found["strokes"])).max() <= 1  # A dot at the very edge may fall either way.
     expected = load(bundles / "digits")(images=pixels[None, ..., None].astype("float32"))
     np.testing.assert_allclose(found["logits"], expected["logits"][0], atol=1e-4)
     np.testing.assert_allclose(found["attention"], expected["attention"][0].ravel(), atol=1e-4)
@@ -213,12 +213,12 @@ def test_drawn_digits(visit, bundles):
         check_drawing(bundles, found)
         best = int(np.argmax(found["logits"]))
         assert page.inner_text("#answer").startswith(f"{best}, ")
-    coloured = (
+    colored = (
         "document.getElementById('attention').getContext('2d').getImageData(0, 0, 320, 320).data.some(each => each)"
     )
-    assert page.evaluate(coloured)
+    assert page.evaluate(colored)
     page.uncheck("#overlay")
-    assert not page.evaluate(coloured)
+    assert not page.evaluate(colored)
     page.check("#overlay")
     page.click("#clear")
     assert answered(page)["pixels"] == []

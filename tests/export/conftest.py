@@ -48,7 +48,7 @@ def language(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tflite(tmp_path_factory):
-    """The results of the worker that writes TFLite files of several signatures, and quantised ones."""
+    """The results of the worker that writes TFLite files of several signatures, and quantized ones."""
     return _run_once(tmp_path_factory, "tflite_worker.py", "tflite")
 
 

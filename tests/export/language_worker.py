@@ -99,7 +99,7 @@ def listener():
     return LanguageModel(backbone, start_id=1, end_id=END_IDS["listener"], head_bias=True)
 
 
-def randomise(model):
+def randomize(model):
     """Weights with which the texts vary: an untrained model says one token over and over."""
     rng = np.random.default_rng(0)
     for weight in model.weights:
@@ -130,7 +130,7 @@ CASES = {
 
 
 def _export(make, target, **options):
-    model = randomise(make())
+    model = randomize(make())
     model.save(target.with_suffix(".keras"))
     return {"report": export(model, target, **options).to_dict()}
 

@@ -20,7 +20,7 @@ import ai_edge_litert.interpreter  # noqa: F401
 import numpy as np
 import onnxruntime  # noqa: F401
 
-from keras_transformer.export import ExportError, language_runtime, load, probe_files, verify_bundle  # noqa: F401
+from keras_transformer.export import ExportError, load, verify_bundle
 
 SECONDS = 20
 MEMORY = 4 << 30  # So that an absurd size fails at once, here as on a machine without so much.

@@ -15,10 +15,10 @@ import numpy as np
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.export import GenerationOptions
 from keras_transformer.export.api import export_spec
-from keras_transformer.export.functional import functional_spec
-from keras_transformer.export.language import language_spec
 from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.spec.functional import functional_spec
+from keras_transformer.export.spec.language import language_spec
 from keras_transformer.models import Decoder, Encoder, Size, ViT
 from keras_transformer.positions import Rotary
 from keras_transformer.tasks import LanguageModel
@@ -27,7 +27,7 @@ SIZE = Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=24)
 VOCABULARY = 40
 
 
-def randomise(model):
+def randomize(model):
     """Weights of zero and of one would hide where they go."""
     random = np.random.default_rng(0)
     for weight in model.weights:
@@ -36,7 +36,7 @@ def randomise(model):
 
 
 def write(model, target, options=None):
-    spec = functional_spec(randomise(model))
+    spec = functional_spec(randomize(model))
     export_spec(dataclasses.replace(spec, onnx=options), target, ["onnx"])
 
 
@@ -87,7 +87,7 @@ def decoder(target, position="rotary", options=None):
 
 
 def write_language(backbone, target, signatures, options=None):
-    spec = language_spec(randomise(LanguageModel(backbone)), options=GenerationOptions(prefill_buckets=()))
+    spec = language_spec(randomize(LanguageModel(backbone)), options=GenerationOptions(prefill_buckets=()))
     kept = {name: signature for name, signature in spec.signatures.items() if name in signatures}
     export_spec(dataclasses.replace(spec, signatures=kept, onnx=options), target, ["onnx"])
 

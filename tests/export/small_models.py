@@ -53,7 +53,7 @@ def mlp():
 
 
 def keras_int8():
-    """Dense and einsum layers that Keras itself has quantised: products of 8-bit numbers, scales of activations."""
+    """Dense and einsum layers that Keras itself has quantized: products of 8-bit numbers, scales of activations."""
     x = keras.Input((None, 8), name="x")
     h = layers.EinsumDense("bte,enh->btnh", (None, 2, 4), name="heads")(x)
     h = layers.EinsumDense("btnh,nhe->bte", (None, 8), name="joined")(h)

@@ -7,8 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from keras_transformer.export import ExportError, InvalidBundleError, UnknownFormatError, bench, bench_worker, cli
-from keras_transformer.export.bench import bench_bundle
+from keras_transformer.export import ExportError, InvalidBundleError, UnknownFormatError
+from keras_transformer.export.commands import main as cli
+from keras_transformer.export.reporting import bench, bench_worker
+from keras_transformer.export.reporting.bench import bench_bundle
 
 
 def test_every_signature_in_the_sizes_asked_for(exported):
@@ -45,7 +47,7 @@ def test_a_language_model_by_its_tokens(language):
 @pytest.mark.parametrize("name", ["gpt", "translator"])
 def test_the_steps_that_are_timed(language, name, monkeypatch):
     # A step that read no cache, or always the same place of it, would be another step.
-    from keras_transformer.export.language_runtime import OnnxSteps
+    from keras_transformer.export.runtime.language_runtime import OnnxSteps
 
     seen, call = [], OnnxSteps._call
 

@@ -5,13 +5,14 @@ import os
 
 import pytest
 
-from keras_transformer.export import ExportError, InvalidBundleError, OutOfSpaceError, bundle
+from keras_transformer.export import ExportError, InvalidBundleError, OutOfSpaceError
+from keras_transformer.export.bundle import writing as bundle
 from keras_transformer.export.errors import UnknownFormatError
 from keras_transformer.export.formats import check_formats
 
 
 def make_bundle(directory, text="old"):
-    """The least that an export recognises as its own work."""
+    """The least that an export recognizes as its own work."""
     directory.mkdir(exist_ok=True)
     (directory / "model.onnx").write_text(text)
     bundle.write_manifest(directory, {"producer": bundle.PRODUCER, "files": {"model.onnx": {}}})

@@ -13,7 +13,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from keras_transformer.export import cli
+from keras_transformer.export.commands import main as cli
 from keras_transformer.export.errors import MissingLibraryError
 
 HERE = pathlib.Path(__file__).parent
@@ -22,7 +22,7 @@ HERE = pathlib.Path(__file__).parent
 def command(*words, **environment):
     """Runs the command line in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "keras_transformer.export.cli", *map(str, words)],
+        [sys.executable, "-m", "keras_transformer.export.commands.main", *map(str, words)],
         capture_output=True,
         text=True,
         env=os.environ | environment,
@@ -151,7 +151,7 @@ def test_interrupted_export_leaves_the_old_bundle(exported, keras_file, tmp_path
     before = (tmp_path / "bundle" / "manifest.json").read_text()
     words = ["export", str(keras_file), "--out", str(tmp_path / "bundle")]
     with subprocess.Popen(
-        [sys.executable, "-m", "keras_transformer.export.cli", *words], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "keras_transformer.export.commands.main", *words], stderr=subprocess.PIPE, text=True
     ) as process:
         awaited = "loading" if delay else "writing"
         while not process.stderr.readline().startswith(awaited):

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.export import ParityError, export, verify
-from keras_transformer.export.conditioning import movement
+from keras_transformer.export import ParityError, export
+from keras_transformer.export.verification import verify
+from keras_transformer.export.verification.conditioning import movement
 
 # One step of float32 between 2^13 and 2^14, hence at the weights below.
 STEP = 2.0**-10

@@ -6,7 +6,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from keras_transformer import checkpoints, load_model
-from keras_transformer.export import cli
+from keras_transformer.export.commands import main as cli
 
 FOLDER = pathlib.Path(__file__).parents[1] / "data" / "checkpoints" / "bert-SequenceClassification"
 

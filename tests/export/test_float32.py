@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_transformer.export.float32 import float32_twin, uses_half_precision
+from keras_transformer.export.spec.float32 import float32_twin, uses_half_precision
 
 
 class Unregistered(layers.Layer):

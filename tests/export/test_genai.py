@@ -38,7 +38,7 @@ def llama():
     return LanguageModel(Decoder(Size(1, 16, 4, 24), TOKENIZER.vocabulary_size, **options), tie_embeddings=False)
 
 
-def randomise(model):
+def randomize(model):
     rng = np.random.default_rng(0)
     for weight in model.weights:
         is_matrix = len(weight.shape) > 1
@@ -50,15 +50,15 @@ def main(out):
     """Writes the models, in a process of their own: the converter leaks."""
     import keras
 
-    from keras_transformer.export.genai.write import write_genai
+    from keras_transformer.export.engines.genai.write import write_genai
 
     found = {}
     for make in (gpt, llama):
-        model, name = randomise(make()), make.__name__
+        model, name = randomize(make()), make.__name__
         report = write_genai(model, out / name, max_length=20)
         found[name] = {"tokens": model.generate(PROMPTS, max_new_tokens=NEW), "ratio": report["onnx"].ratio}
     keras.config.set_dtype_policy("mixed_bfloat16")
-    write_genai(randomise(gpt()), out / "int8", quantize="weight_int8")
+    write_genai(randomize(gpt()), out / "int8", quantize="weight_int8")
     (out / "results.json").write_text(json.dumps(found))
 
 
@@ -153,7 +153,7 @@ def test_the_directory_is_a_bundle_that_proves_itself(written):
     )
 
 
-def test_quantised_weights_of_a_half_precision_model_are_near_the_float_ones(written):
+def test_quantized_weights_of_a_half_precision_model_are_near_the_float_ones(written):
     import onnx
 
     ops = [{node.op_type for node in onnx.load(written / name / "model.onnx").graph.node} for name in ("gpt", "int8")]
@@ -173,7 +173,7 @@ def test_quantised_weights_of_a_half_precision_model_are_near_the_float_ones(wri
     assert same == [True, False], "the same tokenizer; another longest text"
 
 
-def test_a_quantised_table_lies_once_in_the_directory(written):
+def test_a_quantized_table_lies_once_in_the_directory(written):
     import onnx
 
     graph = onnx.load(written / "int8" / "model.onnx").graph
@@ -186,7 +186,7 @@ def test_a_quantised_table_lies_once_in_the_directory(written):
 
 def test_byte_level_tokenizers_carry_over(tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
-    from keras_transformer.export.genai.tokenizer import write_hugging_face
+    from keras_transformer.export.engines.genai.tokenizer import write_hugging_face
 
     for tokenizer in (TOKENIZER, BytePair.train(TEXTS * 3, 290)):
         write_hugging_face(tokenizer, tmp_path, 20, "the engine")
@@ -199,8 +199,8 @@ def test_byte_level_tokenizers_carry_over(tmp_path):
 
 
 def test_what_the_engine_cannot_carry_is_refused_before_anything_is_written(tmp_path):
+    from keras_transformer.export.engines.genai.write import write_genai
     from keras_transformer.export.errors import InvalidModelError
-    from keras_transformer.export.genai.write import write_genai
     from keras_transformer.models import Size, Transformer
     from keras_transformer.tasks import LanguageModel
     from keras_transformer.text import Characters

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from keras_transformer.export import cli, load
+from keras_transformer.export import load
+from keras_transformer.export.commands import main as cli
 from keras_transformer.generation import BeamSearch, Contrastive, Random, TreeSearch
 
 

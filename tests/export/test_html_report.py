@@ -3,8 +3,8 @@
 import re
 from html.parser import HTMLParser
 
-from keras_transformer.export.html_plots import parity_plot, size_plot
-from keras_transformer.export.html_report import render
+from keras_transformer.export.reporting.html_plots import parity_plot, size_plot
+from keras_transformer.export.reporting.html_report import render
 
 PARITY = [
     {"signature": "serve", "output": "logits", "difference": 2e-3, "scale": 2.0, "ratio": 1e-3},
@@ -69,7 +69,7 @@ def test_dots_lie_where_the_scale_says():
     assert abs(limit - (250 + (664 - 250) * 7 / 9)) < 0.1
 
 
-def test_a_quantised_file_lies_left_of_its_float_file_and_below_when_it_is_worse():
+def test_a_quantized_file_lies_left_of_its_float_file_and_below_when_it_is_worse():
     evaluation = {"score_float": 0.8, "score": 0.7, "agreement": 0.9}
     record = manifest(float_bytes=6_000_000, quantization="int8", evaluation=evaluation)["artifacts"]["onnx"]
     (x_float, y_float), (x_small, y_small) = circles(size_plot({"onnx": record}))

@@ -14,9 +14,10 @@ import onnxruntime
 import pytest
 
 from keras_transformer import generation, load_model
-from keras_transformer.export import InvalidBundleError, InvalidModelError, export, language_runtime, load
-from keras_transformer.export.manifest import file_records
-from keras_transformer.export.runtime import RuntimeModel
+from keras_transformer.export import InvalidBundleError, InvalidModelError, export, load
+from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.runtime import language_runtime
+from keras_transformer.export.runtime.loading import RuntimeModel
 from keras_transformer.generation import (
     BeamSearch,
     EmptyPromptError,

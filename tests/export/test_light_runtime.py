@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 from keras_transformer import text
-from keras_transformer.export.tokenizers import write_tokenizer
+from keras_transformer.export.bundle.tokenizers import write_tokenizer
 
 ALLOWED = {"onnx": {"onnxruntime", "flatbuffers", "packaging", "google"}, "tflite": {"ai_edge_litert", "flatbuffers"}}
 # Refuses every package but these, those that numpy brings and the standard library: as if nothing else were installed.
@@ -69,7 +69,7 @@ def bundles(exported, tmp_path_factory):
 
 
 def add_files(bundle, manifest):
-    from keras_transformer.export.manifest import file_records
+    from keras_transformer.export.bundle.manifest import file_records
 
     manifest["files"] = {name: each for name, each in file_records(bundle).items() if name != "manifest.json"}
 

@@ -30,7 +30,7 @@ def gpt(**options):
     return LanguageModel(backbone, **{"tokenizer": TOKENIZER, "start_id": 1, "end_id": END_ID, **options})
 
 
-def randomise(model):
+def randomize(model):
     rng = np.random.default_rng(0)
     for weight in model.weights:
         is_matrix = len(weight.shape) > 1
@@ -40,12 +40,12 @@ def randomise(model):
 
 def main(out):
     """Writes the graphs, and the file where its library is there, in a process of their own: the converter leaks."""
-    from keras_transformer.export.litertlm.graph import litertlm_spec
-    from keras_transformer.export.litertlm.write import write_litertlm
+    from keras_transformer.export.engines.litertlm.graph import litertlm_spec
+    from keras_transformer.export.engines.litertlm.write import write_litertlm
+    from keras_transformer.export.spec.traced import TracedModule
     from keras_transformer.export.tflite import convert as tflite
-    from keras_transformer.export.traced import TracedModule
 
-    model = randomise(gpt())
+    model = randomize(gpt())
     if importlib.util.find_spec("litert_lm_builder"):
         write_litertlm(model, out / "gpt.litertlm", prefill_buckets=BUCKETS)
     else:
@@ -123,7 +123,7 @@ def test_a_text_ends_where_the_model_ends_it(written):
 
 def test_the_last_slot_of_the_cache_is_reached(interpreter):
     """A prompt that all but fills the cache: the padding of its last chunk reaches past the end."""
-    whole = randomise(gpt())
+    whole = randomize(gpt())
     prompt = [1, *TOKENIZER.encode("a prompt of all slots."[: SLOTS - 2])]
     assert len(prompt) == SLOTS - 1
     assert decode(interpreter, prompt, 2) == whole.generate(prompt, max_new_tokens=2)
@@ -141,8 +141,8 @@ def test_the_signatures_are_those_that_the_engine_looks_for(interpreter):
 
 
 def test_what_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    from keras_transformer.export.engines.litertlm.write import write_litertlm
     from keras_transformer.export.errors import InvalidBundleError, InvalidModelError, MissingLibraryError
-    from keras_transformer.export.litertlm.write import write_litertlm
     from keras_transformer.text import Characters
 
     model, path = gpt(), tmp_path / "no.litertlm"
@@ -151,7 +151,7 @@ def test_what_cannot_be_written_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "litert_lm_builder", None)
     with pytest.raises(MissingLibraryError, match="pip install litert-lm-builder"):
         write_litertlm(model, path)
-    monkeypatch.setattr("keras_transformer.export.litertlm.write._builder", lambda: None)
+    monkeypatch.setattr("keras_transformer.export.engines.litertlm.write._builder", lambda: None)
     with pytest.raises(InvalidModelError, match="needs a tokenizer"):
         write_litertlm(gpt(tokenizer=None), path)
     with pytest.raises(InvalidModelError, match="characters"):
@@ -183,7 +183,7 @@ def test_the_file_carries_what_the_engine_must_know(written):
 def test_a_chat_is_its_texts_one_after_the_other():
     """The engine gives a text as a list of parts: as they are, a model would read the marks of the list."""
     jinja2 = pytest.importorskip("jinja2")
-    from keras_transformer.export.litertlm.write import _TEMPLATE
+    from keras_transformer.export.engines.litertlm.write import _TEMPLATE
 
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "one "}, {"type": "text", "text": "two "}]},
@@ -194,7 +194,7 @@ def test_a_chat_is_its_texts_one_after_the_other():
 
 def test_the_engine_says_what_the_model_says(written):
     pytest.importorskip("litert_lm")
-    from keras_transformer.export.litertlm.check import ask_engine
+    from keras_transformer.export.engines.litertlm.check import ask_engine
 
     for prompt, expected in zip(PROMPTS, results(written)["texts"], strict=True):
         text, ids, _ = ask_engine(written / "gpt.litertlm", prompt, NEW)

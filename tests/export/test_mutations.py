@@ -22,10 +22,11 @@ import numpy as np
 import onnx
 import pytest
 
-from keras_transformer.export import ExportError, InvalidBundleError, ParityError, load, probe_files, verify_bundle
-from keras_transformer.export.external_data import check_external_data
-from keras_transformer.export.flatbuffer_check import check_flatbuffer
-from keras_transformer.export.manifest import file_records, files_of
+from keras_transformer.export import ExportError, InvalidBundleError, ParityError, load, verify_bundle
+from keras_transformer.export.bundle import probe_files
+from keras_transformer.export.bundle.manifest import file_records, files_of
+from keras_transformer.export.onnx.external_data import check_external_data
+from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
 from keras_transformer.generation import GenerationError
 
 HERE = pathlib.Path(__file__).parent

@@ -5,7 +5,7 @@ import pytest
 from onnx_graphs import operators, random, rewritten
 
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.walk import all_nodes
+from keras_transformer.export.onnx.rewrites.walk import all_nodes
 
 HALVES = """
 <ir_version: 10, opset_import: ["" : 18]>
@@ -113,7 +113,7 @@ def test_halves(rows):
     "wrong",
     [
         {"RATES": "1.0, 0.5, 1.0, 0.4"},  # Two angles in one pair.
-        {"RATES": "1.0, 1.0, 0.5, 0.5"},  # Pairs of neighbours.
+        {"RATES": "1.0, 1.0, 0.5, 0.5"},  # Pairs of neighbors.
         {"NEGATED": "first", "KEPT": "second"},  # No quarter turn.
         {"OTHER": "products"},  # Waves of other angles: here of positions for heads.
     ],

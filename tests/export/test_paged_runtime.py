@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from keras_transformer.export import cli, load
+from keras_transformer.export import load
+from keras_transformer.export.commands import main as cli
 from keras_transformer.generation import Engine, GenerationError, Random
 
 PROMPTS = ["Grüße", "a", "To be, or not", "To be, or to", "xyz"]
@@ -56,7 +57,7 @@ def test_int8_blocks_are_for_keras(language):
 
 
 def test_serve_text_serves_the_bundle(language, monkeypatch, capsys):
-    http = pytest.importorskip("keras_transformer.generation.http")
+    http = pytest.importorskip("keras_transformer.generation.engine.http")
     served = {}
 
     def serve(engine, name, host, port):
@@ -70,7 +71,7 @@ def test_serve_text_serves_the_bundle(language, monkeypatch, capsys):
 
 
 def test_serve_text_says_what_is_missing(monkeypatch, capsys, tmp_path):
-    monkeypatch.delitem(sys.modules, "keras_transformer.generation.http", raising=False)
+    monkeypatch.delitem(sys.modules, "keras_transformer.generation.engine.http", raising=False)
     monkeypatch.setitem(sys.modules, "starlette.applications", None)
     assert cli.main(["serve-text", str(tmp_path / "model.keras")]) == 1
     assert "serve-text needs starlette: pip install 'keras-transformer[serve]'" in capsys.readouterr().err

@@ -8,13 +8,13 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import attention, models, tasks
-from keras_transformer.checkpoints.unallocated import unallocated
-from keras_transformer.export import cli
-from keras_transformer.export.planning import DEVICES, Device, UnknownCostError, build, get_device, plan
-from keras_transformer.export.planning.graph import training_step
-from keras_transformer.export.planning.inner import InnerGraphs, is_list
-from keras_transformer.export.planning.memory import Lives, size_of
-from keras_transformer.export.planning.rounds import LOOPS
+from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.export.commands import main as cli
+from keras_transformer.planning import DEVICES, Device, UnknownCostError, build, get_device, plan
+from keras_transformer.planning.graph import training_step
+from keras_transformer.planning.inner import InnerGraphs, is_list
+from keras_transformer.planning.memory import Lives, size_of
+from keras_transformer.planning.rounds import LOOPS
 
 SIZE = models.Size(2, 32, 4, 64)
 WORDS, ROWS, LENGTH = 48, 3, 16

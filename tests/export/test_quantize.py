@@ -1,4 +1,4 @@
-"""Quantised ONNX graphs against the same numbers in float64, and what quantisation refuses."""
+"""Quantized ONNX graphs against the same numbers in float64, and what quantization refuses."""
 
 import os
 import subprocess
@@ -10,12 +10,12 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from keras_transformer.export import block_quantize
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.evaluation import Evaluation, judge
 from keras_transformer.export.onnx.calibrate import ranges_of
 from keras_transformer.export.onnx.quantize import quantize_files
-from keras_transformer.export.quantization import Quantization
+from keras_transformer.export.quantization import block_quantize
+from keras_transformer.export.quantization.evaluation import Evaluation, judge
+from keras_transformer.export.quantization.options import Quantization
 
 K, N, WORDS = 96, 64, 200
 FILES = {"serve": "model.onnx"}
@@ -116,7 +116,7 @@ def test_weights_alone_give_the_products_of_the_rounded_weights(tmp_path, mode, 
 
 
 def test_kernels_of_the_runtime_give_nearly_that(tmp_path):
-    """They quantise activations too: close to the rounded weights' products, but not equal."""
+    """They quantize activations too: close to the rounded weights' products, but not equal."""
     write(tmp_path)
     float_logits = run(tmp_path, IDS)[2]
     quantize_files(tmp_path, FILES, Quantization("weight_int8"))
@@ -252,7 +252,7 @@ def test_an_evaluation_counts_what_stays_and_what_is_lost():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Quantization("int7"), "unknown quantisation 'int7'; valid: fp16, int8"),
+        (lambda: Quantization("int7"), "unknown quantization 'int7'; valid: fp16, int8"),
         (lambda: Quantization("weight_int4", block_size=48), "block_size must be 16, 32, 64, 128 or 256, not 48"),
         (lambda: Quantization("int8_static"), "needs calibration"),
         (lambda: Evaluation(), "needs inputs, or a score"),

@@ -23,7 +23,7 @@ from keras_transformer.export import (
     load,
     verify_bundle,
 )
-from keras_transformer.export.runtime import RuntimeModel, check_inputs
+from keras_transformer.export.runtime.loading import RuntimeModel, check_inputs
 
 BACKENDS = ("saved_model", "tflite", "onnx")
 SPECS = (

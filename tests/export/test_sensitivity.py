@@ -1,4 +1,4 @@
-"""`keras-transformer sensitivity`: the weight that quantisation ruins is the one that it names."""
+"""`keras-transformer sensitivity`: the weight that quantization ruins is the one that it names."""
 
 import json
 import os
@@ -8,8 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from keras_transformer.export import QuantizationError, cli, layer_sensitivity
-from keras_transformer.export.evaluation import Evaluation
+from keras_transformer.export import QuantizationError
+from keras_transformer.export.commands import main as cli
+from keras_transformer.export.quantization import layer_sensitivity
+from keras_transformer.export.quantization.evaluation import Evaluation
 
 FRAGILE, EXACT = "fragile/kernel", "exact/kernel"
 # One layer that 8 bits hold exactly, and one whose outliers, which meet inputs of zero, leave nothing of the rest.
@@ -26,7 +28,7 @@ fragile.kernel.assign(kernel)
 export(model, sys.argv[1] + "/bundle", ["onnx"])
 export(model, sys.argv[1] + "/small", ["onnx"], quantize="fp16")
 np.savez(sys.argv[1] + "/test.npz", x=np.eye(64)[:32].astype("float32"), labels=kernel[:32].argmax(-1))
-np.savez(sys.argv[1] + "/unlabelled.npz", x=np.eye(64)[:32].astype("float32"))
+np.savez(sys.argv[1] + "/unlabeled.npz", x=np.eye(64)[:32].astype("float32"))
 """
 
 
@@ -63,7 +65,7 @@ def test_the_weight_that_costs_most_comes_first(folder, tmp_path, capsys):
     line = next(line for line in shown.out.splitlines() if line.startswith(FRAGILE))
     assert line.split()[1:3] == ["1.0000", "1.0000"]
     assert line.endswith(f"{1 - guessed:+.4f}")
-    assert [line.split(":")[0] for line in shown.err.splitlines()] == ["all quantised", EXACT, FRAGILE]
+    assert [line.split(":")[0] for line in shown.err.splitlines()] == ["all quantized", EXACT, FRAGILE]
     assert {path: path.read_bytes() for path in (folder / "bundle").iterdir()} == before
 
 
@@ -77,7 +79,7 @@ def test_what_is_kept_anyway_and_how_much_is_shown(folder, capsys):
 
 
 def test_without_labels_it_ranks_by_agreement(folder, capsys):
-    assert cli.main(["sensitivity", str(folder / "bundle"), "--evaluate", str(folder / "unlabelled.npz")]) == 0
+    assert cli.main(["sensitivity", str(folder / "bundle"), "--evaluate", str(folder / "unlabeled.npz")]) == 0
     lines = capsys.readouterr().out.splitlines()
     row = next(line for line in lines if line.startswith(FRAGILE)).split()
     assert row[1:3] == ["1.0000", "-"]
@@ -91,7 +93,7 @@ def test_without_labels_it_ranks_by_agreement(folder, capsys):
         (["bundle"], "arguments are required: --evaluate", 2),
         (["small", "--evaluate", "test.npz"], "no float ONNX files", 1),
         (["bundle", "--evaluate", "bundle/manifest.json"], "not an .npz file of arrays", 1),
-        (["bundle", "--evaluate", "test.npz", "--quantize", "int7"], "unknown quantisation 'int7'", 1),
+        (["bundle", "--evaluate", "test.npz", "--quantize", "int7"], "unknown quantization 'int7'", 1),
         (["bundle", "--evaluate", "test.npz", "--top", "0"], "'0' is not a positive whole number", 2),
         (["bundle", "--evaluate", "test.npz", "--json", "none/figures"], "No such file or directory", 1),
         (["bundle", "--evaluate", "test.npz", "--keep-float", "absent"], "'absent' matches none", 1),

@@ -9,18 +9,11 @@ import pytest
 import tensorflow as tf
 from server_protos import batching_parameters
 
-from keras_transformer.export import (
-    Batching,
-    ExportError,
-    InvalidBundleError,
-    ParityError,
-    cli,
-    load,
-    serving,
-    write_serving,
-)
-from keras_transformer.export.manifest import file_records
-from keras_transformer.export.probe_files import read_probes, write_probes
+from keras_transformer.export import Batching, ExportError, InvalidBundleError, ParityError, load, write_serving
+from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.bundle.probe_files import read_probes, write_probes
+from keras_transformer.export.commands import main as cli
+from keras_transformer.export.engines.tensorflow_serving import write as serving
 
 
 def serve(path, signature, **arrays):

@@ -6,12 +6,12 @@ import pytest
 from keras import layers, ops
 
 from keras_transformer.export import ArraySpec, InvalidModelError
-from keras_transformer.export.axes import axis_names, output_axes, sizes_of
-from keras_transformer.export.blame import layer_of
-from keras_transformer.export.functional import check_model, functional_spec
-from keras_transformer.export.names import input_names, output_names
-from keras_transformer.export.probes import make_probes, user_probes
-from keras_transformer.export.vocabulary import integer_limits, longest_sequence
+from keras_transformer.export.spec.axes import axis_names, output_axes, sizes_of
+from keras_transformer.export.spec.functional import check_model, functional_spec
+from keras_transformer.export.spec.names import input_names, output_names
+from keras_transformer.export.spec.operation_origin import layer_of
+from keras_transformer.export.spec.probes import make_probes, user_probes
+from keras_transformer.export.spec.vocabulary import integer_limits, longest_sequence
 
 
 def spec(name, dtype, shape):

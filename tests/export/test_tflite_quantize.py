@@ -1,4 +1,4 @@
-"""Quantised TFLite files: what lies in them, and what they compute."""
+"""Quantized TFLite files: what lies in them, and what they compute."""
 
 import collections
 
@@ -7,7 +7,7 @@ import pytest
 from tflite_files import constants, kinds, reference, run, share_of_scale
 
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.quantization import Quantization
+from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.tflite.blocks import positive_blocks
 from keras_transformer.export.tflite.quantize import quantized
 
@@ -46,7 +46,7 @@ def test_products_of_int8_read_their_weights_as_they_are(tflite):
     assert kinds(tflite.directory / "weight_int8.tflite").count("DEQUANTIZE") == 1 + WEIGHTS - 1
     static = kinds(tflite.directory / "int8_static.tflite")
     assert static.count("DEQUANTIZE") == 1 + WEIGHTS - 1
-    # Queries, keys and values share one quantised input in each of the two layers.
+    # Queries, keys and values share one quantized input in each of the two layers.
     assert static.count("QUANTIZE") == 8
 
 
@@ -98,7 +98,7 @@ def test_every_signature_of_a_decoder_reads_the_same_weights(tflite):
         assert 0 < share_of_scale(got, expected) < 0.4
 
 
-def test_convolutions_are_quantised_by_output_channel(tflite):
+def test_convolutions_are_quantized_by_output_channel(tflite):
     tflite["images"]
     found = constants(tflite.directory / "images_int8.tflite")
     assert ("INT8", (64, 4, 4, 3)) in found.values()

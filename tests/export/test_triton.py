@@ -8,10 +8,11 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from keras_transformer.export import Batching, ExportError, InvalidBundleError, ParityError, cli, load, write_triton
-from keras_transformer.export.manifest import file_records
-from keras_transformer.export.probe_files import read_probes, write_probes
-from keras_transformer.export.text_proto import Enum, text_proto
+from keras_transformer.export import Batching, ExportError, InvalidBundleError, ParityError, load, write_triton
+from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.bundle.probe_files import read_probes, write_probes
+from keras_transformer.export.commands import main as cli
+from keras_transformer.export.engines.triton.text_proto import Enum, text_proto
 
 
 def served(path, config):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_transformer.export import InvalidBundleError, ParityError, Probe, verify_bundle
-from keras_transformer.export.report import Artifact, Parity, Report, readable_size
-from keras_transformer.export.verify import _compare, difference_and_scale, read_probes, write_probes
+from keras_transformer.export.reporting.report import Artifact, Parity, Report, readable_size
+from keras_transformer.export.verification.verify import _compare, difference_and_scale, read_probes, write_probes
 
 
 def compare(got, expected, tolerance=1e-5):
@@ -107,8 +107,8 @@ def test_an_altered_file_is_found_by_its_hash(copy):
 
 
 def test_a_model_that_computes_something_else_is_found_by_its_probes(exported, copy):
-    from keras_transformer.export.bundle import write_manifest
-    from keras_transformer.export.manifest import file_records, read_manifest
+    from keras_transformer.export.bundle.manifest import file_records, read_manifest
+    from keras_transformer.export.bundle.writing import write_manifest
 
     probes = read_probes(copy)
     probes["serve"][0].outputs["probabilities"] += 1e-3

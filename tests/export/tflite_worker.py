@@ -15,8 +15,8 @@ import keras
 import numpy as np
 
 from keras_transformer.export import GenerationOptions, export, export_spec
-from keras_transformer.export.functional import functional_spec
-from keras_transformer.export.quantization import Quantization
+from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.spec.functional import functional_spec
 from keras_transformer.export.tflite.quantize import quantized
 from keras_transformer.export.tflite.signatures import static_signatures
 from keras_transformer.models import Decoder, Encoder, Size

@@ -18,7 +18,7 @@ import small_models
 import tensorflow as tf
 
 from keras_transformer import export as room
-from keras_transformer.export import functional
+from keras_transformer.export.spec import functional
 
 ALL = ("saved_model", "tflite", "onnx")
 

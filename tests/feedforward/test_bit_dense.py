@@ -11,9 +11,9 @@ from keras_transformer import models, tasks
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.feedforward import BitDense, GatedFeedForward, TernaryPolicy, frozen_twin, ternary_twin
-from keras_transformer.projection import Projection
-from keras_transformer.saving import load_model
-from keras_transformer.ternary import int8_activations, ternary_weights
+from keras_transformer.layers.projection import Projection
+from keras_transformer.layers.ternary import int8_activations, ternary_weights
+from keras_transformer.utils.serialization import load_model
 
 GOLDEN = np.load(Path(__file__).parents[1] / "data" / "bitlinear_b158.npz")
 SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=32)

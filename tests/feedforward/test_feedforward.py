@@ -18,7 +18,7 @@ FORMULAS = {
 }
 
 
-def randomised(layer, x):
+def randomized(layer, x):
     layer.build(x.shape)
     rng = np.random.default_rng(1)
     for weight in layer.weights:
@@ -34,7 +34,7 @@ def test_every_activation_has_a_formula():
 def test_dense(activation):
     x = np.random.default_rng(0).normal(size=(2, 3, 4))
     layer = DenseFeedForward(6, activation=activation)
-    w1, b1, w2, b2 = randomised(layer, x)
+    w1, b1, w2, b2 = randomized(layer, x)
     expected = FORMULAS[activation](x @ w1 + b1) @ w2 + b2
     np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=1e-5)
 
@@ -43,7 +43,7 @@ def test_dense(activation):
 def test_gated(activation):
     x = np.random.default_rng(0).normal(size=(2, 3, 4))
     layer = GatedFeedForward(6, activation=activation)
-    gate, hidden, output = randomised(layer, x)
+    gate, hidden, output = randomized(layer, x)
     expected = (FORMULAS[activation](x @ gate) * (x @ hidden)) @ output
     np.testing.assert_allclose(layer(x), expected, rtol=1e-5, atol=1e-5)
 

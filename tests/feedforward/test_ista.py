@@ -18,7 +18,7 @@ def test_formula():
 
 
 def test_steps_lower_the_cost_of_the_code():
-    """Many steps on one token's code minimise `½ |z - D a|² + λ Σ a` over what is not negative: the step is of that."""
+    """Many steps on one token's code minimize `½ |z - D a|² + λ Σ a` over what is not negative: the step is of that."""
     rng = np.random.default_rng(1)
     layer = ISTA(step_size=0.05, sparsity_weight=0.1)
     x = np.abs(rng.normal(size=(1, 1, 6))).astype("float32")

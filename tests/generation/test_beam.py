@@ -110,7 +110,7 @@ def test_stop_sequence_ends_one_hypothesis_and_is_scored_with_it(models):
 
 
 def test_never_goes_on_while_a_live_beam_may_win(models):
-    # Negative alpha favours short texts. 4 is the start; "1 2 end" is finished after "3 end", and scores better.
+    # Negative alpha favors short texts. 4 is the start; "1 2 end" is finished after "3 end", and scores better.
     table = np.full((5, 5, 5), 1e-12)
     table[4, 4, [END, 1, 3]] = 0.35, 0.45, 0.2
     table[4, 1, [END, 2]] = 0.01, 0.99

@@ -346,7 +346,7 @@ def test_sizes_are_checked(model, options):
         engine_of(model, **options)
 
 
-def test_cancelling_frees_the_blocks_and_changes_no_other(any_model):
+def test_canceling_frees_the_blocks_and_changes_no_other(any_model):
     engine = engine_of(any_model)
     engine.steps.gate.clear()
     requests = [engine.submit([1, 2, number], max_new_tokens=12) for number in range(6)]

@@ -16,7 +16,7 @@ def softmax(logits):
 
 
 def reference(logits, temperature, top_k, top_p, min_p):
-    """Probabilities of one row, each cut followed by a new normalisation."""
+    """Probabilities of one row, each cut followed by a new normalization."""
     p = softmax(logits.astype("float64") / temperature)
     if top_k is not None:
         kept = np.argsort(-p)[:top_k]
@@ -82,7 +82,7 @@ def test_min_p_by_hand():
 
 def test_repetition_penalty_by_hand():
     logits, seen = np.array([[2.0, -2.0, 2.0, -2.0, 0.0]]), np.array([[True, True, False, False, True]])
-    np.testing.assert_array_equal(filters.penalise_repetition(numpy_ops, logits, seen, 4.0), [[0.5, -8, 2, -2, 0]])
+    np.testing.assert_array_equal(filters.penalize_repetition(numpy_ops, logits, seen, 4.0), [[0.5, -8, 2, -2, 0]])
 
 
 def test_draw_gives_each_token_its_share():
@@ -136,7 +136,7 @@ UNIFORMS = np.random.default_rng(3).random(len(LOGITS)).astype("float32")
 @pytest.mark.parametrize(
     "function",
     [
-        lambda ops: filters.penalise_repetition(ops, LOGITS, SEEN, 1.3),
+        lambda ops: filters.penalize_repetition(ops, LOGITS, SEEN, 1.3),
         lambda ops: filters.keep_top_k(ops, LOGITS, 5),
         lambda ops: filters.keep_top_k(ops, LOGITS, 500),
         lambda ops: filters.keep_top_p(ops, LOGITS, 0.7),

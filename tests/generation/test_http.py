@@ -13,7 +13,7 @@ uvicorn = pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
 
 from keras_transformer.generation import Engine, Generator, Random  # noqa: E402
-from keras_transformer.generation.http import application  # noqa: E402
+from keras_transformer.generation.engine.http import application  # noqa: E402
 from keras_transformer.text import Characters  # noqa: E402
 
 TOKENIZER = Characters("abcdefgh ")
@@ -208,7 +208,7 @@ REFUSED = {
     "seed": ({"prompt": "a", "seed": -1}, "seed", "from 0"),
     "many": ({"prompt": ["a"] * 65, "n": 2}, "n", "At most 128 texts"),
     "logprobs": ({"prompt": "a", "logprobs": 3}, "logprobs", "not supported"),
-    "unknown": ({"prompt": "a", "colour": 3}, "colour", "Unknown parameter 'colour'"),
+    "unknown": ({"prompt": "a", "color": 3}, "color", "Unknown parameter 'color'"),
 }
 
 

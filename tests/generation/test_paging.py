@@ -2,8 +2,8 @@
 
 import pytest
 
-from keras_transformer.generation.cache_pool import CachePool, CacheTable
-from keras_transformer.generation.paging import BlockPool, BlockTable, OutOfBlocksError
+from keras_transformer.generation.engine.cache_pool import CachePool, CacheTable
+from keras_transformer.generation.engine.paging import BlockPool, BlockTable, OutOfBlocksError
 
 
 def table_of(pool, tokens):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.generation import GenerationError, Generator, Greedy, PromptTooLongError, Random, Speculative
-from keras_transformer.generation.draft import draw_from
+from keras_transformer.generation.search.draft import draw_from
 
 PROMPTS = [[1], [2, 3, 4, 5, 6], [5, 5, 1], [3, 3], [6, 0, 6, 6]]
 

@@ -8,14 +8,14 @@ import pytest
 from keras_transformer.generation import GenerationError, Generator, TreeSearch
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.plan import Output, Plan
-from keras_transformer.generation.tree import Tree
+from keras_transformer.generation.search.tree import Tree
 
 END = 0
 
 
 def fixed_size(steps):
     """The same model, said to have a cache that does not go back: what it is fed is checked by the cache itself."""
-    steps.rewinds = False
+    steps.cache_is_rewindable = False
     return steps
 
 
@@ -35,9 +35,9 @@ def hidden_steps(models):
 
 
 @pytest.mark.parametrize("num_leaves", [1, 4, 16])
-@pytest.mark.parametrize("rewinds", [True, False])
-def test_finds_the_best_text_of_a_known_tree(models, num_leaves, rewinds):
-    steps = hidden_steps(models) if rewinds else fixed_size(hidden_steps(models))
+@pytest.mark.parametrize("rewindable", [True, False])
+def test_finds_the_best_text_of_a_known_tree(models, num_leaves, rewindable):
+    steps = hidden_steps(models) if rewindable else fixed_size(hidden_steps(models))
     search = TreeSearch(worth, num_simulations=200, num_leaves=num_leaves)
     texts, scores = Generator(steps).generate([2], max_new_tokens=4, sampler=search, return_scores=True)
     assert (texts, scores) == ([3, 3, 1, 4], 1.0)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from keras_transformer import attention, models, tasks
-from keras_transformer.checkpoints.unallocated import unallocated
+from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.models import Stepwise
-from keras_transformer.models.bahdanau_layers import AttentionalGRU, BidirectionalGRU
-from keras_transformer.saving import load_model
+from keras_transformer.models.building.bahdanau_layers import AttentionalGRU, BidirectionalGRU
+from keras_transformer.utils.serialization import load_model
 
 SIZE = models.BahdanauSize(embedding_dim=5, hidden_dim=4, alignment_dim=6, readout_dim=3)
 SOURCE = np.array([[3, 1, 4, 1], [9, 2, 0, 0]], "int32")
@@ -120,7 +120,7 @@ def test_steps_are_the_whole(sizes):
         output, cache = steps(target[:, start : start + size], cache, np.full(2, start, "int32"))
         np.testing.assert_allclose(output, whole[:, start : start + size], atol=1e-6)
         start += size
-    assert not steps.rewinds
+    assert not steps.cache_is_rewindable
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="elsewhere there is one way to loop")

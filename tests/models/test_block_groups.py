@@ -6,7 +6,7 @@ import pytest
 from keras_transformer import models
 from keras_transformer.blocks import DecoderBlock, EncoderBlock
 from keras_transformer.feedforward import MixtureOfExperts
-from keras_transformer.saving import load_model
+from keras_transformer.utils.serialization import load_model
 
 SIZE = models.Size(num_layers=5, hidden_dim=16, num_heads=2, intermediate_dim=32)
 

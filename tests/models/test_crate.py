@@ -8,8 +8,8 @@ import pytest
 
 from keras_transformer import models, tasks
 from keras_transformer.attention import MultiHeadAttention, attention_maps
+from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.blocks import EncoderBlock
-from keras_transformer.checkpoints.unallocated import unallocated
 from keras_transformer.feedforward import ISTA
 from keras_transformer.models import crate
 

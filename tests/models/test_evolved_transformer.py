@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformer import load_model, models, tasks
 from keras_transformer.attention import DynamicConvolution, LongShortRangeAttention
-from keras_transformer.checkpoints.unallocated import unallocated
+from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.models import evolved_transformer, lite_transformer
 
 # As the paper counts them, in millions, with a vocabulary of 33,288.
@@ -43,7 +43,7 @@ def test_blocks_of_the_lite_transformer_reach_further_and_further():
     assert model.get_layer("decoder_block_0").cross_attention.num_heads == 4
 
 
-def randomised(model):
+def randomized(model):
     """Weights that are all different and none zero; outputs in which what varies outweighs what does not."""
     for index, weight in enumerate(model.trainable_weights):
         scale = 0.1 if weight.name in ("gamma", "beta", "bias") else 0.4
@@ -132,7 +132,7 @@ def positions(length, width):
 
 
 def test_the_cells_are_those_of_the_figure():
-    model = randomised(models.EvolvedTransformer(SMALL, 20))
+    model = randomized(models.EvolvedTransformer(SMALL, 20))
     table = np.asarray(model.get_layer("token_embedding").weights[0], "float64")
     source, target = np.array([3, 9, 1, 17, 4, 4, 12]), np.array([1, 5, 2, 19, 7])
     x, y = (np.sqrt(8) * table[ids] + positions(len(ids), 8) for ids in (source, target))
@@ -171,7 +171,7 @@ def translators():
 @pytest.mark.parametrize("name", translators())
 def test_reading_in_pieces_is_reading_at_once(name, tmp_path):
     """The cache against no cache: prompts of 3 and 5 tokens, then pieces, each row at a place of its own."""
-    model = tasks.LanguageModel(randomised(translators()[name]()), start_id=1)
+    model = tasks.LanguageModel(randomized(translators()[name]()), start_id=1)
     rng = np.random.default_rng(0)
     source, target = rng.integers(2, 20, (2, 7)).astype("int32"), rng.integers(2, 20, (2, 9)).astype("int32")
     inputs = {"source_token_ids": source, "source_padding_mask": np.arange(7) < np.array([[4], [7]])}

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from keras_transformer import load_model, models, tasks
+from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.checkpoints import ARCHITECTURES, Config
-from keras_transformer.checkpoints.unallocated import unallocated
 from keras_transformer.models import clip, deit, dinov2, swin
 from keras_transformer.training import ContrastiveLoss
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import load_model, models, tasks
-from keras_transformer.checkpoints.unallocated import unallocated
+from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.generation import GenerationError
 from keras_transformer.models import Kosmos, Size, Stepwise, ViT
 
@@ -72,7 +72,7 @@ def test_images_and_tokens_are_scaled_alike(images):
 def test_read_in_steps(model, images, chunks):
     steps = Stepwise(model)
     assert steps.source_names == ("images",)
-    assert steps.rewinds
+    assert steps.cache_is_rewindable
     cache = {**steps.init_cache(2, 15), **steps.encode(images)}
     parts, start = [], 0
     for size in chunks:

@@ -1,4 +1,4 @@
-"""RETRO: what sees which neighbours, reading in steps, and its sizes."""
+"""RETRO: what sees which neighbors, reading in steps, and its sizes."""
 
 import math
 
@@ -10,7 +10,7 @@ from keras_transformer.models import RETRO, Size, Stepwise
 from keras_transformer.models.retro import ENCODER_SIZE, SIZES, RetroSize
 
 SMALL, CHUNK, COUNT, SLOTS, WORDS = Size(3, 16, 2, 32), 4, 2, 24, 50
-STORED = "neighbour_encoder_neighbour_token_ids"
+STORED = "neighbor_encoder_neighbor_token_ids"
 
 
 def made(position="rotary", **options):
@@ -19,7 +19,7 @@ def made(position="rotary", **options):
         WORDS,
         encoder_size=Size(2, 12, 2, 24),
         chunk_size=CHUNK,
-        num_neighbours=COUNT,
+        num_neighbors=COUNT,
         retrieval_layers=(2, 3),
         position=position,
         **options,
@@ -34,14 +34,14 @@ def inputs(length=19, chunks=4):
     return {
         "token_ids": rng.integers(0, WORDS, (3, length)).astype("int32"),
         "padding_mask": np.ones((3, length), bool),
-        "neighbour_token_ids": rng.integers(0, WORDS, (3, chunks, COUNT, 2 * CHUNK)).astype("int32"),
-        "neighbour_mask": rng.random((3, chunks, COUNT, 2 * CHUNK)) > 0.3,
+        "neighbor_token_ids": rng.integers(0, WORDS, (3, chunks, COUNT, 2 * CHUNK)).astype("int32"),
+        "neighbor_mask": rng.random((3, chunks, COUNT, 2 * CHUNK)) > 0.3,
     }
 
 
 def stored(given):
-    """Neighbours as a cache holds them."""
-    flat = np.where(given["neighbour_mask"], given["neighbour_token_ids"] + 1, 0)
+    """Neighbors as a cache holds them."""
+    flat = np.where(given["neighbor_mask"], given["neighbor_token_ids"] + 1, 0)
     rows = flat.reshape(len(flat), -1, COUNT * 2)
     return np.pad(rows, ((0, 0), (0, SLOTS - rows.shape[1]), (0, 0))).astype("int32")[:, None]
 
@@ -52,12 +52,12 @@ def model():
 
 
 @pytest.mark.parametrize("chunk", [0, 1, 2])
-def test_changing_a_neighbour_changes_nothing_before_the_next_chunks_first_token(model, chunk):
+def test_changing_a_neighbor_changes_nothing_before_the_next_chunks_first_token(model, chunk):
     given = inputs()
     before = np.array(model(given))
-    changed = given["neighbour_token_ids"].copy()
+    changed = given["neighbor_token_ids"].copy()
     changed[:, chunk] = (changed[:, chunk] + 7) % WORDS
-    differs = np.abs(np.array(model({**given, "neighbour_token_ids": changed})) - before).max(axis=(0, 2)) > 0
+    differs = np.abs(np.array(model({**given, "neighbor_token_ids": changed})) - before).max(axis=(0, 2)) > 0
     # What is said of the next chunk's first token stands at this chunk's last.
     last = (chunk + 1) * CHUNK - 1
     assert not differs[:last].any()
@@ -75,15 +75,15 @@ def test_changing_a_token_changes_nothing_before_it(model):
         assert differs[place]
 
 
-def test_a_chunk_is_read_into_its_neighbours(model):
-    """The encoder looks at the chunk: a token of it changes what its last token gets of neighbours."""
-    encoder = model.get_layer("neighbour_encoder")
+def test_a_chunk_is_read_into_its_neighbors(model):
+    """The encoder looks at the chunk: a token of it changes what its last token gets of neighbors."""
+    encoder = model.get_layer("neighbor_encoder")
     given, rng = inputs(), np.random.default_rng(2)
     x = rng.normal(size=(3, 16, 16)).astype("float32")
-    neighbours = {"token_ids": given["neighbour_token_ids"], "neighbour_mask": given["neighbour_mask"]}
-    before, _ = encoder(x, **neighbours)
+    neighbors = {"token_ids": given["neighbor_token_ids"], "neighbor_mask": given["neighbor_mask"]}
+    before, _ = encoder(x, **neighbors)
     x[:, 5] += 1.0
-    after, _ = encoder(x, **neighbours)
+    after, _ = encoder(x, **neighbors)
     differs = np.abs(np.array(after) - np.array(before)).max(axis=(0, 2, 3)) > 0
     assert differs.tolist() == [False, True, False, False]
 
@@ -113,14 +113,14 @@ def test_prompts_of_different_lengths(model):
         np.testing.assert_allclose(np.array(more)[row], whole[row, length : length + 5], atol=2e-6)
 
 
-def test_padding_and_chunks_without_neighbours_change_nothing(model):
+def test_padding_and_chunks_without_neighbors_change_nothing(model):
     given = inputs()
     whole = np.array(model(given))
     padded = {**given, "padding_mask": np.arange(19) < np.array([[19], [9], [14]])}
     for row, length in enumerate((19, 9, 14)):
         np.testing.assert_allclose(np.array(model(padded))[row, :length], whole[row, :length], atol=2e-6)
-    fewer = {name: array[:, :2] if name.startswith("neighbour") else array for name, array in given.items()}
-    hidden = {**given, "neighbour_mask": given["neighbour_mask"] & (np.arange(4) < 2)[:, None, None]}
+    fewer = {name: array[:, :2] if name.startswith("neighbor") else array for name, array in given.items()}
+    hidden = {**given, "neighbor_mask": given["neighbor_mask"] & (np.arange(4) < 2)[:, None, None]}
     np.testing.assert_allclose(model(fewer), model(hidden), atol=2e-6)
     assert np.abs(np.array(model(fewer)) - whole).max() > 1e-3
 
@@ -134,11 +134,11 @@ def test_trains_and_is_saved(tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "model.keras")(given), model(given))
 
 
-def test_without_a_database_it_generates_as_it_reads_without_neighbours():
+def test_without_a_database_it_generates_as_it_reads_without_neighbors():
     model = tasks.LanguageModel(made())
     prompt = [3, 1, 4, 1, 5]
     found = model.generate(prompt, max_new_tokens=9)
-    none = {"neighbour_token_ids": np.zeros((1, 1, 2, 8), "int32"), "neighbour_mask": np.zeros((1, 1, 2, 8), bool)}
+    none = {"neighbor_token_ids": np.zeros((1, 1, 2, 8), "int32"), "neighbor_mask": np.zeros((1, 1, 2, 8), bool)}
     for _ in range(9):
         given = {"token_ids": np.array([prompt]), "padding_mask": np.ones((1, len(prompt)), bool), **none}
         prompt = [*prompt, int(np.argmax(np.array(model(given))[0, -1]))]

@@ -8,7 +8,7 @@ import pytest
 
 from keras_transformer import models, tasks
 from keras_transformer.models import Stepwise
-from keras_transformer.saving import load_model
+from keras_transformer.utils.serialization import load_model
 
 DATA = Path(__file__).parents[1] / "data"
 SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=24)
@@ -96,7 +96,7 @@ def test_hidden_states_of_the_reference_rwkv():
         np.testing.assert_allclose(read(model, ids, sizes), expected, atol=1e-5)
 
 
-def randomised(model):
+def randomized(model):
     rng = np.random.default_rng(0)
     for weight in model.weights:
         if len(weight.shape) > 1:
@@ -107,7 +107,7 @@ def randomised(model):
 @pytest.mark.parametrize("name", MODELS)
 def test_generation_is_greedy_reading_of_the_whole(name, tmp_path):
     """Prompts of several lengths in one batch, each as if alone; after saving and loading too."""
-    model = tasks.LanguageModel(randomised(MODELS[name]()))
+    model = tasks.LanguageModel(randomized(MODELS[name]()))
     model.jit_compile = False
     prompts = [[3, 1, 4, 1, 5], [9, 2], [6]]
     texts = model.generate(prompts, max_new_tokens=6)

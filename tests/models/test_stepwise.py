@@ -39,7 +39,7 @@ DECODERS = {
 }
 
 
-def randomised(model):
+def randomized(model):
     rng = np.random.default_rng(0)
     for weight in model.weights:
         weight.assign(rng.normal(0, 0.4, weight.shape))
@@ -62,7 +62,7 @@ def read(steps, ids, cache, chunks):
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_whole_is_chunked_is_stepwise(name):
-    model = randomised(DECODERS[name]())
+    model = randomized(DECODERS[name]())
     ids = token_ids()
     whole = np.asarray(model({"token_ids": ids, "padding_mask": np.ones(ids.shape, bool)}))
     steps = Stepwise(model)
@@ -73,7 +73,7 @@ def test_whole_is_chunked_is_stepwise(name):
 
 @pytest.mark.parametrize("position", ["learned", "rotary"])
 def test_packed_documents_are_read_as_each_alone(position):
-    model = randomised(models.Decoder(SIZE, VOCABULARY, max_sequence_length=12, position=position, packed=True))
+    model = randomized(models.Decoder(SIZE, VOCABULARY, max_sequence_length=12, position=position, packed=True))
     ids = token_ids(1)
     rows = {"segment_ids": [1, 1, 1, 1, 2, 2, 3, 3, 3], "positions": [0, 1, 2, 3, 0, 1, 0, 1, 2]}
     rows = {name: np.array([row], "int32") for name, row in rows.items()}
@@ -85,7 +85,7 @@ def test_packed_documents_are_read_as_each_alone(position):
 
 
 def test_encoder_decoder_reads_its_source_once():
-    model = randomised(models.Transformer(SIZE, VOCABULARY))
+    model = randomized(models.Transformer(SIZE, VOCABULARY))
     ids, source = token_ids(), token_ids()[:, :5]
     mask = np.arange(5) < np.array([[5], [2], [4]])
     inputs = {"source_token_ids": source, "source_padding_mask": mask, "target_token_ids": ids}
@@ -105,7 +105,7 @@ def test_a_layer_in_two_places_has_two_pasts():
 
 def test_rows_may_stand_at_different_places():
     """Row by row with prompts of 1, 4 and 7 tokens, then three more tokens at once: each as if alone."""
-    model = randomised(DECODERS["learned"]())
+    model = randomized(DECODERS["learned"]())
     steps, ids, lengths = Stepwise(model), token_ids(), np.array([1, 4, 7], "int32")
     padded = np.where(np.arange(LENGTH) < lengths[:, None], ids, 0)
     _, cache = steps(padded, steps.init_cache(3, max_length=12), 0)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from keras_transformer import models, tasks
+from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.checkpoints.architectures.xlnet import Xlnet
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.layouts import Expanded
 from keras_transformer.checkpoints.mapping import Entry
 from keras_transformer.checkpoints.plan import pair
-from keras_transformer.checkpoints.unallocated import unallocated
 from keras_transformer.text import from_huggingface
 
 DATA = pathlib.Path(__file__).parents[1] / "data"

@@ -10,7 +10,7 @@ from keras_transformer import models, tasks
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.generation import GenerationError
 from keras_transformer.models import PrefillExit, Stepwise
-from keras_transformer.saving import load_model
+from keras_transformer.utils.serialization import load_model
 
 SIZE = models.Size(num_layers=4, hidden_dim=16, num_heads=2, intermediate_dim=24)
 VOCABULARY = 23
@@ -27,7 +27,7 @@ MODELS = {
 }
 
 
-def randomised(model):
+def randomized(model):
     rng = np.random.default_rng(0)
     for weight in model.weights:
         if len(weight.shape) > 1:
@@ -55,7 +55,7 @@ def read(steps, ids, sizes):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("length", [1, 9, 100])
 def test_whole_is_chunked_is_stepwise(name, length):
-    model, ids = randomised(MODELS[name]()), token_ids(2, length)
+    model, ids = randomized(MODELS[name]()), token_ids(2, length)
     expected, steps = whole(model, ids), Stepwise(model)
     # With these weights, embeddings that differ in their last bit make twice this difference: of the output, not of 1.
     tolerance = 1e-5 * np.abs(expected).max()
@@ -66,7 +66,7 @@ def test_whole_is_chunked_is_stepwise(name, length):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_causality_and_padding(name):
-    model, ids = randomised(MODELS[name]()), token_ids(2, 9)
+    model, ids = randomized(MODELS[name]()), token_ids(2, 9)
     changed, mask = ids.copy(), np.ones(ids.shape, bool)
     changed[:, 6:] = (changed[:, 6:] + 1) % VOCABULARY
     mask[:, 6:] = False
@@ -79,7 +79,7 @@ def test_causality_and_padding(name):
 
 def test_the_first_token_is_read_by_the_last_through_the_shared_pair_alone():
     """Two windows of 3 reach back 4 tokens: what the last of 9 knows of the first comes through the cross-decoder."""
-    model, ids = randomised(models.YOCO(SIZE, VOCABULARY, window=3)), token_ids(1, 9)
+    model, ids = randomized(models.YOCO(SIZE, VOCABULARY, window=3)), token_ids(1, 9)
     changed = ids.copy()
     changed[:, 0] += 1
     tapped = keras.Model(model.input, model.get_layer("prefill_exit").output)
@@ -98,7 +98,7 @@ def test_the_cache_is_one_pair_and_states_of_fixed_size(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_prompt_is_read_half_way_to_the_same_logits(name):
-    model, ids, lengths = randomised(MODELS[name]()), token_ids(3, 9), np.array([9, 3, 1], "int32")
+    model, ids, lengths = randomized(MODELS[name]()), token_ids(3, 9), np.array([9, 3, 1], "int32")
     steps, expected = Stepwise(model), whole(model, ids)
     assert steps.exits
     assert not Stepwise(models.Decoder(SIZE, VOCABULARY)).exits
@@ -146,7 +146,7 @@ def test_the_cross_decoder_sees_one_token_of_each_prompt():
 @pytest.mark.parametrize("name", MODELS)
 def test_generation_is_greedy_reading_of_the_whole(name, tmp_path):
     """Prompts of several lengths in one batch, each as if alone; after saving and loading too."""
-    model = tasks.LanguageModel(randomised(MODELS[name]()))
+    model = tasks.LanguageModel(randomized(MODELS[name]()))
     model.jit_compile = False
     prompts = [[3, 1, 4, 1, 5], [9, 2], [6]]
     texts = model.generate(prompts, max_new_tokens=6)

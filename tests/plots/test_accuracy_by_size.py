@@ -34,7 +34,7 @@ def test_names_of_points_that_lie_close_do_not_cover_one_another():
     assert not any(one.overlaps(other) for place, one in enumerate(boxes) for other in boxes[:place])
 
 
-def test_formats_differ_without_their_colours():
+def test_formats_differ_without_their_colors():
     rows = [{"format": str(each), "mode": "int8", "score": each, "bytes": 10**6} for each in range(4)]
     lines = plots.accuracy_by_size(rows).axes[0].get_lines()
     assert len({(line.get_marker(), line.get_linestyle()) for line in lines}) == 4

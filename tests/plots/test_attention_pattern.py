@@ -49,7 +49,7 @@ def test_a_mechanism_whose_values_are_its_queries_is_probed_with_projections():
 class LastTokenOnly(Mechanism):
     """Causal by nature, with shared queries and keys: head h sees the token h before its own."""
 
-    honours = frozenset({"causal"})
+    supports = frozenset({"causal"})
     shares_key = True
 
     def attend(self, query, key, value, visibility, position=None, **options):
@@ -83,7 +83,7 @@ def test_the_given_mechanism_is_left_alone():
     [
         ({}, {}, "nothing to draw"),
         (SoftmaxAttention(), {"n": 0}, "nothing to draw"),
-        (LastTokenOnly(), {"causal": False}, "cannot honour 'bidirectional'"),
+        (LastTokenOnly(), {"causal": False}, "cannot honor 'bidirectional'"),
     ],
 )
 def test_refuses(mechanisms, options, message):

@@ -14,7 +14,7 @@ def test_curves_hold_the_values():
     training, validation = loss.get_lines()
     np.testing.assert_array_equal(training.get_xydata(), [[1, 3.0], [2, 2.0], [3, 1.0]])
     np.testing.assert_array_equal(validation.get_ydata(), [3.5, 2.5, 2.0])
-    assert training.get_linestyle() != validation.get_linestyle()  # Told apart without their colours.
+    assert training.get_linestyle() != validation.get_linestyle()  # Told apart without their colors.
     assert [text.get_text() for text in loss.get_legend().get_texts()] == ["training", "validation"]
     assert [text.get_text() for text in loss.texts] == ["2"]
     assert len(accuracy.get_lines()) == 1

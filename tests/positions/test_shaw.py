@@ -28,7 +28,7 @@ def dense_formula(layer, x, query_positions, key_positions, mask):
     return np.einsum("bnth,nhd->btd", context, kernel) + bias
 
 
-def randomised(layer, width):
+def randomized(layer, width):
     layer.build((None, None, width), (None, None, width))
     rng = np.random.default_rng(1)
     layer.set_weights([rng.normal(0, 0.4, w.shape) for w in layer.weights])
@@ -38,7 +38,7 @@ def randomised(layer, width):
 @pytest.mark.parametrize("length", [1, 4, 19])
 @pytest.mark.parametrize("causal", [False, True])
 def test_formula(length, causal):
-    layer = randomised(MultiHeadAttention(3, 4, value_dim=5, position=ShawRelative(max_distance=3)), 8)
+    layer = randomized(MultiHeadAttention(3, 4, value_dim=5, position=ShawRelative(max_distance=3)), 8)
     x = np.random.default_rng(0).normal(size=(2, length, 8)).astype("float32")
     places = np.stack([np.arange(length), 3 * np.arange(length) + 100])
     mask = np.tri(length, dtype=bool) if causal else np.ones((length, length), bool)
@@ -50,7 +50,7 @@ def test_formula(length, causal):
 
 def test_inside_windows():
     position = ShawRelative(max_distance=2)
-    whole = randomised(MultiHeadAttention(2, 4, position=position, sliding_window=4), 8)
+    whole = randomized(MultiHeadAttention(2, 4, position=position, sliding_window=4), 8)
     local = MultiHeadAttention(2, 4, position=position, mechanism=LocalAttention(4))
     x = np.random.default_rng(0).normal(size=(2, 11, 8)).astype("float32")
     local.build(x.shape, x.shape)
@@ -65,4 +65,4 @@ def test_refused():
     with pytest.raises(ValueError, match="max_distance"):
         ShawRelative(max_distance=0)
     assert "values" not in ShawRelative(use_values=False).needs
-    assert SoftmaxAttention.honours >= ShawRelative().needs
+    assert SoftmaxAttention.supports >= ShawRelative().needs

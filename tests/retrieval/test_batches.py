@@ -1,4 +1,4 @@
-"""Batches of text with neighbours."""
+"""Batches of text with neighbors."""
 
 import numpy as np
 import pytest
@@ -21,14 +21,14 @@ def database(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(database):
-    return database.neighbours_of(database.chunks, 2)
+    return database.neighbors_of(database.chunks, 2)
 
 
 def text(token_ids, mask):
     return Bytes().decode(token_ids[mask])
 
 
-def test_stretches_are_of_one_document_with_the_neighbours_of_their_chunks(database, found):
+def test_stretches_are_of_one_document_with_the_neighbors_of_their_chunks(database, found):
     stream = retrieval_batches(database.chunks, found, database, 12, 8, steps_per_epoch=5, seed=3)
     starts = set()
     for step in range(10):
@@ -49,8 +49,8 @@ def test_stretches_are_of_one_document_with_the_neighbours_of_their_chunks(datab
                 expected, mask = np.zeros((2, 8), "int32"), np.zeros((2, 8), bool)
                 if at + 4 * number + 4 <= len(document):
                     expected, mask = database.chunks.passages(found[first + number], 8)
-                np.testing.assert_array_equal(inputs["neighbour_token_ids"][row, number], expected)
-                np.testing.assert_array_equal(inputs["neighbour_mask"][row, number], mask)
+                np.testing.assert_array_equal(inputs["neighbor_token_ids"][row, number], expected)
+                np.testing.assert_array_equal(inputs["neighbor_mask"][row, number], mask)
     assert len(starts) > 8
 
 
@@ -80,7 +80,7 @@ def test_the_same_seed_gives_the_same_batches(database, found):
 def test_refused(database, found):
     with pytest.raises(RetrievalError, match="multiple"):
         retrieval_batches(database.chunks, found, database, 10, 4, 3)
-    with pytest.raises(RetrievalError, match="neighbours of 3"):
+    with pytest.raises(RetrievalError, match="neighbors of 3"):
         retrieval_evaluation_batches(database.chunks, found[:3], database, 8, 4)
     with pytest.raises(RetrievalError, match="batch_size"):
         retrieval_batches(database.chunks, found, database, 8, 0, 3)

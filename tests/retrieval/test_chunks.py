@@ -71,7 +71,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path):
         tracemalloc.start()
         embed = lambda token_ids: token_ids[:, :4].astype("float32") + 1.0  # noqa: E731
         database = ChunkDatabase.build(tmp_path / "database", path, Bytes(), chunk_size=32, embed=embed)
-        database.neighbours(database.chunks.tokens([0]), 2, 64)
+        database.neighbors(database.chunks.tokens([0]), 2, 64)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.1 * peaks[0]

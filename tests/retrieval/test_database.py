@@ -10,7 +10,7 @@ from keras_transformer.retrieval import (
     Chunks,
     HashedNGrams,
     InvalidDatabaseError,
-    NearestNeighbours,
+    NearestNeighbors,
     RetrievalError,
 )
 from keras_transformer.retrieval.n_grams import unit
@@ -75,19 +75,19 @@ def test_finds_the_most_alike_of_other_documents(database):
     np.testing.assert_array_equal(database.chunks.tokens(database.search(token_ids, 1)[:, 0]), token_ids)
 
 
-def test_neighbours_of_all_chunks_are_those_of_each(database, tmp_path):
-    every = database.neighbours_of(database.chunks, 2)
+def test_neighbors_of_all_chunks_are_those_of_each(database, tmp_path):
+    every = database.neighbors_of(database.chunks, 2)
     ids = np.arange(len(database))
     own = database.chunks.documents(ids)
     np.testing.assert_array_equal(every, database.search(database.chunks.tokens(ids), 2, own))
-    on_disk = database.neighbours_of(database.chunks, 2, tmp_path / "neighbours.npy")
-    np.testing.assert_array_equal(np.load(tmp_path / "neighbours.npy"), every)
+    on_disk = database.neighbors_of(database.chunks, 2, tmp_path / "neighbors.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "neighbors.npy"), every)
     assert isinstance(on_disk, np.memmap)
 
 
 def test_a_text_of_other_documents_excludes_none(database):
     others = Chunks(database.chunks.token_ids[:80], np.array([0, 80]), SIZE)
-    found = database.neighbours_of(others, 1)[:, 0]
+    found = database.neighbors_of(others, 1)[:, 0]
     np.testing.assert_array_equal(database.chunks.tokens(found), others.tokens(np.arange(10)))
 
 
@@ -97,7 +97,7 @@ def test_a_large_document_hides_no_other(tmp_path):
     query = [Bytes().encode("abcdefgh")]
     assert database.search(query, 3, exclude_documents=[0])[0].tolist() == [50, 51, 52]
     assert database.search(query, 5, exclude_documents=[0])[0].tolist() == [50, 51, 52, -1, -1]
-    _, mask = database.neighbours(query, 5, 16, exclude_documents=[0])
+    _, mask = database.neighbors(query, 5, 16, exclude_documents=[0])
     assert mask[0].sum(axis=1).tolist() == [16, 8, 8, 0, 0]
 
 
@@ -121,14 +121,14 @@ def test_compressed_vectors_are_searched_as_they_were():
     pytest.importorskip("faiss")
     rng = np.random.default_rng(0)
     states, queries = rng.normal(size=(3000, 16)).astype("float32"), rng.normal(size=(50, 16)).astype("float32")
-    index = NearestNeighbours("faiss_compressed", effort=500, chunk_size=700)
+    index = NearestNeighbors("faiss_compressed", effort=500, chunk_size=700)
     index.add(states)
     scores, ids = index.search(queries, 5)
     np.testing.assert_allclose(scores, np.take_along_axis(queries @ states.T, ids, 1), atol=1e-4)
     expected = np.argsort(-(queries @ states.T), axis=1)[:, :5]
     assert np.mean([len(set(a) & set(b)) for a, b in zip(ids, expected, strict=True)]) > 4.5
     with pytest.raises(ValueError, match="at least 256"):
-        NearestNeighbours("faiss_compressed").add(states[:100])
+        NearestNeighbors("faiss_compressed").add(states[:100])
 
 
 @pytest.mark.parametrize("name", ["token_ids.bin", "document_starts.npy", "keys.npy", "index.bin"])
@@ -201,7 +201,7 @@ def test_refused(database, tmp_path):
     with pytest.raises(RetrievalError, match="No document has a full chunk of 64"):
         ChunkDatabase.build(tmp_path / "database", ["short"], Bytes())
     assert not any(tmp_path.iterdir())
-    full = NearestNeighbours()
+    full = NearestNeighbors()
     full.add(np.ones((2, 4)))
     with pytest.raises(RetrievalError, match="empty one"):
         ChunkDatabase.build(tmp_path / "database", texts(1), Bytes(), backend=full)

@@ -9,7 +9,7 @@ from keras_transformer.retrieval import (
     Chunks,
     HashedNGrams,
     MeanEmbedding,
-    NearestNeighbours,
+    NearestNeighbors,
     RetrievalError,
     with_retrieval,
 )
@@ -21,7 +21,7 @@ PROMPTS = [[3, 1, 4, 1, 5, 9, 2, 6, 5], [3, 5], [8, 9, 7, 9]]
 @pytest.fixture(scope="module")
 def database():
     token_ids = np.random.default_rng(0).integers(0, WORDS, 400)
-    chunks, embed, index = Chunks(token_ids, [0, 150, 400], CHUNK), HashedNGrams(sizes=(1, 2)), NearestNeighbours()
+    chunks, embed, index = Chunks(token_ids, [0, 150, 400], CHUNK), HashedNGrams(sizes=(1, 2)), NearestNeighbors()
     index.add(embed(chunks.tokens(np.arange(len(chunks)))))
     return ChunkDatabase(chunks, index, embed)
 
@@ -38,15 +38,15 @@ def model():
 
 
 def log_probs(model, database, text, shown=True):
-    """Of each next token, by the whole model, given the neighbours of every full chunk, if they are shown."""
+    """Of each next token, by the whole model, given the neighbors of every full chunk, if they are shown."""
     count = max(len(text) // CHUNK, 1)
     chunks = np.array(text[: count * CHUNK] if len(text) >= CHUNK else [0] * CHUNK).reshape(count, CHUNK)
-    neighbours, mask = database.neighbours(chunks, 2, 2 * CHUNK)
+    neighbors, mask = database.neighbors(chunks, 2, 2 * CHUNK)
     inputs = {
         "token_ids": np.array([text]),
         "padding_mask": np.ones((1, len(text)), bool),
-        "neighbour_token_ids": neighbours[None],
-        "neighbour_mask": mask[None] & shown,
+        "neighbor_token_ids": neighbors[None],
+        "neighbor_mask": mask[None] & shown,
     }
     logits = np.array(model(inputs), "float64")[0]
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
@@ -58,13 +58,13 @@ def test_each_prompt_gives_what_the_whole_model_gives_token_by_token(model, data
         # What comes later changes nothing before it: one look at the whole text tells every choice.
         chosen = np.argmax(log_probs(model, database, [*prompt, *tokens]), axis=-1)
         assert tokens == chosen[len(prompt) - 1 : -1].tolist()
-    # Nor would the model say the same of neighbours that it is not shown.
+    # Nor would the model say the same of neighbors that it is not shown.
     whole = [*PROMPTS[0], *found[0]]
     alone = log_probs(model, database, whole, shown=False)
     assert np.argmax(alone, axis=-1)[len(PROMPTS[0]) - 1 : -1].tolist() != found[0]
 
 
-def test_beams_keep_their_own_neighbours(model, database):
+def test_beams_keep_their_own_neighbors(model, database):
     beams = generation.BeamSearch(num_beams=3, num_results=3, length_penalty=0.0)
     generator = with_retrieval(model.generator(), database)
     texts, scores = generator.generate(PROMPTS[0], sampler=beams, max_new_tokens=8, return_scores=True)
@@ -93,7 +93,7 @@ def test_an_encoders_averages_are_the_keys():
 
 def test_refused(model, database):
     with pytest.raises(RetrievalError, match="need 2 places a slot; the model has 4"):
-        with_retrieval(model.generator(), database, num_neighbours=1).generate(PROMPTS)
+        with_retrieval(model.generator(), database, num_neighbors=1).generate(PROMPTS)
     plain = tasks.LanguageModel(models.Decoder(models.Size(1, 8, 2, 16), WORDS))
-    with pytest.raises(RetrievalError, match="takes no neighbours"):
+    with pytest.raises(RetrievalError, match="takes no neighbors"):
         with_retrieval(plain.generator(), database).generate(PROMPTS)

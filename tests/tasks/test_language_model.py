@@ -12,7 +12,7 @@ SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=32
 PROMPTS = [[7, 3, 9], [4], [5, 5, 5, 8, 2, 1, 9], [6, 2], [3, 1, 4, 1, 5], [2, 7], [9], [1, 8, 2, 8]]
 
 
-def randomised(model):
+def randomized(model):
     rng = np.random.default_rng(0)
     for weight in model.weights:
         if weight.name in ("kernel", "embeddings"):  # Norms and biases as they are: else one token wins everywhere.
@@ -24,12 +24,12 @@ def randomised(model):
 @pytest.fixture(scope="module")
 def causal():
     backbone = models.Decoder(SIZE, 20, max_sequence_length=24)
-    return randomised(tasks.LanguageModel(backbone, tie_embeddings=False, end_id=0))
+    return randomized(tasks.LanguageModel(backbone, tie_embeddings=False, end_id=0))
 
 
 @pytest.fixture(scope="module")
 def translator():
-    return randomised(tasks.LanguageModel(models.Transformer(SIZE, 20), start_id=1, end_id=2))
+    return randomized(tasks.LanguageModel(models.Transformer(SIZE, 20), start_id=1, end_id=2))
 
 
 def greedy(model, prompt, count, end_id):
@@ -91,7 +91,7 @@ def test_prefill_and_decode_step_are_pure(causal):
 def test_saved_with_its_tokenizer(tmp_path):
     tokenizer = Bytes()
     model = tasks.LanguageModel(models.Decoder(SIZE, tokenizer.vocabulary_size), tokenizer=tokenizer)
-    model = randomised(model)
+    model = randomized(model)
     model.save(tmp_path / "model.keras")
     loaded = load_model(tmp_path / "model.keras")
     loaded.compile("sgd", jit_compile=False)
@@ -102,7 +102,7 @@ def test_saved_with_its_tokenizer(tmp_path):
 
 def test_soft_caps_of_logits_are_part_of_every_step():
     backbone = models.Decoder(SIZE, 20)
-    plain = randomised(tasks.LanguageModel(backbone))
+    plain = randomized(tasks.LanguageModel(backbone))
     capped = tasks.LanguageModel(backbone, logit_soft_cap=0.5)
     tokens, mask = np.array([[3, 1, 4, 1]], "int32"), np.ones((1, 4), bool)
     inputs = {"token_ids": tokens, "padding_mask": mask}
@@ -128,7 +128,7 @@ def test_arguments_survive_the_config():
 def test_start_id_comes_before_text_only():
     tokenizer = Bytes()
     backbone = models.Decoder(SIZE, tokenizer.vocabulary_size)
-    plain = randomised(tasks.LanguageModel(backbone, tokenizer=tokenizer))
+    plain = randomized(tasks.LanguageModel(backbone, tokenizer=tokenizer))
     begun = tasks.LanguageModel(backbone, tokenizer=tokenizer, start_id=1)
     begun.compile("sgd", jit_compile=False)
     ids = tokenizer.encode("ab")
@@ -177,7 +177,7 @@ def test_stepwise_is_refused_for_a_model_that_is_not_causal():
 def test_a_text_begins_with_the_space_that_joins_it_to_its_prompt():
     """SentencePiece leaves out a text's first space; the continuation of a prompt is not the beginning of a text."""
     tokenizer = SentencePiece.train(["the king said the king went the queen said no"] * 5, 285)
-    model = randomised(tasks.LanguageModel(models.Decoder(SIZE, tokenizer.vocabulary_size), tokenizer=tokenizer))
+    model = randomized(tasks.LanguageModel(models.Decoder(SIZE, tokenizer.vocabulary_size), tokenizer=tokenizer))
     prompt = "the king"
     ids = tokenizer.encode(prompt)
     for count in (1, 4, 12):

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from keras_transformer import attention, models, tasks
+from keras_transformer.backend.in_place import InPlace
 from keras_transformer.generation import Engine, GenerationError, Random
-from keras_transformer.in_place import InPlace
-from keras_transformer.tasks.paged_steps import PagedSteps
+from keras_transformer.tasks.decoding.paged_steps import PagedSteps
 
 
 def language_model(jit_compile=False, num_layers=2, max_sequence_length=40, **options):

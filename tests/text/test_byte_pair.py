@@ -6,7 +6,7 @@ import pytest
 import tokenizers
 
 from keras_transformer.text import BytePair, InvalidTokenizerError, TextError, load_tokenizer
-from keras_transformer.text.byte_pair import byte_alphabet
+from keras_transformer.text.tokenizers.byte_pair import byte_alphabet
 
 
 def gpt2_like(**changes):

@@ -17,7 +17,7 @@ NAMES = [
     "characters lossless",
     "bytes",
 ]
-# Where normalisation, spaces, long words and repeated pieces could tell two implementations apart.
+# Where normalization, spaces, long words and repeated pieces could tell two implementations apart.
 TEXTS = [
     "",
     " ",

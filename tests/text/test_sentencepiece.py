@@ -4,7 +4,7 @@ import pytest
 import sentencepiece
 
 from keras_transformer.text import EmptyTextError, InvalidTokenizerError, SentencePiece, TextError
-from keras_transformer.text.sentencepiece_model import read_model_type, with_exact_scores
+from keras_transformer.text.tokenizers.sentencepiece_model import read_model_type, with_exact_scores
 
 NAMES = ["unigram", "unigram lossless", "unigram without bytes", "bpe", "bpe lossless"]
 

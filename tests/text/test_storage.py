@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from keras_transformer.text import Bytes, Characters, InvalidTokenizerError, load_tokenizer, storage
+from keras_transformer.text import Bytes, Characters, InvalidTokenizerError, load_tokenizer
+from keras_transformer.text.tokenizers import storage
 
 
 def test_replaces_a_tokenizer_and_nothing_else(tmp_path):

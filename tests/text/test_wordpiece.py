@@ -25,7 +25,7 @@ VOCABULARY = [
 
 
 def reference_words(text, lowercase):
-    """BERT's basic tokenisation, one character at a time."""
+    """BERT's basic tokenization, one character at a time."""
     if lowercase:
         decomposed = unicodedata.normalize("NFD", text)
         text = "".join(c.lower() for c in decomposed if unicodedata.category(c) != "Mn")

@@ -18,7 +18,7 @@ os.environ["GRPC_VERBOSITY"] = "NONE"
 import keras
 import numpy as np
 
-from keras_transformer import models, tasks, training
+from keras_transformer import data, models, tasks, training
 
 EPOCHS, STEPS, ROWS, LENGTH = 2, 4, 4, 10
 KILLED_AT, SAVE_FREQ = 6, 2  # Of the steps of both epochs.
@@ -64,7 +64,7 @@ def stream():
         labels = np.where(mask, token_ids[:, 1:], -100)
         return {"token_ids": token_ids[:, :-1], "padding_mask": mask}, labels
 
-    return training.BatchStream(make, STEPS, fixed_shapes=True)
+    return data.BatchStream(make, STEPS, fixed_shapes=True)
 
 
 def build():

@@ -17,7 +17,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import keras
 import numpy as np
 
-from keras_transformer import training
+from keras_transformer import data, training
 
 EPOCHS, SAVE_FREQ = 3, 4
 
@@ -42,16 +42,16 @@ class Journal(keras.callbacks.Callback):
             file.write(json.dumps([self.epoch, batch, float(logs["loss"]).hex(), os.getpid()]) + "\n")
 
 
-def data():
+def token_batches():
     drawn = np.random.default_rng(0)
     rows = [drawn.integers(3, 20, length).tolist() for length in drawn.integers(2, 17, 90)]
-    return training.bucket_batches(*training.next_token(rows), tokens_per_batch=64, seed=3)
+    return data.bucket_batches(*data.next_token(rows), tokens_per_batch=64, seed=3)
 
 
 def train(directory):
     # As in a new process: other seeds for dropout and weights, unless the checkpoint brings them back.
     keras.utils.set_random_seed(0 if not (directory / "checkpoint.npz").exists() else os.getpid())
-    batches = data()
+    batches = token_batches()
     tokens = keras.Input((None,), dtype="int32", name="token_ids")
     mask = keras.Input((None,), dtype="bool", name="padding_mask")
     x = keras.layers.Dropout(0.3)(keras.layers.Embedding(20, 8)(tokens))

@@ -17,7 +17,7 @@ import jax
 import keras
 import numpy as np
 
-from keras_transformer import models, tasks, training
+from keras_transformer import data, models, tasks, training
 
 STEPS, BATCH, LENGTH, WORDS = 3, 8, 6, 24
 SIZE = models.Size(1, 16, 4, 32)
@@ -87,7 +87,7 @@ def trained(build, batches, model_parallel=None):
 def fewer_and_fewer(build, batches, folder):
     """The losses of some steps, each made on another number of devices from the checkpoint of the step before."""
     # More is fetched than trained on.
-    stream = training.BatchStream(lambda epoch, step: batches[epoch % STEPS], 1, fixed_shapes=True)
+    stream = data.BatchStream(lambda epoch, step: batches[epoch % STEPS], 1, fixed_shapes=True)
     for epoch, (devices, model_parallel) in enumerate(FEWER):
         keras.utils.set_random_seed(epoch)
         names = [f"cpu:{index}" for index in range(devices)]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformer.training import Augmentation
+from keras_transformer.data import Augmentation
 
 RANDOM = np.random.default_rng(0).uniform(0, 255, (64, 6, 5, 3)).astype("float32")
 LABELS = np.eye(4, dtype="float32")[np.arange(64) % 4]
@@ -13,7 +13,7 @@ def apply(augmentation, images=RANDOM, labels=LABELS, seed=(1, 2)):
     return images.numpy(), labels.numpy()
 
 
-ALL = Augmentation(shift=1, flip=True, warp=0.1, colour=0.3, cutout=2, mixup=0.4)
+ALL = Augmentation(shift=1, flip=True, warp=0.1, color=0.3, cutout=2, mixup=0.4)
 
 
 def test_same_seed_same_images_other_seed_others():
@@ -55,13 +55,13 @@ def test_flip_mirrors_about_half_of_the_images():
     np.testing.assert_array_equal(labels, LABELS)
 
 
-def test_warp_keeps_the_centre_and_moves_the_rest():
+def test_warp_keeps_the_center_and_moves_the_rest():
     across = np.arange(9, dtype="float32")
     ramp = np.broadcast_to(100 + 10 * across[None, :, None], (64, 9, 9, 1)).astype("float32")
     warped, _ = apply(Augmentation(warp=0.2), ramp)
-    # On a ramp, bilinear sampling of an affine map is exact: x' - x is change * (x, y, 1) * 4, at most 0.8 at the centre.
-    centre = (warped[:, 4, 4, 0] - 140) / 10
-    assert 0.4 < np.abs(centre).max() <= 0.8 + 1e-4
+    # On a ramp, bilinear sampling of an affine map is exact: x' - x is change * (x, y, 1) * 4, at most 0.8 at the center.
+    center = (warped[:, 4, 4, 0] - 140) / 10
+    assert 0.4 < np.abs(center).max() <= 0.8 + 1e-4
     slopes = (warped[:, 4, 5, 0] - warped[:, 4, 3, 0]) / 20
     assert 0.8 <= slopes.min() < 0.9
     assert 1.1 < slopes.max() <= 1.2 + 1e-4
@@ -70,24 +70,24 @@ def test_warp_keeps_the_centre_and_moves_the_rest():
     assert 0.1 < shears.max() <= 0.2 + 1e-4
 
 
-def test_colour_changes_contrast_and_channels_within_bounds():
+def test_color_changes_contrast_and_channels_within_bounds():
     images = np.empty((64, 4, 4, 3), "float32")
     images[:, :, :2], images[:, :, 2:] = 80, 120  # mean 100, deviation 20
-    coloured, _ = apply(Augmentation(colour=0.25), images)
-    means = coloured.mean(axis=(1, 2))
+    colored, _ = apply(Augmentation(color=0.25), images)
+    means = colored.mean(axis=(1, 2))
     assert 75 <= means.min() < 80
     assert 120 < means.max() <= 125
     assert np.abs(means[:, 0] - means[:, 1]).max() > 10  # each channel by itself
-    deviations = coloured.std(axis=(1, 2))
+    deviations = colored.std(axis=(1, 2))
     assert 15 <= deviations.min() < 17
     assert 23 < deviations.max() <= 25
     np.testing.assert_allclose(deviations[:, 0], deviations[:, 2], rtol=1e-4)  # one contrast for all channels
 
 
-def test_colour_stays_within_pixels():
-    coloured, _ = apply(Augmentation(colour=0.9))
-    assert coloured.min() >= 0
-    assert coloured.max() <= 255
+def test_color_stays_within_pixels():
+    colored, _ = apply(Augmentation(color=0.9))
+    assert colored.min() >= 0
+    assert colored.max() <= 255
 
 
 def test_cutout_sets_a_square_to_the_mean():
@@ -103,18 +103,16 @@ def test_cutout_sets_a_square_to_the_mean():
 
 def test_mixup_blends_images_and_labels_alike():
     mixed, labels = apply(Augmentation(mixup=0.5))
-    neighbours, other_labels = np.roll(RANDOM, 1, axis=0), np.roll(LABELS, 1, axis=0)
+    neighbors, other_labels = np.roll(RANDOM, 1, axis=0), np.roll(LABELS, 1, axis=0)
     share = (labels * other_labels).sum(axis=-1)
     assert 0 <= share.min() < 0.1
     assert 0.3 < share.max() <= 0.5
     share = share.reshape(-1, 1, 1, 1)
-    np.testing.assert_allclose(mixed, (1 - share) * RANDOM + share * neighbours, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(mixed, (1 - share) * RANDOM + share * neighbors, rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(labels.sum(axis=-1), 1, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "name, value", [("shift", -1), ("cutout", -1), ("mixup", -0.1), ("colour", 1.0), ("warp", 1.0)]
-)
+@pytest.mark.parametrize("name, value", [("shift", -1), ("cutout", -1), ("mixup", -0.1), ("color", 1.0), ("warp", 1.0)])
 def test_refuses(name, value):
     with pytest.raises(ValueError, match=name):
         Augmentation(**{name: value})

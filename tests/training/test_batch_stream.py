@@ -1,6 +1,6 @@
 import numpy as np
 
-from keras_transformer.training import BatchStream
+from keras_transformer.data import BatchStream
 
 
 def stream():

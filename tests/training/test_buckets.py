@@ -3,7 +3,7 @@ import collections
 import numpy as np
 import pytest
 
-from keras_transformer.training import Ragged, SequenceDataError, bucket_batches, next_token, sequence_to_sequence
+from keras_transformer.data import Ragged, SequenceDataError, bucket_batches, next_token, sequence_to_sequence
 
 RANDOM = np.random.default_rng(0)
 # Every sequence is known by its first token.
@@ -41,7 +41,7 @@ def test_every_pair_is_met_once_an_epoch(shuffle, fill):
         assert met == sorted(zip(SOURCES, TARGETS, strict=True))
 
 
-def test_budget_shapes_and_neighbours():
+def test_budget_shapes_and_neighbors():
     batches = pairs(seed=1)
     shapes = collections.Counter(labels.shape for _, labels in epoch(batches, 0))
     assert {shape[1] for shape in shapes} == {8, 16, 24, 32, 40} == set(batches.padded_lengths)
@@ -110,7 +110,7 @@ def test_seed_epoch_and_step_decide_all():
     assert same(epoch(one, 2), epoch(again, 2))
     assert first_tokens(epoch(one, 0)) != first_tokens(epoch(one, 1))
     assert first_tokens(epoch(one, 0)) != first_tokens(epoch(other, 0))
-    # Neighbours change too, not only the order of batches.
+    # Neighbors change too, not only the order of batches.
     assert sorted(map(sorted, first_tokens(epoch(one, 0)))) != sorted(map(sorted, first_tokens(epoch(one, 1))))
     assert one.fingerprint == again.fingerprint != other.fingerprint
 

@@ -8,7 +8,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.training import AveragedWeights, BatchStream, Checkpoint, CheckpointError
+from keras_transformer.data import BatchStream
+from keras_transformer.training import AveragedWeights, Checkpoint, CheckpointError
 from keras_transformer.training.snapshot import read_snapshot, write_snapshot
 
 STEPS = 6

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_transformer.training import (
+from keras_transformer.data import (
     ClassMismatchError,
     CorruptImageError,
     ImageDataError,
@@ -91,15 +91,15 @@ def test_single_folder_is_split_within_each_class(tmp_path):
     assert not np.array_equal(data.test.images, other.test.images)
 
 
-def test_grey_stays_grey_unless_colours_are_among_them(tmp_path):
-    grey = {
+def test_grey_stays_grey_unless_colors_are_among_them(tmp_path):
+    gray = {
         "a/1.png": png(7, mode="L"),
         "a/2.png": png(8, mode="L"),
         "b/1.png": png(9, mode="L"),
         "b/2.png": png(6, mode="L"),
     }
-    assert load_images(data_dir=write_folder(tmp_path / "grey", grey)).train.images.shape[1:] == (3, 4, 1)
-    mixed = load_images(data_dir=write_folder(tmp_path / "mixed", {**grey, "b/3.png": png(1), "b/4.png": png(1)}))
+    assert load_images(data_dir=write_folder(tmp_path / "gray", gray)).train.images.shape[1:] == (3, 4, 1)
+    mixed = load_images(data_dir=write_folder(tmp_path / "mixed", {**gray, "b/3.png": png(1), "b/4.png": png(1)}))
     assert mixed.train.images.shape[1:] == (3, 4, 3)
     first = np.concatenate([mixed.train.images, mixed.test.images])[
         np.concatenate([mixed.train.labels, mixed.test.labels]) == 0
@@ -153,10 +153,10 @@ def test_digits():
 
 
 def test_keras_datasets(monkeypatch):
-    colour, grey = np.full((2, 32, 32, 3), 9, "uint8"), np.full((2, 28, 28), 9, "uint8")
+    color, gray = np.full((2, 32, 32, 3), 9, "uint8"), np.full((2, 28, 28), 9, "uint8")
     column, row = np.array([[3], [1]], "uint8"), np.array([3, 1], "uint8")
-    monkeypatch.setattr(keras.datasets.cifar10, "load_data", lambda: ((colour, column), (colour[:1], column[:1])))
-    monkeypatch.setattr(keras.datasets.fashion_mnist, "load_data", lambda: ((grey, row), (grey[:1], row[:1])))
+    monkeypatch.setattr(keras.datasets.cifar10, "load_data", lambda: ((color, column), (color[:1], column[:1])))
+    monkeypatch.setattr(keras.datasets.fashion_mnist, "load_data", lambda: ((gray, row), (gray[:1], row[:1])))
     cifar, fashion = load_images("cifar10"), load_images("fashion_mnist")
     np.testing.assert_array_equal(cifar.train.labels, [3, 1])
     assert [cifar.class_names[label] for label in cifar.train.labels] == ["cat", "automobile"]

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformer.backend.vjp import vjp
 from keras_transformer.training import MaskedCrossentropy
-from keras_transformer.vjp import vjp
 
 LOGITS = np.random.default_rng(0).normal(size=(3, 5, 11)) * 4
 LABELS = np.array([[4, 0, 10, -100, -100], [1, 2, 3, 4, 5], [-100, 9, -100, 7, 7]])
@@ -24,7 +24,7 @@ def expected(labels, logits, smoothing=0.0, weights=None, ignore_id=-100):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
-def test_is_the_mean_over_labelled_tokens(smoothing):
+def test_is_the_mean_over_labeled_tokens(smoothing):
     loss = MaskedCrossentropy(smoothing)(LABELS, LOGITS)
     assert float(loss) == pytest.approx(expected(LABELS, LOGITS, smoothing), rel=1e-6)
 
@@ -74,7 +74,7 @@ def test_what_is_ignored_changes_nothing_even_where_it_is_infinite():
     assert float(MaskedCrossentropy(0.1)(LABELS, logits)) == float(MaskedCrossentropy(0.1)(LABELS, LOGITS))
 
 
-def test_nothing_labelled_is_zero():
+def test_nothing_labeled_is_zero():
     assert float(MaskedCrossentropy(0.1)(np.full((2, 3), -100), LOGITS[:2, :3])) == 0.0
 
 

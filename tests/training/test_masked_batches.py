@@ -4,9 +4,10 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import models
+from keras_transformer.data import bucket_batches, hide_tokens, mask_tokens
 from keras_transformer.tasks import MaskedLanguageModel
 from keras_transformer.text import WordPiece
-from keras_transformer.training import MaskedCrossentropy, bucket_batches, hide_tokens, mask_tokens
+from keras_transformer.training import MaskedCrossentropy
 
 TOKENIZER = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij", "##k", "##l"])
 MASK = TOKENIZER.mask_id

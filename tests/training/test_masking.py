@@ -3,8 +3,8 @@ import collections
 import numpy as np
 import pytest
 
+from keras_transformer.data.masking import TokenMasking
 from keras_transformer.text import Characters, WordPiece
-from keras_transformer.training.masking import TokenMasking
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*"abcdefghijklmnopqrst", *(f"##{letter}" for letter in "uvwxyz")]

@@ -12,7 +12,7 @@ BATCHES = [
 
 
 def tokens(weights=None):
-    """Log-probability of the label, whether it is the likeliest, and weight, for every labelled token of the batches."""
+    """Log-probability of the label, whether it is the likeliest, and weight, for every labeled token of the batches."""
     rows = []
     for labels, logits in BATCHES:
         log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from keras_transformer.attention import MultiHeadAttention
+from keras_transformer.data import Ragged, SequenceDataError, pack, segment_mask
 from keras_transformer.positions import Rotary
-from keras_transformer.training import Ragged, SequenceDataError, pack, segment_mask
 
 RANDOM = np.random.default_rng(0)
 # No token stands twice: each tells its document and its place.

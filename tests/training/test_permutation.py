@@ -1,4 +1,4 @@
-"""Orders of factorisation by their definition, and a model that learns from them."""
+"""Orders of factorization by their definition, and a model that learns from them."""
 
 import keras
 import numpy as np
@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer import models, tasks
+from keras_transformer.data import TokenPermutation, bucket_batches, permute_tokens
 from keras_transformer.text import WordPiece
-from keras_transformer.training import MaskedCrossentropy, TokenPermutation, bucket_batches, permute_tokens
+from keras_transformer.training import MaskedCrossentropy
 
 TOKENIZER = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"])
 SCHEMES = [{}, {"max_span_length": 2, "rate": 0.3}, {"max_span_length": None}, {"max_span_length": None, "rate": 0.5}]
@@ -121,7 +122,7 @@ def test_batches_without_their_padding():
 
 
 def test_the_loss_falls():
-    """Rows count on from any token: each neighbour tells the target."""
+    """Rows count on from any token: each neighbor tells the target."""
     keras.utils.set_random_seed(0)
     start = np.random.default_rng(0).integers(0, 10, (256, 1))
     ids = (5 + (start + np.arange(12)) % 10).astype("int32")

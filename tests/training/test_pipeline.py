@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import attention, models, tasks
-from keras_transformer.training import Augmentation, batches, on_pixels
+from keras_transformer.data import Augmentation, batches, on_pixels
 
 # Image i is i everywhere.
 IMAGES = np.broadcast_to(np.arange(10, dtype="uint8").reshape(-1, 1, 1, 1), (10, 4, 4, 1))
@@ -39,7 +39,7 @@ def test_shuffles_images_with_their_labels_anew_in_each_epoch():
 
 def test_seed_decides_every_epoch():
     def two_epochs(seed):
-        augmentation = Augmentation(shift=1, colour=0.5)
+        augmentation = Augmentation(shift=1, color=0.5)
         dataset = batches((IMAGES + 100, LABELS), 5, 3, augmentation=augmentation, shuffle=True, seed=seed)
         return [np.concatenate([pixels for pixels, _ in epoch(dataset)]) for _ in range(2)]
 
@@ -84,7 +84,7 @@ def small_classifier():
     return tasks.ImageClassifier(backbone, 3)
 
 
-def test_on_pixels_normalises_each_channel_inside():
+def test_on_pixels_normalizes_each_channel_inside():
     images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 2)).astype("uint8")
     images[..., 1] //= 4
     inner = small_classifier()

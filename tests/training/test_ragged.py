@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.training import Ragged, SequenceDataError
+from keras_transformer.data import Ragged, SequenceDataError
 
 ROWS = [[5, 6, 7], [], [8], [9, 10]]
 

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from keras_transformer.training import (
+from keras_transformer.data import (
     MissingFileError,
     TextFileError,
     read_conll,

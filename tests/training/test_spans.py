@@ -1,6 +1,6 @@
 import pytest
 
-from keras_transformer.training import TagError, entity_spans, span_f1
+from keras_transformer.data import TagError, entity_spans, span_f1
 
 
 @pytest.mark.parametrize(

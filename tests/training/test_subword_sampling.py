@@ -4,8 +4,8 @@ import collections
 
 import pytest
 
+from keras_transformer.data.subword_sampling import SubwordSampling
 from keras_transformer.text import Characters, WordPiece
-from keras_transformer.training.subword_sampling import SubwordSampling
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = ["a", "b", "##a", "##b", "ab", "##ab", "aba", "##", "abab", "é"]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.training import SequenceDataError, evaluation_batches, language_model_batches, shuffle_buffer
+from keras_transformer.data import SequenceDataError, evaluation_batches, language_model_batches, shuffle_buffer
 
 TOKENS = np.arange(50, dtype="uint16")
 

@@ -57,9 +57,9 @@ def test_forms_of_a_picture_are_one():
     several = processor([path, PICTURES / "tall.png", array])
     np.testing.assert_allclose(several[[0, 2]], np.stack([expected] * 2), atol=1e-5)
     np.testing.assert_allclose(several[1], EXPECTED["bit/tall.png"], atol=1e-5)
-    grey = np.asarray(Image.open(PICTURES / "grey.png"))
-    for pictures in (grey, grey[..., None], grey[None, ..., None], np.repeat(grey[..., None], 3, axis=-1)):
-        np.testing.assert_allclose(processor(pictures)[0], EXPECTED["bit/grey.png"], atol=1e-5)
+    gray = np.asarray(Image.open(PICTURES / "gray.png"))
+    for pictures in (gray, gray[..., None], gray[None, ..., None], np.repeat(gray[..., None], 3, axis=-1)):
+        np.testing.assert_allclose(processor(pictures)[0], EXPECTED["bit/gray.png"], atol=1e-5)
 
 
 def test_by_hand():
@@ -74,21 +74,21 @@ def test_by_hand():
         levels
     )
     np.testing.assert_array_equal(blue_first, normalized[..., ::-1])
-    # Larger than the picture: zeros around it, the odd one in front, normalised as well.
+    # Larger than the picture: zeros around it, the odd one in front, normalized as well.
     padded = ImageProcessor(crop_size=(5, 6), rescale=1.0, mean=10.0)(levels)
     np.testing.assert_array_equal(padded[0, 0], -10)
     np.testing.assert_array_equal(padded[0, 1:], levels - 10.0)
     # Rec. 601: 0.299, 0.587, 0.114.
-    grey = ImageProcessor(rescale=None, channel_order="grey")(
+    gray = ImageProcessor(rescale=None, channel_order="gray")(
         np.array([[[100, 0, 0], [0, 100, 0], [0, 0, 100]]], "uint8")
     )
-    assert grey[..., 0].tolist() == [[[30, 59, 11]]]
+    assert gray[..., 0].tolist() == [[[30, 59, 11]]]
     # What is transparent is white.
     clear = np.array([[[10, 20, 30, 0], [10, 20, 30, 255]]], "uint8")
     assert ImageProcessor(rescale=None)(clear)[0].tolist() == [[[255, 255, 255], [10, 20, 30]]]
     # Halving: antialiased bilinear weights 1/8, 3/8, 3/8, 1/8 inside; 3/7, 3/7, 1/7 at the border.
     line = np.array([[0, 70, 140, 210]], "uint8")
-    halved = ImageProcessor(size=(1, 2), rescale=None, channel_order="grey")(line)[0, 0, :, 0]
+    halved = ImageProcessor(size=(1, 2), rescale=None, channel_order="gray")(line)[0, 0, :, 0]
     np.testing.assert_allclose(halved, [(3 * 70 + 140) / 7, (70 + 3 * 140 + 3 * 210) / 7], atol=0.5)
 
 
@@ -131,8 +131,8 @@ def test_saved_and_loaded(tmp_path):
     defaults = ImageProcessor().get_config()
     assert all(config[name] != defaults[name] for name in config)
     path = tmp_path / "a" / "b" / "image_processor.json"
-    path.write_text(json.dumps({**config, "colour": 1}))
-    with pytest.raises(ImageProcessorError, match="Not the settings of an image processor: .*colour"):
+    path.write_text(json.dumps({**config, "color": 1}))
+    with pytest.raises(ImageProcessorError, match="Not the settings of an image processor: .*color"):
         ImageProcessor.load(tmp_path / "a" / "b")
     path.write_text(path.read_text()[:20])
     with pytest.raises(ImageProcessorError, match=r"image_processor.json' is not JSON"):
@@ -211,12 +211,12 @@ def test_unfit_pictures(tmp_path):
         ({"size": {"shortest_edge": 9, "longest_edge": 8}}, "longest edge of size is shorter"),
         ({"crop_size": {"shortest_edge": 9}}, r"crop_size must be \(height, width\)"),
         ({"resample": "cubic"}, "resample must be one of nearest, bilinear"),
-        ({"channel_order": "gbr"}, "channel_order must be one of rgb, bgr, grey"),
+        ({"channel_order": "gbr"}, "channel_order must be one of rgb, bgr, gray"),
         ({"rescale": "1"}, "rescale must be a number"),
         ({"mean": [1, 2]}, "mean must be a number, or a list of 3"),
         ({"mean": [1, 2, float("nan")]}, "mean must be"),
         ({"std": [1, 0, 1]}, "std must not be 0"),
-        ({"mean": [1, 2, 3], "channel_order": "grey"}, "list of 1 numbers"),
+        ({"mean": [1, 2, 3], "channel_order": "gray"}, "list of 1 numbers"),
     ],
 )
 def test_arguments_out_of_range(arguments, match):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import models, tasks
-from keras_transformer.checkpoints.unallocated import unallocated
+from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.models import rednet
 from keras_transformer.vision import Involution
 
@@ -17,7 +17,7 @@ DATA = Path(__file__).parents[1] / "data"
 PARAMETERS = {"26": 9.23, "38": 12.39, "50": 15.54, "101": 25.65, "152": 33.99}
 
 
-def randomised(layer, shape):
+def randomized(layer, shape):
     layer.build(shape)
     rng = np.random.default_rng(0)
     for weight in layer.weights:
@@ -61,13 +61,13 @@ def by_loops(layer, x):
 def test_formula(strides):
     """Sides that the stride does not divide, more groups than one."""
     x = np.random.default_rng(1).normal(size=(2, 7, 5, 8)).astype("float32")
-    layer = randomised(Involution(5, strides, group_channels=4, reduction_ratio=2), x.shape)
+    layer = randomized(Involution(5, strides, group_channels=4, reduction_ratio=2), x.shape)
     np.testing.assert_allclose(layer(x), by_loops(layer, x), atol=1e-4)
 
 
 def test_sides_may_be_unknown():
     inputs = keras.Input((None, None, 8))
-    layer = randomised(Involution(3, 2, group_channels=4, reduction_ratio=2), (None, None, None, 8))
+    layer = randomized(Involution(3, 2, group_channels=4, reduction_ratio=2), (None, None, None, 8))
     model = keras.Model(inputs, layer(inputs))
     x = np.random.default_rng(1).normal(size=(1, 4, 6, 8)).astype("float32")
     np.testing.assert_allclose(model.predict(x, verbose=0), by_loops(layer, x), atol=1e-4)

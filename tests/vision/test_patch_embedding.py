@@ -35,7 +35,7 @@ def test_table_of_another_grid_is_resized_and_the_class_position_kept():
     layer = built(x, grid_size=(2, 2))
     output = np.asarray(layer(x))
     table = np.asarray(layer.position_embeddings, "float64")
-    # Bilinear from 2 to 4 rows, half-pixel centres: rows at 0, 0.25, 0.75 and 1 of the way.
+    # Bilinear from 2 to 4 rows, half-pixel centers: rows at 0, 0.25, 0.75 and 1 of the way.
     grid, rows = table[1:].reshape(2, 2, 5), np.array([0, 0.25, 0.75, 1])[:, None, None]
     resized = (grid[0] * (1 - rows) + grid[1] * rows).reshape(1, 8, 5)
     embedded = layer._projection(x)

@@ -1,7 +1,7 @@
 // The digit that is drawn, while it is drawn, and where the model looked.
 
 import { openSession, Tensor } from "./sessions.js";
-import { placed, rasterise, SIDE } from "./strokes.js";
+import { placed, rasterize, SIDE } from "./strokes.js";
 
 const PEN = 14;
 const STEP = 8;
@@ -138,7 +138,7 @@ export class Digits {
       this.last = null;
       return;
     }
-    const pixels = rasterise(this.strokes, place);
+    const pixels = rasterize(this.strokes, place);
     const { input, logits, attention } = this.model.names;
     const start = performance.now();
     const found = await this.session.run({ [input]: new Tensor("float32", pixels, [1, SIDE, SIDE, 1]) });

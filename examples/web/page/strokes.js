@@ -23,7 +23,7 @@ export function placed(strokes) {
   return { scale, x: FINE / 2 - (scale * (left + right)) / 2, y: FINE / 2 - (scale * (top + bottom)) / 2 };
 }
 
-export function rasterise(strokes, place = placed(strokes)) {
+export function rasterize(strokes, place = placed(strokes)) {
   const pixels = new Float32Array(SIDE * SIDE);
   if (place === null) {
     return pixels;

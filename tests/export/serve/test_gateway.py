@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 pytest.importorskip("prometheus_client")
 
 from keras_transformer.export import ArraySpec
-from keras_transformer.export.serve.gateway import Gateway, ReplicaDiedError
-from keras_transformer.export.serve.requests import Limits, Reader, RequestError
+from keras_transformer.export.serving.gateway import Gateway, ReplicaDiedError
+from keras_transformer.export.serving.requests import Limits, Reader, RequestError
 
 X = ArraySpec("x", "float32", (None, 2), ("batch", None))
 LIMITS = Limits(max_bytes=500, max_examples=4, timeout_s=0.5)

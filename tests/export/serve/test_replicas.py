@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from keras_transformer.export import ExportError, load
-from keras_transformer.export.manifest import read_manifest
-from keras_transformer.export.serve.replicas import ArrayReplica, TextReplica, served_signatures
-from keras_transformer.export.serve.requests import RequestError
+from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.serving.replicas import ArrayReplica, TextReplica, served_signatures
+from keras_transformer.export.serving.requests import RequestError
 
 
 def test_signatures_that_clients_may_name(exported, language):

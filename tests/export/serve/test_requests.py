@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.export import ArraySpec, ExportError
-from keras_transformer.export.serve.requests import Limits, Reader, RequestError, write_outputs
+from keras_transformer.export.serving.requests import Limits, Reader, RequestError, write_outputs
 from keras_transformer.text import Bytes
 
 IDS = ArraySpec("token_ids", "int32", (None, None), ("batch", "length"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.export import ArraySpec, RunError
-from keras_transformer.export.serve.together import run_together
+from keras_transformer.export.serving.together import run_together
 
 X = ArraySpec("x", "float32", (None, None), ("batch", "length"))
 Y = ArraySpec("y", "float32", (None,), ("batch",))

@@ -1,0 +1,102 @@
+from .api import (
+    export as export,
+)
+from .api import (
+    export_spec as export_spec,
+)
+from .engines.genai.write import (
+    write_genai as write_genai,
+)
+from .engines.litertlm.write import (
+    write_litertlm as write_litertlm,
+)
+from .engines.tensorflow_serving.write import (
+    write_serving as write_serving,
+)
+from .engines.triton.write import (
+    write_triton as write_triton,
+)
+from .errors import (
+    ConversionError as ConversionError,
+)
+from .errors import (
+    ExportError as ExportError,
+)
+from .errors import (
+    InputError as InputError,
+)
+from .errors import (
+    InvalidBundleError as InvalidBundleError,
+)
+from .errors import (
+    InvalidModelError as InvalidModelError,
+)
+from .errors import (
+    MissingLibraryError as MissingLibraryError,
+)
+from .errors import (
+    OutOfSpaceError as OutOfSpaceError,
+)
+from .errors import (
+    ParityError as ParityError,
+)
+from .errors import (
+    QuantizationError as QuantizationError,
+)
+from .errors import (
+    RunError as RunError,
+)
+from .errors import (
+    UnknownFormatError as UnknownFormatError,
+)
+from .errors import (
+    UnsupportedOpError as UnsupportedOpError,
+)
+from .onnx.options import (
+    OnnxOptions as OnnxOptions,
+)
+from .quantization.evaluation import (
+    Evaluation as Evaluation,
+)
+from .quantization.layer_sensitivity import (
+    sensitivity as sensitivity,
+)
+from .quantization.options import (
+    Quantization as Quantization,
+)
+from .reporting.bench import (
+    bench_bundle as bench_bundle,
+)
+from .reporting.report import (
+    Report as Report,
+)
+from .runtime.loading import (
+    load as load,
+)
+from .serving.batching import (
+    Batching as Batching,
+)
+from .serving.ray_application import (
+    ray_application as ray_application,
+)
+from .serving.requests import (
+    Limits as Limits,
+)
+from .spec.export_spec import (
+    ArraySpec as ArraySpec,
+)
+from .spec.export_spec import (
+    ExportSpec as ExportSpec,
+)
+from .spec.export_spec import (
+    Probe as Probe,
+)
+from .spec.export_spec import (
+    Signature as Signature,
+)
+from .spec.language import (
+    GenerationOptions as GenerationOptions,
+)
+from .verification.verify import (
+    verify_bundle as verify_bundle,
+)

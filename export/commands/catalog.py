@@ -1,0 +1,48 @@
+"""The command `catalog`: what this package has, read from the package."""
+
+import json
+
+from keras_transformer.export.errors import ExportError
+
+EXAMPLES = ["", "mechanisms recurrences", "checkpoints --json"]
+_WIDEST = 60
+
+
+def add_arguments(parser):
+    """Adds the options of `keras-transformer catalog`."""
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help="only these (default: all)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments):
+    """Prints tables, or JSON; returns the exit status."""
+    from keras_transformer.utils.captured_stderr import quiet
+
+    with quiet():
+        from keras_transformer import catalog as catalog
+
+        tables = catalog.tables()
+    unknown = [name for name in arguments.sections if name not in tables]
+    if unknown:
+        raise ExportError(f"no section {unknown[0]!r}; there are {', '.join(tables)}")
+    chosen = {name: rows for name, rows in tables.items() if not arguments.sections or name in arguments.sections}
+    if arguments.json:
+        print(json.dumps(chosen, indent=2))
+        return 0
+    for name, rows in chosen.items():
+        print(f"{name} ({len(rows)})\n{_text(rows)}\n")
+    return 0
+
+
+def _text(rows):
+    """Rows, as dicts of column to text, in columns."""
+    names = list(rows[0])
+    lines = [names] + [[_short(row[name]) for name in names] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _short(text):
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"

@@ -1,0 +1,1 @@
+"""Other engines' file layouts: onnxruntime-genai, LiteRT-LM, Triton and TensorFlow Serving."""

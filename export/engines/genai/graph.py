@@ -1,0 +1,170 @@
+"""A decoder as onnxruntime-genai calls it: new tokens and the past in; logits and the past with the new tokens out."""
+
+import dataclasses
+import zlib
+
+import numpy as np
+import onnx
+import tensorflow as tf
+
+from keras_transformer.export.engines.genai.cache import key_value_cache
+from keras_transformer.export.onnx.rewrites.walk import each_graph
+from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
+from keras_transformer.export.spec.functional import fill_references
+from keras_transformer.export.spec.operation_origin import layer_of
+
+ENGINE = "onnxruntime-genai"
+SIGNATURE = "decode"
+# The names that the engine, and what else reads such files, expects when it is told no others.
+PAST = ("past_key_values.{}.key", "past_key_values.{}.value")
+PRESENT = ("present.{}.key", "present.{}.value")
+
+
+def genai_spec(model, tolerance):
+    """Export spec of a decoder with the one signature that the engine runs for prompts and for tokens alike.
+
+    A token of position p lies in slot p of the cache, whatever stands in its row before or after: so a batch of prompts
+    padded on the right, as the engine makes it, needs no mask over the slots, and what padding wrote is written over.
+
+    Args:
+        model: `LanguageModel`, float32.
+        tolerance: largest difference allowed, as a share of each output's scale.
+
+    Returns:
+        An `ExportSpec` whose names hold "_" where those of the file hold "."; see `with_dots`.
+
+    Raises:
+        InvalidModelError: the model's cache is not one that the engine can carry.
+    """
+    cache = key_value_cache(model, ENGINE)
+    signature = Signature(_step(model, cache), _inputs(cache), _probes(model, cache), formats=("onnx",))
+    fill_references(signature)
+    layers = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
+    locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
+    return ExportSpec({SIGNATURE: signature}, tolerance, locate, tuple(model.variables))
+
+
+def _step(model, cache):
+    def step(tensors):
+        token_ids = tf.cast(tensors["input_ids"], "int32")
+        start = tf.cast(tensors["position_ids"][:, 0], "int32")
+        batch, length = tf.shape(token_ids)[0], tf.shape(token_ids)[1]
+        room = tf.zeros(tf.stack([batch, cache.num_heads, length, cache.head_dim]))
+        slots = {
+            name: tf.concat([tensors[_plain(past.format(layer))], room], axis=2)
+            for layer, names in enumerate(cache.names())
+            for name, past in zip(names, PAST, strict=True)
+        }
+        hidden, slots = model.stepwise(token_ids, slots, start)
+        # The mask counts all tokens that a row has: where the new ones end.
+        last = tf.reduce_sum(tf.cast(tensors["attention_mask"], "int32"), axis=1) - 1 - start
+        logits = model._to_logits(tf.gather(hidden, tf.expand_dims(last, 1), axis=1, batch_dims=1))
+        presents = {
+            present.format(layer): slots[name]
+            for layer, names in enumerate(cache.names())
+            for name, present in zip(names, PRESENT, strict=True)
+        }
+        return {"logits": logits, **presents}
+
+    return step
+
+
+def _inputs(cache):
+    axes = {"input_ids": "length", "attention_mask": "total_length", "position_ids": "length"}
+    inputs = [ArraySpec(name, "int64", (None, None), ("batch", axis)) for name, axis in axes.items()]
+    shape, names = (None, cache.num_heads, None, cache.head_dim), ("batch", None, "past_length", None)
+    for layer in range(len(cache.places)):
+        inputs += [ArraySpec(_plain(past.format(layer)), "float32", shape, names) for past in PAST]
+    return tuple(inputs)
+
+
+def _probes(model, cache):
+    """Prompts of unequal lengths, one token after them, and further tokens of a row that has been read."""
+    most = model.max_length or 12
+    prompts = _tokens(model, (3, min(7, most - 1)))
+    lengths = np.array([prompts.shape[1], max(prompts.shape[1] - 3, 1), 1])
+    first = Probe(arrays(prompts, lengths, 0, empty_past(cache, 3)), "batch=3, prompts of unequal lengths")
+    step = _step(model, cache)
+    second = arrays(_tokens(model, (3, 1)), lengths + 1, lengths, _past(step, first))
+    one = Probe(arrays(prompts[:1], lengths[:1], 0, empty_past(cache, 1)), "batch=1, a prompt")
+    more = max(min(3, most - prompts.shape[1]), 1)
+    third = arrays(_tokens(model, (1, more)), lengths[:1] + more, lengths[:1], _past(step, one))
+    return [first, one, Probe(second, "batch=3, one token"), Probe(third, f"batch=1, {more} more tokens")]
+
+
+def _past(step, probe):
+    outputs = step({_plain(name): tf.constant(array) for name, array in probe.inputs.items()})
+    return past_of({name: tensor.numpy() for name, tensor in outputs.items()}, _plain)
+
+
+def _tokens(model, shape):
+    random = np.random.default_rng(zlib.crc32(f"genai {shape}".encode()))
+    return random.integers(0, model.vocabulary_size, shape)
+
+
+def empty_past(cache, batch, rename=None):
+    """A past of no tokens: dict of name to array."""
+    nothing = np.zeros((batch, cache.num_heads, 0, cache.head_dim), "float32")
+    rename = rename or _plain
+    return {rename(past.format(layer)): nothing for layer in range(len(cache.places)) for past in PAST}
+
+
+def past_of(outputs, rename=str):
+    """The presents of a step as the past of the next."""
+    presents = [name for name in outputs if name.startswith("present.")]
+    return {rename(name.replace("present", "past_key_values", 1)): outputs[name] for name in presents}
+
+
+def arrays(token_ids, lengths, start, past):
+    """What the engine hands the graph.
+
+    Args:
+        token_ids: int `(B, T)`: new tokens, padded on the right.
+        lengths: int `(B,)`: the tokens that each row has with them.
+        start: int, or int `(B,)`: those that it had before.
+        past: dict of name to array.
+
+    Returns:
+        Dict of input name to array.
+    """
+    batch, new = token_ids.shape
+    start = np.broadcast_to(start, (batch,))
+    total = next(iter(past.values())).shape[2] + new
+    position_ids = (start[:, None] + np.arange(new)).astype("int64")
+    mask = (np.arange(total) < np.asarray(lengths)[:, None]).astype("int64")
+    return {"input_ids": token_ids.astype("int64"), "attention_mask": mask, "position_ids": position_ids, **past}
+
+
+def with_dots(spec, path):
+    """Gives the inputs of a written file, and of its spec, the names with dots, which TensorFlow does not allow.
+
+    Args:
+        spec: `ExportSpec` of `genai_spec`, traced.
+        path: `pathlib.Path` of the ONNX file, which is rewritten.
+
+    Returns:
+        An `ExportSpec` of the same signature under the file's names.
+    """
+    signature = spec.signatures[SIGNATURE]
+    layers = (len(signature.inputs) - 3) // 2
+    names = {_plain(past.format(layer)): past.format(layer) for layer in range(layers) for past in PAST}
+    renamed = lambda name: names.get(name, name)  # noqa: E731
+    model = onnx.load(str(path), load_external_data=False)
+    for graph in each_graph(model.graph):
+        for node in graph.node:
+            node.input[:] = map(renamed, node.input)
+    for value in model.graph.input:
+        value.name = renamed(value.name)
+    onnx.save(model, str(path))
+    inputs = tuple(dataclasses.replace(each, name=renamed(each.name)) for each in signature.inputs)
+    probes = [
+        dataclasses.replace(probe, inputs={renamed(name): array for name, array in probe.inputs.items()})
+        for probe in signature.probes
+    ]
+    return dataclasses.replace(
+        spec, signatures={SIGNATURE: dataclasses.replace(signature, inputs=inputs, probes=probes)}
+    )
+
+
+def _plain(name):
+    return name.replace(".", "_")

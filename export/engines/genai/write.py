@@ -1,0 +1,183 @@
+"""A decoder in the layout that onnxruntime-genai loads."""
+
+import dataclasses
+import json
+import time
+
+import numpy as np
+
+from keras_transformer.export.bundle import writing as bundle
+from keras_transformer.export.bundle.manifest import file_records
+from keras_transformer.export.engines.genai.cache import float32_decoder, key_value_cache
+from keras_transformer.export.engines.genai.check import FILE, check_engine, check_greedy, is_installed
+from keras_transformer.export.engines.genai.graph import ENGINE, PAST, PRESENT, genai_spec, with_dots
+from keras_transformer.export.engines.genai.tokenizer import tokenizer_json, write_hugging_face
+from keras_transformer.export.errors import ExportError, InvalidModelError
+from keras_transformer.export.onnx import convert as onnx
+from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.quantization.quantizing import quantize_artifact
+from keras_transformer.export.reporting.report import Artifact, Report
+from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE
+from keras_transformer.export.spec.functional import check_model
+from keras_transformer.export.spec.language import check_stepwise
+from keras_transformer.export.spec.traced import TracedModule
+from keras_transformer.export.verification import verify
+from keras_transformer.generation.stop import as_end_ids
+
+CONFIG = "genai_config.json"
+_UNBOUNDED = 2048
+_PROMPT_LENGTHS, _NEW_TOKENS = (5, 3), 8
+
+
+def write_genai(
+    model, directory, *, max_length=None, quantize=None, tokenizer=True, tolerance=DEFAULT_TOLERANCE, metadata=None
+):
+    """Writes a decoder as onnxruntime-genai loads it: `model.onnx`, `genai_config.json` and the tokenizer's files.
+
+    The directory is a bundle too: `verify_bundle` proves it again. Its graph is run on probes, then through a whole greedy
+    decoding of several prompts at once in ONNX Runtime, and, where onnxruntime-genai is installed, in the engine itself.
+
+    Args:
+        model: `LanguageModel` over a decoder whose cache is keys and values of one shape in all layers.
+        directory: path of the directory to write. A bundle that lies there is replaced; anything else is left alone.
+        max_length: int or None: the most tokens of a text, prompt included. None: those that the model can hold, or 2,048
+            where it has no end.
+        quantize: as for `export`: "weight_int4", "int8", ..., a `Quantization`, or None for float32.
+        tokenizer: bool. Whether to write the model's tokenizer, a `BytePair` or a `Bytes`, in Hugging Face's format.
+        tolerance: largest difference allowed, as a share of each output's scale. Default 1e-5.
+        metadata: dict to keep in the manifest.
+
+    Returns:
+        A `Report`.
+
+    Raises:
+        InvalidModelError: the model is no such decoder, `max_length` is more than it holds, or its tokenizer is of another
+            kind. Nothing has been written.
+        ParityError: the file does not compute what the model computes, or says something else.
+        ConversionError: the converter fails, or the engine does not run the file to the same tokens.
+        UnsupportedOpError: ONNX lacks an op.
+        InvalidBundleError: the directory holds something that is not a bundle.
+
+    Example:
+
+    >>> from keras_transformer import models, tasks
+    >>> model = tasks.LanguageModel(models.Decoder(models.Size(1, 8, 2, 16), vocabulary_size=20))
+    >>> report = write_genai(model, "/tmp/keras_transformer_doctest_genai")
+    >>> report["onnx"].ratio <= 1e-5
+    True
+    """
+    check_model(model)
+    target = bundle.check_target(directory)
+    bundle.check_metadata(metadata)
+    quantization = Quantization.of(quantize)
+    if not 0 < tolerance < float("inf"):
+        raise ExportError(f"tolerance must be a positive number, not {tolerance}")
+    cache = key_value_cache(model, ENGINE)
+    length = _length(model, max_length)
+    tokenizer = model.tokenizer if tokenizer else None
+    if tokenizer is not None:
+        tokenizer_json(tokenizer, ENGINE)  # Refuses the kinds that it cannot carry.
+    model = float32_decoder(model)
+    check_stepwise(model, tolerance)
+    spec = dataclasses.replace(genai_spec(model, tolerance), quantization=quantization)
+    with bundle.replacing(target) as work:
+        manifest, artifact, spec = _write(spec, work, metadata)
+        check_greedy(work / FILE, model, cache, *_decoding(model, length), tolerance)
+        if quantization is not None:
+            artifact = quantize_artifact(artifact, spec, work, manifest, lambda: _bytes(work))
+        if tokenizer is not None:
+            write_hugging_face(tokenizer, work, length, ENGINE)
+        _write_json(work / CONFIG, genai_config(model, cache, length))
+        if is_installed():
+            check_engine(work, cache, *_decoding(model, length), model.end_id)
+        manifest["files"] = file_records(work)
+        bundle.write_manifest(work, manifest)
+    artifact.path = str(target / FILE)
+    return Report(str(target), {onnx.NAME: artifact}, quantization.tolerance if quantization else tolerance)
+
+
+def genai_config(model, cache, max_length):
+    """The content of `genai_config.json`.
+
+    Args:
+        model: `LanguageModel`.
+        cache: its `KeyValueCache`.
+        max_length: int: the most tokens of a text.
+
+    Returns:
+        dict.
+    """
+    tokenizer = model.tokenizer
+    start = model.start_id if model.start_id is not None else getattr(tokenizer, "start_id", None)
+    pad = getattr(tokenizer, "pad_id", None)
+    ends = as_end_ids(model.end_id)
+    pad = pad if pad is not None or not ends else ends[0]
+    roles = {"bos_token_id": start, "eos_token_id": list(ends) if len(ends) > 1 else model.end_id, "pad_token_id": pad}
+    decoder = {
+        "session_options": {"log_id": ENGINE, "provider_options": []},
+        "filename": FILE,
+        "head_size": cache.head_dim,
+        "hidden_size": int(model.backbone.output.shape[-1]),
+        "num_attention_heads": max(getattr(layer, "num_heads", 1) for layer in model._flatten_layers()),
+        "num_hidden_layers": len(cache.places),
+        "num_key_value_heads": cache.num_heads,
+        "inputs": {
+            **{name: name for name in ("input_ids", "attention_mask", "position_ids")},
+            **{
+                name: past.format("%d") for name, past in zip(("past_key_names", "past_value_names"), PAST, strict=True)
+            },
+        },
+        "outputs": {
+            "logits": "logits",
+            "present_key_names": PRESENT[0].format("%d"),
+            "present_value_names": PRESENT[1].format("%d"),
+        },
+    }
+    ids = {name: index for name, index in roles.items() if index is not None}
+    described = {"type": "decoder", "vocab_size": model.vocabulary_size, "context_length": max_length, **ids}
+    search = {"max_length": max_length, "do_sample": False, "num_beams": 1, "past_present_share_buffer": False}
+    return {"model": {**described, "decoder": decoder}, "search": search}
+
+
+def _length(model, max_length):
+    most = model.max_length
+    if max_length is None:
+        return most or _UNBOUNDED
+    if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 2:
+        raise InvalidModelError(f"max_length must be an int of at least 2, not {max_length!r}")
+    if most is not None and max_length > most:
+        raise InvalidModelError(f"max_length is {max_length}; '{model.name}' holds {most} tokens")
+    return max_length
+
+
+def _write(spec, work, metadata):
+    """Writes and proves the float file; returns the manifest, the `Artifact` and the spec under the file's names."""
+    start = time.perf_counter()
+    traced = TracedModule(spec)
+    files = onnx.write(traced, spec, work)
+    spec = with_dots(spec, work / FILE)
+    manifest = bundle.new_manifest(spec, metadata)
+    manifest["artifacts"][onnx.NAME] = record = {"signatures": files, "bytes": _bytes(work)}
+    probes = {name: signature.probes for name, signature in spec.signatures.items()}
+    parity = verify.verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
+    record["parity"] = [vars(each) for each in parity]
+    verify.write_probes(work, probes, bundle.PROBE_BYTES)
+    count = sum(map(len, probes.values()))
+    artifact = Artifact(onnx.NAME, FILE, record["bytes"], time.perf_counter() - start, parity, count)
+    return manifest, artifact, spec
+
+
+def _decoding(model, length):
+    """Prompts and a number of new tokens that a text of so many tokens has room for."""
+    new = min(_NEW_TOKENS, length - 1)
+    random = np.random.default_rng(0)
+    sizes = [max(min(size, length - new), 1) for size in _PROMPT_LENGTHS]
+    return [random.integers(0, model.vocabulary_size, size).tolist() for size in sizes], new
+
+
+def _bytes(directory):
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+def _write_json(path, content):
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

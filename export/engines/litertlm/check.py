@@ -1,0 +1,139 @@
+"""Greedy decoding of a `.litertlm` file's graphs, by a loop of our own in LiteRT and by the engine itself."""
+
+import importlib.util
+
+import numpy as np
+
+from keras_transformer.export.engines.litertlm.graph import DECODE, ENGINE
+from keras_transformer.export.errors import ConversionError, ParityError
+from keras_transformer.export.runtime.runtimes import TFLiteEngine
+from keras_transformer.generation.stop import as_end_ids
+from keras_transformer.utils.captured_stderr import captured_stderr
+
+_PROMPT, _NEW_TOKENS = "The quick brown fox", 8
+
+
+def greedy(path, spec, prompt, num_threads=1):
+    """Runs the graphs as the engine does: all tokens of the prompt but the last in chunks, then one token after another.
+
+    Args:
+        path: path of the TFLite file.
+        spec: the `ExportSpec` that it was written from.
+        prompt: list of int.
+        num_threads: int.
+
+    Yields:
+        The logits `(V,)` of each token from the last of the prompt on; it is sent the next token, an int.
+    """
+    engine = TFLiteEngine(str(path), DECODE, (), num_threads)
+    cache = {each.name: np.zeros(each.shape, each.dtype) for each in spec.signatures[DECODE].inputs[2:]}
+    buckets = sorted(int(name.split("_")[1]) for name in spec.signatures if name != DECODE)
+    place, rest = 0, prompt[:-1]
+    while rest:
+        bucket = next((each for each in buckets if each >= len(rest)), buckets[-1])
+        chunk, rest = rest[:bucket], rest[bucket:]
+        arrays = {"tokens": np.zeros((1, bucket), "int32"), "input_pos": np.zeros(bucket, "int32")}
+        arrays["tokens"][0, : len(chunk)] = chunk
+        arrays["input_pos"][: len(chunk)] = np.arange(place, place + len(chunk))
+        cache = engine.call(f"prefill_{bucket}", arrays | cache)
+        place += len(chunk)
+    token = prompt[-1]
+    while True:
+        arrays = {"tokens": np.array([[token]], "int32"), "input_pos": np.array([place], "int32")}
+        outputs = engine.call(DECODE, arrays | cache)
+        token, place = (yield outputs.pop("logits")[0, -1]), place + 1
+        cache = outputs
+
+
+def greedy_tokens(path, spec, prompt, max_new_tokens, end_id=None):
+    """The new tokens for a prompt, up to and with the end token."""
+    steps, tokens = greedy(path, spec, prompt), []
+    logits = next(steps)
+    while True:
+        tokens.append(int(logits.argmax()))
+        if len(tokens) == max_new_tokens or tokens[-1] in as_end_ids(end_id):
+            return tokens
+        logits = steps.send(tokens[-1])
+
+
+def check_greedy(path, spec, model, prompt, max_new_tokens):
+    """Refuses graphs that would choose other tokens than the model, unless the two are as good as equal.
+
+    Raises:
+        ParityError: a token that the model chose is worse, by more than the tolerance, than the one that the graphs choose.
+    """
+    steps = greedy(path, spec, prompt)
+    logits = next(steps)
+    for step, token in enumerate(model.generate(prompt, max_new_tokens=max_new_tokens)):
+        gap, scale = logits.max() - logits[token], np.abs(logits).max()
+        if not gap <= spec.tolerance * scale:
+            raise ParityError("tflite", "logits", f"greedy decoding, token {step + 1}", gap, scale, spec.tolerance)
+        logits = steps.send(token)
+
+
+def is_installed():
+    """Whether the engine is there."""
+    return importlib.util.find_spec("litert_lm") is not None
+
+
+def ask_engine(path, prompt, max_new_tokens, tokens=None):
+    """What the engine itself, on the CPU, says after a prompt, greedily.
+
+    Args:
+        path: path of a `.litertlm` file.
+        prompt: str.
+        max_new_tokens: int: with those of the prompt no more than the file's cache holds.
+        tokens: list of int, to be spelled by the engine too, or None.
+
+    Returns:
+        `(text, ids, spelled)`: what it says, str; the tokens of the prompt, list of int; `tokens` as text, or None.
+
+    Raises:
+        ConversionError: it cannot load or run the file; has what it printed as `log`.
+    """
+    import litert_lm
+
+    cpu, sampler = litert_lm.Backend.CPU(), litert_lm.SamplerConfig(top_k=1, top_p=1.0, temperature=1.0)
+    options = {"apply_prompt_template": False, "sampler_config": sampler, "max_output_tokens": max_new_tokens}
+    with captured_stderr() as log:
+        try:
+            with (
+                litert_lm.Engine(str(path), backend=cpu, cache_dir=":nocache") as engine,
+                engine.create_session(**options) as session,
+            ):
+                session.run_prefill([prompt])
+                text = session.run_decode().texts[0]
+                return text, engine.tokenize(prompt), tokens and engine.detokenize(tokens)
+        except Exception as error:  # The engine raises RuntimeError, and says more on stderr.
+            raise ConversionError(ENGINE, f"the engine cannot run it: {error}", log()) from error
+
+
+def check_engine(path, graphs, spec, model, prompt, max_new_tokens):
+    """Refuses a file that the engine does not run as LiteRT does.
+
+    Raises:
+        ConversionError: it cannot run the file, reads the prompt as other tokens, or says something else.
+    """
+    ids = model.tokenizer.encode(prompt)
+    tokens = greedy_tokens(graphs, spec, opened(model, prompt), max_new_tokens, model.end_id)
+    tokens = tokens[:-1] if tokens[-1] in as_end_ids(model.end_id) else tokens
+    text, read, expected = ask_engine(path, prompt, max_new_tokens, tokens)
+    if read != ids:
+        raise ConversionError(ENGINE, f"the engine reads {prompt!r} as the tokens {read}, the model as {ids}")
+    if text != (expected or ""):
+        raise ConversionError(ENGINE, f"the engine says {text!r} after {prompt!r}, LiteRT {expected!r}")
+
+
+def fitting_prompt(model, slots):
+    """A prompt, and a number of new tokens, that such a cache has room for together."""
+    new = min(_NEW_TOKENS, slots // 2)
+    prompt = _PROMPT
+    while len(opened(model, prompt)) > slots - new and len(prompt) > 1:
+        prompt = prompt[: len(prompt) // 2]
+    return prompt, new
+
+
+def opened(model, prompt):
+    """The tokens of a text, after the one that every text begins with, if there is one: the engine puts it there."""
+    start = [] if model.start_id is None else [model.start_id]
+    return [*start, *model.tokenizer.encode(prompt)]

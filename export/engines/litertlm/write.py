@@ -1,0 +1,209 @@
+"""A decoder as one `.litertlm` file, which LiteRT-LM runs."""
+
+import dataclasses
+import os
+import pathlib
+import tempfile
+import time
+
+from keras_transformer.export.bundle import writing as bundle
+from keras_transformer.export.engines.genai.cache import float32_decoder, key_value_cache
+from keras_transformer.export.engines.genai.tokenizer import KINDS, write_hugging_face
+from keras_transformer.export.engines.litertlm.check import (
+    check_engine,
+    check_greedy,
+    fitting_prompt,
+    is_installed,
+    opened,
+)
+from keras_transformer.export.engines.litertlm.graph import ENGINE, litertlm_spec
+from keras_transformer.export.errors import (
+    ConversionError,
+    ExportError,
+    InvalidBundleError,
+    InvalidModelError,
+    MissingLibraryError,
+)
+from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.quantization.quantizing import quantize_artifact
+from keras_transformer.export.reporting.report import Artifact, Report
+from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE
+from keras_transformer.export.spec.functional import check_model
+from keras_transformer.export.spec.language import check_stepwise
+from keras_transformer.export.spec.traced import TracedModule
+from keras_transformer.export.tflite import convert as tflite
+from keras_transformer.export.verification import verify
+from keras_transformer.generation.stop import as_end_ids
+
+NAME = "litertlm"
+FILE = "model.litertlm"
+_UNBOUNDED = 512
+_BUCKETS = (32, 128)
+_SENTENCEPIECE = "sentencepiece"
+# What the engine's chats become: the messages as they are, one after the other. The engine gives texts as lists of parts.
+_TEMPLATE = (
+    "{% for message in messages %}{% if message.content is string %}{{ message.content }}{% else %}"
+    "{% for part in message.content %}{{ part.text }}{% endfor %}{% endif %}{% endfor %}"
+)
+
+
+def write_litertlm(
+    model, path, *, max_length=None, prefill_buckets=_BUCKETS, quantize=None, tolerance=DEFAULT_TOLERANCE
+):
+    """Writes a decoder as LiteRT-LM loads it: one file with the graphs, the tokenizer and what the engine must know.
+
+    The graphs are run on probes and through a greedy decoding in LiteRT, and, where litert-lm is installed, the file in
+    the engine itself.
+
+    Args:
+        model: `LanguageModel` over a decoder whose cache is keys and values of one shape in all layers, with a tokenizer:
+            a `SentencePiece`, a `BytePair` or a `Bytes`.
+        path: path of the file to write, which ends in `.litertlm`. A file that lies there is replaced.
+        max_length: int or None: the most tokens of a text, prompt included. None: those that the model can hold, or 512
+            where it has no end. Of a model whose positions end the file holds less by the longest chunk, less one: the
+            engine fills chunks up.
+        prefill_buckets: ints: the lengths of the chunks in which prompts are read. Default (32, 128).
+        quantize: as for `export`: "int8", "weight_int4", ..., a `Quantization`, or None for float32.
+        tolerance: largest difference allowed, as a share of each output's scale. Default 1e-5.
+
+    Returns:
+        A `Report`.
+
+    Raises:
+        InvalidModelError: the model is no such decoder, or has no tokenizer that the engine reads. Nothing is written.
+        InvalidBundleError: a file cannot be written there.
+        MissingLibraryError: litert-lm-builder is not installed.
+        ParityError: the graphs do not compute what the model computes.
+        ConversionError: the converter fails, or the engine does not give the same text.
+        UnsupportedOpError: TFLite lacks an op.
+    """
+    start = time.perf_counter()
+    check_model(model)
+    target = _check_target(path)
+    library = _builder()
+    quantization = Quantization.of(quantize)
+    key_value_cache(model, ENGINE)
+    _check_tokenizer(model)
+    if not 0 < tolerance < float("inf"):
+        raise ExportError(f"tolerance must be a positive number, not {tolerance}")
+    slots, buckets = _sizes(model, max_length, prefill_buckets)
+    model = float32_decoder(model)
+    check_stepwise(model, tolerance)
+    spec = dataclasses.replace(litertlm_spec(model, slots, buckets, tolerance), quantization=quantization)
+    text = fitting_prompt(model, slots)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
+        work = pathlib.Path(folder)
+        artifact = _write_graphs(spec, work, model, text)
+        _pack(library, work, model, slots)
+        if is_installed():
+            check_engine(work / FILE, work / tflite.FILE, spec, model, *text)
+        os.replace(work / FILE, target)
+    seconds, size = time.perf_counter() - start, target.stat().st_size
+    artifact = dataclasses.replace(artifact, format=NAME, path=str(target), size=size, seconds=seconds)
+    return Report(str(target), {NAME: artifact}, quantization.tolerance if quantization else tolerance)
+
+
+def _check_target(path):
+    target = pathlib.Path(path).resolve()
+    if target.suffix != f".{NAME}":
+        raise InvalidBundleError(f"'{target}' must end in .{NAME}, by which the engine knows the format")
+    if target.is_dir():
+        raise InvalidBundleError(f"'{target}' is a directory")
+    parent = next(each for each in target.parents if each.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise InvalidBundleError(f"cannot write '{target}': '{parent}' is not a writable directory")
+    return target
+
+
+def _builder():
+    try:
+        import litert_lm_builder
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "litert_lm_builder":
+            raise
+        raise MissingLibraryError("writing a .litertlm file", "litert-lm-builder") from error
+    return litert_lm_builder
+
+
+def _check_tokenizer(model):
+    kinds = (_SENTENCEPIECE, *KINDS)
+    if model.tokenizer is None:
+        raise InvalidModelError(f"{ENGINE} takes text: '{model.name}' needs a tokenizer ({', '.join(kinds)})")
+    if model.tokenizer.kind not in kinds:
+        raise InvalidModelError(
+            f"{ENGINE} reads tokenizers of the kinds {', '.join(kinds)}, not {model.tokenizer.kind}"
+        )
+
+
+def _sizes(model, max_length, buckets):
+    """The slots of the cache, and the lengths of chunks that fit it."""
+    for name, sizes in (("max_length", [max_length or 2]), ("prefill_buckets", list(buckets) or [0])):
+        if any(isinstance(size, bool) or not isinstance(size, int) or size < 2 for size in sizes):
+            raise InvalidModelError(
+                f"{name} takes ints of at least 2, not {max_length if name == 'max_length' else buckets!r}"
+            )
+    most = model.max_length
+    if max_length is not None and most is not None and max_length > most:
+        raise InvalidModelError(f"max_length is {max_length}; '{model.name}' holds {most} tokens")
+    slots = max_length or most or _UNBOUNDED
+    fitting = sorted({min(bucket, max(slots // 2, 2)) for bucket in buckets})
+    if most is not None:
+        slots = min(slots, most - fitting[-1] + 1)
+    return slots, fitting
+
+
+def _write_graphs(spec, work, model, text):
+    """Writes and proves `model.tflite`; returns its `Artifact`."""
+    path = work / tflite.FILE
+    files = tflite.write(TracedModule(spec), spec, work)
+    manifest = bundle.new_manifest(spec, None)
+    manifest["artifacts"][tflite.NAME] = {"signatures": files}
+    probes = {name: signature.probes for name, signature in spec.signatures.items()}
+    parity = verify.verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)
+    prompt, new = text
+    check_greedy(path, spec, model, opened(model, prompt), new)
+    artifact = Artifact(tflite.NAME, str(path), path.stat().st_size, 0.0, parity, sum(map(len, probes.values())))
+    if spec.quantization is not None:
+        artifact = quantize_artifact(artifact, spec, work, manifest, lambda: path.stat().st_size)
+    return artifact
+
+
+def _pack(library, work, model, slots):
+    """Puts the sections together."""
+    (work / "metadata.pb").write_bytes(_metadata(model, slots))
+    packed = library.LitertLmFileBuilder()
+    producer = library.Metadata(key="Authors", value="keras_transformer", dtype=library.DType.STRING)
+    packed.add_system_metadata(producer)
+    packed.add_llm_metadata(str(work / "metadata.pb"))
+    if model.tokenizer.kind == _SENTENCEPIECE:
+        model.tokenizer.save(work / "tokenizer")
+        packed.add_sentencepiece_tokenizer(str(work / "tokenizer" / "sentencepiece.model"))
+    else:
+        write_hugging_face(model.tokenizer, work, slots, ENGINE)
+        packed.add_hf_tokenizer(str(work / "tokenizer.json"))
+    packed.add_tflite_model(str(work / tflite.FILE), library.TfLiteModelType.PREFILL_DECODE)
+    try:
+        with open(work / FILE, "wb") as file:
+            packed.build(file)
+    except Exception as error:
+        raise ConversionError(NAME, error) from error
+
+
+def _metadata(model, slots):
+    """What the engine must know, as a serialized `LlmMetadata`."""
+    from litert_lm_builder.runtime.proto import llm_metadata_pb2, sampler_params_pb2
+
+    metadata = llm_metadata_pb2.LlmMetadata(max_num_tokens=slots, jinja_prompt_template=_TEMPLATE)
+    if model.start_id is not None:
+        metadata.start_token.token_ids.ids.append(model.start_id)
+    # The engine wants one: a model that ends no text gets one that it never says.
+    for end_id in as_end_ids(model.end_id) or (model.vocabulary_size,):
+        metadata.stop_tokens.add().token_ids.ids.append(end_id)
+    metadata.llm_model_type.generic_model.SetInParent()
+    metadata.sampler_params.type = sampler_params_pb2.SamplerParameters.TOP_K
+    metadata.sampler_params.k = 1
+    metadata.sampler_params.p = 1.0
+    metadata.sampler_params.temperature = 1.0
+    metadata.supports_thinking = metadata.supports_function_calling = False
+    return metadata.SerializeToString()

@@ -1,0 +1,181 @@
+"""The SavedModel of a bundle in the layout that TensorFlow Serving loads: `DIR/VERSION/saved_model.pb`.
+
+Beside it lies `batching_params.pbtxt`, which `tensorflow_model_server --enable_batching
+--enable_per_model_batching_parameters` reads; `--batching_parameters_file` takes the same file for all models of a server.
+"""
+
+import contextlib
+import pathlib
+import shutil
+
+import numpy as np
+
+from keras_transformer.export.bundle.manifest import (
+    artifact_path,
+    check_hashes,
+    files_of,
+    read_manifest,
+    signature_specs,
+)
+from keras_transformer.export.bundle.probe_files import read_probes
+from keras_transformer.export.bundle.writing import replacing
+from keras_transformer.export.engines.triton.text_proto import text_proto
+from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError, one_line
+from keras_transformer.export.serving.batching import Batching, why_alone
+from keras_transformer.utils.captured_stderr import quiet
+
+BATCHING = "batching_params.pbtxt"
+DEFAULT = "serving_default"
+_FORMAT = "saved_model"
+
+
+def write_serving(bundle, directory, version=1, default=None, batching=None):
+    """Writes the SavedModel of a bundle as one version of a model that TensorFlow Serving serves.
+
+    The numbered folder appears in one step, when everything in it is proven: a server that watches the directory never
+    sees half of it. Every signature keeps its name; `serving_default` stands for one of them.
+
+    Args:
+        bundle: path of a bundle with a SavedModel.
+        directory: path of the model's directory, the `base_path` of the server; made where it does not exist.
+        version: int >= 1: the number of the version. Default 1.
+        default: name of the signature that `serving_default` stands for; the bundle's first one when None.
+        batching: `Batching`: how the server puts requests together; None for its defaults where requests can be put
+            together, and for no file where they cannot: the server joins whole requests along their first axis, so that
+            every signature must have the axis `batch` there and nowhere else one that varies.
+
+    Returns:
+        `pathlib.Path` of the version's folder.
+
+    Raises:
+        InvalidBundleError: no bundle there, or one without a SavedModel or without that signature.
+        ExportError: the version exists already, or is no number; `batching` for a model that cannot be served so.
+        ParityError: what was written does not compute what the Keras model computed.
+
+    Example:
+
+    >>> import keras
+    >>> from keras_transformer.export import export, write_serving
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    >>> report = export(model, "/tmp/keras_transformer_doctest", formats=["saved_model"])
+    >>> import shutil; shutil.rmtree("/tmp/keras_transformer_serving", ignore_errors=True)
+    >>> write_serving("/tmp/keras_transformer_doctest", "/tmp/keras_transformer_serving", version=3).name
+    '3'
+    """
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ExportError(f"version must be a positive integer. Received: {version!r}")
+    target = pathlib.Path(directory).resolve() / str(version)
+    if target.exists() or target.is_symlink():
+        raise ExportError(f"version {version} exists already: '{target}'")
+    manifest = read_manifest(bundle)
+    names = list(manifest["artifacts"].get(_FORMAT, {"signatures": {}})["signatures"])
+    source = artifact_path(bundle, manifest, _FORMAT, default or next(iter(names), "serve"))
+    parameters = _batching_parameters(manifest, names, batching)
+    check_hashes(bundle, manifest, files_of(manifest, _FORMAT))
+    probes = read_probes(bundle)
+    with replacing(target) as work:
+        if default in (None, names[0]):
+            shutil.copytree(source, work, dirs_exist_ok=True)
+        else:
+            _save_with_default(source, work, default)
+        if parameters is not None:
+            (work / BATCHING).write_text(text_proto(parameters), encoding="utf-8")
+        with quiet():
+            _prove(work, names, default or names[0], probes, _judge(manifest))
+        if target.exists():
+            raise ExportError(f"version {version} exists already: '{target}'")
+    return target
+
+
+def _batching_parameters(manifest, names, batching):
+    """The fields of `BatchingParameters`; None where requests cannot be put together."""
+    for name in names:
+        reason = _why_alone(*signature_specs(manifest, name))
+        if reason is not None:
+            if batching is not None:
+                raise ExportError(f"signature '{name}' computes one request at a time: {reason}")
+            return None
+    batching = batching or Batching()
+    return {
+        "max_batch_size": {"value": batching.max_batch_size},
+        "batch_timeout_micros": {"value": batching.wait_microseconds},
+        "max_enqueued_batches": {"value": -(-batching.max_waiting // batching.max_batch_size)},
+        "allowed_batch_sizes": batching.sizes,
+    }
+
+
+def _why_alone(inputs, outputs):
+    """As `why_alone`; the server pads no axis but the first with values that mean nothing."""
+    for spec in inputs:
+        if any(spec.axes[1:]):
+            return f"input '{spec.name}' varies in more than its first axis: {spec.describe()}"
+    return why_alone(inputs, outputs)
+
+
+def _judge(manifest):
+    """The largest share of the scale that floats may differ by, and whether whole numbers may differ at all."""
+    record = manifest["artifacts"][_FORMAT]
+    return record.get("tolerance", manifest["tolerance"]), "quantization" in record
+
+
+def _save_with_default(source, work, default):
+    """Saves the loaded model again, with another signature under the name that servers ask for."""
+    from keras_transformer.export.runtime.runtimes import load_saved_model
+
+    loaded = load_saved_model(str(source), 1)
+    with quiet():
+        import tensorflow as tf
+
+        signatures = dict(loaded.signatures)
+        tf.saved_model.save(loaded, str(work), signatures={**signatures, DEFAULT: signatures[default]})
+
+
+def _prove(path, names, default, probes, judge):
+    """Loads the folder as a server does, as one graph with a session, and runs every signature on its probes."""
+    import tensorflow as tf
+
+    with contextlib.suppress(ImportError):
+        import tensorflow_text  # noqa: F401 Its ops are part of every TensorFlow Serving.
+    graph = tf.Graph()
+    with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
+        try:
+            loaded = tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], str(path))
+        except Exception as error:
+            raise InvalidBundleError(f"the SavedModel cannot be loaded: {_last_line(error)}") from error
+        for name in (*names, DEFAULT):
+            if name not in loaded.signature_def:
+                raise InvalidBundleError(f"the SavedModel has no signature '{name}'")
+            cases = probes.get(default if name == DEFAULT else name)
+            if not cases:
+                raise InvalidBundleError(f"the bundle has no probe of signature '{name}'")
+            for probe in cases:
+                _compare(session, loaded.signature_def[name], name, probe, *judge)
+
+
+def _last_line(error):
+    """TensorFlow begins with where it happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and "{{node" not in line]
+    return one_line(lines[-1] if lines else error)
+
+
+def _compare(session, signature, name, probe, tolerance, is_quantized):
+    from keras_transformer.export.verification.verify import difference_and_scale
+
+    feeds = {info.name: probe.inputs[key] for key, info in signature.inputs.items()}
+    try:
+        results = session.run({key: info.name for key, info in signature.outputs.items()}, feeds)
+    except Exception as error:
+        detail = f"cannot be computed: {_last_line(error)}"
+        raise ParityError(_FORMAT, name, probe.label, np.nan, 1.0, tolerance, detail) from error
+    for key, expected in probe.outputs.items():
+        got = results[key]
+        if expected.dtype.kind == "U":
+            got = np.array([each.decode() for each in got.ravel()], str).reshape(got.shape)
+        if got.shape != expected.shape:
+            detail = f"is {got.shape}, Keras gives {expected.shape}"
+            raise ParityError(_FORMAT, key, probe.label, np.nan, 1.0, tolerance, detail)
+        if is_quantized and expected.dtype.kind != "f":
+            continue  # As in `verify`: a token that logits choose may be another.
+        difference, scale = difference_and_scale(got, expected)
+        if not difference <= (tolerance * scale if expected.dtype.kind == "f" else 0):
+            raise ParityError(_FORMAT, key, probe.label, difference, scale, tolerance)

@@ -1,0 +1,1 @@
+"""Model repositories of Triton Inference Server."""

@@ -1,0 +1,118 @@
+"""The ONNX files of a bundle as a model repository of Triton: `DIR/NAME/config.pbtxt`, `DIR/NAME/1/model.onnx`."""
+
+import contextlib
+import pathlib
+import re
+import shutil
+
+from keras_transformer.export.bundle.manifest import check_hashes, files_of, read_manifest
+from keras_transformer.export.bundle.probe_files import read_probes
+from keras_transformer.export.bundle.writing import replacing
+from keras_transformer.export.engines.triton.config import triton_models
+from keras_transformer.export.errors import ExportError, InvalidBundleError
+from keras_transformer.export.onnx.external_data import weight_files
+from keras_transformer.export.serving.batching import Batching
+
+CONFIG, FILE = "config.pbtxt", "model.onnx"
+
+
+def write_triton(bundle, directory, *, name=None, version=1, batching=None, max_length=None):
+    """Writes the ONNX files of a bundle as models of a Triton model repository, each with its `config.pbtxt`.
+
+    A bundle of one signature becomes the model NAME, of several the models NAME_SIGNATURE. Requests of equal shapes are
+    computed together where all inputs and outputs have the axis `batch` in front. Signatures that take a scalar are left
+    out, as Triton has none.
+
+    A language model becomes one model NAME whose cache stays in the server: a client opens a sequence with the tokens of
+    its prompt and `cache_index` 0, and goes on with one token, or several, and the number of tokens before. An
+    encoder-decoder becomes the models NAME_encode, NAME_prefill and NAME_decode, between which the client carries the cache.
+
+    Nothing is seen in the repository before everything in it is proven to compute what the Keras model computed.
+
+    Args:
+        bundle: path of a bundle with ONNX files.
+        directory: path of the repository; made where it does not exist. Other models in it are left alone.
+        name: str of letters, digits, `_`, `-` and `.`: of the model; that of the bundle's folder when None.
+        version: int >= 1. Another version of a model that is there must have the same configuration. Default 1.
+        batching: `Batching`, or None for its defaults.
+        max_length: int >= 2: the most tokens of a text, for which the cache of a sequence has room; None for those that the
+            model can hold, or 512 where it has no end.
+
+    Returns:
+        List of `pathlib.Path`: the folders of the versions.
+
+    Raises:
+        InvalidBundleError: no bundle there, or one without ONNX files.
+        ExportError: the version exists already, a name or figure that cannot be, a model there with another configuration,
+            or nothing in the bundle that Triton can serve.
+        ParityError: a file does not compute what the Keras model computed.
+
+    Example:
+
+    >>> import keras, shutil
+    >>> from keras_transformer.export import export, write_triton
+    >>> model = keras.Sequential([keras.Input((4,), name="x"), keras.layers.Dense(2)])
+    >>> report = export(model, "/tmp/keras_transformer_doctest", formats=["onnx"])
+    >>> shutil.rmtree("/tmp/keras_transformer_triton", ignore_errors=True)
+    >>> paths = write_triton("/tmp/keras_transformer_doctest", "/tmp/keras_transformer_triton", name="scores")
+    >>> print((paths[0].parent / "config.pbtxt").read_text()[:58], end="")
+    name: "scores"
+    backend: "onnxruntime"
+    max_batch_size: 32
+    """
+    manifest = read_manifest(bundle)
+    if "onnx" not in manifest["artifacts"]:
+        raise InvalidBundleError(f"the bundle has no onnx artifact; it has {', '.join(manifest['artifacts'])}")
+    root, name = pathlib.Path(directory).resolve(), name or pathlib.Path(bundle).resolve().name
+    _check(name, version)
+    batching = batching or Batching()
+    models = triton_models(bundle, manifest, name, batching, max_length)
+    targets = [_target(root / each.name, version, each.config) for each in models]
+    check_hashes(bundle, manifest, files_of(manifest, "onnx"))
+    probes = read_probes(bundle)
+    with contextlib.ExitStack() as stack:
+        weights = {}
+        for model, target in zip(models, targets, strict=True):
+            work = stack.enter_context(replacing(target))
+            place = work
+            if target.name == model.name:  # A new model, not a version of one that is there.
+                (work / CONFIG).write_text(model.config, encoding="utf-8")
+                place = work / str(version)
+                place.mkdir()
+            _copy(model.source, place, weights)
+            model.prove(place / FILE, probes)
+    return [root / each.name / str(version) for each in models]
+
+
+def _check(name, version):
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or name.startswith("."):
+        raise ExportError(f"the name of a model is of letters, digits, '_', '-' and '.', not '{name}'")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ExportError(f"version must be a positive integer. Received: {version!r}")
+
+
+def _target(folder, version, config):
+    """What is written in one step: the model's folder, or that of a version beside others."""
+    target = folder / str(version)
+    if target.exists() or target.is_symlink():
+        raise ExportError(f"version {version} exists already: '{target}'")
+    if not folder.exists():
+        return folder
+    there = folder / CONFIG
+    if not there.is_file() or there.read_text(encoding="utf-8") != config:
+        raise ExportError(f"'{folder}' holds a model with another configuration: choose another name")
+    return target
+
+
+def _copy(source, place, weights):
+    """Copies an ONNX file and the weights that it names; weights that several models share lie on the disk once."""
+    shutil.copyfile(source, place / FILE)
+    for name in weight_files(source):
+        target = place / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            if name in weights:
+                target.hardlink_to(weights[name])
+        if not target.exists():
+            shutil.copyfile(source.parent / name, target)
+        weights.setdefault(name, target)

@@ -1,0 +1,1 @@
+"""Rewrite rules for converted ONNX graphs."""

@@ -1,0 +1,226 @@
+"""Rules that turn matrix products around a softmax into `Attention`, and give it the layout that it runs best in."""
+
+import onnx_ir as ir
+
+from keras_transformer.export.onnx.rewrites.rules import Rule, attributes_of, is_float, rule_set, scalar
+from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
+from keras_transformer.export.onnx.shapes.products import multiply
+
+_SWAP = [0, 2, 1, 3]
+
+
+class Attention(Rule):
+    """`softmax(q kᵀ + bias) v` of rank 4, heads before tokens."""
+
+    def pattern(self, op, query, key, value, bias):
+        return op.MatMul(op.Softmax(op.Add(op.MatMul(query, key), bias), _outputs=["weights"]), value)
+
+    def check(self, context, query, key, value, weights, bias=None):
+        if weights.producer().attributes.get_int("axis", -1) not in (-1, 3):
+            return False
+        shapes = [sizes_of(each) for each in (query, key, value)]
+        if any(shape is None or len(shape) != 4 for shape in shapes) or not is_float(query):
+            return False
+        (batch, heads, _, width), (key_batch, key_heads, key_width, length), (*same, value_length, _) = shapes
+        fits = [batch, heads] == [key_batch, key_heads] == same and width == key_width and length == value_length
+        # Heads, whose number and width are fixed: not, for example, a product over tokens.
+        return fits and isinstance(heads, int) and isinstance(width, int) and self._takes(shapes, bias)
+
+    @staticmethod
+    def _takes(shapes, bias):
+        (batch, heads, queries, _), (_, _, _, keys), _ = shapes
+        sizes = sizes_of(bias)
+        if bias is None:
+            return True
+        if sizes is None or len(sizes) != 4 or not is_float(bias):
+            return False
+        return all(size in (1, whole) for size, whole in zip(sizes, (batch, heads, queries, keys), strict=True))
+
+    def rewrite(self, op, query, key, value, weights, bias=None):
+        key = op.Transpose(key, perm=[0, 1, 3, 2])
+        mask = () if bias is None else (self._whole(op, bias, query, key),)
+        return op.Attention(query, key, value, *mask, scale=1.0)
+
+    def _whole(self, op, bias, query, key):
+        """The bias with all queries and keys: the operator broadcasts neither."""
+        sizes, queries = sizes_of(bias), sizes_of(query)[2]
+        if sizes[2] == queries and sizes[3] != 1:
+            return bias
+        keys = 1 if sizes[3] != 1 else None
+        tensor = self.dims.shape_tensor(op, [1, 1, queries, 1]) if keys else None
+        if tensor is None:
+            last = self.ints(op, 1) if keys else op.Shape(key, start=2, end=3)
+            tensor = op.Concat(self.ints(op, 1, 1), op.Shape(query, start=2, end=3), last, axis=0)
+        return op.Expand(bias, tensor)
+
+
+class AttentionWithoutBias(Attention):
+    """`softmax(q kᵀ) v`."""
+
+    def pattern(self, op, query, key, value):
+        return op.MatMul(op.Softmax(op.MatMul(query, key), _outputs=["weights"]), value)
+
+
+class GroupedAttention(Attention):
+    """`Attention` of grouped heads: those that share a key stand folded into the length, as one matrix product wants."""
+
+    def pattern(self, op, query, key, value, bias, folded, unfolded, refolded, last):
+        weights = op.Softmax(op.Add(self.scores(op, query, key, folded, unfolded), bias), _outputs=["weights"])
+        return self.weigh(op, weights, value, refolded, last)
+
+    def scores(self, op, query, key, folded, unfolded):
+        return op.Reshape(op.MatMul(op.Reshape(query, folded, _outputs=["queries"]), key), unfolded)
+
+    def weigh(self, op, weights, value, refolded, last):
+        return op.Reshape(
+            op.MatMul(op.Reshape(weights, refolded, _outputs=["again"]), value), last, _outputs=["result"]
+        )
+
+    def check(self, context, queries, key, value, weights, again, result, bias=None, **_):
+        shapes = [sizes_of(each) for each in (queries, key, value, weights, again)]
+        if any(shape is None or len(shape) != 4 for shape in shapes) or sizes_of(result) is None:
+            return False
+        (batch, key_heads, _, width), (*_, keys), (*_, value_width), (_, heads, length, _), _ = shapes
+        if not all(isinstance(size, int) for size in (heads, key_heads, width)) or heads % key_heads:
+            return False
+        rows = multiply(heads // key_heads, length)
+        expected = [
+            [batch, key_heads, rows, width],
+            [batch, key_heads, width, keys],
+            [batch, key_heads, keys, value_width],
+        ]
+        expected += [[batch, heads, length, keys], [batch, key_heads, rows, keys]]
+        plain = [batch, heads, length, width], *shapes[1:3]
+        return shapes == expected and is_float(queries) and self._takes(plain, bias)
+
+    def rewrite(self, op, query, key, value, queries, weights, result, bias=None, **_):
+        # In each of these shapes the numbers lie in the same order.
+        batch, heads, length, _ = sizes_of(weights)
+        targets = self.target(op, [batch, heads, length, sizes_of(queries)[3]]), self.target(op, sizes_of(result))
+        if None in targets:
+            return None
+        query = op.Reshape(query, targets[0])
+        query.shape, query.dtype = ir.Shape([batch, heads, length, sizes_of(queries)[3]]), queries.dtype
+        return op.Reshape(super().rewrite(op, query, key, value, weights, bias), targets[1])
+
+
+class GroupedAttentionWithoutBias(GroupedAttention):
+    """The same without a bias."""
+
+    def pattern(self, op, query, key, value, folded, unfolded, refolded, last):
+        weights = op.Softmax(self.scores(op, query, key, folded, unfolded), _outputs=["weights"])
+        return self.weigh(op, weights, value, refolded, last)
+
+
+class ScaleIntoAttention(Rule):
+    """A query multiplied by a constant: the operator's own scale."""
+
+    def pattern(self, op, query, factor, key, value):
+        return op.Attention(op.Mul(query, factor), key, value, _allow_other_inputs=True, _outputs=["attended"])
+
+    def check(self, context, query, factor, **_):
+        return scalar(factor) is not None and sizes_of(query) is not None and scalar(factor) > 0
+
+    def rewrite(self, op, query, factor, key, value, attended):
+        node = attended.producer()
+        scale = node.attributes.get_float("scale") * scalar(factor)
+        return op.Attention(query, key, value, *node.inputs[3:], scale=scale)
+
+
+class ScaleThroughTranspose(Rule):
+    """`Transpose(x · c)` as `Transpose(x) · c` where an `Attention` then takes the factor."""
+
+    def pattern(self, op, x, factor):
+        return op.Transpose(op.Mul(x, factor), _outputs=["turned"])
+
+    def check(self, context, x, factor, turned):
+        feeds = all(node.op_type == "Attention" and place == 0 for node, place in turned.uses())
+        return feeds and bool(turned.uses()) and scalar(factor) is not None and sizes_of(x) is not None
+
+    def rewrite(self, op, x, factor, turned):
+        return op.Mul(op.Transpose(x, perm=turned.producer().attributes.get_ints("perm")), factor)
+
+
+class TokensFirst(Rule):
+    """`Attention` between transposes as `Attention` of rank 3, which reads `(B, T, N · H)` as it lies in memory."""
+
+    def attend(self, op, query, key, value):
+        return op.Attention(
+            op.Transpose(query, perm=_SWAP),
+            op.Transpose(key, perm=_SWAP),
+            op.Transpose(value, perm=_SWAP),
+            _allow_other_inputs=True,
+            _outputs=["attended"],
+        )
+
+    def pattern(self, op, query, key, value):
+        return op.Transpose(self.attend(op, query, key, value), perm=_SWAP)
+
+    def check(self, context, query, key, value, attended):
+        shapes = [sizes_of(each) for each in (query, key, value)]
+        return all(shape is not None and all(isinstance(size, int) for size in shape[2:]) for shape in shapes)
+
+    def rewrite(self, op, query, key, value, attended):
+        node, heads = attended.producer(), sizes_of(query)[2]
+        flat = [op.Reshape(each, self.ints(op, 0, 0, -1)) for each in (query, key, value)]
+        found = op.Attention(
+            *flat,
+            *node.inputs[3:],
+            q_num_heads=heads,
+            kv_num_heads=sizes_of(key)[2],
+            scale=node.attributes.get_float("scale"),
+        )
+        return op.Reshape(self.finish(op, found), self.ints(op, 0, 0, heads, sizes_of(value)[3]))
+
+    def finish(self, op, found):
+        return found
+
+
+class TokensFirstMasked(TokensFirst):
+    """The same where queries that see no key are set to zero in between, by `seen` `(B, 1, T | 1, 1)`."""
+
+    def pattern(self, op, query, key, value, seen):
+        return op.Transpose(op.Mul(self.attend(op, query, key, value), seen), perm=_SWAP)
+
+    def check(self, context, query, key, value, attended, seen):
+        sizes = sizes_of(seen)
+        is_of_queries = sizes is not None and len(sizes) == 4 and sizes[1] == sizes[3] == 1
+        return is_of_queries and super().check(context, query, key, value, attended)
+
+    def rewrite(self, op, query, key, value, attended, seen):
+        self.finish = lambda op, found: op.Mul(found, op.Squeeze(seen, self.ints(op, 1)))
+        return super().rewrite(op, query, key, value, attended)
+
+
+class RepeatedHeads(Rule):
+    """Keys and values that are repeated for the queries that share them, without repeating them."""
+
+    def pattern(self, op, query, key, value, repeats, same_repeats, shape, same_shape):
+        keys = op.Reshape(op.Tile(key, repeats), shape)
+        values = op.Reshape(op.Tile(value, same_repeats), same_shape)
+        return op.Attention(query, keys, values, _allow_other_inputs=True, _outputs=["attended"])
+
+    def check(self, context, key, value, repeats, same_repeats, attended, **_):
+        heads = attended.producer().attributes.get_int("kv_num_heads", 0)
+        return self._is_repeated(key, repeats, heads) and self._is_repeated(value, same_repeats, heads)
+
+    @staticmethod
+    def _is_repeated(value, repeats, heads):
+        """Whether heads `(B, S, K, 1, H)` are repeated in place to so many."""
+        sizes, counts = sizes_of(value), constant(repeats)
+        if sizes is None or len(sizes) != 5 or sizes[3] != 1 or counts is None or not isinstance(sizes[4], int):
+            return False
+        return isinstance(sizes[2], int) and counts.tolist() == [1, 1, 1, heads / sizes[2], 1]
+
+    def rewrite(self, op, query, key, value, attended, **_):
+        node = attended.producer()
+        flat = [op.Reshape(each, self.ints(op, 0, 0, sizes_of(each)[2] * sizes_of(each)[4])) for each in (key, value)]
+        options = attributes_of(attended) | {"kv_num_heads": sizes_of(key)[2]}
+        return op.Attention(query, *flat, *node.inputs[3:], **options)
+
+
+def attention_rules(dims):
+    """The rules for a graph whose sizes are known."""
+    rules = [Attention, AttentionWithoutBias, GroupedAttention, GroupedAttentionWithoutBias]
+    rules += [TokensFirst, TokensFirstMasked, ScaleThroughTranspose, ScaleIntoAttention, RepeatedHeads]
+    return [rule_set([rule(dims) for rule in rules], commute=True)]

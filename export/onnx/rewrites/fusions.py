@@ -1,0 +1,214 @@
+"""Rules that turn the chains of a converted graph into the one operator that they compute.
+
+Each fires only where its conditions are proven in the graph; where one does not match, what stands there is right.
+"""
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from keras_transformer.export.onnx.rewrites.names import TRANSPOSED, VECTOR
+from keras_transformer.export.onnx.rewrites.rules import CONTRIB, Rule, is_close, is_float, rule_set, scalar
+from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
+
+
+def over_last_axis(value, axes):
+    """Whether a reduction over these axes is one over the last axis of a value."""
+    sizes, axes = sizes_of(value), constant(axes)
+    return sizes is not None and axes is not None and axes.tolist() in ([-1], [len(sizes) - 1])
+
+
+def as_vector(op, weight, width):
+    """A weight `(1, ..., 1, width)` as `(width,)`, or None if it is not such a weight."""
+    sizes = sizes_of(weight)
+    if not sizes or sizes[-1] != width or any(size != 1 for size in sizes[:-1]):
+        return None
+    if len(sizes) == 1:
+        return weight
+    array = constant(weight)
+    if array is not None:
+        vector = ir.tensor(np.ascontiguousarray(array.reshape(-1)))
+        return op.Constant(value=vector, _outputs=[f"{weight.name}{VECTOR}"])
+    return op.Reshape(weight, op.Constant(value=ir.tensor(np.array([-1], np.int64))))
+
+
+class LayerNormalization(Rule):
+    """`x · s + (−mean · s + bias)` with `s = scale / √(variance + ε)`, as Keras writes it."""
+
+    def pattern(self, op, x, axes, variance_axes, epsilon, scale, bias):
+        mean = op.ReduceMean(x, axes, keepdims=1)
+        deviation = op.Sub(x, mean)
+        variance = op.ReduceMean(op.Mul(deviation, deviation), variance_axes, keepdims=1)
+        factor = op.Mul(op.Reciprocal(op.Sqrt(op.Add(variance, epsilon))), scale)
+        return op.Add(op.Mul(x, factor), op.Add(op.Mul(op.Neg(mean), factor), bias))
+
+    def check(self, context, x, axes, variance_axes, epsilon, scale, bias):
+        sizes = sizes_of(x)
+        if not is_float(x) or scalar(epsilon) is None or not isinstance(sizes[-1] if sizes else None, int):
+            return False
+        vectors = all(sizes_of(each) and sizes_of(each)[-1] == sizes[-1] for each in (scale, bias))
+        return vectors and over_last_axis(x, axes) and over_last_axis(x, variance_axes)
+
+    def rewrite(self, op, x, axes, variance_axes, epsilon, scale, bias):
+        scale, bias = (as_vector(op, each, sizes_of(x)[-1]) for each in (scale, bias))
+        if scale is None or bias is None:
+            return None
+        return op.LayerNormalization(x, scale, bias, axis=-1, epsilon=scalar(epsilon))
+
+
+class RMSNormalization(Rule):
+    """`x / √(mean(x²) + ε) · scale`."""
+
+    def pattern(self, op, x, axes, epsilon, scale):
+        mean = op.ReduceMean(op.Mul(x, x), axes, keepdims=1)
+        return op.Mul(op.Mul(x, op.Reciprocal(op.Sqrt(op.Add(mean, epsilon)))), scale)
+
+    def check(self, context, x, axes, epsilon, scale):
+        sizes = sizes_of(x)
+        if not is_float(x) or scalar(epsilon) is None or not sizes or not isinstance(sizes[-1], int):
+            return False
+        return over_last_axis(x, axes) and sizes_of(scale) is not None and sizes_of(scale)[-1] == sizes[-1]
+
+    def rewrite(self, op, x, axes, epsilon, scale):
+        scale = as_vector(op, scale, sizes_of(x)[-1])
+        if scale is None:
+            return None
+        return op.RMSNormalization(x, scale, axis=-1, epsilon=scalar(epsilon))
+
+
+class RMSNormalizationOfPower(RMSNormalization):
+    """The same, its square written as a power."""
+
+    def pattern(self, op, x, axes, epsilon, scale, two):
+        mean = op.ReduceMean(op.Pow(x, two), axes, keepdims=1)
+        return op.Mul(op.Mul(x, op.Reciprocal(op.Sqrt(op.Add(mean, epsilon)))), scale)
+
+    def check(self, context, x, axes, epsilon, scale, two):
+        return is_close(two, 2) and super().check(context, x, axes, epsilon, scale)
+
+    def rewrite(self, op, x, axes, epsilon, scale, two):
+        return super().rewrite(op, x, axes, epsilon, scale)
+
+
+class _Gelu(Rule):
+    """A rule that makes a GELU.
+
+    Args:
+        contrib: bool. Whether it is ONNX Runtime's own, for opsets that have none.
+    """
+
+    def __init__(self, contrib):
+        super().__init__()
+        self.domain = {"_domain": CONTRIB} if contrib else {}
+
+
+class GeluErfc(_Gelu):
+    """`0.5 x · (1 − erf(−x / √2))`: Keras's exact GELU on TensorFlow."""
+
+    def pattern(self, op, x, half, one, root):
+        return op.Mul(op.Mul(half, x), op.Sub(one, op.Erf(op.Mul(op.Neg(x), root))))
+
+    def check(self, context, x, half, one, root):
+        return is_float(x) and is_close(half, 0.5) and is_close(one, 1) and is_close(root, math.sqrt(0.5))
+
+    def rewrite(self, op, x, half, one, root):
+        return op.Gelu(x, **self.domain)
+
+
+class GeluErf(_Gelu):
+    """`0.5 x · (1 + erf(x / √2))`."""
+
+    def pattern(self, op, x, half, one, root):
+        return op.Mul(op.Mul(half, x), op.Add(one, op.Erf(op.Mul(x, root))))
+
+    check = GeluErfc.check
+    rewrite = GeluErfc.rewrite
+
+
+class GeluTanh(_Gelu):
+    """`0.5 x · (1 + tanh(√(2/π) (x + 0.044715 x³)))`."""
+
+    def pattern(self, op, x, half, one, root, cubic, three):
+        inner = op.Add(x, op.Mul(cubic, op.Pow(x, three)))
+        return op.Mul(op.Mul(half, x), op.Add(one, op.Tanh(op.Mul(root, inner))))
+
+    def check(self, context, x, half, one, root, cubic, three):
+        numbers = ((half, 0.5), (one, 1), (root, math.sqrt(2 / math.pi)), (cubic, 0.044715), (three, 3))
+        return is_float(x) and all(is_close(value, number) for value, number in numbers)
+
+    def rewrite(self, op, x, half, one, root, cubic, three):
+        return op.FastGelu(x, **self.domain) if self.domain else op.Gelu(x, approximate="tanh")
+
+
+class GatherAnyIndex(Rule):
+    """`table[i + n where i < 0 else i]`: ONNX's `Gather` counts negative indices from the end by itself."""
+
+    def pattern(self, op, table, indices, zero, length):
+        negative = op.Less(op.Cast(indices), zero)
+        wrapped = op.Mul(op.Cast(negative), op.Add(indices, length))
+        return op.Gather(table, op.Add(wrapped, op.Mul(indices, op.Cast(op.Not(negative)))), _outputs=["rows"])
+
+    def check(self, context, table, indices, zero, length, rows):
+        axis = rows.producer().attributes.get_int("axis", 0)
+        sizes = sizes_of(table)
+        return axis == 0 and is_close(zero, 0) and sizes is not None and scalar(length) == sizes[0]
+
+    def rewrite(self, op, table, indices, zero, length, rows):
+        return op.Gather(table, indices, axis=0)
+
+
+class PlainGemm(Rule):
+    """`Gemm` of plain form as `MatMul` and `Add`: quantizers know a projection by its `MatMul`."""
+
+    def pattern(self, op, x, weight, bias):
+        return op.Gemm(x, weight, bias, _outputs=["product"])
+
+    def check(self, context, x, weight, bias, product):
+        node = product.producer()
+        flags = [node.attributes.get_int(name, 0) for name in ("transA", "transB")]
+        factors = [node.attributes.get_float(name, 1.0) for name in ("alpha", "beta")]
+        return flags == [0, 0] and factors == [1.0, 1.0] and bias is not None
+
+    def rewrite(self, op, x, weight, bias, product):
+        return op.Add(op.MatMul(x, weight), bias)
+
+
+class GemmOfTransposed(Rule):
+    """`Gemm` with a turned weight that is read here alone, as `MatMul` with the weight turned now."""
+
+    def pattern(self, op, x, weight):
+        return op.Gemm(x, weight, _outputs=["product"])
+
+    def check(self, context, x, weight, product):
+        node = product.producer()
+        flags = [node.attributes.get_int(name, 0) for name in ("transA", "transB")]
+        is_plain = flags == [0, 1] and node.attributes.get_float("alpha", 1.0) == 1.0 and len(node.inputs) == 2
+        return is_plain and weight.const_value is not None and len(weight.uses()) == 1
+
+    def rewrite(self, op, x, weight, product):
+        turned = ir.tensor(np.ascontiguousarray(weight.const_value.numpy().T))
+        return op.MatMul(x, op.Constant(value=turned, _outputs=[f"{weight.name}{TRANSPOSED}"]))
+
+
+class GemmOfReshaped(GemmOfTransposed):
+    """The same with a weight of more axes."""
+
+    def pattern(self, op, x, weight, shape):
+        return op.Gemm(x, op.Reshape(weight, shape, _outputs=["matrix"]), _outputs=["product"])
+
+    def check(self, context, x, weight, matrix, product, **_):
+        return sizes_of(matrix) is not None and super().check(context, x, weight, product)
+
+    def rewrite(self, op, x, weight, matrix, product, **_):
+        turned = ir.tensor(np.ascontiguousarray(weight.const_value.numpy().reshape(sizes_of(matrix)).T))
+        return op.MatMul(x, op.Constant(value=turned, _outputs=[f"{weight.name}{TRANSPOSED}"]))
+
+
+def fusion_rules(options):
+    """The rules for `OnnxOptions`."""
+    norms = [LayerNormalization()] + ([RMSNormalization(), RMSNormalizationOfPower()] if options.target >= 23 else [])
+    has_gelu = options.target >= 20
+    gelus = [rule(not has_gelu) for rule in (GeluErfc, GeluErf, GeluTanh)] if has_gelu or options.contrib_ops else []
+    sets = [rule_set([*norms, GatherAnyIndex(), PlainGemm(), GemmOfTransposed(), GemmOfReshaped()])]
+    return [*sets, rule_set(gelus, commute=True)] if gelus else sets

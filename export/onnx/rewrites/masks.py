@@ -1,0 +1,78 @@
+"""Rules that give the masks of Keras's own softmax the form that `attention` knows: one bias of the scores."""
+
+import onnx_ir as ir
+
+from keras_transformer.export.onnx.rewrites.rules import Rule, is_float, rule_set, scalar
+from keras_transformer.export.onnx.shapes.integers import sizes_of
+
+_LOWEST = -1e8  # Whatever is added to so low a score, nothing is left of it after the softmax.
+
+
+class SelectAsBias(Rule):
+    """`softmax(scores where shown, else lowest)`, a choice written as products with 0 and 1, as `softmax(scores + bias)`."""
+
+    def pattern(self, op, shown, scores, hidden):
+        return op.Softmax(op.Add(op.Mul(shown, scores), hidden), _outputs=["weights"])
+
+    def check(self, context, shown, hidden, **_):
+        return _hides(hidden, shown, lambda number: number is not None and number <= _LOWEST)
+
+    def rewrite(self, op, shown, scores, hidden, weights):
+        return op.Softmax(op.Add(scores, hidden), axis=weights.producer().attributes.get_int("axis", -1))
+
+
+class MaskOfOnes(Rule):
+    """A bias whose mask is met with ones of the shape of the scores, as Keras does, without those ones."""
+
+    def pattern(self, op, scores, number, ones, shape, mask):
+        met = op.And(op.Expand(ones, shape), mask, _outputs=["met"])
+        return op.Add(scores, op.Mul(number, op.Cast(op.Not(met)), _outputs=["bias"]))
+
+    def check(self, context, scores, number, ones, mask, met, bias, **_):
+        sizes = sizes_of(scores)
+        return sizes is not None and sizes == sizes_of(met) and scalar(ones) is True and is_float(bias)
+
+    def rewrite(self, op, scores, number, mask, **_):
+        return op.Add(scores, op.Mul(number, op.Cast(op.Not(mask), to=ir.DataType.FLOAT)))
+
+
+class WeightsWhereShown(Rule):
+    """Weights that are set to zero where nothing was shown anyway: what changes are rows that are shown nothing."""
+
+    def pattern(self, op, shown, scores, hidden, nothing, value):
+        weights = op.Softmax(op.Add(scores, hidden), _outputs=["weights"])
+        return op.MatMul(op.Add(op.Mul(shown, weights), nothing), value)
+
+    def check(self, context, shown, hidden, nothing, weights, **_):
+        is_last = weights.producer().attributes.get_int("axis", -1) in (-1, 3) and len(sizes_of(shown) or ()) == 4
+        lowest = _hides(hidden, shown, lambda number: number is not None and number <= _LOWEST)
+        return is_last and lowest and _hides(nothing, shown, lambda number: number == 0)
+
+    def rewrite(self, op, shown, scores, hidden, nothing, value, weights):
+        again = op.Softmax(op.Add(scores, hidden), axis=-1)
+        return op.Mul(op.MatMul(again, value), op.ReduceMax(shown, self.ints(op, -1), keepdims=1))
+
+
+def _hides(bias, shown, is_right):
+    """Whether a bias is a right number where `shown` is 0, and 0 where it is 1."""
+    node, mask = bias.producer(), _cast_of(shown)
+    if node is None or node.op_type != "Mul" or mask is None:
+        return False
+    for number, hidden in (node.inputs, node.inputs[::-1]):
+        negated = _cast_of(hidden)
+        opposite = None if negated is None else negated.producer()
+        if is_right(scalar(number)) and opposite is not None and opposite.op_type == "Not":
+            return opposite.inputs[0] is mask
+    return False
+
+
+def _cast_of(value):
+    """The truth values that a float was cast from, or None."""
+    node = value.producer()
+    is_cast = node is not None and node.op_type == "Cast" and node.inputs[0].dtype == ir.DataType.BOOL
+    return node.inputs[0] if is_cast and is_float(value) else None
+
+
+def mask_rules(dims):
+    """The rules for a graph whose sizes are known."""
+    return [rule_set([rule(dims) for rule in (SelectAsBias, WeightsWhereShown, MaskOfOnes)], commute=True)]

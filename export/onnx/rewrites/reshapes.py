@@ -1,0 +1,179 @@
+"""Rules that leave of reshapes and transposes only those that move numbers, and let projections meet in rank 2."""
+
+from keras_transformer.export.onnx.rewrites.rules import Rule, attributes_of, rule_set
+from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
+from keras_transformer.export.onnx.shapes.products import multiply
+
+_UNARY = ("Gelu", "Relu", "Tanh", "Sigmoid", "Erf", "Neg", "Sqrt", "Exp")
+_BINARY = ("Add", "Mul", "Sub")
+_NORMS = ("LayerNormalization", "RMSNormalization")
+
+
+class TransposeOfTranspose(Rule):
+    def pattern(self, op, x):
+        return op.Transpose(op.Transpose(x, _outputs=["inner"]), _outputs=["outer"])
+
+    def check(self, context, x, inner, outer):
+        return all(value.producer().attributes.get_ints("perm") is not None for value in (inner, outer))
+
+    def rewrite(self, op, x, inner, outer):
+        first, second = (value.producer().attributes.get_ints("perm") for value in (inner, outer))
+        perm = [first[axis] for axis in second]
+        return op.Identity(x) if perm == sorted(perm) else op.Transpose(x, perm=perm)
+
+
+class TransposeOfReshapable(Rule):
+    """A transpose that moves only axes of size 1 is a reshape."""
+
+    def pattern(self, op, x):
+        return op.Transpose(x, _outputs=["turned"])
+
+    def check(self, context, x, turned):
+        sizes, perm = sizes_of(x), turned.producer().attributes.get_ints("perm")
+        if sizes is None or perm is None:
+            return False
+        kept = [axis for axis in perm if sizes[axis] != 1]
+        return kept == sorted(kept)
+
+    def rewrite(self, op, x, turned):
+        sizes = sizes_of(x)
+        target = self.target(op, [sizes[axis] for axis in turned.producer().attributes.get_ints("perm")])
+        return None if target is None else op.Reshape(x, target)
+
+
+class ReshapeOfReshape(Rule):
+    def pattern(self, op, x, first, second):
+        return op.Reshape(op.Reshape(x, first), second, _outputs=["outer"])
+
+    def check(self, context, x, first, second, outer):
+        return (
+            sizes_of(x) is not None
+            and sizes_of(outer) is not None
+            and not outer.producer().attributes.get_int("allowzero", 0)
+        )
+
+    def rewrite(self, op, x, first, second, outer):
+        target = self.target(op, sizes_of(outer))
+        return None if target is None else op.Reshape(x, target)
+
+
+class ReshapeToItself(Rule):
+    def pattern(self, op, x, shape):
+        return op.Reshape(x, shape, _outputs=["same"])
+
+    def check(self, context, x, shape, same):
+        return sizes_of(x) is not None and sizes_of(x) == sizes_of(same)
+
+    def rewrite(self, op, x, shape, same):
+        return op.Identity(x)
+
+
+class PlainTarget(Rule):
+    """A target that is computed from the shapes of intermediate values, computed from those of the inputs instead."""
+
+    def pattern(self, op, x, shape):
+        return op.Reshape(x, shape, _outputs=["result"])
+
+    def check(self, context, x, shape, result):
+        return constant(shape) is None and sizes_of(result) is not None and not self._is_plain(shape)
+
+    @staticmethod
+    def _is_plain(shape):
+        node = shape.producer()
+        parts = [] if node is None else node.inputs if node.op_type == "Concat" else [shape]
+        makers = [each.producer() for each in parts if constant(each) is None]
+        return all(maker and maker.op_type == "Shape" and maker.inputs[0].is_graph_input() for maker in makers)
+
+    def rewrite(self, op, x, shape, result):
+        target = self.target(op, sizes_of(result))
+        return None if target is None else op.Reshape(x, target)
+
+
+class UnaryOfReshape(Rule):
+    """`f(Reshape(x))` as `Reshape(f(x))`: reshapes sink until they meet their opposites."""
+
+    def pattern(self, op, x, shape):
+        return getattr(op, self.op_type)(op.Reshape(x, shape), _outputs=["result"])
+
+    def check(self, context, x, shape, result):
+        return sizes_of(x) is not None
+
+    def rewrite(self, op, x, shape, result):
+        return op.Reshape(getattr(op, self.op_type)(x, **attributes_of(result)), shape)
+
+
+class BinaryOfReshape(Rule):
+    """`f(a, Reshape(b))` of equal shapes as `Reshape(f(Reshape(a), b))`, where b is a matrix."""
+
+    def pattern(self, op, a, b, shape):
+        return getattr(op, self.op_type)(a, op.Reshape(b, shape, _outputs=["turned"]))
+
+    def check(self, context, a, b, shape, turned):
+        sizes, flat = sizes_of(a), sizes_of(b)
+        return (
+            sizes is not None and flat is not None and len(flat) == 2 and sizes == sizes_of(turned) and len(sizes) > 2
+        )
+
+    def rewrite(self, op, a, b, shape, turned):
+        flat = self.flat(op, a, b, turned)
+        return None if flat is None else op.Reshape(getattr(op, self.op_type)(flat, b), shape)
+
+    def flat(self, op, a, b, turned):
+        """The other operand as a matrix; in a square both are one."""
+        if a is turned:
+            return b
+        target = self.target(op, sizes_of(b))
+        return None if target is None else op.Reshape(a, target)
+
+
+class BinaryOfReshapeFirst(BinaryOfReshape):
+    def pattern(self, op, a, b, shape):
+        return getattr(op, self.op_type)(op.Reshape(b, shape, _outputs=["turned"]), a)
+
+    def rewrite(self, op, a, b, shape, turned):
+        flat = self.flat(op, a, b, turned)
+        return None if flat is None else op.Reshape(getattr(op, self.op_type)(b, flat), shape)
+
+
+class NormOfReshape(Rule):
+    """A norm over the last axis, which a reshape leaves alone, in rank 2."""
+
+    def pattern(self, op, x, shape, scale):
+        turned = op.Reshape(x, shape, _outputs=["turned"])
+        return getattr(op, self.op_type)(turned, scale, _allow_other_inputs=True, _outputs=["result"])
+
+    def check(self, context, x, shape, scale, turned, result):
+        flat, sizes = sizes_of(x), sizes_of(turned)
+        keeps_last = bool(flat) and bool(sizes) and flat[-1] == sizes[-1] and len(flat) == 2
+        return keeps_last and result.producer().attributes.get_int("axis", -1) == -1
+
+    def rewrite(self, op, x, shape, scale, turned, result):
+        rest = result.producer().inputs[2:]
+        return op.Reshape(getattr(op, self.op_type)(x, scale, *rest, **attributes_of(result)), shape)
+
+
+class NormThenReshape(Rule):
+    """`Reshape(norm(x))` to a matrix as `norm(Reshape(x))`: all that follows a first embedding is then of rank 2."""
+
+    def pattern(self, op, x, scale, shape):
+        norm = getattr(op, self.op_type)(x, scale, _allow_other_inputs=True, _outputs=["norm"])
+        return op.Reshape(norm, shape, _outputs=["result"])
+
+    def check(self, context, x, scale, shape, norm, result):
+        sizes, flat = sizes_of(x), sizes_of(result)
+        is_matrix = bool(sizes) and bool(flat) and len(flat) == 2 and flat == [multiply(*sizes[:-1]), sizes[-1]]
+        return is_matrix and len(sizes) > 2 and norm.producer().attributes.get_int("axis", -1) == -1
+
+    def rewrite(self, op, x, scale, shape, norm, result):
+        flat = op.Reshape(x, self.target(op, sizes_of(result)))
+        return getattr(op, self.op_type)(flat, scale, *norm.producer().inputs[2:], **attributes_of(norm))
+
+
+def reshape_rules(dims):
+    """The rules for a graph whose sizes are known."""
+    rules = [TransposeOfTranspose, TransposeOfReshapable, ReshapeOfReshape, ReshapeToItself, PlainTarget]
+    found = [rule(dims) for rule in rules]
+    found += [rule(dims, norm) for norm in _NORMS for rule in (NormThenReshape, NormOfReshape)]
+    found += [UnaryOfReshape(dims, each) for each in _UNARY]
+    found += [rule(dims, each) for each in _BINARY for rule in (BinaryOfReshape, BinaryOfReshapeFirst)]
+    return [rule_set(found)]

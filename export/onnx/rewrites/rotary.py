@@ -1,0 +1,174 @@
+"""Rules that turn features rotated by the angles of their positions into `RotaryEmbedding` (opset 23).
+
+The operator is given rank 3, `(B, T, N · H)`: the oldest runtimes of the supported range turn a part of a head only there.
+"""
+
+import numpy as np
+import onnx_ir as ir
+
+from keras_transformer.export.onnx.rewrites.rules import Rule, is_float, rule_set, scalar
+from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
+
+
+class RotaryEmbedding(Rule):
+    """`x · cos θ + (−b, a) · sin θ` where a and b are the halves of each head x: `Rotary(layout="halves")`."""
+
+    interleaved = 0
+
+    def pattern(self, op, x, cos, sin, turn):
+        return op.Add(op.Mul(x, cos), op.Mul(self.quarter_turn(op, x, turn), sin))
+
+    def quarter_turn(self, op, x, turn):
+        second = op.Slice(x, _allow_other_inputs=True, _outputs=["second"])
+        first = op.Slice(x, _allow_other_inputs=True, _outputs=["first"])
+        return op.Concat(op.Neg(second), first, _outputs=["quarter"])
+
+    def check(self, context, x, cos, sin, **found):
+        sizes, (angles, _) = sizes_of(x), _waves(cos, sin)
+        if not is_float(x) or sizes is None or len(sizes) != 4 or not all(isinstance(size, int) for size in sizes[2:]):
+            return False
+        (batch, length, _, width), (_, rates) = sizes, _parts(angles)
+        if rates is None or rates.size != width or width % 2:
+            return False
+        fits = sizes_of(angles) in ([batch, length, 1, width], [1, length, 1, width])
+        pairs = rates.reshape(-1, 2).T if self.interleaved else rates.reshape(2, -1)
+        return fits and np.array_equal(*pairs) and self.is_quarter_turn(width, **found)
+
+    def is_quarter_turn(self, width, first, second, quarter, **_):
+        is_last = quarter.producer().attributes.get_int("axis", 0) in (-1, 3)
+        return is_last and _bounds(first, width) == (0, width // 2) and _bounds(second, width) == (width // 2, width)
+
+    def rewrite(self, op, x, cos, sin, **_):
+        return self.turned(op, x, x, *_waves(cos, sin))
+
+    def turned(self, op, whole, x, angles, factor):
+        """`whole` `(B, T, N, H)` with its first features turned: those that x consists of."""
+        (_, _, heads, width), turning = sizes_of(whole), sizes_of(x)[3]
+        positions, rates = _parts(angles)
+        rates = rates[::2] if self.interleaved else rates[: turning // 2]
+        angles = op.Mul(positions, op.Constant(value=ir.tensor(np.ascontiguousarray(rates))))
+        # Angles that are the same in each row are written out for each.
+        target = self.dims.shape_tensor(op, [sizes_of(x)[0], 1, 1])
+        if target is None:
+            target = op.Concat(op.Shape(x, start=0, end=1), self.ints(op, 1, 1), axis=0)
+        waves = [op.Cos(angles), op.Sin(angles)]
+        if factor != 1:
+            factor = op.Constant(value=ir.tensor(np.float32(factor)))
+            waves = [op.Mul(wave, factor) for wave in waves]
+        found = op.RotaryEmbedding(
+            op.Reshape(whole, self.ints(op, 0, 0, -1)),
+            *(op.Expand(wave, target) for wave in waves),
+            num_heads=heads,
+            interleaved=self.interleaved,
+            rotary_embedding_dim=0 if turning == width else turning,
+        )
+        return op.Reshape(found, self.ints(op, 0, 0, heads, width))
+
+
+class RotaryEmbeddingOfPairs(RotaryEmbedding):
+    """The same where features 2i and 2i + 1 are a pair, and their quarter turn a product with a constant."""
+
+    interleaved = 1
+
+    def quarter_turn(self, op, x, turn):
+        flat = op.Reshape(x, _allow_other_inputs=True, _outputs=["flat"])
+        return op.Reshape(op.MatMul(flat, turn), _allow_other_inputs=True, _outputs=["quarter"])
+
+    def is_quarter_turn(self, width, flat, turn, quarter, **_):
+        expected = np.kron(np.eye(width // 2), [[0, 1], [-1, 0]])
+        found, sizes = constant(turn), sizes_of(quarter)
+        return found is not None and np.array_equal(found, expected) and sizes_of(flat)[-1:] == [width] == sizes[3:]
+
+
+class RotaryEmbeddingOfSplit(RotaryEmbedding):
+    """The same where the halves come of a `Split`, as in KerasHub."""
+
+    def quarter_turn(self, op, x, turn):
+        first, second = op.Split(x, _outputs=["first", "second"])
+        return op.Concat(op.Neg(second), first, _outputs=["quarter"])
+
+    def is_quarter_turn(self, width, first, second, quarter, **_):
+        axes = [value.producer().attributes.get_int("axis", 0) for value in (first, quarter)]
+        return all(axis in (-1, 3) for axis in axes) and all(
+            sizes_of(each)[3:] == [width // 2] for each in (first, second)
+        )
+
+
+class PartialRotaryEmbedding(RotaryEmbedding):
+    """The same where the first features of each head are turned, and the rest is joined to them."""
+
+    def pattern(self, op, whole, cos, sin, turn):
+        x = op.Slice(whole, _allow_other_inputs=True, _outputs=["x"])
+        rest = op.Slice(whole, _allow_other_inputs=True, _outputs=["rest"])
+        return op.Concat(super().pattern(op, x, cos, sin, turn), rest, _outputs=["joined"])
+
+    def check(self, context, whole, x, rest, joined, **found):
+        sizes, turning = sizes_of(whole), (sizes_of(x) or [None])[-1]
+        if sizes is None or len(sizes) != 4 or not isinstance(sizes[3], int) or not super().check(context, x, **found):
+            return False
+        is_last = joined.producer().attributes.get_int("axis", 0) in (-1, 3)
+        return is_last and _bounds(x, sizes[3]) == (0, turning) and _bounds(rest, sizes[3]) == (turning, sizes[3])
+
+    def rewrite(self, op, whole, x, cos, sin, **_):
+        return self.turned(op, whole, x, *_waves(cos, sin))
+
+
+class PartialRotaryEmbeddingOfPairs(PartialRotaryEmbedding, RotaryEmbeddingOfPairs):
+    """The same for pairs."""
+
+
+def _waves(cos, sin):
+    """The angles that both waves are of and what both are multiplied by, or two None."""
+    (kind, angles, factor), (other_kind, other, other_factor) = _wave(cos), _wave(sin)
+    is_pair = (kind, other_kind) == ("Cos", "Sin") and angles is other and factor == other_factor
+    return (angles, factor) if is_pair else (None, None)
+
+
+def _wave(value):
+    node, factor = value.producer(), 1.0
+    if node is not None and node.op_type == "Mul":
+        numbers = [scalar(each) for each in node.inputs]
+        if numbers.count(None) == 1:
+            factor = next(number for number in numbers if number is not None)
+            node = node.inputs[numbers.index(None)].producer()
+    return (None, None, None) if node is None else (node.op_type, node.inputs[0], factor)
+
+
+def _parts(angles):
+    """Positions `(T, 1)` or `(B, T, 1)` and rates `(H,)` whose products the angles `(1 | B, T, 1, H)` are, or two None."""
+    sizes, value = sizes_of(angles), angles
+    while value is not None and value.producer() is not None and value.producer().op_type in ("Unsqueeze", "Reshape"):
+        value = value.producer().inputs[0]
+    node = None if value is None else value.producer()
+    found, twice = sizes_of(value), 1
+    if node is not None and node.op_type == "Concat" and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]:
+        is_last = node.attributes.get_int("axis") in (-1, len(found or ()) - 1)
+        node, twice = node.inputs[0].producer() if is_last else None, 2
+    if node is None or node.op_type != "Mul" or sizes is None or len(sizes) != 4:
+        return None, None
+    positions, rates = node.inputs if constant(node.inputs[0]) is None else node.inputs[::-1]
+    array = constant(rates)
+    # Nothing but axes of size 1 was added on the way.
+    is_plain = found is not None and [*sizes[:2], sizes[3]] in (found, [1, *found])
+    if not is_plain or array is None or array.size * twice != sizes[3] or sizes_of(positions) != [*found[:-1], 1]:
+        return None, None
+    return positions, np.tile(array.reshape(-1), twice)
+
+
+def _bounds(value, width):
+    """Where a slice of the last axis, which is so wide, begins and ends, or None."""
+    inputs = value.producer().inputs
+    arrays = [constant(each) for each in inputs[1:]]
+    if len(inputs) < 4 or any(array is None or array.size != 1 for array in arrays):
+        return None
+    start, end, axis, *step = (array.reshape(()).item() for array in arrays)
+    if axis not in (-1, 3) or step not in ([], [1]):
+        return None
+    return slice(start, end).indices(width)[:2]
+
+
+def rotary_rules(dims):
+    """The rules for a graph whose sizes are known: those of a part of each head go first."""
+    partial = (PartialRotaryEmbedding, PartialRotaryEmbeddingOfPairs)
+    whole = (RotaryEmbedding, RotaryEmbeddingOfPairs, RotaryEmbeddingOfSplit)
+    return [rule_set([rule(dims) for rule in rules], commute=True) for rules in (partial, whole)]

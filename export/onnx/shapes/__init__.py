@@ -1,0 +1,1 @@
+"""Symbolic sizes of axes in ONNX graphs."""

@@ -1,0 +1,1 @@
+"""Quantized exports: options, evaluation and sensitivity."""

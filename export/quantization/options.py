@@ -1,0 +1,86 @@
+"""What is asked of quantization: the kind of numbers, what stays in float, and what it may cost."""
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterable
+
+from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.quantization import ternary
+
+# Largest difference allowed on the probes, as a share of each output's scale, unless the caller says otherwise.
+TOLERANCES = {
+    "fp16": 0.02,
+    "int8": 0.3,
+    "int8_static": 0.5,
+    "weight_int8": 0.15,
+    "weight_int4": 0.8,
+    "ternary": ternary.TOLERANCE,
+}
+MODES = tuple(TOLERANCES)
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantization:
+    """How weights, and perhaps activations, become smaller numbers.
+
+    Args:
+        mode: "fp16": weights in half precision; "int8": weights in 8 bits with a scale for each channel, activations
+            quantized as they come; "int8_static": activations quantized by ranges found in `calibration`; "weight_int8" and
+            "weight_int4": weights alone; "ternary": the kernels of a BitNet model in 2 bits, without any loss, and nothing
+            else, which is what `export` does with such a model by itself.
+        calibration: iterable of dicts of arrays by input name; for "int8_static".
+        keep_float: tuple of patterns (`fnmatch`) of weights' paths, such as `"*/head/*"`, that stay float32.
+        block_size: int, 16, 32, 64, 128 or 256: weights that share a scale in "weight_int4". Default 32.
+        tolerance: largest difference on the probes, as a share of each output's scale; by the mode when None.
+
+    Raises:
+        QuantizationError: an unknown mode, a block size that no runtime has, or `int8_static` without calibration.
+
+    Example:
+
+    >>> Quantization("int8", keep_float=("*/token_embedding/*",)).tolerance
+    0.3
+    """
+
+    mode: str
+    calibration: Iterable | None = None
+    keep_float: tuple = ()
+    block_size: int = 32
+    tolerance: float | None = None
+
+    def __post_init__(self):
+        if self.mode not in MODES:
+            raise QuantizationError(f"unknown quantization '{self.mode}'; valid: {', '.join(MODES)}")
+        if self.block_size not in (16, 32, 64, 128, 256):
+            raise QuantizationError(f"block_size must be 16, 32, 64, 128 or 256, not {self.block_size}")
+        if self.mode == "int8_static" and self.calibration is None:
+            raise QuantizationError("int8_static needs calibration: an iterable of dicts of arrays by input name")
+        if isinstance(self.keep_float, str):
+            object.__setattr__(self, "keep_float", (self.keep_float,))
+        if self.tolerance is None:
+            object.__setattr__(self, "tolerance", TOLERANCES[self.mode])
+
+    @classmethod
+    def of(cls, quantize):
+        """A `Quantization` from a mode's name; what is one already, and None, is given back."""
+        return cls(quantize) if isinstance(quantize, str) else quantize
+
+
+def matches(names, patterns):
+    """The names that any of the patterns matches.
+
+    Raises:
+        QuantizationError: a pattern matches none of them.
+
+    Example:
+
+    >>> matches(["head/kernel", "block_0/query/kernel"], ["head/*"])
+    {'head/kernel'}
+    """
+    found = {pattern: set(fnmatch.filter(names, pattern)) for pattern in patterns}
+    for pattern, each in found.items():
+        if not each:
+            raise QuantizationError(
+                f"keep_float '{pattern}' matches none of the weights: {', '.join(sorted(names)[:8])}"
+            )
+    return set().union(*found.values())

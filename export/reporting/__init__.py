@@ -1,0 +1,1 @@
+"""Reports, benchmarks and inspection of bundles."""

@@ -1,0 +1,202 @@
+"""How fast a bundle is: latency, throughput, tokens a second, peak memory, size and loading time, per runtime.
+
+Each runtime runs in a process of its own, so that its memory is its own; the processes take turns, so that whatever else
+the machine does falls on all of them.
+"""
+
+import contextlib
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+from importlib import metadata
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_transformer.export.bundle.manifest import files_of, read_manifest
+from keras_transformer.export.errors import ExportError, UnknownFormatError
+from keras_transformer.export.reporting.report import fixed_width, readable_size
+from keras_transformer.export.runtime.runtimes import ENGINES, LIBRARIES
+
+_CALLS = 5
+_COLUMNS = ("backend", "signature", "sizes", "p50", "p90", "p99", "per second", "load", "memory", "on disk")
+
+
+class Row(NamedTuple):
+    """What was measured of one signature in one runtime.
+
+    Args:
+        backend: name of the runtime.
+        signature: name of the signature; of a language model "prefill", from the prompt to the first logits, or "decode".
+        sizes: dict of axis name to size.
+        p50, p90, p99: milliseconds within which so many of a hundred calls ended.
+        per_second: examples, or tokens of a language model, a second, at the median.
+        unit: "examples" or "tokens".
+        load_seconds: time to check and load the artifact, without the imports.
+        peak_memory: bytes, of the whole process.
+        size: bytes of the files that are read.
+    """
+
+    backend: str
+    signature: str
+    sizes: dict
+    p50: float
+    p90: float
+    p99: float
+    per_second: float
+    unit: str
+    load_seconds: float
+    peak_memory: int
+    size: int
+
+
+class Benchmark(NamedTuple):
+    """Rows, and what they were measured with; `str()` is a table.
+
+    Args:
+        bundle: path.
+        rows: list of `Row`.
+        calls: how many calls each row is of.
+        versions: dict of package to version.
+    """
+
+    bundle: str
+    rows: list
+    calls: int
+    versions: dict
+
+    def __str__(self):
+        lines = [_COLUMNS, *(_cells(row) for row in self.rows)]
+        head = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        note = f"milliseconds of {self.calls} calls, runtimes in turns; memory: the peak of the whole process"
+        return f"{self.bundle}\n{head}\n\n{fixed_width(lines)}\n{note}"
+
+    def to_dict(self):
+        """The figures as plain dicts, lists and numbers."""
+        return {**self._asdict(), "rows": [row._asdict() for row in self.rows]}
+
+
+def bench_bundle(bundle, backends=None, sizes=None, rounds=20, num_threads=None):
+    """Measures every signature of a bundle in its runtimes; of a language model its prompt and its steps.
+
+    Args:
+        bundle: path of the bundle directory.
+        backends: names of runtimes; all that the bundle has when None.
+        sizes: dict of axis name to size, such as `{"batch": 8, "length": 128}`; axes not named have the size that they
+            have in the smallest probe of the bundle; 1 and 32 for a language model.
+        rounds: int >= 1: turns that each runtime gets, of five calls of each signature. Default 20.
+        num_threads: threads for one call; every core when None.
+
+    Returns:
+        A `Benchmark`.
+
+    Raises:
+        InvalidBundleError: no bundle there, or it lacks a file.
+        ExportError: a runtime fails, or no signature has an axis of that name.
+
+    Example:
+
+    >>> import keras
+    >>> from keras_transformer.export import bench_bundle, export
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    >>> report = export(model, "/tmp/keras_transformer_doctest", formats=["onnx"])
+    >>> [row] = bench_bundle("/tmp/keras_transformer_doctest", sizes={"batch": 8}, rounds=1).rows
+    >>> row.signature, row.sizes, 0 < row.p50 <= row.p99
+    ('serve', {'batch': 8}, True)
+    """
+    if not isinstance(rounds, int) or rounds < 1:
+        raise ExportError(f"rounds must be a positive integer. Received: {rounds!r}")
+    manifest = read_manifest(bundle)
+    names = list(backends or manifest["artifacts"])
+    for name in names:
+        if name not in ENGINES:
+            raise UnknownFormatError(name, ENGINES)
+        if name not in manifest["artifacts"]:
+            raise ExportError(f"the bundle has no {name} artifact; it has {', '.join(manifest['artifacts'])}")
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(_Worker(bundle, name, sizes or {}, num_threads)) for name in names]
+        for worker in workers:  # One after another: loading is measured too.
+            worker.load()
+        for index in range(rounds):
+            for place in range(len(workers)):
+                workers[(index + place) % len(workers)].turn()
+        size = {name: sum(manifest["files"][file]["bytes"] for file in files_of(manifest, name)) for name in names}
+        rows = [row for worker in workers for row in worker.rows(size[worker.backend])]
+    return Benchmark(str(pathlib.Path(bundle).resolve()), rows, rounds * _CALLS, _versions(names))
+
+
+class _Worker:
+    """A process that runs one runtime, see `bench_worker`: a line of JSON for each line of JSON."""
+
+    def __init__(self, bundle, backend, sizes, num_threads):
+        self.backend = backend
+        self._request = {"bundle": str(bundle), "backend": backend, "sizes": sizes, "num_threads": num_threads}
+
+    def __enter__(self):
+        self._log = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "keras_transformer.export.reporting.bench_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *error):
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        if error[0] is not None:
+            self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+        self._log.close()
+
+    def load(self):
+        self._loaded = self._ask(self._request)
+        self._seconds = [[] for _ in self._loaded["cases"]]
+
+    def turn(self):
+        for kept, new in zip(self._seconds, self._ask({"calls": _CALLS})["seconds"], strict=True):
+            kept += new
+
+    def rows(self, size):
+        memory = self._ask({"calls": 0})["peak_memory"]
+        for case, seconds in zip(self._loaded["cases"], self._seconds, strict=True):
+            p50, p90, p99 = (float(value) for value in np.percentile(np.array(seconds) * 1e3, (50, 90, 99)))
+            figures = (p50, p90, p99, case["count"] / p50 * 1e3, case["unit"])
+            yield Row(self.backend, case["name"], case["sizes"], *figures, self._loaded["seconds"], memory, size)
+
+    def _ask(self, question):
+        try:
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # It has ended; what it said last, or how, comes next.
+        line = self._process.stdout.readline()
+        if not line:
+            raise ExportError(f"{self.backend}: the process ended with status {self._process.wait()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise ExportError(answer["error"])
+        return answer
+
+
+def _versions(backends):
+    found = {}
+    for name in ("keras-transformer", *(LIBRARIES[backend][1] for backend in backends), "numpy"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _cells(row):
+    sizes = ", ".join(f"{axis}={size}" for axis, size in row.sizes.items()) or "fixed"
+    times = [f"{value:.2f}" for value in (row.p50, row.p90, row.p99)]
+    memory = (readable_size(row.peak_memory), readable_size(row.size))
+    return (
+        *(row.backend, row.signature, sizes, *times, f"{row.per_second:,.0f} {row.unit}"),
+        *(f"{row.load_seconds:.2f} s", *memory),
+    )

@@ -1,0 +1,158 @@
+"""The process in which `bench` measures one runtime: reads a line of JSON, does as it says, answers with one."""
+
+import json
+import sys
+import time
+
+import numpy as np
+
+from keras_transformer.export.bundle.manifest import read_manifest
+from keras_transformer.export.errors import InputError, one_line
+from keras_transformer.export.runtime.loading import load
+from keras_transformer.export.spec.axes import sizes_of
+
+_WARM_UP = 3
+_LENGTH, _NEW = 32, 64
+
+
+class _Case:
+    """One thing to time.
+
+    Args:
+        name: name of the signature.
+        sizes: dict of axis name to size.
+        count: examples or tokens of one call.
+        unit: "examples" or "tokens".
+        run: the call.
+    """
+
+    def __init__(self, name, sizes, count, unit, run):
+        self.record = {"name": name, "sizes": sizes, "count": count, "unit": unit}
+        self.run = run
+
+    def seconds(self, calls):
+        found = []
+        for _ in range(calls):
+            start = time.perf_counter()
+            self.run()
+            found.append(time.perf_counter() - start)
+        return found
+
+
+def open_cases(bundle, backend, sizes, num_threads):
+    """The cases of a bundle, and the seconds that loading took."""
+    manifest = read_manifest(bundle)
+    _import(backend)
+    start = time.perf_counter()
+    model = load(bundle, backend, _first_signature(manifest, backend), num_threads)
+    seconds = time.perf_counter() - start
+    if hasattr(model, "steps"):
+        return _language_cases(model, sizes), seconds
+    names = list(manifest["artifacts"][backend]["signatures"])
+    models = {names[0]: model}
+    for name in names[1:]:
+        start = time.perf_counter()
+        models[name] = load(bundle, backend, name, num_threads, check=False)
+        seconds += time.perf_counter() - start
+    known = {axis for each in models.values() for spec in each.inputs for axis in spec.axes if axis}
+    for axis in sizes:
+        if axis not in known:
+            raise InputError(
+                axis, f"one of the axes {', '.join(sorted(known)) or '(none is dynamic)'}", "an unknown axis"
+            )
+    return [_case(name, each, sizes) for name, each in models.items()], seconds
+
+
+def _first_signature(manifest, backend):
+    return None if manifest.get("generation") else next(iter(manifest["artifacts"][backend]["signatures"]))
+
+
+def _import(backend):
+    """Imports are paid once in the life of a process, not by each bundle."""
+    import importlib
+
+    from keras_transformer.export.runtime.runtimes import LIBRARIES, needs_library
+
+    with needs_library(backend):
+        importlib.import_module(LIBRARIES[backend][0])
+
+
+def _case(name, model, sizes):
+    own = {axis for spec in model.inputs for axis in spec.axes if axis}
+    arrays = model.example(**{axis: size for axis, size in sizes.items() if axis in own})
+    found = sizes_of(model.inputs, arrays)
+    return _Case(name, found, found.get("batch", 1), "examples", lambda: model(arrays))
+
+
+def _language_cases(model, sizes):
+    """From the prompt to the first logits, and one step."""
+    steps = model.steps
+    for axis in sizes:
+        if axis not in ("batch", "length"):
+            raise InputError(axis, "one of the axes batch, length", "an unknown axis")
+    batch, length = sizes.get("batch", 1), sizes.get("length", _LENGTH)
+    if steps.max_length is not None:
+        length = sizes.get("length", min(length, -(-steps.max_length // 2)))
+        if not 0 < length < steps.max_length:
+            raise InputError("length", f"a size of 1 to {steps.max_length - 1}", repr(length))
+    if batch < 1 or length < 1:
+        raise InputError("batch, length", "sizes of 1 or more", f"{batch}, {length}")
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(0, steps.vocabulary_size, (batch, length)).astype("int32")
+    source = steps.make_source(tokens)
+    prompt = tokens if source is None else tokens[:, :1]
+    read, space = prompt.shape[1], _NEW
+    if steps.max_length is not None:
+        space = min(space, steps.max_length - read)
+
+    def prefill():
+        cache = steps.init_cache(batch, read + space, source)
+        return steps.prefill(prompt, np.full(batch, read, "int32"), cache)[1]
+
+    state = {"cache": prefill(), "taken": 0}
+
+    def decode():
+        index = np.full(batch, read + state["taken"] % space, "int32")
+        state["taken"] += 1
+        state["cache"] = steps.decode_step(tokens[:, :1], state["cache"], index)[1]
+
+    shape = {"batch": batch, "length": length}
+    return [
+        _Case("prefill", shape, tokens.size, "tokens", prefill),
+        _Case("decode", {"batch": batch, "cache_length": read + space}, batch, "tokens", decode),
+    ]
+
+
+def peak_memory():
+    """Bytes that this process held at most."""
+    try:
+        with open("/proc/self/status") as file:  # Unlike `ru_maxrss`, nothing of the process that started this one.
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def main():
+    """Answers until the input ends."""
+    cases = None
+    for line in sys.stdin:
+        question = json.loads(line)
+        try:
+            if cases is None:
+                cases, seconds = open_cases(**question)
+                for case in cases:
+                    case.seconds(_WARM_UP)
+                answer = {"cases": [case.record for case in cases], "seconds": seconds}
+            else:
+                answer = {"seconds": [case.seconds(question["calls"]) for case in cases], "peak_memory": peak_memory()}
+        except Exception as error:
+            print(json.dumps({"error": one_line(error)}), flush=True)
+            return 1
+        print(json.dumps(answer), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Running bundles with numpy and the runtime alone."""

@@ -1,0 +1,220 @@
+"""The Ray Serve application of a bundle."""
+
+import asyncio
+import contextlib
+import pathlib
+
+from keras_transformer.export.bundle.manifest import read_manifest, signature_specs
+from keras_transformer.export.bundle.tokenizers import read_tokenizer
+from keras_transformer.export.errors import ExportError, MissingLibraryError
+from keras_transformer.export.serving.batching import Batching
+from keras_transformer.export.serving.gateway import Gateway, ReplicaDiedError
+from keras_transformer.export.serving.replicas import ArrayReplica, TextReplica, served_signatures
+from keras_transformer.export.serving.requests import Limits, Reader, RequestError
+
+try:
+    import ray.exceptions
+    from ray import serve
+    from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+except ModuleNotFoundError as error:
+    raise MissingLibraryError("ray_application", "'keras-transformer[serve]'") from error
+
+_DEAD = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.OwnerDiedError)
+_OURS = (BackPressureError, DeploymentUnavailableError, *_DEAD)  # Errors of Ray that a client may outlive.
+_MANY = 10_000
+
+
+def ray_application(
+    bundle,
+    *,
+    name=None,
+    backend="onnx",
+    num_replicas=1,
+    num_threads=1,
+    batching=None,
+    limits=None,
+    num_gateways=1,
+    cpus_per_replica=None,
+    engine_options=None,
+):
+    """The Ray Serve application of a bundle: a gateway that speaks HTTP, and replicas that compute.
+
+    A model of arrays answers `POST /v1/models/NAME:predict` in the manner of TensorFlow Serving; requests that come at the
+    same time are computed together. A language model answers `POST /v1/completions` in the manner of OpenAI, whole or as a
+    stream, with continuous batching in each replica. Both answer `/v1/models`, `/health`, and `/metrics` for Prometheus.
+
+    Every refusal is JSON with its reason: 400 for what is no request, 404 for another model, 413 for what is too large, 422
+    for values that the model cannot compute, 429 (with Retry-After) where all places are taken, 504 where it takes too long.
+    When a replica dies, its requests go to another, and a stream goes on where it was; the gateway holds no model. A replica
+    that does not compute what the bundle's probe says is replaced.
+
+    Args:
+        bundle: path of the bundle; every node of the cluster must have it there.
+        name: str: what clients call the model; that of the bundle's folder when None.
+        backend: "onnx" (default), "tflite" or "saved_model".
+        num_replicas: int >= 1. Each holds the model. Default 1.
+        num_threads: int >= 1: of one call. Default 1.
+        batching: `Batching`: how requests are put together; `max_waiting` is of all replicas, and beside it each has twice
+            `max_batch_size` requests in hand. None for its defaults.
+        limits: `Limits` of a request, or None for its defaults.
+        num_gateways: int >= 1: processes that speak HTTP. Default 1.
+        cpus_per_replica: float >= 0: what Ray sets aside for a replica; `num_threads` when None.
+        engine_options: dict of options of `generation.Engine`, for a language model.
+
+    Returns:
+        `ray.serve.Application`, for `ray.serve.run`.
+
+    Raises:
+        InvalidBundleError: no bundle there, or one without that backend.
+        ExportError: a figure out of range.
+
+    Example: `serve.run(ray_application("bundle", num_replicas=2))`, then
+
+        curl localhost:8000/v1/models/bundle:predict -d '{"inputs": {"x": [[1, 2, 3, 4]]}}'
+    """
+    bundle = pathlib.Path(bundle).resolve()
+    manifest = read_manifest(bundle)
+    if not served_signatures(manifest, backend):
+        raise ExportError(f"the bundle has no {backend} artifact; it has {', '.join(manifest['artifacts'])}")
+    for figure, value in (("num_replicas", num_replicas), ("num_threads", num_threads), ("num_gateways", num_gateways)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ExportError(f"{figure} must be a positive integer. Received: {value!r}")
+    batching, limits, name = batching or Batching(), limits or Limits(), name or bundle.name
+    options = {
+        "num_replicas": num_replicas,
+        "max_queued_requests": batching.max_waiting,
+        "ray_actor_options": {"num_cpus": num_threads if cpus_per_replica is None else cpus_per_replica},
+        "health_check_period_s": 5,
+    }
+    own = (str(bundle), backend, num_threads)
+    if manifest.get("generation") is None:
+        options["max_ongoing_requests"] = 2 * batching.max_batch_size
+        replicas = ArrayDeployment.options(**options).bind(own, batching)
+    else:
+        engine = {
+            "max_batch_size": batching.max_batch_size,
+            "max_waiting": batching.max_waiting,
+            **(engine_options or {}),
+        }
+        options["max_ongoing_requests"] = engine["max_batch_size"] + engine["max_waiting"]
+        replicas = TextDeployment.options(**options).bind(own, name, engine)
+    gateways = GatewayDeployment.options(num_replicas=num_gateways)
+    return gateways.bind(replicas, str(bundle), backend, name, limits)
+
+
+@serve.deployment
+class ArrayDeployment:
+    """A replica of a model of arrays."""
+
+    def __init__(self, own, batching):
+        bundle, backend, num_threads = own
+        self._replica = ArrayReplica(bundle, backend, batching.max_batch_size, num_threads)
+        self.predict.set_max_batch_size(batching.max_batch_size)
+        self.predict.set_batch_wait_timeout_s(batching.wait_ms / 1000)
+
+    @serve.batch
+    async def predict(self, asks):
+        """The answers to pairs of signature and arrays: pairs of the arrays, or an error, and the examples of a call."""
+        answers, sizes = await asyncio.to_thread(self._replica.run, asks)
+        return [(answer, max(sizes)) for answer in answers]
+
+    async def ready(self):
+        """Answers where the replica runs."""
+        return True
+
+    def check_health(self):
+        """Raises where the model does not compute what it should: Ray then replaces the replica."""
+        self._replica.check_health()
+
+
+@serve.deployment
+class TextDeployment:
+    """A replica of a language model."""
+
+    def __init__(self, own, name, engine_options):
+        bundle, backend, num_threads = own
+        self._replica = TextReplica(bundle, name, backend, num_threads, **engine_options)
+
+    async def complete(self, body):
+        """The ASGI messages that answer a body."""
+        async for message in self._replica.complete(body):
+            yield message
+
+    async def ready(self):
+        """Answers where the replica runs."""
+        return True
+
+    def check_health(self):
+        """Raises where the engine has ended."""
+        self._replica.check_health()
+
+
+class _Forward:
+    """The application of the gateway that runs in this process; it has nothing to do at the start and the end."""
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "lifespan":
+            for kind in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{kind}.complete"})
+            return
+        await serve.get_replica_context().servable_object.gateway.application(scope, receive, send)
+
+
+@serve.deployment(max_ongoing_requests=_MANY, ray_actor_options={"num_cpus": 0})
+@serve.ingress(_Forward())
+class GatewayDeployment:
+    """The process that speaks HTTP."""
+
+    def __init__(self, replicas, bundle, backend, name, limits):
+        manifest = read_manifest(bundle)
+        reader = None
+        if manifest.get("generation") is None:
+            names = served_signatures(manifest, backend)
+            inputs = {each: signature_specs(manifest, each)[0] for each in names}
+            tokenizer_options = manifest.get("tokenizer", {}).get("options", {})
+            reader = Reader(inputs, limits, read_tokenizer(bundle, manifest), tokenizer_options)
+        self.gateway = Gateway(name, _Replicas(replicas), reader, limits, _described(name, manifest))
+
+
+class _Replicas:
+    """Replicas behind a handle of Ray; its errors in the gateway's terms."""
+
+    def __init__(self, handle):
+        self._handle = handle
+        self._streaming = handle.options(stream=True)
+
+    async def predict(self, signature, arrays):
+        try:
+            answer, examples = await self._handle.predict.remote((signature, arrays))
+        except _OURS as error:
+            raise _translated(error) from error
+        if isinstance(answer, RequestError):
+            raise answer
+        return answer, examples
+
+    async def complete(self, body):
+        response = self._streaming.complete.remote(body)
+        try:
+            async for message in response:
+                yield message
+        except (GeneratorExit, asyncio.CancelledError):
+            response.cancel()
+            raise
+        except _OURS as error:
+            raise _translated(error) from error
+
+    async def is_healthy(self):
+        with contextlib.suppress(BackPressureError):  # Busy is well.
+            await self._handle.ready.remote()
+
+
+def _translated(error):
+    is_full = isinstance(error, BackPressureError)
+    return RequestError(429, "all places are taken: come back later") if is_full else ReplicaDiedError()
+
+
+def _described(name, manifest):
+    keys = ("inputs", "outputs")
+    signatures = {each: {key: record[key] for key in keys} for each, record in manifest["signatures"].items()}
+    return {"id": name, "object": "model", "signatures": signatures, "metadata": manifest.get("metadata", {})}

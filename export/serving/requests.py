@@ -1,0 +1,182 @@
+"""What a client asks, checked before any replica hears of it; what is wrong becomes a status and a reason."""
+
+import dataclasses
+import json
+
+import numpy as np
+
+from keras_transformer.export.bundle.tokenizers import encode_texts
+from keras_transformer.export.errors import ExportError, InputError, MissingLibraryError
+from keras_transformer.export.runtime.inputs import check_inputs
+
+_KEYS = ("inputs", "signature_name")
+
+
+class RequestError(ExportError):
+    """A request that is not served.
+
+    Args:
+        status: int, of HTTP: 4xx where the client is at fault, 5xx where it is not.
+        reason: str, one line.
+    """
+
+    def __init__(self, status, reason):
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+    def __reduce__(self):
+        return type(self), (self.status, self.reason)  # It travels from a replica to a gateway.
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The largest request that is served.
+
+    Args:
+        max_bytes: int >= 1: of a body. Default 4 MiB.
+        max_examples: int >= 1: the examples of one request. Default 256.
+        timeout_s: float > 0: seconds until a request is given up with 504. Default 60.
+
+    Raises:
+        ExportError: a figure out of range.
+    """
+
+    max_bytes: int = 4 << 20
+    max_examples: int = 256
+    timeout_s: float = 60.0
+
+    def __post_init__(self):
+        for name, kinds in (("max_bytes", int), ("max_examples", int), ("timeout_s", (int, float))):
+            value = getattr(self, name)
+            if not isinstance(value, kinds) or isinstance(value, bool) or value <= 0:
+                raise ExportError(f"{name} must be positive. Received: {value!r}")
+
+
+@dataclasses.dataclass
+class Reader:
+    """Bodies of requests as arrays, in the manner of TensorFlow Serving's REST API, by columns.
+
+    A body is a JSON object: "inputs", an object of nested lists by input name, or the list itself where there is one input,
+    or texts where the bundle has a tokenizer; and "signature_name", which may be left out.
+
+    Args:
+        signatures: dict of name to inputs, tuples of `ArraySpec`; the first is the one that is meant where none is named.
+        limits: `Limits`.
+        tokenizer: the tokenizer of the bundle, or None.
+        tokenizer_options: dict of its options.
+
+    Example:
+
+    >>> from keras_transformer.export import ArraySpec
+    >>> reader = Reader({"serve": (ArraySpec("x", "float32", (None, 2), ("batch", None)),)}, Limits())
+    >>> signature, arrays = reader.read(b'{"inputs": [[1, 2], [3, 4]]}')
+    >>> signature, arrays["x"].tolist()
+    ('serve', [[1.0, 2.0], [3.0, 4.0]])
+    """
+
+    signatures: dict
+    limits: Limits
+    tokenizer: object = None
+    tokenizer_options: dict = dataclasses.field(default_factory=dict)
+
+    def read(self, body):
+        """The signature and the arrays that a body asks for.
+
+        Args:
+            body: bytes.
+
+        Returns:
+            Name of the signature, and dict of input name to array.
+
+        Raises:
+            RequestError: 400 for what is not JSON, or no request; 413 for what is too large.
+        """
+        asked = _read_json(body, self.limits)
+        for key in asked:
+            if key not in _KEYS:
+                raise RequestError(400, f"unknown key '{key:.40}'; a request has {' and '.join(_KEYS)}")
+        signature = asked.get("signature_name", next(iter(self.signatures)))
+        if not isinstance(signature, str) or signature not in self.signatures:
+            raise RequestError(400, f"no such signature_name; there is {', '.join(self.signatures)}")
+        if "inputs" not in asked:
+            raise RequestError(400, "'inputs' is missing")
+        specs = self.signatures[signature]
+        try:
+            arrays = check_inputs(specs, self._named(asked["inputs"], specs))
+        except InputError as error:
+            raise RequestError(400, str(error)) from None
+        self._check_sizes(specs, arrays)
+        return signature, arrays
+
+    def _named(self, inputs, specs):
+        """Inputs by name."""
+        if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and isinstance(inputs[0], str)):
+            return self._encoded(inputs, specs)
+        if isinstance(inputs, dict):
+            return inputs
+        if len(specs) != 1:
+            names = ", ".join(spec.name for spec in specs)
+            raise RequestError(400, f"'inputs' must be an object with {names}")
+        return {specs[0].name: inputs}
+
+    def _encoded(self, texts, specs):
+        texts = [texts] if isinstance(texts, str) else texts
+        if len(texts) > self.limits.max_examples:
+            raise RequestError(413, f"{len(texts)} examples at once; at most {self.limits.max_examples}")
+        if not all(isinstance(text, str) for text in texts):
+            raise RequestError(400, "'inputs' mixes texts with something else")
+        if any(spec.dtype == "string" for spec in specs):
+            return {specs[0].name: texts}
+        try:
+            return encode_texts(texts, self.tokenizer, self.tokenizer_options, specs)
+        except MissingLibraryError:
+            raise
+        except ExportError as error:
+            raise RequestError(400, str(error)) from None
+
+    def _check_sizes(self, specs, arrays):
+        for spec in specs:
+            array = arrays[spec.name]
+            if array.size == 0:
+                raise RequestError(400, f"input '{spec.name}' is empty: {array.shape}")
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise RequestError(400, f"input '{spec.name}' has a number that is too large for {spec.dtype}")
+            if spec.axes[:1] == ("batch",) and len(array) > self.limits.max_examples:
+                raise RequestError(413, f"{len(array)} examples at once; at most {self.limits.max_examples}")
+
+
+def _read_json(body, limits):
+    if len(body) > limits.max_bytes:
+        raise RequestError(413, f"the body has more than {limits.max_bytes} bytes")
+    try:
+        asked = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        reason = "it lies too deep" if isinstance(error, RecursionError) else f"{error}"
+        raise RequestError(400, f"the body is not JSON: {reason[:200]}") from None
+    if not isinstance(asked, dict):
+        raise RequestError(400, "the body must be a JSON object")
+    return asked
+
+
+def _refuse_constant(name):
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def write_outputs(arrays):
+    """What a model gave, as the JSON of an answer.
+
+    Args:
+        arrays: dict of name to array.
+
+    Returns:
+        bytes. Numbers that JSON does not know, infinities and what is not a number, are null.
+    """
+    outputs = {name: _as_lists(array) for name, array in arrays.items()}
+    return json.dumps({"outputs": outputs}, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _as_lists(array):
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        array = np.where(np.isfinite(array), array.astype(object), None)
+    return array.tolist()

@@ -1,0 +1,1 @@
+"""What is exported: signatures, their inputs, axes and probes."""

@@ -1,0 +1,130 @@
+"""From a Keras Functional model to an export spec."""
+
+import keras
+import numpy as np
+
+from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.export.runtime.loading import full_precision
+from keras_transformer.export.spec import axes, names, probes, vocabulary
+from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ArraySpec, ExportSpec, Signature
+from keras_transformer.export.spec.operation_origin import layer_of
+
+SERVE = "serve"
+
+
+def functional_spec(model, tolerance=DEFAULT_TOLERANCE, probes=None, dynamic_axes=None):
+    """Export spec of a built Functional or Sequential model, with the one signature `serve`.
+
+    Args:
+        model: the model, on the TensorFlow backend.
+        tolerance: largest difference allowed, as a share of each output's scale.
+        probes: list of dicts, each of input arrays or of axis sizes; made up when None.
+        dynamic_axes: dict of input name to a dict of axis index to axis name.
+
+    Returns:
+        An `ExportSpec` whose signature has its inputs and probes, with the outputs of the Keras model in each probe.
+
+    Raises:
+        InvalidModelError: the model is not functional, an argument does not fit it, or it fails on a probe.
+    """
+    model = check_model(model)
+    inputs = _input_specs(model, dynamic_axes or {})
+    signature = Signature(_serving_function(model, inputs), inputs, _probes(model, inputs, probes))
+    fill_references(signature)
+    layers = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
+    operations = [each for each in model.operations if not isinstance(each, keras.layers.Layer)]
+    locate = lambda op, node: layer_of(op, node, layers, operations)  # noqa: E731
+    return ExportSpec({SERVE: signature}, tolerance, locate, tuple(model.variables))
+
+
+def check_model(model):
+    """Refuses what is not a built Functional or Sequential Keras model.
+
+    Returns:
+        The Functional model: the given one, or the one inside a Sequential.
+
+    Raises:
+        InvalidModelError: says what the model is instead.
+    """
+    if not isinstance(model, keras.Model):
+        raise InvalidModelError(f"not a Keras model: {type(model).__name__}")
+    if not model.built:
+        raise InvalidModelError(f"model '{model.name}' is not built: call it on data, or give it an Input, first")
+    functional = getattr(model, "_functional", None) if isinstance(model, keras.Sequential) else model
+    if not hasattr(functional, "operations") or not getattr(functional, "inputs", None):
+        raise InvalidModelError(
+            f"model '{model.name}' ({type(model).__name__}) is not functional: build it with"
+            " keras.Model(inputs, outputs) or keras.Sequential with an Input"
+        )
+    for tensor in keras.tree.flatten(functional.input):
+        if str(tensor.dtype) == "string" or tensor.sparse or getattr(tensor, "ragged", False):
+            raise InvalidModelError(
+                f"input '{tensor.name}' is {tensor.dtype}, sparse or ragged: only dense numbers export"
+            )
+    return functional
+
+
+def fill_references(signature):
+    """Runs the signature's own function on every probe and keeps what it computes.
+
+    Raises:
+        InvalidModelError: the function fails on a probe, computes NaN, or gives other values when called again.
+    """
+    with full_precision():
+        for probe in signature.probes:
+            probe.outputs = _reference(signature, probe)
+            for name, value in probe.outputs.items():
+                if value.dtype.kind == "f" and np.isnan(value).any():
+                    raise InvalidModelError(f"the model itself computes NaN in output '{name}' on {probe.label}")
+        again = _reference(signature, signature.probes[0])
+    for name, value in signature.probes[0].outputs.items():
+        if not np.allclose(value, again[name], rtol=1e-3, atol=1e-5):
+            raise InvalidModelError(
+                f"the model itself is not deterministic: output '{name}' differs between two calls in inference mode"
+            )
+
+
+def _reference(signature, probe):
+    import tensorflow as tf
+
+    try:
+        outputs = signature.function({name: tf.convert_to_tensor(array) for name, array in probe.inputs.items()})
+    except Exception as error:
+        raise InvalidModelError(
+            f"the model itself fails on the probe {probe.label}: {one_line(error)}"
+            " (give `probes`: sizes or arrays that it takes)"
+        ) from error
+    return {name: np.asarray(value) for name, value in outputs.items()}
+
+
+def _input_specs(model, dynamic_axes):
+    named = names.input_names(model)
+    unknown = sorted(set(dynamic_axes) - set(named))
+    if unknown:
+        raise InvalidModelError(f"dynamic_axes names no input of the model: {unknown}; its inputs are {named}")
+    specs = []
+    for name, tensor in zip(named, keras.tree.flatten(model.input), strict=True):
+        shape = tuple(tensor.shape)
+        dtype = keras.backend.standardize_dtype(tensor.dtype)
+        specs.append(ArraySpec(name, dtype, shape, axes.axis_names(name, shape, dynamic_axes.get(name))))
+    return tuple(specs)
+
+
+def _probes(model, inputs, given):
+    tensors = keras.tree.flatten(model.input)
+    limits = dict(zip([spec.name for spec in inputs], vocabulary.integer_limits(tensors), strict=True))
+    if given is None:
+        return probes.make_probes(inputs, limits, vocabulary.longest_sequence(model))
+    return probes.user_probes(inputs, limits, given)
+
+
+def _serving_function(model, inputs):
+    """Inference of the model as a function from named tensors to named tensors."""
+    structure, outputs = model.input, names.output_names(model)
+    order = [spec.name for spec in inputs]
+
+    def serve(tensors):
+        results = model(keras.tree.pack_sequence_as(structure, [tensors[name] for name in order]), training=False)
+        return dict(zip(outputs, keras.tree.flatten(results), strict=True))
+
+    return serve

@@ -1,0 +1,146 @@
+"""Exporting a model that lives on JAX or torch: a second process does it with Keras on TensorFlow."""
+
+import importlib
+import json
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+
+from keras_transformer.export import errors
+from keras_transformer.export.errors import ConversionError, InvalidModelError, one_line
+from keras_transformer.export.reporting.report import Report
+from keras_transformer.utils import interrupts
+
+_MODEL, _JOB, _RESULT, _TOKENIZER = "model.keras", "job.pickle", "result.json", "tokenizer"
+
+
+def export_elsewhere(model, directory, formats, progress=None, **options):
+    """Runs `export` in a process whose Keras backend is TensorFlow.
+
+    Args:
+        model: a model on any backend; its classes must be importable, so not defined in the script being run.
+        directory: absolute path of the bundle to write.
+        formats: names of the formats.
+        progress: called with lines of text, or None.
+        options: the keyword arguments of `export`.
+
+    Returns:
+        The `Report`.
+
+    Raises:
+        ExportError: whatever `export` raised there, as it was raised.
+        InvalidModelError: the model cannot be saved, or one of its classes cannot be imported.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        _write_job(folder, model, {"directory": str(directory), "formats": formats, **options})
+        log = _run(folder, progress)
+        if not (folder / _RESULT).exists():
+            reason = f"the TensorFlow process ended without a result: {log.strip().splitlines()[-1:]}"
+            raise ConversionError("export", reason, log)
+        result = json.loads((folder / _RESULT).read_text())
+    if "error" in result:
+        raise _revived(result["error"])
+    return Report.from_dict(result["report"])
+
+
+def _write_job(folder, model, arguments):
+    from keras_transformer.export.spec.float32 import custom_objects_of
+
+    classes = {}
+    for name, cls in custom_objects_of(model).items():
+        if cls.__module__ == "__main__":
+            raise InvalidModelError(
+                f"class {cls.__name__} is defined in the running script: put it in a module, so that the process that"
+                " exports with Keras on TensorFlow can import it"
+            )
+        classes[name] = (cls.__module__, cls.__qualname__)
+    try:
+        model.save(folder / _MODEL)
+    except Exception as error:
+        raise InvalidModelError(f"model cannot be saved for export from TensorFlow: {one_line(error)}") from error
+    if arguments.get("tokenizer") is not None:
+        arguments["tokenizer"].save(folder / _TOKENIZER)
+        arguments = {**arguments, "tokenizer": None}
+    job = {"arguments": arguments, "classes": classes, "path": sys.path}
+    try:
+        content = pickle.dumps(job)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        # A score that is a lambda, or calibration data that is a generator, cannot go to another process.
+        raise InvalidModelError(f"arguments cannot be handed to the process that exports: {one_line(error)}") from error
+    (folder / _JOB).write_bytes(content)
+
+
+def _run(folder, progress):
+    """Starts the process, passes its progress on, and waits; returns what it wrote to stderr."""
+    # The files are for CPUs, and this process may hold the GPU's memory.
+    environment = os.environ | {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
+    command = [sys.executable, "-m", "keras_transformer.export.spec.other_backend", str(folder)]
+    with tempfile.TemporaryFile("w+") as log:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process:
+            try:
+                for line in process.stdout:
+                    if progress is not None:
+                        progress(line.rstrip("\n"))
+                process.wait()
+            except BaseException:
+                process.terminate()
+                raise
+        log.seek(0)
+        return log.read()
+
+
+def _revived(record):
+    """The error of the other process, as an object of its own class."""
+    cls = getattr(errors, record["class"], errors.ExportError)
+    error = cls.__new__(cls)
+    error.args = (record["message"],)
+    vars(error).update(record["state"])
+    return error
+
+
+def _serve_job(folder):
+    """What the second process does."""
+    job = pickle.loads((folder / _JOB).read_bytes())
+    sys.path.extend(entry for entry in job["path"] if entry not in sys.path)
+    try:
+        report = _export_job(folder, job)
+        result = {"report": report.to_dict()}
+    except errors.ExportError as error:
+        state = {name: value for name, value in vars(error).items() if not name.startswith("__")}
+        result = {"error": {"class": type(error).__name__, "message": str(error), "state": state}}
+    (folder / _RESULT).write_text(json.dumps(result))
+
+
+def _export_job(folder, job):
+    import keras
+
+    from keras_transformer.export.api import export
+    from keras_transformer.text import load_tokenizer
+    from keras_transformer.utils.serialization import register_all
+
+    register_all()
+    try:
+        objects = {name: _imported(module, path) for name, (module, path) in job["classes"].items()}
+        model = keras.models.load_model(folder / _MODEL, custom_objects=objects, compile=False, safe_mode=False)
+    except Exception as error:
+        raise InvalidModelError(f"model cannot be loaded with Keras on TensorFlow: {one_line(error)}") from error
+    arguments = job["arguments"]
+    if (folder / _TOKENIZER).exists():
+        arguments["tokenizer"] = load_tokenizer(folder / _TOKENIZER)
+    return export(model, progress=lambda line: print(line, flush=True), **arguments)
+
+
+def _imported(module, path):
+    value = importlib.import_module(module)
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+
+if __name__ == "__main__":
+    with interrupts.ends_cleanly():
+        _serve_job(pathlib.Path(sys.argv[1]))

@@ -1,0 +1,116 @@
+"""The inputs on which every artifact has to agree with the Keras model."""
+
+import zlib
+
+import numpy as np
+
+from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.spec.axes import sizes_of
+from keras_transformer.export.spec.export_spec import Probe
+
+# Short and long sizes of each kind of axis. They differ from each other so that no two axes can be confused.
+_SIZES = {"height": (48, 72), "width": (64, 56)}
+_LENGTHS = ((5, 17), (7, 13), (6, 19), (9, 15))
+# (batch, which size, whether masks are padded)
+_CASES = ((1, 0, False), (1, 1, True), (5, 0, True), (5, 1, False), (5, 1, True))
+
+
+def make_probes(inputs, limits, longest=None):
+    """Batch 1 and 5, a short and a long length, padded and unpadded.
+
+    Args:
+        inputs: tuple of `ArraySpec`.
+        limits: dict of input name to the exclusive upper limit of its integers; two where missing.
+        longest: upper limit of every length, or None.
+
+    Returns:
+        A list of `Probe` without outputs, without repetitions.
+    """
+    ranges = _axis_sizes(inputs, longest)
+    has_mask = any(is_mask(spec) for spec in inputs)
+    seen, probes = set(), []
+    for batch, which, padded in _CASES:
+        padded = padded and has_mask
+        sizes = {axis: batch if axis == "batch" else pair[which] for axis, pair in ranges.items()}
+        key = (tuple(sizes.items()), padded)
+        if key not in seen:
+            seen.add(key)
+            probes.append(probe_of_sizes(inputs, limits, sizes, padded))
+    return probes
+
+
+def user_probes(inputs, limits, given):
+    """Probes from the user's list: each a dict of input arrays, or a dict of axis name to size.
+
+    Raises:
+        InvalidModelError: a probe names neither every input nor axes only.
+    """
+    names = {spec.name for spec in inputs}
+    axes = {axis for spec in inputs for axis in spec.axes if axis}
+    defaults = {axis: 2 if axis == "batch" else pair[0] for axis, pair in _axis_sizes(inputs, None).items()}
+    probes = []
+    for number, probe in enumerate(given):
+        if set(probe) == names:
+            arrays = {spec.name: np.asarray(probe[spec.name], spec.dtype) for spec in inputs}
+            probes.append(Probe(arrays, _label(sizes_of(inputs, arrays), False)))
+        elif probe and set(probe) <= axes:
+            for padded in (False, True) if any(is_mask(spec) for spec in inputs) else (False,):
+                probes.append(probe_of_sizes(inputs, limits, {**defaults, **probe}, padded))
+        else:
+            raise InvalidModelError(
+                f"probe {number} has {sorted(probe)}; it must give either the inputs {sorted(names)}"
+                f" or sizes of the axes {sorted(axes)}"
+            )
+    return probes
+
+
+def probe_of_sizes(inputs, limits, sizes, padded):
+    """One probe with the given size of each axis; its values depend on the names and sizes alone."""
+    label = _label(sizes, padded)
+    arrays = {}
+    for spec in inputs:
+        shape = tuple(sizes[axis] if axis else size for axis, size in zip(spec.axes, spec.shape, strict=True))
+        random = np.random.default_rng(zlib.crc32(f"{spec.name} {label}".encode()))
+        arrays[spec.name] = _values(spec, shape, limits.get(spec.name), padded, random)
+    return Probe(arrays, label)
+
+
+def is_mask(spec):
+    """Whether an input is a mask: boolean, or named so."""
+    return spec.dtype == "bool" or spec.name.endswith("mask")
+
+
+def _values(spec, shape, limit, padded, random):
+    if is_mask(spec):
+        return (_padded_mask(shape) if padded else np.ones(shape)).astype(spec.dtype)
+    if "int" in spec.dtype:
+        return random.integers(0, limit or 2, shape).astype(spec.dtype)
+    return random.standard_normal(shape).astype(spec.dtype)
+
+
+def _padded_mask(shape):
+    """Row b keeps a prefix of the last axis: the first row about half, later rows other lengths, never none."""
+    length = shape[-1] if shape else 1
+    rows = np.arange(shape[0]) if len(shape) > 1 else np.zeros(1, int)
+    kept = 1 + (length // 2 + 3 * rows) % max(length - 1, 1)
+    mask = np.arange(length) < kept[:, None]
+    if len(shape) <= 1:
+        return mask.reshape(shape) if shape else np.ones(())
+    return np.broadcast_to(mask.reshape(shape[:1] + (1,) * (len(shape) - 2) + (length,)), shape)
+
+
+def _axis_sizes(inputs, longest):
+    """Dict of dynamic axis to its (short, long) size."""
+    ranges = {}
+    for axis in dict.fromkeys(axis for spec in inputs for axis in spec.axes if axis):
+        if axis == "batch" or axis in _SIZES:
+            ranges[axis] = _SIZES.get(axis, (1, 5))
+        else:
+            lengths = _LENGTHS[len(ranges.keys() - {"batch"}) % len(_LENGTHS)]
+            ranges[axis] = tuple(min(size, longest or size) for size in lengths)
+    return ranges
+
+
+def _label(sizes, padded):
+    parts = [f"{axis}={size}" for axis, size in sizes.items()]
+    return ", ".join(parts + ["padded"] * padded) or "fixed shape"

@@ -1,0 +1,1 @@
+"""Comparison of every artifact with the Keras model, in its own runtime."""

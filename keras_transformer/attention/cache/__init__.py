@@ -1,0 +1,1 @@
+"""Key/value caches and recurrent states: dense, rolling, paged and pooled."""

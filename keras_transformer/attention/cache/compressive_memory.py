@@ -1,0 +1,91 @@
+"""A memory of fixed size: sums over the keys of whole segments, read by the segments after them.
+
+A segment takes a row of its own in the batch. In the shapes, C is the length of a segment, n their number, G the query heads
+of a key head, M the features of a head. The last column of a memory, and of the values, is that of the normalizer.
+"""
+
+from keras import ops
+
+from keras_transformer.attention.partition.chunks import heads_first, tokens_first
+from keras_transformer.backend.scan import associative_scan
+
+
+def read_memory(query, memory, length, heads):
+    """`σ(q) M / (σ(q) · z)` of each query.
+
+    Args:
+        query: `(B · n, K, C · G, M)`, positive features.
+        memory: `(B · n, K, M, H + 1)`, of the segments before each.
+        length: C.
+        heads: int. N.
+
+    Returns:
+        `(B · n, C, N, H)`, zeros where the memory is empty; and whether there is any, float `(B · n, C, N, 1)`, 0 or 1.
+    """
+    read = tokens_first(ops.matmul(query, memory), length, heads)
+    total = read[..., -1:]
+    return read[..., :-1] * _inverse(total), ops.cast(total > 0, read.dtype)
+
+
+def memories(key, value, segments, is_delta, memory=None, pending=None):
+    """The memories before each segment and after the last, and what each segment adds.
+
+    Args:
+        key: `(B · n, K, C, M)`, positive features, zeros for padding.
+        value: `(B · n, K, C, H + 1)`, the last column ones.
+        segments: n.
+        is_delta: bool. Whether a segment adds only what the memory does not tell of its values yet.
+        memory: `(B, K, M, H + 1)`, before the first segment; None for an empty one.
+        pending: `(B, K, M, H + 1)`: what tokens of the first segment have added that are not in `key`; with `memory`.
+
+    Returns:
+        `(B, n + 1, K · M, H + 1)`, and `(B, n, K · M, H + 1)` where a `memory` is given, else None.
+    """
+    _, heads, _, width = key.shape
+    transposed = ops.transpose(key, (0, 1, 3, 2))  # (B · n, K, M, C)
+    rows = (-1, segments, heads * width, value.shape[-1])
+    sums = ops.reshape(ops.matmul(transposed, value), rows)
+    first = ops.zeros_like(sums[:, :1])
+    if memory is not None:
+        shape = (-1, 1, *rows[2:])
+        first, pending = ops.reshape(memory, shape), ops.reshape(pending, shape)
+        sums = ops.concatenate([sums[:, :1] + pending, sums[:, 1:]], axis=1)
+    found = ops.cumsum(ops.concatenate([first, sums], axis=1), axis=1)
+    if not is_delta:
+        return found, sums
+    totals = found[..., -1:]  # Those of the normalizer know of no correction.
+    before = ops.reshape(totals[:, :-1], (-1, heads, width, 1))
+    told = ops.matmul(transposed, key * _inverse(ops.matmul(key, before)))  # (B · n, K, M, M)
+    values = _corrected(told, sums[..., :-1], first[..., :-1], rows)
+    found = ops.concatenate([values, totals], axis=3)
+    if memory is None:
+        return found, None
+    before = ops.reshape(values[:, :-1], (-1, heads, width, rows[3] - 1))
+    known = ops.reshape(ops.matmul(told, before), (*rows[:3], rows[3] - 1))
+    return found, sums - ops.concatenate([known, ops.zeros_like(sums[..., -1:])], axis=3)
+
+
+def _corrected(told, sums, first, rows):
+    """`M_s = M_{s - 1} + sums_s - told_s M_{s - 1}` for s = 1 ... n after `first`, `(B, n + 1, K · M, H)`."""
+    width = told.shape[-1]
+    kept = ops.reshape(ops.eye(width, dtype=told.dtype) - told, (*rows[:3], width))
+    kept = ops.concatenate([ops.zeros_like(kept[:, :1]), kept], axis=1)
+
+    def join(earlier, later):
+        kept = ops.reshape(later[0], (-1, width, width))
+        both = ops.matmul(kept, ops.reshape(ops.concatenate(earlier, axis=3), (-1, width, width + sums.shape[3])))
+        both = ops.reshape(both, (-1, *ops.shape(later[0])[1:3], width + sums.shape[3]))
+        return both[..., :width], both[..., width:] + later[1]
+
+    return associative_scan(join, (kept, ops.concatenate([first, sums], axis=1)), (0.0, 0.0))[1]
+
+
+def segment_heads(x, length, key_heads):
+    """`(B, n · C, N, M)` to `(B · n, K, C · G, M)`, float32."""
+    return heads_first(ops.cast(x, "float32"), length, key_heads)
+
+
+def _inverse(x):
+    """`1 / x`, and 0 where x is 0; of numbers that are not negative."""
+    is_some = x > 0
+    return ops.cast(is_some, x.dtype) / ops.where(is_some, x, 1.0)

@@ -1,0 +1,161 @@
+"""Creating and updating a key/value cache. A cache is a dict of named tensors of fixed shape; nothing is mutated.
+
+Heads come before slots, `(B, K, L, H)`: what attention multiplies then lies in memory as it is read, step after step.
+"""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.partition.bands import take_rows
+
+
+def init_dense_cache(batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+    """An empty cache of `max_length` slots.
+
+    Args:
+        batch_size: int. B.
+        max_length: int. The number of slots L.
+        num_heads: int. The number of key/value heads K.
+        key_dim: int. Width of a key head.
+        value_dim: int. Width of a value head.
+        dtype: str. The dtype of the tensors.
+
+    Returns:
+        dict with "key" `(B, K, L, key_dim)` and "value" `(B, K, L, value_dim)`, all zeros.
+    """
+    shape = (batch_size, num_heads, max_length)
+    return {
+        "key": ops.zeros((*shape, key_dim), dtype=dtype),
+        "value": ops.zeros((*shape, value_dim), dtype=dtype),
+    }
+
+
+def update_dense_cache(cache, key, value, cache_index):
+    """Writes new keys and values at `cache_index` and after it.
+
+    Args:
+        cache: dict as `init_dense_cache` returns.
+        key: `(B, T, K, key_dim)`: the keys of T new tokens.
+        value: `(B, T, K, value_dim)`.
+        cache_index: int32 `()` or `(B,)`: the slot of each row's first new token.
+
+    Returns:
+        The next cache.
+
+    Raises:
+        ValueError: more tokens than slots, or an index, known before running, that leaves too few.
+    """
+    _check_room(cache_length(cache), key.shape[1], cache_index)
+    slots = token_slots(cache_index, ops.shape(key)[1])
+    # Counted from the index where it can be: then all layers of a model share the places.
+    batch_size = ops.shape(slots if len(getattr(cache_index, "shape", ())) == 1 else key)[0]
+    indices = _places(slots, batch_size, key.shape[2])
+    return {
+        "key": _write(cache["key"], indices, key),
+        "value": _write(cache["value"], indices, value),
+    }
+
+
+def fill_dense_cache(key, value):
+    """A cache that holds just these keys `(B, S, K, key_dim)` and values `(B, S, K, value_dim)`."""
+    return {"key": _swap(key), "value": _swap(value)}
+
+
+def read_dense_cache(cache, dtype=None):
+    """All keys and values, `(B, L, K, key_dim)` and `(B, L, K, value_dim)`, as mechanisms take them; in this dtype."""
+    return tuple(_swap(ops.cast(cache[name], dtype or cache[name].dtype)) for name in ("key", "value"))
+
+
+def cache_length(cache):
+    """The number of slots L, or None where it is not known before running."""
+    return cache["key"].shape[2]
+
+
+def check_key_mask(cache, mask):
+    """Refuses a key mask `(B, S)` that does not cover the slots of a dense cache."""
+    if mask is not None and mask.shape[1] != cache_length(cache):
+        raise ValueError(
+            f"With a cache of {cache_length(cache)} slots, a key or value mask must cover the slots. Received a mask of "
+            f"shape {tuple(mask.shape)}. Pad rows on the right and count `cache_index` per row instead."
+        )
+
+
+def init_window_cache(batch_size, window, num_heads, key_dim, value_dim, dtype):
+    """A cache of the last `window` tokens alone, in their order, all zeros.
+
+    Returns:
+        dict with "recent_keys" `(B, window, K, key_dim)` and "recent_values" `(B, window, K, value_dim)`.
+    """
+    widths = {"recent_keys": key_dim, "recent_values": value_dim}
+    return {name: ops.zeros((batch_size, window, num_heads, width), dtype=dtype) for name, width in widths.items()}
+
+
+def extend_window_cache(cache, key, value, cache_index, token_mask=None):
+    """Joins new tokens to the recent ones, and keeps the last of them.
+
+    Args:
+        cache: dict as `init_window_cache` returns, of W tokens.
+        key: `(B, T, K, key_dim)`: the keys of T new tokens.
+        value: `(B, T, K, value_dim)`.
+        cache_index: int32 `()` or `(B,)`: the slot of each row's first new token.
+        token_mask: boolean `(B, T)`: False for padding, which stands on the right and is not kept; None for no padding.
+
+    Returns:
+        Keys `(B, W + T, K, key_dim)` and values, in the dtypes of the new ones; their slots `(1 | B, W + T)`, negative where
+        there was no token yet; and the next cache.
+    """
+    window, length = cache["recent_keys"].shape[1], ops.shape(key)[1]
+    joined = {name: _after(cache[name], new) for name, new in (("recent_keys", key), ("recent_values", value))}
+    if token_mask is None:
+        following = {name: slab[:, length : length + window] for name, slab in joined.items()}
+    else:
+        starts = ops.sum(ops.cast(token_mask, "int32"), axis=1)
+        following = {name: take_rows(slab, starts, window) for name, slab in joined.items()}
+    slots = token_slots(cache_index, window + length) - window
+    return ops.cast(joined["recent_keys"], key.dtype), ops.cast(joined["recent_values"], value.dtype), slots, following
+
+
+def _after(slab, new):
+    return ops.concatenate([slab, ops.cast(new, slab.dtype)], axis=1)
+
+
+def cache_spec(cache):
+    """What a symbolic call gives for the next cache: tensors of the same names, shapes and dtypes."""
+    return {name: keras.KerasTensor(slab.shape, dtype=slab.dtype) for name, slab in cache.items()}
+
+
+def token_slots(cache_index, length):
+    """The slots `(1 | B, T)` of `length` tokens that start at `cache_index`."""
+    cache_index = ops.cast(ops.convert_to_tensor(cache_index), "int32")
+    return ops.reshape(cache_index, (-1, 1)) + ops.expand_dims(ops.arange(length, dtype="int32"), 0)
+
+
+def _swap(x):
+    return ops.transpose(x, (0, 2, 1, 3))
+
+
+def _places(slots, batch_size, num_heads):
+    """The `(B * T * K, 3)` indices of each head of each new token: its row, its head and its slot."""
+    rows = ops.reshape(ops.arange(batch_size, dtype="int32"), (-1, 1, 1))
+    heads = ops.reshape(ops.arange(num_heads, dtype="int32"), (1, 1, -1))
+    slots = ops.expand_dims(slots, 2)
+    # Operators, not keras.ops.add: on TensorFlow that takes (1, n) + (n, 1) for a bias, and gives (1, n).
+    grid = [rows + slots * 0 + heads * 0, heads + rows * 0 + slots * 0, slots + rows * 0 + heads * 0]
+    return ops.stack([ops.reshape(axis, (-1,)) for axis in grid], axis=1)
+
+
+def _write(slab, indices, update):
+    # A scatter, not a slice update: built-in in TFLite, ScatterND in ONNX, and each row has its own index.
+    update = ops.reshape(ops.cast(update, slab.dtype), (-1, slab.shape[3]))
+    return ops.scatter_update(slab, indices, update)
+
+
+def _check_room(max_length, length, cache_index):
+    if max_length is None or length is None:
+        return
+    start = cache_index if isinstance(cache_index, int) else 0
+    if start < 0 or start + length > max_length:
+        raise ValueError(
+            f"The cache has {max_length} slots; {length} tokens do not fit at cache_index={start}. "
+            "Create it with a larger max_length."
+        )

@@ -1,0 +1,249 @@
+"""Attention of a text to the neighbors of its chunks."""
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.cached_layer import CachedLayer
+from keras_transformer.attention.mechanism import check_cross
+from keras_transformer.attention.multi_head_attention import MultiHeadAttention
+from keras_transformer.attention.partition.bands import block_count, pad_length, take_rows
+from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+
+_SLABS = ("neighbor_keys", "neighbor_values", "neighbor_mask")
+
+
+@serializable
+class ChunkedCrossAttention(CachedLayer):
+    """Each chunk of a text is continued with what was found for it: `CCA(h)_{u, i} = attention(h_{u m + m - 1 + i}, E_u)`.
+
+    E_u are the encoded neighbors of chunk u of m tokens. A chunk is known with its last token: that token and the m - 1
+    after it attend to E_u, all neighbors side by side, and the first m - 1 tokens of the text to nothing. A token without
+    neighbors gets zeros. Time and memory grow with `T · k · r`, for k neighbors of r tokens a chunk.
+
+    Args:
+        attention: `MultiHeadAttention` that serves cross-attention, or its config.
+        chunk_size: int >= 1. m. Default 64.
+
+    Call arguments:
+        inputs: float `(B, T, D)`.
+        neighbors: float `(B, L, k · r, E)`: those of the first L chunks. With a cache, those of the chunks that the new
+            tokens may fill, `L = ceil(T / m)` from the chunk of the first of them on.
+        neighbor_mask: boolean `(B, L, k, r)`: True = a token that may be attended to.
+        padding_mask: boolean `(B, T)`: with a cache, which of the new tokens are real, padding being on the right; None for
+            all. Without a cache it is not read: padding on the right changes nothing before it.
+        cache: dict as `init_cache` returns, or None.
+        cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
+
+    Returns:
+        `(B, T, D)`; with a cache, `(output, next_cache)`.
+
+    Raises:
+        ValueError: an attention to its own tokens alone; `chunk_size` below 1.
+
+    Positions, where the attention has one: token i of those that attend to E_u stands at m - 1 + i, and token j of each
+    neighbor at j, so that a neighbor begins where the chunk that it is like begins.
+    The cache is of one size, whatever the length: projected keys and values of the last full chunk's neighbors.
+    Export: all three formats, with and without a cache.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer.attention import MultiHeadAttention
+    >>> layer = ChunkedCrossAttention(MultiHeadAttention(2, 4), chunk_size=3)
+    >>> neighbors, mask = np.ones((1, 2, 8, 5)), np.ones((1, 2, 2, 4), bool)  # Of two chunks: 2 neighbors of 4 tokens.
+    >>> output = layer(np.ones((1, 6, 8)), neighbors, mask)
+    >>> tuple(output.shape), (np.array(output) != 0).any(-1).astype(int).tolist()
+    ((1, 6, 8), [[0, 0, 1, 1, 1, 1]])
+
+    Reference: Borgeaud et al., RETRO, arXiv 2112.04426, section 2.4, figure 2 and algorithm 1.
+    """
+
+    cache_is_rewindable = False
+
+    def __init__(self, attention, chunk_size=64, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.attention = resolve(attention, {}, MultiHeadAttention)
+        check_cross(self.attention)
+        self.chunk_size = positive("chunk_size", chunk_size)
+
+    def build(self, inputs_shape, neighbors_shape, neighbor_mask_shape):
+        build_once(self.attention, inputs_shape, (None, *neighbors_shape[2:]))
+        self._neighbor_length = neighbors_shape[2]
+
+    def call(
+        self,
+        inputs,
+        neighbors,
+        neighbor_mask,
+        padding_mask=None,
+        cache=None,
+        cache_index=None,
+        training=None,
+    ):
+        if cache is not None:
+            return self._extend(inputs, neighbors, neighbor_mask, padding_mask, cache, cache_index)
+        size, length = self.chunk_size, ops.shape(inputs)[1]
+        reach = ops.shape(neighbors)[1] * size
+        queries = pad_length(inputs[:, size - 1 :], 0, reach)[:, :reach]
+        output = self.attention(
+            ops.reshape(queries, (-1, size, inputs.shape[-1])),
+            ops.reshape(neighbors, (-1, *neighbors.shape[2:])),
+            value_mask=_flat(neighbor_mask),
+            positions=(self._query_positions(), _key_positions(neighbor_mask)),
+            training=training,
+        )
+        output = _where_any(output, _flat(neighbor_mask))
+        output = ops.reshape(output, (-1, reach, output.shape[-1]))
+        return pad_length(output, size - 1, length)[:, :length]
+
+    def _query_positions(self):
+        """Of the tokens that attend to the neighbors of one chunk, `(m,)`; a chunk begins at 0."""
+        return np.arange(self.chunk_size - 1, 2 * self.chunk_size - 1, dtype="int32")
+
+    # New tokens, with a cache. In the shapes, C is the number of chunks that they may fill, X the size of a slab's row.
+
+    def _extend(self, x, neighbors, mask, padding_mask, cache, cache_index):
+        progress = ChunkProgress(self.chunk_size, x, padding_mask, cache_index)
+        # A row for each chunk that a token may attend to: the last full one before these tokens, and those they fill.
+        new = self._project(neighbors, mask, progress)
+        slabs = {
+            name: ops.concatenate([ops.expand_dims(_rows(cache[name]), 1), ops.cast(new[name], cache[name].dtype)], 1)
+            for name in _SLABS
+        }
+        if x.shape[1] == 1:
+            chosen = self._chosen(slabs, progress.last, cache)
+            place = ops.reshape(ops.mod(progress.index + 1, self.chunk_size), (-1, 1)) + (self.chunk_size - 1)
+            output = self._read(x, chosen, (place, _key_positions(mask)))
+        else:
+            output = self._read_chunks(x, slabs, mask, cache, progress)
+        return output, self._chosen(slabs, progress.last, cache)
+
+    def _read_chunks(self, x, slabs, mask, cache, progress):
+        """The output of several tokens, which stand anywhere among the chunks."""
+        size, rows = self.chunk_size, progress.count + 1
+        offset = ops.mod(progress.index, size) + 1  # The place of the first token among those of the chunk before it.
+        queries = take_rows(pad_length(x, size, rows * size), progress.spread(size - offset), rows * size)
+        chunks = {name: ops.reshape(slab, (-1, *cache[name].shape[1:])) for name, slab in slabs.items()}
+        queries = ops.reshape(queries, (-1, size, x.shape[-1]))
+        output = self._read(queries, chunks, (self._query_positions(), _key_positions(mask)))
+        output = ops.reshape(output, (-1, rows * size, output.shape[-1]))
+        return take_rows(output, progress.spread(offset), ops.shape(x)[1])
+
+    def _read(self, queries, chunks, positions):
+        memory = {"key": chunks["neighbor_keys"], "value": chunks["neighbor_values"]}
+        mask = chunks["neighbor_mask"]
+        output, _ = self.attention(queries, None, value_mask=mask, positions=positions, cache=memory)
+        return _where_any(output, mask)
+
+    def _project(self, neighbors, mask, progress):
+        """Keys, values and mask of the chunks that these tokens fill, `(B, C, X)` each; zeros where they fill none."""
+        count, (key_width, value_width) = ops.shape(neighbors)[1], self._widths()
+
+        # One tensor, not two: ONNX Runtime loses one of two outputs of a branch that are the same zeros.
+        def project():
+            flat = ops.reshape(ops.cast(neighbors, self.compute_dtype), (-1, *neighbors.shape[2:]))
+            memory = self.attention.memory_cache(flat, positions=_key_positions(mask))
+            rows = [_rows(memory[name]) for name in ("key", "value")]
+            return ops.reshape(ops.concatenate(rows, axis=1), (-1, count, key_width + value_width))
+
+        def nothing():
+            return ops.zeros((ops.shape(neighbors)[0], count, key_width + value_width), dtype=self.compute_dtype)
+
+        projected = ops.cond(progress.fills_any, project, nothing)
+        projected = ops.reshape(projected, (-1, count, key_width + value_width))
+        flat_mask = ops.reshape(mask, (-1, count, self._neighbor_length))
+        keys, values = projected[:, :, :key_width], projected[:, :, key_width:]
+        return dict(zip(_SLABS, (keys, values, flat_mask), strict=True))
+
+    def _chosen(self, slabs, rows, cache):
+        """Of each row of the batch one chunk, as the cache has it; `rows`, `(1 | B,)`, count from the last full one."""
+        batch = ops.shape(cache["neighbor_mask"])[0]
+        chosen = {}
+        for name, slab in slabs.items():
+            places = ops.reshape(ops.arange(batch, dtype="int32") * ops.shape(slab)[1] + rows, (-1,))
+            taken = ops.take(ops.reshape(slab, (-1, slab.shape[2])), places, axis=0)
+            chosen[name] = ops.reshape(taken, (-1, *cache[name].shape[1:]))
+        return chosen
+
+    def _widths(self):
+        """The numbers of keys and of values of one chunk."""
+        attention = self.attention
+        rows = attention.num_key_value_heads * self._neighbor_length
+        return rows * attention.key_dim, rows * attention.value_dim
+
+    def init_cache(self, batch_size, max_length=None, dtype=None):
+        """No neighbors yet: all zeros, of one size for any `max_length`."""
+        if not self.built:
+            raise ValueError(f"{self.name} keeps as many neighbors as it is built for: build it first.")
+        attention, dtype = self.attention, dtype or self.compute_dtype
+        shape = (batch_size, attention.num_key_value_heads, self._neighbor_length)
+        return {
+            "neighbor_keys": ops.zeros((*shape, attention.key_dim), dtype=dtype),
+            "neighbor_values": ops.zeros((*shape, attention.value_dim), dtype=dtype),
+            "neighbor_mask": ops.zeros((batch_size, self._neighbor_length), dtype="bool"),
+        }
+
+    def compute_output_spec(self, inputs, *args, cache=None, **options):
+        return self._output_spec(inputs.shape, cache)
+
+    def compute_output_shape(self, inputs_shape, *args, **options):
+        return inputs_shape
+
+    def get_config(self):
+        return {**super().get_config(), "attention": serialize(self.attention), "chunk_size": self.chunk_size}
+
+
+class ChunkProgress:
+    """Which chunks some new tokens fill.
+
+    Args:
+        size: int. Tokens of a chunk.
+        x: `(B, T, ...)`: of the new tokens.
+        padding_mask: boolean `(B, T)`: which are real, padding being on the right; None for all.
+        cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
+
+    Attributes:
+        index: int32 `(1 | B,)`: `cache_index`.
+        tokens: int32 `(1 | B,)`: how many new tokens are real.
+        count: how many chunks T tokens may fill at the most.
+        last: int32 `(1 | B,)`: how many they do fill.
+        fills_any: boolean `()`: whether any row fills any.
+    """
+
+    def __init__(self, size, x, padding_mask, cache_index):
+        self.index = ops.reshape(ops.cast(ops.convert_to_tensor(cache_index), "int32"), (-1,))
+        self._batch, length = ops.shape(x)[:2]
+        if padding_mask is None:
+            self.tokens = ops.zeros_like(self.index) + length
+        else:
+            self.tokens = ops.sum(ops.cast(padding_mask, "int32"), axis=1)
+        self.count = block_count(length, size)
+        self.last = (self.index + self.tokens) // size - self.index // size
+        self.fills_any = ops.any(self.last > 0)
+
+    def spread(self, rows):
+        """`(1 | B,)` as `(B,)`."""
+        return ops.broadcast_to(rows, (self._batch,))
+
+
+def _rows(slab):
+    """`(B, ...)` as `(B, X)`."""
+    return ops.reshape(slab, (-1, int(np.prod(slab.shape[1:]))))
+
+
+def _flat(mask):
+    """`(B, L, k, r)` as `(B · L, k · r)`."""
+    return ops.reshape(ops.cast(mask, "bool"), (-1, mask.shape[2] * mask.shape[3]))
+
+
+def _key_positions(mask):
+    """The place of each token in its neighbor, `(k · r,)`."""
+    return np.tile(np.arange(mask.shape[3], dtype="int32"), mask.shape[2])
+
+
+def _where_any(output, mask):
+    """The output `(B, T, D)` of rows that have neighbors, zeros of others: no bias of a projection either."""
+    found = ops.any(mask, axis=1, keepdims=True)
+    return output * ops.cast(ops.expand_dims(found, 2), output.dtype)

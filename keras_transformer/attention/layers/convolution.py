@@ -1,0 +1,109 @@
+"""Convolution over tokens as a mixer: what lightweight and dynamic convolution share."""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import check_shapes, positive
+from keras_transformer.attention.partition.bands import last_rows, pad_length
+from keras_transformer.attention.token_mixer import TokenMixer, mask_tokens
+from keras_transformer.layers.projection import token_projection
+
+
+class TokenConvolution(TokenMixer):
+    """Base of convolutions whose heads of channels share a filter: `y = conv(h) W_2 + b_2`, `h = glu(x W_1 + b_1)`.
+
+    Tap k of the filter at token t reads token `t + k - left`, `left` being `(kernel_size - 1) // 2`; with causality
+    `kernel_size - 1`. What lies outside the sequence, and padding, counts as zeros. A subclass computes `convolve`.
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        kernel_size=7,
+        gated=True,
+        dropout=0.0,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = positive("num_heads", num_heads)
+        if positive("kernel_size", kernel_size) == 1:
+            raise ValueError("A kernel_size of 1 mixes no tokens: it must be 2 or more.")
+        self.kernel_size = kernel_size
+        self.gated = gated
+        self.dropout = dropout
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype="float32")
+
+    output_dense = property(lambda self: self._output_dense)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        value_shape = query_shape if value_shape is None else value_shape
+        check_shapes(query_shape, value_shape, value_shape)
+        self._width = query_shape[-1]
+        if self._width % self.num_heads:
+            raise ValueError(f"num_heads={self.num_heads} must divide the {self._width} channels.")
+        self._input_dense = self._project("input", self._width * (2 if self.gated else 1), query_shape)
+        self._output_dense = self._project("output", self._width, query_shape)
+
+    def _project(self, name, width, input_shape, use_bias=True):
+        dense = token_projection(self, name, width, use_bias)
+        dense.build(input_shape)
+        return dense
+
+    def fresh_initializer(self):
+        """An initializer that is shared would give equal weights."""
+        return self.kernel_initializer.clone()
+
+    def convolve(self, x, padded, training=None):
+        """The convolution of `x`.
+
+        Args:
+            x: `(B, T, D)`.
+            padded: `(B, T + kernel_size - 1, D)`: x and what its first and last tokens reach beyond it.
+
+        Returns:
+            `(B, T, D)`.
+        """
+        raise NotImplementedError
+
+    def mix(self, x, visibility, training=None):
+        x = mask_tokens(self._enter(x), visibility.query_mask)
+        reach = self.kernel_size - 1
+        left = reach if visibility.causal else reach // 2
+        return self._leave(self.convolve(x, pad_length(x, left, reach - left), training), visibility)
+
+    def init_cache(self, batch_size, max_length, dtype=None):
+        """The last `kernel_size - 1` tokens, "recent_inputs" `(B, kernel_size - 1, D)`, whatever `max_length` is."""
+        shape = (batch_size, self.kernel_size - 1, self._width)
+        return {"recent_inputs": ops.zeros(shape, dtype=dtype or self.compute_dtype)}
+
+    def extend(self, x, cache, cache_index, visibility, training=None):
+        x = mask_tokens(self._enter(x), visibility.query_mask)
+        recent = cache["recent_inputs"]
+        joined = ops.concatenate([ops.cast(recent, x.dtype), x], axis=1)
+        output = self._leave(self.convolve(x, joined, training), visibility)
+        following = last_rows(joined, ops.shape(x)[1], visibility.query_mask, self.kernel_size - 1)
+        return output, {"recent_inputs": ops.cast(following, recent.dtype)}
+
+    def _enter(self, x):
+        hidden = self._input_dense(x)
+        if not self.gated:
+            return hidden
+        return hidden[..., : self._width] * ops.sigmoid(hidden[..., self._width :])
+
+    def _leave(self, x, visibility):
+        return self._output_dense(mask_tokens(x, visibility.query_mask))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "kernel_size": self.kernel_size,
+            "gated": self.gated,
+            "dropout": self.dropout,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "seed": self.seed,
+        }

@@ -1,0 +1,124 @@
+"""Attention to keys and values that another layer has made."""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.dense import read_dense_cache
+from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.layers.projection import join_heads, split_heads
+from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
+from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+
+
+@serializable
+class CrossDecoderAttention(keras.layers.Layer):
+    """`concat_n(softmax(x W_q^n k_{n'}ᵀ / √H) v_{n'}) W_o` over the keys and values of a `SharedKeyValue`, causally.
+
+    There is no projection of keys and values, and no cache: both are those of the one layer which all layers like this read.
+    Time and memory grow with T · S. Each query sees the keys up to its own position.
+
+    Args:
+        num_heads: int >= 1. The number of query heads N, a multiple of that of the keys.
+        key_dim: int >= 1. Width of each query head.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None: that of the `SharedKeyValue`.
+        dropout: float in [0, 1). Of the attention weights.
+        use_bias: bool. Whether the projections have biases. Default True.
+        kernel_initializer: of the projections.
+        seed: int or None. Of the dropout.
+
+    Call arguments:
+        inputs: float `(B, T, D)`.
+        key: float `(B, K, S, key_dim)`.
+        value: float `(B, K, S, value_dim)`.
+        padding_mask: boolean `(B, S)`: False keys are attended by nobody; None where all keys that are not after a query are
+            real, as in a cache.
+        positions: int `(T,)` or `(B, T)`: which of the keys is each query's own; None for 0 .. T - 1.
+
+    Returns:
+        `(B, T, D)`.
+
+    Raises:
+        ValueError: invalid arguments; a number of heads that is no multiple of that of the keys.
+
+    Export: all three formats.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer, keys = CrossDecoderAttention(num_heads=4, key_dim=2), np.ones((1, 2, 5, 2))
+    >>> tuple(layer(np.ones((1, 1, 8)), keys, keys, positions=np.array([4])).shape)
+    (1, 1, 8)
+
+    Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 2 (the cross-decoder).
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        position=None,
+        dropout=0.0,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.num_heads = positive("num_heads", num_heads)
+        self.key_dim = positive("key_dim", key_dim)
+        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+        self.mechanism = SoftmaxAttention(dropout=dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build(self, inputs_shape, key_shape, value_shape):
+        if self.num_heads % key_shape[1]:
+            raise ValueError(f"{self.num_heads} query heads are no multiple of {key_shape[1]} key heads.")
+        heads = (*inputs_shape[:2], self.num_heads)
+        key_shape, value_shape = ((shape[0], shape[2], shape[1], shape[3]) for shape in (key_shape, value_shape))
+        self.query_dense = split_heads(self, "query", self.num_heads, self.key_dim)
+        self.query_dense.build(inputs_shape)
+        build_once(self.mechanism, (*heads, self.key_dim), key_shape, value_shape)
+        if self.position is not None:
+            build_once(self.position, (*heads, self.key_dim), value_shape)
+        self.output_dense = join_heads(self, "attention_output", inputs_shape[-1])
+        self.output_dense.build((*heads, value_shape[-1]))
+
+    def call(self, inputs, key, value, padding_mask=None, positions=None, training=None):
+        query = self.query_dense(inputs)  # (B, T, N, H)
+        key, value = read_dense_cache({"key": key, "value": value})
+        slots = ops.arange(ops.shape(query)[1], dtype="int32") if positions is None else positions
+        key_slots = ops.arange(ops.shape(key)[1], dtype="int32")
+        visibility = Visibility(
+            key_mask=padding_mask,
+            causal=True,
+            query_slots=slots,
+            key_slots=key_slots,
+            query_positions=slots,
+            key_positions=key_slots,
+            from_start=positions is None,
+        )
+        if self.position is not None:
+            query, _ = self.position.rotate(query, query, slots, slots)
+        context = self.mechanism(query, key, value, visibility=visibility, position=self.position, training=training)
+        return self.output_dense(context)
+
+    def compute_output_shape(self, inputs_shape, *args, **kwargs):
+        return inputs_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "position": serialize(self.position),
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "seed": self.seed,
+        }

@@ -1,0 +1,91 @@
+"""Convolution whose filters are made anew from each token."""
+
+from keras import ops
+
+from keras_transformer.attention.layers.convolution import TokenConvolution
+from keras_transformer.attention.partition.bands import block_count, pad_length
+from keras_transformer.attention.partition.chunks import heads_first, tokens_first
+from keras_transformer.utils.serialization import serializable
+
+# Tokens whose filters are laid out as one band matrix: few products of a good size.
+_BLOCK = 32
+
+
+@serializable
+class DynamicConvolution(TokenConvolution):
+    """`y = conv(h) W_2 + b_2`, `conv(h)_tc = Σ_k softmax_k((h_t W_f)_nk) h_{t+k-left, c}`, n being the head of channel c.
+
+    As `LightweightConvolution`, with filters that each token makes for itself. Filters of a block of C tokens are laid out
+    as a band matrix, so that a block is one product for each head: time grows with `T · D · (D + C + kernel_size)`, memory
+    with `T · (D + num_heads · (C + kernel_size))`, C being 32 or the kernel size.
+
+    Args:
+        num_heads: int >= 1 that divides the width D. Each head of `D / num_heads` channels has one filter.
+        kernel_size: int >= 2. How many tokens a filter reads.
+        gated: bool. Whether `h = glu(x W_1 + b_1)`, or `x W_1 + b_1` as it is.
+        dropout: float in [0, 1). Share of the weights of the filters dropped in training.
+        kernel_initializer: of all projections.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `TokenMixer`. Causal and not. Its cache holds the last `kernel_size - 1` tokens.
+
+    Returns:
+        `(B, T, D)`; with a cache, `(output, next_cache)`.
+
+    Raises:
+        ValueError: sizes out of range; heads that do not divide the width; asked for other keys than queries, scores or an
+            `attention_mask`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = DynamicConvolution(num_heads=2, kernel_size=3)
+    >>> x = np.ones((1, 5, 8), "float32")
+    >>> tuple(layer(x, x).shape)
+    (1, 5, 8)
+
+    Reference: Wu et al., Pay Less Attention with Lightweight and Dynamic Convolutions, arXiv 1901.10430, section 4.
+    Deviation: padding is zeroed after the first projection, so that it changes nothing.
+    """
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        width = self.num_heads * self.kernel_size
+        self._filter_dense = self._project("filter", width, query_shape, use_bias=False)
+
+    def convolve(self, x, padded, training=None):
+        length, size = ops.shape(x)[1], max(_BLOCK, self.kernel_size)
+        size = size if x.shape[1] is None else min(size, x.shape[1])
+        chunks = block_count(length, size)
+        filters = ops.reshape(self._filter_dense(x), (-1, length, self.num_heads, self.kernel_size))
+        filters = self._dropout_layer(ops.softmax(ops.cast(filters, "float32"), axis=-1), training=training)
+        filters = pad_length(ops.cast(filters, padded.dtype), 0, chunks * size - length)
+        bands = _bands(heads_first(filters, size, self.num_heads), size)
+        windows = self._windows(pad_length(padded, 0, chunks * size - length), chunks, size)
+        context = ops.matmul(bands, windows)  # (B · n, N, C, D / N)
+        context = ops.reshape(tokens_first(context, size, self.num_heads), (-1, chunks * size, self._width))
+        return context[:, :length]
+
+    def _windows(self, padded, chunks, size):
+        """`(B, n · C + reach, D)` to `(B · n, N, C + reach, D / N)`: each block and the tokens that it reaches."""
+        reach, channels = self.kernel_size - 1, self._width // self.num_heads
+        if isinstance(chunks, int) and chunks == 1:
+            windows = padded
+        else:  # The reach of a block lies in the next one: a block is no shorter.
+            own = ops.reshape(padded[:, : chunks * size], (-1, size, self._width))
+            following = ops.reshape(pad_length(padded, 0, size - reach)[:, size:], (-1, size, self._width))
+            windows = ops.concatenate([own, following[:, :reach]], axis=1)
+        return heads_first(
+            ops.reshape(windows, (-1, size + reach, self.num_heads, channels)), size + reach, self.num_heads
+        )
+
+
+def _bands(filters, size):
+    """`(B · n, N, C, kernel_size)` to `(B · n, N, C, C + kernel_size - 1)`: the filter of token i begins at column i.
+
+    Rows that are one longer than they end up put each filter one column further than the one above.
+    """
+    heads, taps = filters.shape[1], filters.shape[3]
+    skewed = ops.pad(filters, ((0, 0), (0, 0), (0, 0), (0, size)))
+    skewed = ops.reshape(skewed, (-1, heads, size * (taps + size)))[:, :, :-size]
+    return ops.reshape(skewed, (-1, heads, size, size + taps - 1))

@@ -1,0 +1,104 @@
+"""Single-headed attention with a gate in place of softmax, heads and feed-forward."""
+
+import dataclasses
+
+from keras import ops
+
+from keras_transformer.attention.cache.dense import (
+    check_key_mask,
+    init_dense_cache,
+    read_dense_cache,
+    update_dense_cache,
+)
+from keras_transformer.attention.layers.gated_unit import GatedUnit
+from keras_transformer.attention.token_mixer import mask_tokens
+from keras_transformer.utils.serialization import serializable
+
+
+@serializable
+class GatedAttentionUnit(GatedUnit):
+    """GAU: `y = (u ⊙ A v) W_o`, `A_ij = max((q_i · k_j + bias_ij) / n_i, 0)²`, n_i being the number of keys that i sees.
+
+    `u, v = silu(x W)`; q and k are one vector `silu(x W_z)`, each with a scale and a shift of its own. It takes the place
+    of attention and feed-forward together. Time and memory grow with T²: `MixedChunkAttention` is the linear form. The
+    weights are made in float32 under every dtype policy.
+
+    Args:
+        intermediate_dim: int >= 1, or None for `2 D`. The width E of gate and values.
+        key_dim: int >= 1. The width of queries and keys.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        kernel_initializer: of the projections.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `TokenMixer`. Causal and not. Its cache holds all keys and values: "key" `(B, 1, L, key_dim)` and
+        "value" `(B, 1, L, E)`.
+
+    Returns:
+        `(B, T, D)`; with a cache, `(output, next_cache)`.
+
+    Raises:
+        ValueError: sizes below 1; asked for other keys than queries, scores or an `attention_mask`; a cache without room.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = GatedAttentionUnit(key_dim=8, position="rotary")
+    >>> x = np.ones((1, 5, 16), "float32")
+    >>> tuple(layer(x, x).shape)
+    (1, 5, 16)
+
+    Reference: Hua et al., Transformer Quality in Linear Time, arXiv 2202.10447, section 2.2. Deviations: norm and residual
+    are the block's; scales start near 1; n is counted for each query, so that a causal output does not depend on
+    what follows.
+    """
+
+    supports = frozenset({"causal", "bidirectional", "cache", "bias", "query"})
+    cache_is_rewindable = True
+    uses = ("query", "key")
+
+    def __init__(
+        self,
+        intermediate_dim=None,
+        key_dim=128,
+        position=None,
+        dropout=0.0,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(intermediate_dim, key_dim, position, dropout, kernel_initializer, seed, **kwargs)
+
+    def mix(self, x, visibility, training=None):
+        value, gate, (query, key) = self.project(x)
+        query, key = self.rotate(query, key, visibility)
+        return self._attend(query, key, ops.expand_dims(value, 2), gate, visibility, training)
+
+    def init_cache(self, batch_size, max_length, dtype=None):
+        return init_dense_cache(batch_size, max_length, 1, self.key_dim, self._width, dtype or self.compute_dtype)
+
+    def extend(self, x, cache, cache_index, visibility, training=None):
+        check_key_mask(cache, visibility.key_mask)
+        value, gate, (query, key) = self.project(x)
+        query, key = self.rotate(query, key, visibility)
+        cache = update_dense_cache(cache, key, ops.expand_dims(value, 2), cache_index)
+        key, value = read_dense_cache(cache, query.dtype)
+        slots = ops.arange(ops.shape(key)[1], dtype="int32")
+        visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
+        return self._attend(query, key, value, gate, visibility, training), cache
+
+    def _attend(self, query, key, value, gate, visibility, training):
+        """From query `(B, T, 1, key_dim)`, key and value `(B, S, 1, ...)` to the output `(B, T, D)`."""
+        bias = self.bias(query, visibility.query_positions, visibility.key_positions)
+        query, key, value = (ops.cast(ops.transpose(x, (0, 2, 1, 3)), "float32") for x in (query, key, value))
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))) + bias  # (B, 1, T, S)
+        mask = visibility.dense()
+        if mask is None:
+            weights = ops.square(ops.relu(scores / ops.cast(ops.shape(key)[2], "float32")))
+        else:
+            mask = ops.cast(mask, "float32")
+            seen = ops.maximum(ops.sum(mask, axis=-1, keepdims=True), 1.0)
+            weights = ops.square(ops.relu(scores / seen)) * mask
+        context = ops.matmul(self._dropout_layer(weights, training=training), value)  # (B, 1, T, E)
+        context = ops.cast(ops.reshape(context, (-1, ops.shape(gate)[1], self._width)), gate.dtype)
+        return self._output_dense(mask_tokens(gate * context, visibility.query_mask))

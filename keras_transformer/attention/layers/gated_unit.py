@@ -1,0 +1,82 @@
+"""The projections of gated attention: one narrow vector for queries and keys, wide values, and a gate."""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import check_shapes, positive
+from keras_transformer.attention.token_mixer import TokenMixer
+from keras_transformer.layers.projection import token_projection
+from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
+from keras_transformer.utils.serialization import build_once, resolve, serialize
+
+
+class GatedUnit(TokenMixer):
+    """Base of gated attention: `y = (u ⊙ context) W_o`, with `u, v = silu(x W)`, `z = silu(x W_z)`.
+
+    Queries and keys are `z`, scaled and shifted anew for each use: `z ⊙ γ + β`. A subclass names its uses.
+    """
+
+    uses = ()
+
+    def __init__(self, intermediate_dim, key_dim, position, dropout, kernel_initializer, seed, **kwargs):
+        super().__init__(**kwargs)
+        self.intermediate_dim = None if intermediate_dim is None else positive("intermediate_dim", intermediate_dim)
+        self.key_dim = positive("key_dim", key_dim)
+        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        self.dropout = dropout
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype="float32")
+
+    output_dense = property(lambda self: self._output_dense)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        value_shape = query_shape if value_shape is None else value_shape
+        check_shapes(query_shape, value_shape, value_shape)
+        self._width = self.intermediate_dim or 2 * query_shape[-1]
+        self._hidden_dense = self._project("hidden", 2 * self._width, query_shape, activation="silu")
+        self._shared_dense = self._project("shared", self.key_dim, query_shape, activation="silu")
+        shape = (len(self.uses), self.key_dim)
+        # Near 1: squared products of near 0, as the authors start, leave no gradient where no bias is added to them.
+        near_one = keras.initializers.RandomNormal(mean=1.0, stddev=0.02)
+        self._scale = self.add_weight(name="scale", shape=shape, initializer=near_one)
+        self._shift = self.add_weight(name="shift", shape=shape, initializer="zeros")
+        if self.position is not None:
+            heads = (*query_shape[:2], 1)
+            build_once(self.position, (*heads, self.key_dim), (*heads, self._width))
+        inner = (*query_shape[:2], self._width)
+        self._output_dense = self._project("attention_output", query_shape[-1], inner)
+
+    def _project(self, name, width, input_shape, activation=None):
+        dense = token_projection(self, name, width, activation=activation)
+        dense.build(input_shape)
+        return dense
+
+    def project(self, x):
+        """Values and gate `(B, T, E)`, and the vector of each use, `(B, T, 1, key_dim)`."""
+        hidden, shared = self._hidden_dense(x), self._shared_dense(x)
+        scale, shift = (ops.cast(ops.convert_to_tensor(w), shared.dtype) for w in (self._scale, self._shift))
+        used = [ops.expand_dims(shared * scale[i] + shift[i], 2) for i in range(len(self.uses))]
+        return hidden[..., : self._width], hidden[..., self._width :], used
+
+    def rotate(self, query, key, visibility):
+        """Query and key, turned by the position."""
+        if self.position is None:
+            return query, key
+        return self.position.rotate(query, key, visibility.query_positions, visibility.key_positions)
+
+    def bias(self, query, query_positions, key_positions):
+        """What the position adds to the scores, or 0; the query is `(B, T, 1, key_dim)`."""
+        bias = None if self.position is None else self.position.bias(query, query_positions, key_positions)
+        return 0.0 if bias is None else bias
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "key_dim": self.key_dim,
+            "position": serialize(self.position),
+            "dropout": self.dropout,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "seed": self.seed,
+        }

@@ -1,0 +1,125 @@
+"""Attention for what is far, convolution for what is near, each on channels of its own."""
+
+import types
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.token_mixer import TokenMixer
+from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+
+
+@serializable
+class LongShortRangeAttention(TokenMixer):
+    """LSRA: `y = concat(attention(x[:A]), convolution(x[A:]))`, the channels of x being split between two branches.
+
+    Time and memory grow as those of its branches, each at its width. The cache is that of both. Any two mixers may serve.
+
+    Args:
+        attention: a mixer, as `MultiHeadAttention`, for the first `attention_dim` channels.
+        convolution: a mixer, as `LightweightConvolution` or `DynamicConvolution`, for the others.
+        attention_dim: int >= 1 and below the width D, or None for half of it. A.
+
+    Call arguments: see `TokenMixer`. It supports what both branches honor. Its cache holds the tensors of both.
+
+    Returns:
+        `(B, T, D)`; with a cache, `(output, next_cache)`.
+
+    Raises:
+        ValueError: `attention_dim` that leaves no channels; branches whose caches have a name in common; asked for what a
+            branch does not honor.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer.attention import LightweightConvolution, MultiHeadAttention
+    >>> layer = LongShortRangeAttention(MultiHeadAttention(2, 4), LightweightConvolution(2, kernel_size=3))
+    >>> x = np.ones((1, 5, 16), "float32")
+    >>> tuple(layer(x, x).shape)
+    (1, 5, 16)
+
+    Reference: Wu et al., Lite Transformer with Long-Short Range Attention, arXiv 2004.11886, section 4.
+    """
+
+    def __init__(self, attention, convolution, attention_dim=None, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = resolve(attention, {}, keras.layers.Layer)
+        self.convolution = resolve(convolution, {}, keras.layers.Layer)
+        self.attention_dim = None if attention_dim is None else positive("attention_dim", attention_dim)
+
+    @property
+    def supports(self):
+        """What both branches take into account: see `Mechanism`."""
+        return (self.attention.supports & self.convolution.supports) - {"cross", "attention_mask", "scores"}
+
+    cache_is_rewindable = property(
+        lambda self: self.attention.cache_is_rewindable and self.convolution.cache_is_rewindable,
+        doc="Whether a cache can go back to an earlier index.",
+    )
+
+    @property
+    def output_dense(self):
+        """The last projections of both branches, as far as the output of a zero context goes: their biases."""
+        biases = [branch.output_dense.bias for branch in (self.attention, self.convolution)]
+        return types.SimpleNamespace(bias=ops.concatenate([ops.convert_to_tensor(bias) for bias in biases]))
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        width = query_shape[-1]
+        self._split = self.attention_dim or width // 2
+        if not 0 < self._split < width:
+            raise ValueError(f"attention_dim={self._split} must leave channels to both branches, of {width}.")
+        for branch, size in ((self.attention, self._split), (self.convolution, width - self._split)):
+            build_once(branch, (*query_shape[:-1], size), (*query_shape[:-1], size))
+
+    def mix(self, x, visibility, training=None):
+        masks = {"query_mask": visibility.query_mask, "value_mask": visibility.key_mask}
+        return self._join(x, visibility, use_causal_mask=visibility.causal, training=training, **masks)
+
+    def init_cache(self, batch_size, max_length, dtype=None):
+        """The tensors of both branches."""
+        first, second = (
+            branch.init_cache(batch_size, max_length, dtype) for branch in (self.attention, self.convolution)
+        )
+        if first.keys() & second.keys():
+            raise ValueError(
+                f"Both branches name tensors of their caches alike: {sorted(first.keys() & second.keys())}"
+            )
+        return first | second
+
+    def extend(self, x, cache, cache_index, visibility, training=None):
+        parts, outputs, following = self._parts(x), [], {}
+        for branch, part, names in zip((self.attention, self.convolution), parts, self._cache_names(), strict=True):
+            output, next_cache = branch(
+                part,
+                part,
+                query_mask=visibility.query_mask,
+                positions=visibility.query_positions,
+                cache={name: cache[name] for name in names},
+                cache_index=cache_index,
+                training=training,
+            )
+            outputs.append(output)
+            following |= next_cache
+        return ops.concatenate(outputs, axis=-1), following
+
+    def _cache_names(self):
+        return [list(branch.init_cache(1, 1)) for branch in (self.attention, self.convolution)]
+
+    def _join(self, x, visibility, **options):
+        first, second = self._parts(x)
+        options["positions"] = visibility.query_positions
+        return ops.concatenate(
+            [self.attention(first, first, **options), self.convolution(second, second, **options)], -1
+        )
+
+    def _parts(self, x):
+        return x[..., : self._split], x[..., self._split :]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "attention": serialize(self.attention),
+            "convolution": serialize(self.convolution),
+            "attention_dim": self.attention_dim,
+        }

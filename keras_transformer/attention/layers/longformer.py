@@ -1,0 +1,304 @@
+"""Sliding windows, and a few tokens that see everything and are seen by everything."""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import check_shapes, positive
+from keras_transformer.attention.cache.cached_layer import CachedLayer
+from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache, token_slots
+from keras_transformer.attention.masks import Visibility, combine, slot_rows
+from keras_transformer.attention.mechanism import refuse, refuse_key_mask
+from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.attention.partial_softmax import attend_part, merge
+from keras_transformer.attention.partition.global_tokens import (
+    FirstTokens,
+    MarkedTokens,
+    of_keys,
+    of_queries,
+    write_first,
+)
+from keras_transformer.attention.partition.windows import new_window_part, window_part
+from keras_transformer.layers.projection import join_heads, split_heads
+from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
+from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+
+
+@serializable
+class LongformerAttention(CachedLayer):
+    """Multi-head attention within sliding windows, with global tokens that have projections of their own.
+
+    With w = `attention_window / 2` and the set G of global tokens, a token i that is not global gives
+
+        y_i = Σ_j softmax_j(q_i · k_j / √H) v_j   over   {j : |i - j| <= w} ∪ G,   each key once,
+
+    and a global token gives `Σ_j softmax_j(q'_i · k'_j / √H) v'_j` over all j, where q', k', v' are other projections of the
+    same tokens. With causality both see only j <= i. Time and memory grow with `T · (1.25 · attention_window + |G|)`. Any
+    length gives what the masked dense formula gives.
+
+    Args:
+        num_heads: int >= 1. N.
+        key_dim: int >= 1. Width H of each head, of queries, keys and values.
+        attention_window: even int >= 2. Keys of both sides together, as in the paper. Default 512.
+        dilation: int >= 1, or N of them, one for each head. A window then takes every `dilation`-th key. Default 1.
+        num_global_tokens: int >= 0. So many first tokens of each row are global, as `[CLS]` or a question is. Default 0.
+        max_global_tokens: int >= 0. How many more a `global_mask` can mark in a row; further ones are as all tokens are.
+            Default 0: it takes no `global_mask`.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None.
+        dropout: float in [0, 1). Of the attention weights.
+        use_bias: bool. Whether the projections have biases.
+        kernel_initializer: of the projections.
+        seed: int or None. Of the dropout.
+
+    Call arguments: those of `MultiHeadAttention`, for self-attention; in addition
+        global_mask: boolean `(B, T)`, or None; True = global token.
+
+    Returns:
+        The output `(B, T, D_query)`, or `(output, cache)`.
+
+    Raises:
+        ValueError: an odd window; a `global_mask` where `max_global_tokens` is 0, or with a cache; other keys than queries;
+            an `attention_mask`; asked for scores.
+
+    Masks: padding, anywhere. Causal and not; positions of every kind, but those that add to scores or values only where
+    `dilation` is one number. Its cache keeps the last `attention_window / 2 · dilation` tokens and the first
+    `num_global_tokens`, whatever `max_length` is.
+
+    Export: all three formats, with and without a cache.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = LongformerAttention(num_heads=2, key_dim=4, attention_window=2, num_global_tokens=1)
+    >>> tuple(layer(np.ones((1, 7, 8)), np.ones((1, 7, 8))).shape)
+    (1, 7, 8)
+
+    Reference: Beltagy et al., Longformer, arXiv 2004.05150, section 3. The paper's global tokens see all of the sequence;
+    their causal form is ours.
+    """
+
+    cache_is_rewindable = False
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        attention_window=512,
+        dilation=1,
+        num_global_tokens=0,
+        max_global_tokens=0,
+        position=None,
+        dropout=0.0,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.num_heads = positive("num_heads", num_heads)
+        self.key_dim = positive("key_dim", key_dim)
+        if positive("attention_window", attention_window) % 2:
+            raise ValueError(f"attention_window counts both sides, so it must be even. Received: {attention_window}")
+        self.attention_window = attention_window
+        self._window = attention_window // 2 + 1
+        self.dilation = dilation if isinstance(dilation, int) else tuple(dilation)
+        self._dilations = (dilation,) * num_heads if isinstance(dilation, int) else self.dilation
+        if len(self._dilations) != num_heads:
+            raise ValueError(f"dilation must be one number, or one for each of {num_heads} heads. Received: {dilation}")
+        for each in self._dilations:
+            positive("dilation", each)
+        self.num_global_tokens = num_global_tokens
+        self.max_global_tokens = max_global_tokens
+        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+        self.softmax = SoftmaxAttention(dropout=dropout, seed=seed, dtype=self.dtype_policy)
+
+    @property
+    def supports(self):
+        """What it takes into account: see `Mechanism`."""
+        of_positions = {"bias", "query", "values"} if len(set(self._dilations)) == 1 else set()
+        return frozenset({"causal", "bidirectional", "cache"} | of_positions)
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        check_shapes(query_shape, value_shape, value_shape if key_shape is None else key_shape)
+        names = ["query", "key", "value"]
+        if self.num_global_tokens or self.max_global_tokens:
+            names += ["query_global", "key_global", "value_global"]
+        for name in names:
+            dense = split_heads(self, name, self.num_heads, self.key_dim)
+            dense.build(query_shape if name.startswith("query") else value_shape)
+            setattr(self, f"_{name}_dense", dense)
+        heads = (*query_shape[:2], self.num_heads, self.key_dim)
+        build_once(self.softmax, heads, heads, heads)
+        if self.position is not None:
+            build_once(self.position, heads, heads)
+        self._output_dense = join_heads(self, "attention_output", query_shape[-1])
+        self._output_dense.build(heads)
+
+    output_dense = property(lambda self: self._output_dense)
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        *,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        global_mask=None,
+        positions=None,
+        cache=None,
+        cache_index=None,
+        use_causal_mask=False,
+        return_attention_scores=False,
+        training=None,
+    ):
+        key_mask = combine(key_mask, value_mask)
+        self._refuse(
+            query, value, key_mask, attention_mask, global_mask, cache, use_causal_mask, return_attention_scores
+        )
+        slots = token_slots(0 if cache is None else cache_index, ops.shape(query)[1])
+        positions = slots if positions is None else positions
+        visibility = Visibility(
+            query_mask=query_mask,
+            key_mask=key_mask,
+            causal=use_causal_mask or cache is not None,
+            query_slots=slots,
+            key_slots=slots,
+            query_positions=positions,
+            key_positions=positions,
+        )
+        tokens = (query, value if key is None else key, value)
+        if cache is None:
+            return self._output_dense(self._attend(tokens, visibility, global_mask, training))
+        context, cache = self._extend(tokens, visibility, cache, cache_index, training)
+        return self._output_dense(context), cache
+
+    def _refuse(self, query, value, key_mask, attention_mask, global_mask, cache, causal, scores):
+        lengths = (query.shape[1], value.shape[1])
+        asked = {
+            "causal": causal,
+            "cross": None not in lengths and lengths[0] != lengths[1],
+            "attention_mask": attention_mask is not None,
+            "scores": scores,
+            **dict.fromkeys(() if self.position is None else self.position.needs, True),
+        }
+        refuse(self, asked)
+        if global_mask is not None and not self.max_global_tokens:
+            raise ValueError("A global_mask needs room for the tokens that it marks: set max_global_tokens.")
+        if global_mask is not None and cache is not None:
+            raise ValueError("With a cache, the global tokens are the first ones: set num_global_tokens.")
+        refuse_key_mask(self, key_mask, cache)
+
+    def _attend(self, tokens, visibility, global_mask, training):
+        """The context `(B, T, N, H)` of whole sequences."""
+        query, key, value = self._local_heads(tokens, visibility)
+        chosen, key_mask = self._global_tokens(global_mask, visibility), visibility.key_mask
+        if chosen is not None:
+            key_mask = combine(key_mask, ops.logical_not(slot_rows(chosen.is_global, ops.shape(query)[0])))
+        visible = dataclasses.replace(visibility, key_mask=key_mask)
+        window = window_part(
+            self.softmax, query, key, value, visible, self._window, self._dilations, self.position, training
+        )
+        if chosen is None:
+            return merge([window])
+        visible = of_keys(visibility, chosen)
+        chosen_part = attend_part(
+            self.softmax, query, chosen.gather(key), chosen.gather(value), visible, self.position, training=training
+        )
+        tokens, visible = (chosen.gather(tokens[0]), *tokens[1:]), of_queries(visibility, chosen)
+        query, key, value = self._global_heads(tokens, visible)
+        seeing = attend_part(self.softmax, query, key, value, visible, self.position, training=training)
+        return chosen.scatter(merge([window, chosen_part]), seeing.context)
+
+    def _global_tokens(self, global_mask, visibility):
+        length = ops.shape(visibility.query_slots)[1]
+        if global_mask is None:
+            return FirstTokens(self.num_global_tokens, length) if self.num_global_tokens else None
+        mask = ops.cast(global_mask, "bool")
+        if self.num_global_tokens:
+            mask = ops.logical_or(mask, FirstTokens(self.num_global_tokens, length).is_global)
+        mask = combine(mask, visibility.key_mask)
+        return MarkedTokens.of_mask(mask, self.num_global_tokens + self.max_global_tokens)
+
+    def _local_heads(self, tokens, visibility):
+        return self._heads((self._query_dense, self._key_dense, self._value_dense), tokens, visibility)
+
+    def _global_heads(self, tokens, visibility):
+        denses = (self._query_global_dense, self._key_global_dense, self._value_global_dense)
+        return self._heads(denses, tokens, visibility)
+
+    def _heads(self, denses, tokens, visibility):
+        query, key, value = (dense(x) for dense, x in zip(denses, tokens, strict=True))
+        if self.position is not None:
+            positions = (visibility.query_positions, visibility.key_positions)
+            query, key = self.position.rotate(query, key, *positions)
+        return query, key, value
+
+    def init_cache(self, batch_size, max_length, dtype=None):
+        """An empty cache of the tokens that a window reaches, and of the global tokens."""
+        measures = (self.num_heads, self.key_dim, self.key_dim, dtype or self.compute_dtype)
+        cache = init_window_cache(batch_size, self.attention_window // 2 * max(self._dilations), *measures)
+        if self.num_global_tokens:
+            shape = (batch_size, self.num_heads, self.num_global_tokens, self.key_dim)
+            names = ("first_keys", "first_values", "global_keys", "global_values")
+            cache |= {name: ops.zeros(shape, dtype=dtype or self.compute_dtype) for name in names}
+        return cache
+
+    def _extend(self, tokens, visibility, cache, cache_index, training):
+        """The context of new tokens, and the next cache."""
+        query, key, value = self._local_heads(tokens, visibility)
+        recent = {name: cache[name] for name in ("recent_keys", "recent_values")}
+        keys, values, slots, following = extend_window_cache(recent, key, value, cache_index, visibility.query_mask)
+        slots = slot_rows(slots, ops.shape(keys)[0])
+        visible = dataclasses.replace(
+            visibility, key_mask=slots >= self.num_global_tokens, key_slots=slots, key_positions=slots
+        )
+        window = new_window_part(
+            self.softmax, query, keys, values, visible, self._window, self._dilations, self.position, training
+        )
+        if not self.num_global_tokens:
+            return merge([window]), following
+        heads = self._global_heads(tokens, visibility)
+        new = {"first_keys": key, "first_values": value, "global_keys": heads[1], "global_values": heads[2]}
+        following |= write_first(cache, new, visibility.query_slots, visibility.query_mask)
+        first = ops.arange(self.num_global_tokens, dtype="int32")
+        visible = dataclasses.replace(visibility, key_slots=first, key_positions=first)
+        first_keys, first_values, global_keys, global_values = (
+            ops.cast(ops.transpose(following[name], (0, 2, 1, 3)), key.dtype) for name in new
+        )
+        options = {"visibility": visible, "position": self.position, "training": training}
+        chosen = attend_part(self.softmax, query, first_keys, first_values, **options)
+        seeing = attend_part(self.softmax, heads[0], global_keys, global_values, **options).context
+        is_global = ops.cast(visibility.query_slots < self.num_global_tokens, seeing.dtype)
+        is_global = ops.expand_dims(ops.expand_dims(is_global, 2), 3)
+        return merge([window, chosen]) * (1 - is_global) + seeing * is_global, following
+
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        return query_shape
+
+    def compute_output_spec(self, query, value, key=None, *, cache=None, **options):
+        return self._output_spec(query.shape, cache)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "attention_window": self.attention_window,
+            "dilation": self.dilation if isinstance(self.dilation, int) else list(self.dilation),
+            "num_global_tokens": self.num_global_tokens,
+            "max_global_tokens": self.max_global_tokens,
+            "position": serialize(self.position),
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "seed": self.seed,
+        }

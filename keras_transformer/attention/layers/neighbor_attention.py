@@ -1,0 +1,54 @@
+"""Attention to the states that an index finds: for more keys than a graph can hold."""
+
+import math
+
+from keras import ops
+
+
+def attend_to_neighbors(layer, query, index, top_k=16):
+    """What a cross-attention layer gives where each head attends to the `top_k` indexed states that fit it best.
+
+    A head scores a state h by `(x W_q) · (h W_k) = (x W_q W_kᵀ) · h`: so one index of the states themselves serves all heads
+    and layers. And as the weights w sum to 1, the context is `(Σ w h) W_v`: no state is projected.
+
+    Args:
+        layer: a built `MultiHeadAttention`, without position and gate.
+        query: float `(B, T, D_query)`.
+        index: `NearestNeighbors` of the states `(S, D)` that are key and value.
+        top_k: int >= 1.
+
+    Returns:
+        The output `(B, T, D_query)`. With `top_k >= S` it is that of softmax attention, of `RetrievalAttention` otherwise.
+
+    Raises:
+        ValueError: the layer has a position or a gate, or no projection of keys.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer.attention import MultiHeadAttention
+    >>> from keras_transformer.retrieval import NearestNeighbors
+    >>> layer, states, index = MultiHeadAttention(2, 4), np.random.normal(size=(50, 8)), NearestNeighbors()
+    >>> x = np.ones((1, 3, 8))
+    >>> layer.build(x.shape, x.shape)
+    >>> index.add(states)
+    >>> np.allclose(attend_to_neighbors(layer, x, index, 50), layer(x, states[None]), atol=1e-5)
+    True
+
+    Reference: Bertsch et al., Unlimiformer, arXiv 2305.01625, section 2.3. A bias of the keys adds the same to all scores of
+    a query, and is left out.
+    """
+    if layer.position is not None or layer._use_gate or layer.key_dense is None:
+        raise ValueError("A layer with a position, a gate or shared keys cannot search for states: give one without.")
+    groups = layer.num_heads // layer.num_key_value_heads
+    query = layer.query_dense(query)  # (B, T, N, H)
+    key_kernel, value_kernel = (ops.repeat(x.kernel, groups, axis=1) for x in (layer.key_dense, layer.value_dense))
+    wanted = ops.einsum("btnh,dnh->btnd", query, key_kernel) / math.sqrt(layer.key_dim)
+    scores, ids = index.search(ops.convert_to_numpy(wanted), top_k)
+    states = index.vectors(ids)  # (B, T, N, top_k, D)
+    weights = ops.softmax(ops.convert_to_tensor(scores), axis=-1)
+    mixed = ops.einsum("btns,btnsd->btnd", weights, ops.convert_to_tensor(states))
+    context = ops.einsum("btnd,dnh->btnh", mixed, value_kernel)
+    if layer.use_bias:
+        context = context + ops.repeat(layer.value_dense.bias, groups, axis=0)
+    return layer.output_dense(context)

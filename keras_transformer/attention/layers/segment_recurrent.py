@@ -1,0 +1,245 @@
+"""Attention within segments, with a memory of what came before them."""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
+from keras_transformer.attention.masks import Visibility, slot_rows
+from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.attention.partition.bands import pad_length, take_rows
+from keras_transformer.attention.partition.memory_blocks import MemoryBlocks
+from keras_transformer.attention.token_mixer import TokenMixer
+from keras_transformer.layers.projection import join_heads, split_heads
+from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
+from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+
+
+@serializable
+class SegmentRecurrentAttention(TokenMixer):
+    """Causal multi-head attention of segments, each with a memory of the inputs before it: Transformer-XL's.
+
+    Tokens stand in segments of S = `segment_length`, counted from the first token of a row. With M = `memory_length`, the
+    token i sees, of its own segment and of the memory before it,
+
+        y_i = Σ_j softmax_j(scores(q_i, k_j) + bias_ij) v_j   over   i - i mod S - M <= j <= i,
+
+    where the keys and values of the memory are projected from inputs through which no gradient flows: a loss teaches the
+    projections what to do with a memory, and not the layer below what to leave in it. Layer upon layer sees M tokens
+    further back. All segments are computed at once: time and memory grow with `T · (M + S)`.
+
+    Args:
+        num_heads: int >= 1. N.
+        key_dim: int >= 1. Width H of each head, of queries, keys and values.
+        segment_length: int >= 1. S.
+        memory_length: int >= 1. M.
+        same_length: bool. Whether each token sees as many tokens, the last M, itself included; then segments only say where
+            gradients end. Default False.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None. One that adds to scores or values is told
+            of places within a segment and its memory, and must go by distances alone. Default "transformer_xl".
+        dropout: float in [0, 1). Of the attention weights.
+        use_bias: bool. Whether the projections have biases. Default True.
+        kernel_initializer: of the projections.
+        seed: int or None. Of the dropout.
+
+    Call arguments: those of `MultiHeadAttention`, for causal self-attention. `use_causal_mask` may be left out.
+
+    Returns:
+        The output `(B, T, D)`, or `(output, cache)`.
+
+    Raises:
+        ValueError: lengths below 1; `use_causal_mask=False`; other keys than queries; an `attention_mask`; asked for scores.
+
+    Masks: padding, anywhere; it keeps its place in a segment. The cache keeps keys and values of the last `M + S - 1`
+    tokens, whatever `max_length` is; how a sequence is cut into calls changes nothing.
+
+    Export: all three formats, with and without a cache.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = SegmentRecurrentAttention(num_heads=2, key_dim=4, segment_length=3, memory_length=2)
+    >>> tuple(layer(np.ones((1, 7, 8)), np.ones((1, 7, 8))).shape)
+    (1, 7, 8)
+
+    Reference: Dai et al., Transformer-XL, arXiv 1901.02860, section 3.2. The paper keeps inputs and projects them again in
+    each segment; in training so do we, while the cache, whose weights are at rest, keeps what they are projected to.
+    """
+
+    supports = frozenset({"causal", "cache", "bias", "query", "values"})
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        segment_length,
+        memory_length,
+        same_length=False,
+        position="transformer_xl",
+        dropout=0.0,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = positive("num_heads", num_heads)
+        self.key_dim = positive("key_dim", key_dim)
+        self.segment_length = positive("segment_length", segment_length)
+        self.memory_length = positive("memory_length", memory_length)
+        self.same_length = same_length
+        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+        self.softmax = SoftmaxAttention(dropout=dropout, seed=seed, dtype=self.dtype_policy)
+        self._blocks = MemoryBlocks(segment_length, memory_length)
+        self._kept = memory_length + segment_length - 1
+        self._window = memory_length if same_length else None
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        for name in ("query", "key", "value"):
+            dense = split_heads(self, name, self.num_heads, self.key_dim)
+            dense.build(query_shape)
+            setattr(self, f"_{name}_dense", dense)
+        heads = (*query_shape[:2], self.num_heads, self.key_dim)
+        build_once(self.softmax, heads, heads, heads)
+        if self.position is not None:
+            build_once(self.position, heads, heads)
+        self._output_dense = join_heads(self, "attention_output", query_shape[-1])
+        self._output_dense.build(heads)
+
+    output_dense = property(lambda self: self._output_dense)
+
+    def mix(self, x, visibility, training=None):
+        query, key, value = self._heads(x, visibility.query_positions)
+        if _is_at_most(x, self.segment_length):  # One segment, and no memory.
+            visible = dataclasses.replace(visibility, window=self._window)
+            context = self.softmax(query, key, value, visibility=visible, position=self.position, training=training)
+            return self._output_dense(context)
+        _, *remembered = self._heads(ops.stop_gradient(x), visibility.query_positions)
+        (batch, length), memory, blocks = ops.shape(x)[:2], self.memory_length, self._blocks
+        mask, places = visibility.key_mask, None
+        mask = ops.ones((batch, length), dtype="bool") if mask is None else ops.cast(mask, "bool")
+        if _are_given(visibility):
+            positions = slot_rows(visibility.query_positions, batch)
+            places = blocks.pad(positions), blocks.pad(positions, memory)
+        own, remembered = [blocks.pad(x) for x in (key, value)], [blocks.pad(x, memory) for x in remembered]
+        context = self._attend(blocks.pad(query), own, remembered, blocks.pad(mask, memory), places, training)
+        return self._output_dense(context[:, :length])
+
+    def extend(self, x, cache, cache_index, visibility, training=None):
+        query, key, value = self._heads(x, visibility.query_positions)
+        key, value, slots, following = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
+        visibility = dataclasses.replace(
+            visibility, key_slots=slots, key_positions=self._key_positions(visibility, slots)
+        )
+        attend = self._attend_few if _is_at_most(x, self.segment_length) else self._attend_many
+        return self._output_dense(attend(query, key, value, visibility, training)), following
+
+    def _attend_few(self, query, key, value, visibility, training):
+        """The context of new tokens, whose segments are a mask over the kept keys and the new ones."""
+        query_slots, key_slots, mask = visibility.query_slots, visibility.key_slots, None
+        if not self.same_length:
+            first = query_slots - ops.mod(query_slots, self.segment_length) - self.memory_length
+            mask = ops.greater_equal(ops.expand_dims(key_slots, 1), ops.expand_dims(first, 2))
+        visible = dataclasses.replace(visibility, key_mask=key_slots >= 0, attention_mask=mask, window=self._window)
+        return self.softmax(query, key, value, visibility=visible, position=self.position, training=training)
+
+    def _attend_many(self, query, key, value, visibility, training):
+        """The context of new tokens, which are cut into segments, each row from its own place on."""
+        (batch, length), blocks, room = ops.shape(query)[:2], self._blocks, self.segment_length - 1
+        aligned, offsets = blocks.aligned_length(length), ops.mod(visibility.query_slots[:, :1], self.segment_length)
+
+        def of_queries(x):
+            return blocks.align(pad_length(x, room, 0), offsets, aligned, room)
+
+        def of_keys(x):
+            return blocks.align(x, offsets, aligned, self._kept)
+
+        places = None
+        if _are_given(visibility):
+            positions = (slot_rows(x, batch) for x in (visibility.query_positions, visibility.key_positions))
+            places = tuple(move(x) for move, x in zip((of_queries, of_keys), positions, strict=True))
+        remembered = [of_keys(x) for x in (key, value)]
+        own = [x[:, self.memory_length :] for x in remembered]
+        seen = of_keys(slot_rows(visibility.key_slots, batch)) >= 0
+        context = self._attend(of_queries(query), own, remembered, seen, places, training)
+        return take_rows(context, offsets, length)
+
+    def _attend(self, query, own, remembered, seen, places, training):
+        """The context `(B, n · S, N, H)`.
+
+        Args:
+            query: `(B, n · S, N, H)`.
+            own: keys and values, `(B, n · S, N, H)` each.
+            remembered: the same, to be read as memory: `(B, M + n · S, N, H)` each, the first M before all queries.
+            seen: boolean `(B, M + n · S)`: which of them are tokens.
+            places: the positions of queries and keys, shaped as they are, or None for that of their order.
+            training: bool or None.
+        """
+        blocks, size, memory = self._blocks, self.segment_length, self.memory_length
+        key, value = (blocks.keys(*pair) for pair in zip(remembered, own, strict=True))
+        slots = ops.arange(memory + size, dtype="int32")  # Within a block: one mask, and one bias, serve all.
+        query_places, key_places = slots[memory:], slots
+        if places is not None:
+            query_places, key_places = blocks.segments(places[0]), blocks.keys(places[1], places[1][:, memory:])
+        visibility = Visibility(
+            query_mask=blocks.segments(seen[:, memory:]),
+            key_mask=blocks.keys(seen, seen[:, memory:]),
+            causal=True,
+            window=self._window,
+            query_slots=slots[memory:],
+            key_slots=slots,
+            query_positions=query_places,
+            key_positions=key_places,
+        )
+        options = {"visibility": visibility, "position": self.position, "training": training}
+        context = self.softmax(blocks.segments(query), key, value, **options)
+        return ops.reshape(context, (-1, ops.shape(query)[1], self.num_heads, self.key_dim))
+
+    def _heads(self, x, positions):
+        query, key, value = (dense(x) for dense in (self._query_dense, self._key_dense, self._value_dense))
+        if self.position is not None:
+            query, key = self.position.rotate(query, key, positions, positions)
+        return query, key, value
+
+    def _key_positions(self, visibility, slots):
+        """Those of the kept keys and the new ones; the kept stand one by one before the first that is new."""
+        if not _are_given(visibility):
+            return slots
+        positions = slot_rows(visibility.query_positions)
+        kept = positions[:, :1] + ops.expand_dims(ops.arange(-self._kept, 0, dtype=positions.dtype), 0)
+        return ops.concatenate([kept, positions], axis=1)
+
+    def init_cache(self, batch_size, max_length, dtype=None):
+        """An empty cache of the tokens that a segment's last one reaches, whatever `max_length` is."""
+        measures = (self.num_heads, self.key_dim, self.key_dim, dtype or self.compute_dtype)
+        return init_window_cache(batch_size, self._kept, *measures)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "segment_length": self.segment_length,
+            "memory_length": self.memory_length,
+            "same_length": self.same_length,
+            "position": serialize(self.position),
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "seed": self.seed,
+        }
+
+
+def _are_given(visibility):
+    """Whether positions are other than the order of the tokens."""
+    return visibility.query_positions is not visibility.query_slots
+
+
+def _is_at_most(x, length):
+    return x.shape[1] is not None and x.shape[1] <= length

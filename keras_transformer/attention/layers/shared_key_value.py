@@ -1,0 +1,124 @@
+"""Keys and values that are made once and read by many layers."""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.cached_layer import CachedLayer
+from keras_transformer.attention.cache.dense import (
+    cache_spec,
+    fill_dense_cache,
+    init_dense_cache,
+    token_slots,
+    update_dense_cache,
+)
+from keras_transformer.layers.projection import split_heads
+from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
+from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+
+
+@serializable
+class SharedKeyValue(CachedLayer):
+    """The keys `X W_k`, turned by their positions, and the values `X W_v` that all `CrossDecoderAttention` layers read.
+
+    What many layers would each keep of the past is kept here once: the cache of a model grows by one pair of keys and values
+    for each token, whatever its number of layers.
+
+    Args:
+        num_heads: int >= 1. The number of key/value heads K.
+        key_dim: int >= 1. Width of each key head.
+        value_dim: int >= 1, or None for `key_dim`. Width of each value head.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None: that of the attention which reads.
+        use_bias: bool. Whether the projections have biases. Default True.
+        kernel_initializer: of the projections.
+
+    Call arguments:
+        inputs: float `(B, T, D)`.
+        positions: int `(T,)` or `(B, T)`, or None for 0, 1, 2, ..., counted from `cache_index`.
+        cache: dict as `init_cache` returns, or None.
+        cache_index: int32 `()` or `(B,)`: the slot of each row's first new token.
+
+    Returns:
+        `(key, value)`: `(B, K, S, key_dim)` and `(B, K, S, value_dim)`, of the T tokens, or of all slots of the cache; with
+        a cache, `((key, value), next_cache)`.
+
+    Raises:
+        ValueError: invalid arguments; a cache without room.
+
+    Padding is hidden where keys are read. Export: all three formats, with and without a cache.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = SharedKeyValue(num_heads=2, key_dim=4, position="rotary")
+    >>> (key, value), cache = layer(np.ones((1, 3, 8)), cache=layer.init_cache(1, max_length=5), cache_index=0)
+    >>> tuple(key.shape), sorted(cache)
+    ((1, 2, 5, 4), ['key', 'value'])
+
+    Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 2; the norm before it is a layer of `models.YOCO`.
+    """
+
+    cache_is_rewindable = True
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        position=None,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = positive("num_heads", num_heads)
+        self.key_dim = positive("key_dim", key_dim)
+        self.value_dim = key_dim if value_dim is None else positive("value_dim", value_dim)
+        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, inputs_shape):
+        for name, width in (("key", self.key_dim), ("value", self.value_dim)):
+            dense = split_heads(self, name, self.num_heads, width)
+            dense.build(inputs_shape)
+            setattr(self, f"{name}_dense", dense)
+        if self.position is not None:
+            shape = (*inputs_shape[:2], self.num_heads)
+            build_once(self.position, (*shape, self.key_dim), (*shape, self.value_dim))
+
+    def call(self, inputs, positions=None, cache=None, cache_index=None):
+        key, value = self.key_dense(inputs), self.value_dense(inputs)  # (B, T, K, H)
+        if self.position is not None:
+            if positions is None:
+                positions = token_slots(0 if cache is None else cache_index, ops.shape(inputs)[1])
+            _, key = self.position.rotate(key, key, positions, positions)
+        if cache is None:
+            filled = fill_dense_cache(key, value)
+            return filled["key"], filled["value"]
+        cache = update_dense_cache(cache, key, value, cache_index)
+        return tuple(ops.cast(cache[name], self.compute_dtype) for name in ("key", "value")), cache
+
+    def init_cache(self, batch_size, max_length, dtype=None):
+        """An empty cache for `max_length` tokens: dict of "key" and "value"."""
+        measures = (self.num_heads, self.key_dim, self.value_dim)
+        return init_dense_cache(batch_size, max_length, *measures, dtype or self.compute_dtype)
+
+    def compute_output_spec(self, inputs, positions=None, cache=None, cache_index=None):
+        widths = (self.key_dim, self.value_dim)
+        if cache is not None:
+            spec = cache_spec(cache)
+            return tuple(keras.KerasTensor(spec[name].shape, self.compute_dtype) for name in ("key", "value")), spec
+        shape = (inputs.shape[0], self.num_heads, inputs.shape[1])
+        return tuple(keras.KerasTensor((*shape, width), dtype=self.compute_dtype) for width in widths)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "position": serialize(self.position),
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

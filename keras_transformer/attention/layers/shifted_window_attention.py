@@ -1,0 +1,179 @@
+"""Attention within windows of a picture, which are shifted from block to block."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.multi_head_attention import MultiHeadAttention
+from keras_transformer.attention.token_mixer import TokenMixer
+from keras_transformer.positions.relative_grid_bias import RelativeGridBias
+from keras_transformer.utils.serialization import build_once, serializable
+
+
+@serializable
+class ShiftedWindowAttention(TokenMixer):
+    """Multi-head attention of the tokens of a grid within square windows, with a bias for relative positions.
+
+        y = unshift(join_w(attention(window_w(shift(pad(x))))))
+
+    A window takes a row of its own in the batch. Shifted ones straddle the windows of a block without a shift: the grid is
+    rolled up and to the left, and tokens that came round the edge and those that were there do not see each other. A grid
+    that windows do not divide is padded below and to the right by zeros, which take part as tokens, as in the published
+    code. Time and memory grow with `T · window_size²`.
+
+    Args:
+        num_heads: int >= 1. N.
+        key_dim: int >= 1. Width H of each head.
+        grid_size: pair of ints >= 1: rows and columns of the tokens, which come row by row.
+        window_size: int >= 1. Rows and columns of a window. At most the shorter side of the grid is taken; then nothing is
+            shifted. Default 7.
+        shifted: bool. Whether the windows are shifted by half of their size.
+        dropout: float in [0, 1). Of the attention weights.
+        use_bias: bool. Whether the projections have biases.
+        kernel_initializer: of the projections.
+        seed: int or None. Of the dropout.
+
+    Call arguments: those of `MultiHeadAttention`, for self-attention; T is `rows · columns`.
+
+    Returns:
+        `(B, T, D)`.
+
+    Raises:
+        ValueError: tokens that do not fill the grid; asked for causality, a cache, scores or an `attention_mask`.
+
+    Masks: padding, anywhere. `attention.attention_maps` gives the scores within the windows.
+
+    Export: all three formats.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = ShiftedWindowAttention(num_heads=2, key_dim=4, grid_size=(4, 6), window_size=2, shifted=True)
+    >>> x = np.ones((1, 24, 8), "float32")
+    >>> tuple(layer(x, x).shape)
+    (1, 24, 8)
+
+    Reference: Liu et al., Swin Transformer, arXiv 2103.14030, sections 3.1 and 3.2.
+    """
+
+    supports = frozenset({"bidirectional"})
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        grid_size,
+        window_size=7,
+        shifted=False,
+        dropout=0.0,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.grid_size = tuple(positive("grid_size", side) for side in grid_size)
+        self.window_size = positive("window_size", window_size)
+        self.shifted = shifted
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+        self._window = min(window_size, *self.grid_size)
+        self._shift = self._window // 2 if shifted and min(self.grid_size) > window_size else 0
+        self._padded = tuple(-(-side // self._window) * self._window for side in self.grid_size)
+        self.attention = MultiHeadAttention(
+            num_heads,
+            key_dim,
+            dropout=dropout,
+            use_bias=use_bias,
+            kernel_initializer=self.kernel_initializer.clone(),
+            position=RelativeGridBias(self._window, name="position_bias"),
+            seed=seed,
+            name="attention",
+            dtype=self.dtype_policy,
+        )
+
+    output_dense = property(lambda self: self.attention.output_dense)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        self._check(query_shape)
+        windows = (None, self._window**2, query_shape[-1])
+        build_once(self.attention, windows, windows)
+
+    def mix(self, x, visibility, training=None):
+        self._check(x.shape)
+        windows, mask = self._windows(x), visibility.key_mask
+        if mask is not None:
+            mask = ops.expand_dims(ops.cast(mask, "int32"), -1)
+            mask = ops.cast(self._windows(mask, filling=1)[:, :, 0], "bool")
+        masks = {"query_mask": mask, "value_mask": mask, "attention_mask": self._regions(ops.shape(x)[0])}
+        return self._joined(self.attention(windows, windows, **masks, training=training))
+
+    def _windows(self, x, filling=0):
+        """`(B, T, D)` to `(B · windows, window², D)`."""
+        (rows, columns), (height, width), window, depth = self.grid_size, self._padded, self._window, x.shape[-1]
+        x = ops.reshape(x, (-1, rows, columns, depth))
+        if self._padded != self.grid_size:
+            sides = [[0, 0], [0, height - rows], [0, width - columns], [0, 0]]
+            x = ops.pad(x, sides, constant_values=ops.cast(filling, x.dtype))
+        x = _rolled(x, self._shift)
+        # Two rows of windows at a time would be rank 6; a row of them is rank 4.
+        x = ops.reshape(x, (-1, window, width // window, window * depth))
+        return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, window * window, depth))
+
+    def _joined(self, x):
+        """`(B · windows, window², D)` back to `(B, T, D)`."""
+        (rows, columns), (height, width), window, depth = self.grid_size, self._padded, self._window, x.shape[-1]
+        x = ops.reshape(x, (-1, width // window, window, window * depth))
+        x = ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, height, width, depth))
+        x = _rolled(x, -self._shift)
+        return ops.reshape(x[:, :rows, :columns], (-1, rows * columns, depth))
+
+    def _regions(self, batch_size):
+        """The mask of shifted windows, `(B · windows, window², window²)`: True within a region; None without a shift."""
+        if not self._shift:
+            return None
+        window, size = self._window, self._window**2
+        sides = [_side_regions(side, window, self._shift) for side in self._padded]
+        regions = (sides[0][:, None] * 3 + sides[1]).reshape(self._padded[0] // window, window, -1, window)
+        regions = ops.convert_to_tensor(regions.transpose(0, 2, 1, 3).reshape(-1, size))  # (windows, window²)
+        mask = ops.equal(ops.expand_dims(regions, 2), ops.expand_dims(regions, 1))
+        mask = ops.broadcast_to(ops.expand_dims(mask, 0), (batch_size, *mask.shape))
+        return ops.reshape(mask, (-1, size, size))
+
+    def _check(self, shape):
+        rows, columns = self.grid_size
+        if shape[1] not in (None, rows * columns):
+            raise ValueError(f"A grid of {rows} x {columns} has {rows * columns} tokens. Received: {shape[1]}")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "grid_size": self.grid_size,
+            "window_size": self.window_size,
+            "shifted": self.shifted,
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "seed": self.seed,
+        }
+
+
+def _rolled(x, shift):
+    """`(B, height, width, D)` with each token `shift` rows up and columns to the left, and round the edges."""
+    if not shift:
+        return x
+    x = ops.concatenate([x[:, shift:], x[:, :shift]], axis=1)
+    return ops.concatenate([x[:, :, shift:], x[:, :, :shift]], axis=2)
+
+
+def _side_regions(length, window, shift):
+    """Along one side of a rolled grid: 0 where windows are whole, 1 and 2 in the last one, before and behind the edge."""
+    places = np.arange(length, dtype="int32")
+    return (places >= length - window).astype("int32") + (places >= length - shift)

@@ -1,0 +1,170 @@
+"""The attention of XLNet."""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.masks import Visibility, slot_rows
+from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.attention.partial_softmax import attend_part
+from keras_transformer.layers.projection import join_heads, split_heads
+from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
+from keras_transformer.positions.distances import distances
+from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
+
+
+@serializable
+class TwoStreamAttention(keras.layers.Layer):
+    """Attention of one or two streams of tokens, told by distances and by segments: XLNet's.
+
+    The first S of T tokens are the content stream: queries, keys and values. Any others are the query stream: queries alone,
+    with the same weights, that stand at places of the content. With places p, segments g, and the terms u, v and W_r of
+    `positions.TransformerXLRelative`,
+
+        y_i = Σ_j softmax_j(((q_i + u) · k_j + (q_i + v) · W_r r_{p_i - p_j} + (q_i + s) · e_{[g_i ≠ g_j]}) / √H) v_j
+
+    Time and memory grow with T · S.
+
+    Args:
+        num_heads: int >= 1. N.
+        key_dim: int >= 1. Width H of each head.
+        causal: bool. Whether a token sees none that stands behind it. Default False.
+        use_segments: bool. Whether there are weights s and e for segments. Default True.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance to copy, or None. Default "transformer_xl".
+        dropout: float in [0, 1). Of the attention weights.
+        use_bias: bool. Whether the projections have biases. Default False.
+        kernel_initializer: of the projections, and of e.
+        seed: int or None. Of the dropout.
+
+    Call arguments:
+        query: float `(B, T, D)`.
+        value: the same tokens; it is not read.
+        value_mask: boolean `(B, T)`: False for padding, which gives a zero context and touches nothing.
+        attention_mask: boolean `(T, S)`, `(B, T, S)` or `(B, N, T, S)`, True = may attend; it says what S is. None: all
+            tokens are content, and see each other.
+        positions: int `(T,)` or `(B, T)`: where the tokens stand; those of the content count 0, 1, 2, ... from the first,
+            padding included. None for that.
+        segment_ids: int `(B, T)`, or None: all tokens are of one segment.
+
+    Returns:
+        `(B, T, D)`.
+
+    Raises:
+        ValueError: `segment_ids` without `use_segments`; `num_heads` or `key_dim` below 1.
+
+    Export: all three formats.
+
+    Example: the third token, of the query stream, stands at the place of the second, and sees the first alone.
+
+    >>> import numpy as np
+    >>> layer = TwoStreamAttention(num_heads=1, key_dim=2)
+    >>> x, mask = np.ones((1, 3, 4)), np.array([[[1, 0], [1, 1], [1, 0]]], bool)
+    >>> tuple(layer(x, x, attention_mask=mask, positions=np.array([0, 1, 1])).shape)
+    (1, 3, 4)
+
+    Reference: Yang et al., XLNet, arXiv 1906.08237, sections 2.3 and 2.5. The published code drops out sinusoids too.
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        causal=False,
+        use_segments=True,
+        position="transformer_xl",
+        dropout=0.0,
+        use_bias=False,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.num_heads = positive("num_heads", num_heads)
+        self.key_dim = positive("key_dim", key_dim)
+        self.causal = causal
+        self.use_segments = use_segments
+        position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        self.position = clone(position, name="position", dtype=self.dtype_policy)
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.seed = seed
+        self.softmax = SoftmaxAttention(dropout=dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build(self, query_shape, value_shape=None):
+        for name in ("query", "key", "value"):
+            dense = split_heads(self, name, self.num_heads, self.key_dim)
+            dense.build(query_shape)
+            setattr(self, f"_{name}_dense", dense)
+        heads = (*query_shape[:2], self.num_heads, self.key_dim)
+        build_once(self.softmax, heads, heads, heads)
+        if self.position is not None:
+            build_once(self.position, heads, heads)
+        if self.use_segments:
+            self.segment_bias = self.add_weight(name="segment_bias", shape=heads[2:], initializer="zeros")
+            # Whether query and key are of one segment, or of two.
+            self.segment_embedding = self.add_weight(
+                name="segment_embedding", shape=(2, *heads[2:]), initializer=self.kernel_initializer.clone()
+            )
+        self._output_dense = join_heads(self, "attention_output", query_shape[-1])
+        self._output_dense.build(heads)
+
+    def call(
+        self,
+        query,
+        value,
+        *,
+        value_mask=None,
+        attention_mask=None,
+        positions=None,
+        segment_ids=None,
+        training=None,
+    ):
+        if segment_ids is not None and not self.use_segments:
+            raise ValueError(f"{self.name!r} was made with use_segments=False, and is given segment_ids.")
+        length = ops.shape(query)[1] if attention_mask is None else ops.shape(attention_mask)[-1]
+        content, padding_mask = query[:, :length], value_mask
+        query, key, value = self._query_dense(query), self._key_dense(content), self._value_dense(content)
+        bias = None if segment_ids is None else self._segment_bias(query, segment_ids, segment_ids[:, :length])
+        slots = slot_rows(ops.arange(ops.shape(query)[1], dtype="int32") if positions is None else positions)
+        key_slots = slots[:, :length]
+        if self.position is not None:
+            query, key = self.position.rotate(query, key, slots, key_slots)
+        visibility = Visibility(
+            query_mask=padding_mask,
+            key_mask=None if padding_mask is None else padding_mask[:, :length],
+            attention_mask=attention_mask,
+            causal=self.causal,
+            query_slots=slots,
+            key_slots=key_slots,
+            query_positions=slots,
+            key_positions=key_slots,
+        )
+        part = attend_part(self.softmax, query, key, value, visibility, self.position, bias, training)
+        return self._output_dense(part.context)
+
+    def _segment_bias(self, query, query_segments, key_segments):
+        """`(q_i + s) · (e_1 - e_0) / √H` where segments differ: float32 `(B, N, T, S)`. That of e_0 alone moves nothing."""
+        change = ops.cast(self.segment_embedding[1] - self.segment_embedding[0], query.dtype)
+        query = query + ops.cast(self.segment_bias, query.dtype)
+        terms = ops.sum(ops.cast(query * change, "float32"), axis=-1) * self.key_dim**-0.5  # (B, T, N)
+        differ = ops.not_equal(distances(query_segments, key_segments), 0)
+        return ops.expand_dims(ops.transpose(terms, (0, 2, 1)), 3) * ops.cast(ops.expand_dims(differ, 1), "float32")
+
+    def compute_output_shape(self, query_shape, value_shape=None):
+        return tuple(query_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "causal": self.causal,
+            "use_segments": self.use_segments,
+            "position": serialize(self.position),
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "seed": self.seed,
+        }

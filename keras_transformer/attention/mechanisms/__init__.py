@@ -1,0 +1,42 @@
+"""The mechanisms by name. To add one: its file, its line here, its case in tests/contract/cases.py."""
+
+from keras_transformer.attention.mechanisms.bigbird import BigBirdAttention
+from keras_transformer.attention.mechanisms.block_sparse import BlockSparseAttention
+from keras_transformer.attention.mechanisms.blockwise import BlockwiseAttention
+from keras_transformer.attention.mechanisms.chunked import ChunkedAttention
+from keras_transformer.attention.mechanisms.clustered import ClusteredAttention, ImprovedClusteredAttention
+from keras_transformer.attention.mechanisms.dilated import DilatedAttention
+from keras_transformer.attention.mechanisms.infini import InfiniAttention
+from keras_transformer.attention.mechanisms.linear import LinearAttention
+from keras_transformer.attention.mechanisms.linformer import LinformerAttention
+from keras_transformer.attention.mechanisms.local import LocalAttention
+from keras_transformer.attention.mechanisms.longnet import LongNetAttention
+from keras_transformer.attention.mechanisms.lsh import LSHAttention
+from keras_transformer.attention.mechanisms.performer import PerformerAttention
+from keras_transformer.attention.mechanisms.retrieval import RetrievalAttention
+from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.attention.mechanisms.sparse_fixed import FixedSparseAttention
+from keras_transformer.attention.mechanisms.sparse_strided import StridedSparseAttention
+from keras_transformer.attention.mechanisms.subspace import SubspaceAttention
+
+MECHANISMS = {
+    "softmax": SoftmaxAttention,
+    "local": LocalAttention,
+    "chunked": ChunkedAttention,
+    "longnet": LongNetAttention,
+    "lsh": LSHAttention,
+    "clustered": ClusteredAttention,
+    "improved_clustered": ImprovedClusteredAttention,
+    "linear": LinearAttention,
+    "performer": PerformerAttention,
+    "linformer": LinformerAttention,
+    "blockwise": BlockwiseAttention,
+    "retrieval": RetrievalAttention,
+    "dilated": DilatedAttention,
+    "sparse_strided": StridedSparseAttention,
+    "sparse_fixed": FixedSparseAttention,
+    "block_sparse": BlockSparseAttention,
+    "bigbird": BigBirdAttention,
+    "infini": InfiniAttention,
+    "subspace": SubspaceAttention,
+}

@@ -1,0 +1,176 @@
+"""Attention by a layout of blocks of the user's own."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.extend_dense import extend_dense
+from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.partition.bands import block_count
+from keras_transformer.attention.partition.block_table import BlockTable, join_blocks, put_blocks
+from keras_transformer.utils.serialization import serializable
+
+
+@serializable
+class BlockSparseAttention(SoftmaxMechanism):
+    """Softmax attention over the blocks of keys that a layout names for each block of queries.
+
+    Query i sees key j where `layout[⌊i / block_size⌋, ⌊j / block_size⌋]`, under one softmax. Only the blocks of the layout
+    are gathered and computed: time and memory grow with their number. Rows of the layout with about as many blocks (within
+    a factor of two) are computed together, so that a row that sees everything makes no other row dense. Sequences shorter
+    than the layout read its upper left part. Any length gives what the masked dense formula gives.
+
+    Args:
+        layout: boolean array-like `(n, n)`, or `(num_heads, n, n)` with one for each head: query blocks by key blocks. Or a
+            function of n that gives it, registered with Keras if the model is to be saved; lengths must then be
+            known when the graph is built.
+        block_size: int >= 1. Tokens of a block.
+        scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `Mechanism`. Causal (inside a block too) and not, self-attention, positions of every kind
+    (with a layout for each head, those alone that turn queries and keys). The cache keeps all keys; a few new tokens are
+    scored against each.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
+
+    Raises:
+        ValueError: a layout that is not square, or not of as many heads; sequences longer than the layout; asked for scores,
+            an `attention_mask` or other keys than queries.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 6, 1, 2))
+    >>> values = np.arange(6.0).reshape(1, 6, 1, 1)
+    >>> layout = [[1, 0, 0], [0, 1, 0], [1, 0, 1]]
+    >>> output = BlockSparseAttention(layout, block_size=2)(x, x, values)
+    >>> np.array(output).ravel().tolist()
+    [0.5, 0.5, 2.5, 2.5, 2.5, 2.5]
+
+    Reference: Gray et al., GPU kernels for block-sparse weights, 2017; Child et al., Sparse Transformers, arXiv 1904.10509,
+    section 5.5.
+    """
+
+    supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
+
+    def __init__(self, layout, block_size=64, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
+        super().__init__(scoring, dropout, seed, **kwargs)
+        if isinstance(layout, dict):
+            layout = keras.saving.deserialize_keras_object(layout)
+        self.layout = layout if callable(layout) else _checked(layout)
+        self.block_size = positive("block_size", block_size)
+        if not callable(self.layout) and self.layout.ndim == 3:  # A bias is of all heads.
+            self.supports = self.supports - {"bias", "query", "values"}
+
+    few_tokens = property(lambda self: self.block_size)
+
+    def build(self, query_shape, key_shape, value_shape):
+        if not callable(self.layout) and self.layout.ndim == 3 and len(self.layout) != query_shape[2]:
+            raise ValueError(f"The layout has {len(self.layout)} heads, and the queries have {query_shape[2]}.")
+        self.softmax.build(query_shape, key_shape, value_shape)
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        options = {"position": position, "training": training}
+        layout = self._layout(query.shape[1])
+        if layout.ndim == 2:
+            return self._attend(layout, query, key, value, visibility, options)
+        patterns, group = np.unique(layout, axis=0, return_inverse=True)
+        contexts, order = [], []
+        for index, pattern in enumerate(patterns):  # Heads of one layout together.
+            heads = np.flatnonzero(group.ravel() == index)
+            parts = [_of_heads(x, heads, query.shape[2]) for x in (query, key, value)]
+            contexts.append(self._attend(pattern, *parts, visibility, options))
+            order.extend(heads)
+        return _of_heads(ops.concatenate(contexts, axis=2), np.argsort(order), query.shape[2])
+
+    def _attend(self, layout, query, key, value, visibility, options):
+        if visibility.causal:
+            layout = np.tril(layout)
+        length, heads = ops.shape(query)[1], (query.shape[2], value.shape[3])
+        count = block_count(length, self.block_size)
+        contexts, places = [], []
+        for rows, columns, valid in _buckets(layout):
+            rows, columns, valid = (ops.convert_to_tensor(x) for x in (rows, columns, valid))
+            if query.shape[1] is None:  # The rows that the sequences have, or one to spare: nothing may be empty.
+                present = ops.maximum(ops.sum(ops.cast(rows < count, "int32")), 1)
+                rows, columns, valid = rows[:present], columns[:present], valid[:present]
+                valid = ops.logical_and(valid, columns < count)
+            rows, columns, valid = (ops.expand_dims(x, 0) for x in (rows, columns, valid))
+            table = BlockTable(self.block_size, rows, columns, valid)
+            contexts.append(table.attend(self.softmax, query, key, value, visibility, **options))
+            places.append(rows)
+        if not contexts:
+            return ops.zeros((ops.shape(query)[0], length, *heads), dtype=value.dtype)
+        context, places = ops.concatenate(contexts, axis=1), ops.concatenate(places, axis=1)
+        if query.shape[1] is None:
+            context = put_blocks(context, ops.minimum(places, count), count + 1)[:, :count]
+        else:
+            context = put_blocks(context, places, count)
+        return join_blocks(context, length, heads)
+
+    def _layout(self, length):
+        """The layout of a sequence, as an array."""
+        if length is None:
+            if callable(self.layout):
+                raise ValueError(
+                    "A layout that is a function needs sequences of known length: give that of the longest as an array."
+                )
+            return self.layout
+        count = block_count(length, self.block_size)
+        layout = _checked(self.layout(count)) if callable(self.layout) else self.layout
+        if layout.shape[-1] < count:
+            raise ValueError(
+                f"The layout is of {layout.shape[-1]} blocks, so of {layout.shape[-1] * self.block_size} tokens at most; "
+                f"the sequences have {length}. Give a larger layout."
+            )
+        return layout[..., :count, :count]
+
+    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+        return extend_dense(self, query, key, value, cache, cache_index, visibility, position, training)
+
+    def mask(self, query_slots, key_slots):
+        """The pattern, causality apart: `(B, N | 1, T, S)`."""
+        layout = self._layout(key_slots.shape[0])
+        layout = layout[None] if layout.ndim == 2 else layout
+        keys = np.repeat(np.swapaxes(layout, 0, 1), self.block_size, axis=2)[..., : key_slots.shape[0]]
+        rows = ops.take(ops.convert_to_tensor(keys), query_slots // self.block_size, axis=0)  # (B, T, N | 1, S)
+        return ops.transpose(rows, (0, 2, 1, 3))
+
+    def get_config(self):
+        layout = self.layout
+        return {
+            **super().get_config(),
+            "layout": keras.saving.serialize_keras_object(layout) if callable(layout) else layout.astype(int).tolist(),
+            "block_size": self.block_size,
+        }
+
+
+def _checked(layout):
+    layout = np.asarray(layout).astype(bool)
+    if layout.ndim not in (2, 3) or layout.shape[-1] != layout.shape[-2] or not layout.size:
+        raise ValueError(f"layout must be (n, n) or (num_heads, n, n). Received an array of shape {layout.shape}")
+    return layout
+
+
+def _buckets(layout):
+    """Rows of about one degree: their numbers `(R,)`, the blocks that they see `(R, degree)`, padded, and which count."""
+    degrees = layout.sum(axis=1)
+    sizes = np.ceil(np.log2(np.maximum(degrees, 1))).astype(int)
+    for size in np.unique(sizes[degrees > 0]):
+        rows = np.flatnonzero((sizes == size) & (degrees > 0))
+        width = degrees[rows].max()
+        # Seen blocks first, in their order.
+        columns = np.argsort(~layout[rows], axis=1, kind="stable")[:, :width]
+        valid = np.arange(width) < degrees[rows][:, None]
+        yield rows.astype("int32"), columns.astype("int32"), valid
+
+
+def _of_heads(x, heads, num_heads):
+    """The heads of `(B, T, N, H)`, or what serves those query heads of `(B, S, K, H)`."""
+    if x.shape[2] == 1:
+        return x
+    return ops.take(x, ops.convert_to_tensor((np.asarray(heads) * x.shape[2] // num_heads).astype("int32")), axis=2)

@@ -1,0 +1,176 @@
+"""Exact attention in linear memory."""
+
+import dataclasses
+import math
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.mechanism import EVERYTHING, Mechanism
+from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.attention.partition.bands import block_count, pad_length
+from keras_transformer.attention.scoring import ScaledDot
+from keras_transformer.attention.tiled.counted_dropout import CountedDropout
+from keras_transformer.attention.tiled.tile_position import TilePosition
+from keras_transformer.attention.tiled.tiled_attention import tiled_attention
+from keras_transformer.attention.tiled.tiles import Tiles
+from keras_transformer.utils.serialization import serializable
+
+
+@serializable
+class BlockwiseAttention(Mechanism):
+    """`softmax(Q Kᵀ scale + bias) V`, exactly, in memory linear in length, forward and backward.
+
+    A block of queries meets a block of keys at a time; running maxima and sums make the softmax of the parts that of the
+    whole, and the backward pass computes the weights anew. Time grows with `T · S` (blocks that causality or a
+    `sliding_window` hides are passed over), memory with `T + S` and one tile of `query_block_size · block_size` scores for
+    each head. Where Keras hands scaled dot attention to a fused kernel of linear memory (PyTorch, JAX on a GPU), and
+    no mask but causality is asked for, that kernel serves.
+
+    Args:
+        query_block_size: int >= 1. Queries of a tile. Changes the cost alone.
+        block_size: int >= 1. Keys of a tile. Changes the cost alone.
+        scale: float, or None for `1 / √H`.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `Mechanism`. Masks of every kind, causal and not, self- and cross-attention, and every position:
+    what it adds is made tile by tile, and the gradients of its weights are summed over the tiles. The cache keeps all keys.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
+
+    Raises:
+        ValueError: a block size below 1; asked for scores.
+
+    Limits: no gradient of the gradient. In a graph for any number of new tokens beside a cache of known size, their scores
+    are built: read long prompts there in pieces.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(1, 9, 2, 4)).astype("float32")
+    >>> blockwise = BlockwiseAttention(query_block_size=4, block_size=2)(x, x, x)
+    >>> bool(np.allclose(blockwise, SoftmaxAttention()(x, x, x), atol=1e-6))
+    True
+
+    Reference: Rabe and Staats, Self-attention does not need O(n²) memory, arXiv 2112.05682; Dao et al., FlashAttention,
+    arXiv 2205.14135, algorithms 1 and 4.
+    """
+
+    supports = EVERYTHING - {"scores"}
+
+    def __init__(self, query_block_size=512, block_size=512, scale=None, dropout=0.0, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.query_block_size = positive("query_block_size", query_block_size)
+        self.block_size = positive("block_size", block_size)
+        self.scale = scale
+        self.dropout = dropout
+        self.seed = seed
+        self.softmax = SoftmaxAttention(
+            ScaledDot(scale, dtype=self.dtype_policy), dropout, seed=seed, dtype=self.dtype_policy
+        )
+        self._seeds = keras.random.SeedGenerator(seed) if dropout > 0 else None
+
+    def build(self, query_shape, key_shape, value_shape):
+        self.softmax.build(query_shape, key_shape, value_shape)
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        if self._is_small(query, key) or self._takes_kernel(key, value, visibility, position, training):
+            return self.softmax(query, key, value, visibility=visibility, position=position, training=training)
+        lengths, sizes, counts = self._measures(query, key)
+        padding = [size * count - length for size, count, length in zip(sizes, counts, lengths, strict=True)]
+        dropout = CountedDropout(self.dropout, self._seeds.next()) if training and self.dropout > 0 else None
+        tiles = Tiles(sizes, counts, _padded(visibility, lengths, padding), TilePosition(position), dropout)
+        scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
+        key = _heads_first(key * ops.cast(scale, key.dtype), padding[1])
+        context = tiled_attention(_heads_first(query, padding[0]), key, _heads_first(value, padding[1]), tiles)
+        context = ops.transpose(context, (0, 2, 1, 3))[:, : lengths[0]]
+        if visibility.query_mask is not None:
+            mask = ops.expand_dims(ops.expand_dims(ops.cast(visibility.query_mask, context.dtype), 2), 3)
+            context = context * mask
+        return ops.reshape(context, (-1, lengths[0], query.shape[2], value.shape[3]))
+
+    def _is_small(self, query, key):
+        """Whether the scores are one tile; or, in a graph, those of new tokens beside a cache, which are few."""
+        length, key_length = query.shape[1], key.shape[1]
+        if length is None or key_length is None:
+            return length is None and key_length is not None
+        return length * key_length <= self.query_block_size * self.block_size
+
+    def _takes_kernel(self, key, value, visibility, position, training):
+        """Whether a kernel serves that neither builds the scores nor needs a dense mask."""
+        if keras.backend.backend() not in ("jax", "torch") or keras.config.is_flash_attention_enabled() is False:
+            return False
+        if keras.backend.backend() == "jax" and all(d.startswith("cpu") for d in keras.distribution.list_devices()):
+            return False  # There the scores would be built.
+        is_plain = visibility.is_plainly_causal or not (
+            visibility.causal or visibility.window or visibility.can_hide_all_keys
+        )
+        biased = position is not None and position.needs
+        return is_plain and not biased and key.shape[-1] == value.shape[-1] and not (training and self.dropout > 0)
+
+    def _measures(self, query, key):
+        """Lengths, block sizes and counts of blocks, of queries and of keys: numbers where the lengths are known."""
+        lengths = [ops.shape(x)[1] for x in (query, key)]
+        sizes = [_smaller(*pair) for pair in zip((self.query_block_size, self.block_size), lengths, strict=True)]
+        return lengths, sizes, [block_count(*pair) for pair in zip(lengths, sizes, strict=True)]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "query_block_size": self.query_block_size,
+            "block_size": self.block_size,
+            "scale": self.scale,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }
+
+
+def _smaller(size, length):
+    return min(size, length) if isinstance(length, int) else ops.minimum(size, length)
+
+
+def _heads_first(x, padding):
+    """`(B, T, N, H)` to `(B, N, T + padding, H)`."""
+    return ops.transpose(pad_length(x, 0, padding), (0, 2, 1, 3))
+
+
+def _padded(visibility, lengths, padding):
+    """The visibility of sequences with some padding behind them: its keys are hidden."""
+    key_mask = visibility.key_mask
+    if key_mask is None and not (isinstance(padding[1], int) and padding[1] == 0):
+        key_mask = ops.ones((1, lengths[1]), dtype="bool")
+    slots = [_longer(x, n) for x, n in zip((visibility.query_slots, visibility.key_slots), padding, strict=True)]
+    places = [
+        _longer(x, n) for x, n in zip((visibility.query_positions, visibility.key_positions), padding, strict=True)
+    ]
+    return dataclasses.replace(
+        visibility,
+        query_mask=None,
+        key_mask=None if key_mask is None else pad_length(ops.cast(key_mask, "bool"), 0, padding[1]),
+        attention_mask=_padded_mask(visibility.attention_mask, padding),
+        query_slots=slots[0],
+        key_slots=slots[1],
+        query_positions=places[0],
+        key_positions=places[1],
+    )
+
+
+def _longer(slots, padding):
+    """`(T,)` or `(B, T)` with zeros behind: what stands there is hidden or cut off."""
+    zeros = ops.zeros((*ops.shape(slots)[:-1], padding), dtype="int32")
+    return ops.concatenate([ops.cast(slots, "int32"), zeros], axis=-1)
+
+
+def _padded_mask(mask, padding):
+    """`(T, S)`, `(B, T, S)` or `(B, N, T, S)` with False beside and below."""
+    if mask is None:
+        return None
+    rank, mask = len(mask.shape), ops.cast(mask, "bool")
+    for axis, count in zip((rank - 2, rank - 1), padding, strict=True):
+        if mask.shape[axis] != 1:
+            shape = [count if at == axis else size for at, size in enumerate(ops.shape(mask))]
+            mask = ops.concatenate([mask, ops.zeros(shape, dtype="bool")], axis=axis)
+    return mask

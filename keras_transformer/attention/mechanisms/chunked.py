@@ -1,0 +1,143 @@
+"""Attention within chunks."""
+
+import dataclasses
+
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
+from keras_transformer.attention.masks import slot_rows
+from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.partition.bands import Bands, pad_length, take_rows
+from keras_transformer.attention.partition.memory_blocks import MemoryBlocks
+from keras_transformer.utils.serialization import serializable
+
+
+@serializable
+class ChunkedAttention(SoftmaxMechanism):
+    """Softmax attention of chunks of tokens to themselves and to the chunks beside them.
+
+    With c = `chunk_length` and the chunk `⌊i / c⌋` of the token i, counted from the first token of a row,
+
+        y_i = Σ_j softmax_j(scores(q_i, k_j) + bias_ij) v_j   over   ⌊i / c⌋ - before <= ⌊j / c⌋ <= ⌊i / c⌋ + after,
+
+    and j <= i with causality. Time and memory grow with `T · c · (before + 1 + after)`.
+
+    Args:
+        chunk_length: int >= 1. c. Default 64.
+        chunks_before: int >= 0. How many chunks before its own a token sees. Default 1.
+        chunks_after: int >= 0. How many after it; none with causality. Default 0.
+        scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind. Its cache keeps the last
+    `c · (before + 1) - 1` keys, whatever `max_length` is.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
+
+    Raises:
+        ValueError: numbers out of their range; asked for scores, an `attention_mask` or other keys than queries.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 5, 1, 2))
+    >>> values = np.arange(5.0).reshape(1, 5, 1, 1)
+    >>> ChunkedAttention(chunk_length=2)(x, x, values).numpy().ravel().tolist()  # The mean of its chunk and that before.
+    [0.5, 0.5, 1.5, 1.5, 3.0]
+
+    Reference: Kitaev et al., Reformer, arXiv 2001.04451, the local layers of its published code. In transformers the first
+    chunk also sees the last one, and the last the first, where there is no causality; here rows have ends.
+    """
+
+    supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
+    cache_is_rewindable = False
+
+    def __init__(
+        self,
+        chunk_length=64,
+        chunks_before=1,
+        chunks_after=0,
+        scoring="scaled_dot",
+        dropout=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(scoring, dropout, seed, **kwargs)
+        if min(chunks_before, chunks_after) < 0:
+            raise ValueError(
+                f"chunks_before and chunks_after must be at least 0. Received: {chunks_before}, {chunks_after}"
+            )
+        self.chunk_length = positive("chunk_length", chunk_length)
+        self.chunks_before = chunks_before
+        self.chunks_after = chunks_after
+        self._memory = chunks_before * chunk_length
+        self._kept = self._memory + chunk_length - 1
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        options = {"position": position, "training": training}
+        if self._is_short(query):
+            return self.softmax(query, key, value, visibility=visibility, **options)
+        bands = Bands(self.chunk_length, self.chunks_before, 0 if visibility.causal else self.chunks_after)
+        context = self.softmax(
+            bands.blocks(query),
+            bands.neighbors(key),
+            bands.neighbors(value),
+            visibility=bands.visibility(visibility, query, key),
+            **options,
+        )
+        return bands.join(context, ops.shape(query)[1])
+
+    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+        return init_window_cache(batch_size, self._kept, num_heads, key_dim, value_dim, dtype)
+
+    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+        key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
+        visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
+        attend = self._attend_few if self._is_short(query) else self._attend_many
+        return attend(query, key, value, visibility, position, training), cache
+
+    def _attend_few(self, query, key, value, visibility, position, training):
+        """The context of new tokens, whose chunks are a mask over the kept keys and the new ones."""
+        first = visibility.query_slots - ops.mod(visibility.query_slots, self.chunk_length) - self._memory
+        key_slots = slot_rows(visibility.key_slots)
+        mask = ops.greater_equal(ops.expand_dims(key_slots, 1), ops.expand_dims(first, 2))
+        visible = dataclasses.replace(visibility, key_mask=key_slots >= 0, attention_mask=mask)
+        return self.softmax(query, key, value, visibility=visible, position=position, training=training)
+
+    def _attend_many(self, query, key, value, visibility, position, training):
+        """The context of new tokens, of which each row is moved so that chunks begin where rows are cut."""
+        (batch, length), blocks = ops.shape(query)[:2], MemoryBlocks(self.chunk_length, self._memory)
+        aligned, offsets = blocks.aligned_length(length), ops.mod(visibility.query_slots[:, :1], self.chunk_length)
+
+        def moved(x):
+            return blocks.align(x, offsets, aligned, self._kept)
+
+        # Queries stand beside their keys again: those of the past are not asked for.
+        slots = moved(slot_rows(visibility.key_slots, batch) + 1) - 1  # What fills up is no token.
+        visibility = dataclasses.replace(
+            visibility,
+            query_mask=None,
+            key_mask=slots >= 0,
+            query_slots=slots,
+            key_slots=slots,
+            query_positions=slots,
+            key_positions=slots,
+        )
+        rows = (pad_length(query, self._kept, 0), key, value)
+        context = self.attend(*(moved(x) for x in rows), visibility, position, training=training)
+        return take_rows(context, offsets + self._memory, length)
+
+    def _is_short(self, query):
+        """Whether there is known to be no more than one chunk of queries."""
+        return query.shape[1] is not None and query.shape[1] <= self.chunk_length
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "chunk_length": self.chunk_length,
+            "chunks_before": self.chunks_before,
+            "chunks_after": self.chunks_after,
+        }

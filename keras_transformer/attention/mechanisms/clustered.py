@@ -1,0 +1,256 @@
+"""Attention of clusters of queries."""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.mechanism import Mechanism
+from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.attention.partition.bands import pad_length
+from keras_transformer.attention.partition.clusters import ClusterBlocks, cluster_bits, hash_bits, members_of
+from keras_transformer.attention.softmax import weigh
+from keras_transformer.utils.serialization import serializable
+
+
+class _Clustered(Mechanism):
+    """What both kinds of clustered attention share: the arguments, and how clusters are made."""
+
+    supports = frozenset({"bidirectional", "cross"})
+
+    def __init__(self, num_clusters=100, bits=32, iterations=10, dropout=0.0, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.num_clusters = positive("num_clusters", num_clusters)
+        self.bits = positive("bits", bits)
+        self.iterations = iterations
+        self.dropout = dropout
+        self.seed = seed
+        self.softmax = SoftmaxAttention("scaled_dot", dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build(self, query_shape, key_shape, value_shape):
+        self.softmax.build(query_shape, key_shape, value_shape)
+        self.hash_planes = self.add_weight(
+            name="hash_planes",
+            shape=(self.bits, query_shape[3] + 1),
+            initializer=keras.initializers.RandomNormal(stddev=1.0, seed=self.seed),
+            trainable=False,
+            autocast=False,
+        )
+
+    def clusters(self, query, query_mask=None):
+        """The cluster of each query: int `(B, N, T)`, `num_clusters` for padding; the query is `(B, T, N, H)`."""
+        heads, length = query.shape[2], ops.shape(query)[1]
+        seen = ops.ones((ops.shape(query)[0], length), dtype="bool") if query_mask is None else query_mask
+        seen = ops.repeat(ops.cast(seen, "float32"), heads, axis=0)
+        bits = hash_bits(query, self.hash_planes)
+        clusters = cluster_bits(bits, seen, self.num_clusters, self.iterations)
+        return ops.reshape(clusters, (-1, heads, length))
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        clusters = self.clusters(query, visibility.query_mask)
+        context = self.attend_clusters(query, key, value, clusters, visibility.key_mask, training)
+        if visibility.query_mask is None:
+            return context
+        return context * ops.cast(ops.expand_dims(ops.expand_dims(visibility.query_mask, 2), 3), context.dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_clusters": self.num_clusters,
+            "bits": self.bits,
+            "iterations": self.iterations,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }
+
+
+@serializable
+class ClusteredAttention(_Clustered):
+    """Each cluster of queries attends as one, with the mean of its members.
+
+        y_i = Σ_j softmax_j(q̄_c · k_j / √H) v_j,   q̄_c = mean of q_i over the cluster c of i
+
+    Clusters are found by k-means under the Hamming distance, of `bits` signs: on which side of random planes a query lies.
+    Memory grows with `C · (S + T)` for C clusters and S keys, time with `C · S · H + T · C · (bits · iterations + H)`.
+
+    Args:
+        num_clusters: int >= 1. C. Default 100.
+        bits: int >= 1. Planes of the hash. Default 32.
+        iterations: int >= 0. How often the centers of clusters move. Default 10.
+        dropout: float in [0, 1). Share of the weights dropped in training; members of a cluster lose the same.
+        seed: int or None. Of the planes, which are weights (not trained, but saved), and of the dropout.
+
+    Call arguments: see `Mechanism`. Not causal: a mean would tell of later queries. Keys may be other tokens than
+    queries; padded queries are in no cluster; positions that turn queries and keys.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
+
+    Raises:
+        ValueError: asked for causality, a cache, scores, an `attention_mask`, or a position that adds to the scores.
+
+    Example: one cluster for all gives every query the same.
+
+    >>> import numpy as np
+    >>> x = np.arange(6.0).reshape(1, 3, 1, 2)
+    >>> y = np.array(ClusteredAttention(num_clusters=1)(x, x, x))
+    >>> bool(np.all(y == y[:, :1]))
+    True
+
+    Reference: Vyas et al., Fast Transformers with Clustered Attention, arXiv 2007.04825, section 3.2. The authors' code
+    draws new planes in each call and starts from random tokens; here planes are kept, and centers start from tokens at
+    equal distances.
+    """
+
+    def attend_clusters(self, query, key, value, clusters, key_mask=None, training=None):
+        """The context `(B, T, N, H_value)` for given clusters, int `(B, N, T)`; a cluster of C or more is none."""
+        members = _members(clusters, self.num_clusters)
+        visibility = Visibility(key_mask=key_mask)
+        of_clusters = self.softmax(_means(query, members), key, value, visibility=visibility, training=training)
+        return _to_members(of_clusters, members, query.shape[2])
+
+
+@serializable
+class ImprovedClusteredAttention(_Clustered):
+    """Clustered attention in which each query weighs the best keys of its cluster by itself.
+
+    With A^c the weights of cluster c, `T_c` its `top_k` heaviest keys and `m_c = Σ_{j ∈ T_c} A^c_j`,
+
+        y_i = m_c Σ_{j ∈ T_c} softmax_{j ∈ T_c}(q_i · k_j / √H) v_j + Σ_{j ∉ T_c} A^c_j v_j
+
+    With `top_k` = S it is full attention. Time and memory grow as those of `ClusteredAttention` do, and time with
+    `(T + C · b) · top_k · H` for blocks of b queries.
+
+    Args:
+        num_clusters: int >= 1. C. Default 100.
+        bits: int >= 1. Planes of the hash. Default 32.
+        iterations: int >= 0. How often the centers of clusters move. Default 10.
+        top_k: int >= 1. Default 32.
+        block_size: int >= 1. Queries of one cluster that are computed together; changes the cost alone. Default 32.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        seed: int or None. Of the planes, which are weights (not trained, but saved), and of the dropout.
+
+    Call arguments: as for `ClusteredAttention`.
+
+    Returns:
+        The context `(B, T, N, H_value)`.
+
+    Raises:
+        ValueError: as for `ClusteredAttention`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer.attention import SoftmaxAttention
+    >>> x = np.arange(6.0).reshape(1, 3, 1, 2)
+    >>> y = ImprovedClusteredAttention(num_clusters=2, top_k=3)(x, x, x)
+    >>> bool(np.allclose(y, SoftmaxAttention()(x, x, x), atol=1e-5))
+    True
+
+    Reference: Vyas et al., arXiv 2007.04825, section 3.3. For clusters, see `ClusteredAttention`.
+    """
+
+    def __init__(
+        self,
+        num_clusters=100,
+        bits=32,
+        iterations=10,
+        top_k=32,
+        block_size=32,
+        dropout=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(num_clusters, bits, iterations, dropout, seed, **kwargs)
+        self.top_k = positive("top_k", top_k)
+        self.block_size = positive("block_size", block_size)
+
+    def attend_clusters(self, query, key, value, clusters, key_mask=None, training=None):
+        """The context `(B, T, N, H_value)` for given clusters, int `(B, N, T)`; a cluster of C or more is none."""
+        members, heads = _members(clusters, self.num_clusters), query.shape[2]
+        key, value, key_mask = _at_least(self.top_k, key, value, key_mask)
+        visibility, means = Visibility(key_mask=key_mask), _means(query, members)
+        _, weights = self.softmax(means, key, value, visibility=visibility, return_attention_scores=True)
+        mass, index = ops.top_k(weights, self.top_k)  # (B, N, C, top_k)
+        rest = self.softmax.drop(_without(weights, index), training)
+        shared = _to_members(weigh(rest, value), members, heads)
+        blocks = ClusterBlocks.of_members(members, self.block_size)
+        seen = None
+        if key_mask is not None:
+            seen = _take_heads(ops.expand_dims(ops.expand_dims(key_mask, 2), 3), index)
+            seen = self._best(blocks, seen)[:, :, 0, 0]
+        best = (self._best(blocks, _take_heads(x, index)) for x in (key, value))
+        queries = ops.expand_dims(blocks.gather(_heads_first(query)), 2)
+        own = self.softmax(queries, *best, visibility=Visibility(key_mask=seen), training=training)
+        mass = blocks.of_clusters(ops.reshape(ops.sum(mass, axis=-1), (-1, self.num_clusters, 1)))
+        own = blocks.scatter(ops.squeeze(own, 2) * ops.expand_dims(mass, 2))
+        return shared + _tokens_first(own * ops.sum(ops.cast(members, own.dtype), axis=2, keepdims=True), heads)
+
+    def _best(self, blocks, taken):
+        """`(B · N, C · top_k, H)` to the keys of each block, `(B · N · n, top_k, 1, H)`."""
+        width = taken.shape[2]
+        taken = blocks.of_clusters(ops.reshape(taken, (-1, self.num_clusters, self.top_k * width)))
+        return ops.reshape(taken, (-1, self.top_k, 1, width))
+
+    def get_config(self):
+        return {**super().get_config(), "top_k": self.top_k, "block_size": self.block_size}
+
+
+def _members(clusters, num_clusters):
+    """One-hot `(B · N, T, C)` of clusters `(B, N, T)`."""
+    return members_of(ops.reshape(clusters, (-1, ops.shape(clusters)[2])), num_clusters)
+
+
+def _means(query, members):
+    """The mean query of each cluster, `(B, C, N, H)`; zeros where it is empty."""
+    members = ops.cast(members, query.dtype)
+    # Shares, not sums: these could overflow in half precision.
+    shares = members / ops.maximum(ops.sum(members, axis=1, keepdims=True), 1)
+    means = ops.matmul(ops.transpose(shares, (0, 2, 1)), _heads_first(query))
+    return _tokens_first(means, query.shape[2])
+
+
+def _to_members(x, members, heads):
+    """What each cluster has, `(B, C, N, H)`, given to its members: `(B, T, N, H)`."""
+    return _tokens_first(ops.matmul(ops.cast(members, x.dtype), _heads_first(x)), heads)
+
+
+def _without(weights, index):
+    """The weights `(B, N, C, S)` with zeros at `index`, `(B, N, C, top_k)`."""
+    length = ops.shape(weights)[3]
+    flat = ops.reshape(weights, (-1,))
+    rows = ops.shape(index)[0] * index.shape[1] * index.shape[2]
+    first = ops.reshape(ops.arange(rows, dtype="int32") * length, (-1, 1))
+    places = ops.reshape(first + ops.reshape(ops.cast(index, "int32"), (-1, index.shape[3])), (-1, 1))
+    flat = ops.scatter_update(flat, places, ops.zeros((rows * index.shape[3],), dtype=flat.dtype))
+    return ops.reshape(flat, ops.shape(weights))
+
+
+def _take_heads(x, index):
+    """`(B, S, K, H)` at `index`, `(B, N, C, top_k)`: `(B · N, C · top_k, H)`."""
+    length, key_heads, heads = ops.shape(x)[1], x.shape[2], index.shape[1]
+    row = ops.reshape(ops.arange(ops.shape(index)[0] * heads, dtype="int32"), (-1, 1))
+    batch, head = row // heads, row % heads // (heads // key_heads)
+    index = ops.reshape(ops.cast(index, "int32"), (-1, index.shape[2] * index.shape[3]))
+    return ops.take(ops.reshape(x, (-1, x.shape[3])), (batch * length + index) * key_heads + head, axis=0)
+
+
+def _at_least(count, key, value, key_mask):
+    """Hidden keys at the end, where there may be fewer than `count`."""
+    length = key.shape[1]
+    if length is not None and length >= count:
+        return key, value, key_mask
+    missing = count if length is None else count - length
+    if key_mask is None:
+        key_mask = ops.ones(ops.shape(key)[:2], dtype="bool")
+    return tuple(pad_length(x, 0, missing) for x in (key, value, ops.cast(key_mask, "bool")))
+
+
+def _heads_first(x):
+    """`(B, T, N, H)` to `(B · N, T, H)`."""
+    return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, ops.shape(x)[1], x.shape[3]))
+
+
+def _tokens_first(x, heads):
+    """`(B · N, T, H)` to `(B, T, N, H)`."""
+    return ops.transpose(ops.reshape(x, (-1, heads, *ops.shape(x)[1:])), (0, 2, 1, 3))

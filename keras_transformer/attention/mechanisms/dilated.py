@@ -1,0 +1,121 @@
+"""Attention within a dilated window."""
+
+import dataclasses
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
+from keras_transformer.attention.mechanism import Mechanism
+from keras_transformer.attention.mechanisms.local import LocalAttention
+from keras_transformer.attention.partition.bands import pad_length
+from keras_transformer.attention.partition.strides import Residues
+from keras_transformer.utils.serialization import serializable, serialize
+
+
+@serializable
+class DilatedAttention(Mechanism):
+    """Softmax attention over every `dilation`-th key, `window` of them on a side: atrous attention.
+
+    `y_i = Σ_{j ≡ i mod dilation, |i - j| < window · dilation} softmax_j(scores(q_i, k_j) + bias_ij) v_j`. Tokens are folded
+    by residue class, and each class is attention within a window: time and memory grow with `T · window`, whatever the
+    dilation. Any length gives what the masked dense formula gives.
+
+    Args:
+        window: int >= 1. How many keys a query sees on each side, itself among them.
+        dilation: int >= 1. The distance between them; 1 is `LocalAttention`.
+        block_size: int >= 1, or None for half the window. Changes the cost alone.
+        scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind. Its cache keeps the
+    last `window · dilation` keys, whatever `max_length` is; a single new token reads every `dilation`-th of them.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
+
+    Raises:
+        ValueError: an argument below 1; asked for scores, an `attention_mask` or other keys than queries.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 5, 1, 2))
+    >>> values = np.arange(5.0).reshape(1, 5, 1, 1)
+    >>> DilatedAttention(window=2, dilation=2)(x, x, values).numpy().ravel().tolist()  # Keys two places away, and its own.
+    [1.0, 2.0, 2.0, 2.0, 3.0]
+
+    Reference: Child et al., Sparse Transformers, arXiv 1904.10509; Beltagy et al., Longformer, arXiv 2004.05150, figure 2c.
+    There a window counts both sides together.
+    """
+
+    supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
+    cache_is_rewindable = False
+
+    def __init__(self, window=128, dilation=2, block_size=None, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.window = positive("window", window)
+        self.dilation = positive("dilation", dilation)
+        self.block_size = block_size
+        self.dropout = dropout
+        self.seed = seed
+        self.local = LocalAttention(window, block_size, scoring, dropout, seed, dtype=self.dtype_policy)
+
+    def build(self, query_shape, key_shape, value_shape):
+        self.local.build(query_shape, key_shape, value_shape)
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        residues = Residues(self.dilation)
+        context = self.local.attend(
+            residues.fold(query),
+            residues.fold(key),
+            residues.fold(value),
+            residues.visibility(visibility, query),
+            position,
+            training=training,
+        )
+        return residues.unfold(context, ops.shape(query)[1])
+
+    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+        return init_window_cache(batch_size, self.window * self.dilation, num_heads, key_dim, value_dim, dtype)
+
+    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+        key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
+        visibility = dataclasses.replace(visibility, attention_mask=None)
+        options = {"position": position, "training": training}
+        if query.shape[1] is not None and query.shape[1] <= self.window:
+            return self._step(query, key, value, slots, visibility, options), cache
+        # Queries stand beside their keys again: those of the past are not asked for.
+        slots = ops.broadcast_to(slots, ops.shape(key)[:2])
+        visibility = dataclasses.replace(
+            visibility, key_mask=slots >= 0, query_mask=None, query_positions=slots, key_positions=slots
+        )
+        reach = self.window * self.dilation
+        context = self.attend(pad_length(query, reach, 0), key, value, visibility, **options)
+        return context[:, reach:], cache
+
+    def _step(self, query, key, value, slots, visibility, options):
+        """A few tokens against all keys that are kept, or one against those of its class."""
+        reach, length, mask = self.window * self.dilation, query.shape[1], None
+        if length == 1:
+            key, value, slots = (x[:, :: self.dilation] for x in (key, value, slots))
+        else:
+            apart = reach + np.arange(length)[:, None] - np.arange(reach + length)
+            mask = ops.convert_to_tensor(apart % self.dilation == 0)
+        visibility = dataclasses.replace(
+            visibility, window=reach, key_mask=slots >= 0, key_slots=slots, key_positions=slots, attention_mask=mask
+        )
+        return self.local.softmax(query, key, value, visibility=visibility, **options)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "window": self.window,
+            "dilation": self.dilation,
+            "block_size": self.block_size,
+            "scoring": serialize(self.local.softmax.scoring),
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }

@@ -1,0 +1,218 @@
+"""Attention within segments, with a compressive memory of all segments before."""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.compressive_memory import memories, read_memory, segment_heads
+from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache, token_slots
+from keras_transformer.attention.masks import Visibility, slot_rows
+from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.partition.bands import Bands, block_count, pad_length, pad_to_blocks, take_rows
+from keras_transformer.attention.token_mixer import mask_tokens
+from keras_transformer.backend.scan import chunk_size_for
+from keras_transformer.utils.serialization import build_once, serializable
+
+_UPDATES = ("linear", "delta")
+
+
+@serializable
+class InfiniAttention(SoftmaxMechanism):
+    """Softmax attention within a segment, and a read of the memory of the segments before it, mixed by a gate of each head.
+
+        y = sigmoid(β) σ(q) M / (σ(q) · z) + (1 - sigmoid(β)) softmax(q kᵀ / √H) v,    σ(x) = elu(x) + 1
+
+    After a segment of keys K and values V, `M += σ(K)ᵀ V` ("linear") or `M += σ(K)ᵀ (V - σ(K) M / (σ(K) z))` ("delta": only
+    what the memory does not tell yet), and `z += Σ σ(K)`. A segment reads the memory as it was before it. Positions turn the
+    queries and keys of the softmax alone.
+
+    All segments are computed at once: "linear" by running sums of what each adds, "delta" by a scan over the affine maps of
+    the segments. For segments of C, time grows with `T · (C + H) · H`, memory with `T · C + T / C · H²`; "delta" adds
+    `T / C · log(T / C) · H³` and `T / C · H²`. Memories and their sums are in float32 under every dtype policy.
+
+    Args:
+        segment_length: int >= 1. C. Default 512.
+        update: "linear" or "delta". Default "linear".
+        gate_initializer: of β, one for each query head. Default "zeros": half of each.
+        scoring: of the softmax: a name in `SCORINGS`, or an instance. The default is scaled dot.
+        dropout: float in [0, 1). Share of the weights of the softmax dropped in training.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `Mechanism`. Causal; and not causal, where a query sees its whole segment beside the memory of those
+        before. Self-attention, positions of every kind. Its cache has one size, whatever `max_length` is: keys and values of
+        the last C tokens, "memory", of the segments that are whole, and "pending", what the segment that is not adds to it,
+        `(B, K, H, H_value + 1)` each, whose last column is z.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
+
+    Raises:
+        ValueError: `segment_length` below 1; an unknown update; asked for scores, an `attention_mask` or other keys than
+            queries.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x, values = np.zeros((1, 4, 1, 2)), np.array([0.0, 2.0, 4.0, 6.0]).reshape(1, 4, 1, 1)
+    >>> y = InfiniAttention(segment_length=2)(x, x, values)  # Half the mean of one's own segment, half of that before.
+    >>> y.numpy().round(3).ravel().tolist()
+    [1.0, 1.0, 3.0, 3.0]
+
+    Reference: Munkhdalai et al., Leave No Context Behind, arXiv 2404.07143, section 2.1. Deviations: where the memory is
+    empty, as in the first segment, the softmax stands alone, ungated (as in the package infini-transformer-pytorch, whose
+    gate is the share of the softmax and begins at sigmoid(10)); sums are divided by `σ(q) · z` with nothing added.
+    """
+
+    supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
+    rotates = True
+    cache_is_rewindable = False
+
+    def __init__(
+        self,
+        segment_length=512,
+        update="linear",
+        gate_initializer="zeros",
+        scoring="scaled_dot",
+        dropout=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(scoring, dropout, seed, **kwargs)
+        self.segment_length = positive("segment_length", segment_length)
+        if update not in _UPDATES:
+            raise ValueError(f"update must be one of {_UPDATES}. Received: {update!r}")
+        self.update = update
+        self.gate_initializer = keras.initializers.get(gate_initializer)
+
+    def build(self, query_shape, key_shape, value_shape):
+        build_once(self.softmax, query_shape, key_shape, value_shape)
+        self.gate = self.add_weight(name="gate", shape=(query_shape[2],), initializer=self.gate_initializer)
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        size, length = chunk_size_for(query, self.segment_length), ops.shape(query)[1]
+        bands = Bands(size, 0, 0)
+        turned = _turned(position, query, key, visibility)
+        local = self.softmax(
+            *(bands.blocks(x) for x in (*turned, value)),
+            visibility=bands.visibility(visibility, query, key),
+            position=position,
+            training=training,
+        )
+        if isinstance(length, int) and length <= size:
+            return bands.join(local, length)  # One segment: nothing is before it.
+        parts = (pad_to_blocks(x, size) for x in _features(query, key, value, visibility.key_mask))
+        query, key, value = (segment_heads(x, size, key.shape[2]) for x in parts)
+        found, _ = memories(key, value, bands.count(length), self.update == "delta")
+        context = self._gated(local, query, _before(found, key), size)
+        return mask_tokens(bands.join(context, length), visibility.query_mask)
+
+    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+        """The cache of no tokens. Memories are float32, whatever `dtype` is: they grow with the sequence."""
+        memory = ops.zeros((batch_size, num_heads, key_dim, value_dim + 1), dtype="float32")
+        cache = init_window_cache(batch_size, self.segment_length, num_heads, key_dim, value_dim, dtype)
+        return {**cache, "memory": memory, "pending": ops.zeros_like(memory)}
+
+    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+        mask = visibility.query_mask
+        turned, turned_key = _turned(position, query, key, visibility)
+        *recent, slots, following = extend_window_cache(cache, turned_key, value, cache_index, mask)
+        features = _features(query, key, value, mask)
+        read = slot_rows(token_slots(cache_index, 1), ops.shape(query)[0]) % self.segment_length
+        options = {"position": position, "training": training}
+        step = self._step if query.shape[1] == 1 else self._steps
+        context, memory = step(turned, *recent, features, slots, read, cache, visibility, options)
+        return ops.cast(mask_tokens(context, mask), value.dtype), {**following, **memory}
+
+    def _step(self, query, keys, values, features, slots, read, cache, visibility, options):
+        """One token, which is in one segment; `read` is how many tokens of it have been read, `(B, 1)`."""
+        own = dataclasses.replace(
+            visibility,
+            query_mask=None,
+            key_mask=slots >= slots[:, -1:] - read,
+            key_slots=slots,
+            key_positions=slots,
+        )
+        local = self.softmax(query, keys, values, visibility=own, **options)
+        past = (cache["memory"], cache["pending"])
+        features = [segment_heads(x, 1, keys.shape[2]) for x in features]
+        context = self._gated(local, features[0], past[0], 1)
+        is_delta = self.update == "delta"
+        found, sums = memories(*features[1:], 1, is_delta, *past)
+        tokens = 1 if visibility.query_mask is None else ops.cast(visibility.query_mask, "int32")
+        ends = ops.expand_dims(read + tokens == self.segment_length, (2, 3))
+        found, sums = ops.reshape(found[:, 1], ops.shape(past[0])), ops.reshape(sums[:, 0], ops.shape(past[0]))
+        return context, {"memory": ops.where(ends, found, past[0]), "pending": ops.where(ends, 0.0, sums)}
+
+    def _steps(self, query, keys, values, features, slots, read, cache, visibility, options):
+        """Any number of tokens: each row is moved, so that its segments lie where blocks lie."""
+        size, new = self.segment_length, ops.shape(query)[1]
+        count = block_count(new + size - 1, size)
+
+        def aligned(x, before):
+            """`(B, before + T, ...)`, whose last T are the new tokens, from the start of the first one's segment on."""
+            x = pad_length(x, size - before, count * size - new)
+            return take_rows(x, size - read, count * size)
+
+        mask, key_heads = visibility.query_mask, keys.shape[2]
+        total = read + (new if mask is None else ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True))
+        places = ops.expand_dims(ops.arange(count * size, dtype="int32"), 0)
+        slots = slots[:, size : size + 1] - read + places
+        whole = Visibility(
+            key_mask=places < total,
+            causal=True,
+            query_slots=slots,
+            key_slots=slots,
+            query_positions=slots,
+            key_positions=slots,
+        )
+        bands = Bands(size, 0, 0)
+        query, keys, values = aligned(query, 0), aligned(keys, size), aligned(values, size)
+        local = self.softmax(
+            *(bands.blocks(x) for x in (query, keys, values)),
+            visibility=bands.visibility(whole, query, keys),
+            **options,
+        )
+        features = [segment_heads(aligned(x, 0), size, key_heads) for x in features]
+        is_delta = self.update == "delta"
+        found, sums = memories(*features[1:], count, is_delta, cache["memory"], cache["pending"])
+        context = self._gated(local, features[0], _before(found, features[1]), size)
+        context = take_rows(bands.join(context, count * size), read, new)
+        shape = ops.shape(cache["memory"])
+        memory = ops.reshape(take_rows(found, total // size, 1), shape)
+        pending = ops.reshape(take_rows(pad_length(sums, 0, 1), total // size, 1), shape)
+        return context, {"memory": memory, "pending": pending}
+
+    def _gated(self, local, query, memory, size):
+        """The softmax `(B · n, C, N, H)`, and the memory where there is any."""
+        read, is_some = read_memory(query, memory, size, local.shape[2])
+        gate = ops.reshape(ops.sigmoid(ops.cast(self.gate, "float32")), (1, 1, -1, 1)) * is_some
+        wide = ops.cast(local, "float32")
+        return ops.cast(wide + gate * (read - wide), local.dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "segment_length": self.segment_length,
+            "update": self.update,
+            "gate_initializer": keras.initializers.serialize(self.gate_initializer),
+        }
+
+
+def _turned(position, query, key, visibility):
+    if position is None:
+        return query, key
+    return position.rotate(query, key, visibility.query_positions, visibility.key_positions)
+
+
+def _features(query, key, value, key_mask):
+    """σ of queries and keys, zeros at padding, and values with a column of ones, for the normalizer; all float32."""
+    query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
+    query, key = ops.elu(query) + 1.0, mask_tokens(ops.elu(key) + 1.0, key_mask)
+    return query, key, ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)
+
+
+def _before(found, key):
+    """The memories before each segment, `(B · n, K, M, H + 1)`, of `(B, n + 1, K · M, H + 1)`."""
+    return ops.reshape(found[:, :-1], (-1, *key.shape[1:2], key.shape[3], found.shape[3]))

@@ -1,0 +1,132 @@
+"""Attention whose weights are products of features, so that sums over keys stand for the keys."""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.feature_maps import FEATURE_MAPS, FeatureMap
+from keras_transformer.attention.mechanism import Mechanism
+from keras_transformer.attention.partition.chunks import causal_products, products
+from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+
+
+@serializable
+class LinearAttention(Mechanism):
+    """`y_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / (φ(q_i) · Σ_j φ(k_j) + epsilon)`; with causality, over `j <= i`.
+
+    The sums over keys are made once and read by every query: with M features of a head (M = H for most maps), time grows
+    with `T · M · H` and memory with `T · M`. With causality, queries and keys meet in chunks of C and sums pass from chunk
+    to chunk: time `T · (C + M) · H`, memory `T · C + T / C · M · H`. All sums are in float32 under every dtype policy.
+
+    Args:
+        feature_map: φ: a name in `FEATURE_MAPS` ("elu", "relu", "softmax", "square", "taylor"), or a `FeatureMap`.
+        epsilon: float > 0. Kept off a division by zero; a query that sees nothing gives zeros.
+        chunk_size: int >= 1. C, with causality; changes the cost alone.
+        dropout: float in [0, 1). Share of the keys whose values are dropped in training, for all queries alike: there is
+            no weight of a single pair to drop.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `Mechanism`. Causal and not, self- and (not causal) cross-attention; positions that turn queries and
+        keys. Its cache is the sums, "state" `(B, K, M, H_value + 1)` in float32, whose last column is the sum of the
+        features, whatever `max_length` is.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
+
+    Raises:
+        ValueError: `chunk_size` below 1; asked for scores, an `attention_mask`, a window, a position that adds to scores, or
+            causality between sequences of different lengths.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.zeros((1, 3, 1, 2))
+    >>> values = np.array([0.0, 2.0, 7.0]).reshape(1, 3, 1, 1)
+    >>> LinearAttention()(x, x, values).numpy().round(3).ravel().tolist()  # Equal keys: the mean of the values.
+    [3.0, 3.0, 3.0]
+
+    Reference: Katharopoulos et al., Transformers are RNNs, arXiv 2006.16236, equations 4-12 and 16-20. Deviations: chunks in
+    place of one step per token; a rotary position turns q and k before φ, where RoFormer (arXiv 2104.09864, equation 19)
+    turns the features, and may so make weights negative.
+    """
+
+    supports = frozenset({"causal", "bidirectional", "cross", "cache"})
+    cache_is_rewindable = False
+
+    def __init__(self, feature_map="elu", epsilon=1e-6, chunk_size=128, dropout=0.0, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.feature_map = resolve(feature_map, FEATURE_MAPS, FeatureMap)
+        self.epsilon = epsilon
+        self.chunk_size = positive("chunk_size", chunk_size)
+        self.dropout = dropout
+        self.seed = seed
+        noise_shape = (None, None, None, 1)
+        self._dropout_layer = keras.layers.Dropout(dropout, noise_shape=noise_shape, seed=seed, dtype="float32")
+
+    def build(self, query_shape, key_shape, value_shape):
+        build_once(self.feature_map, query_shape)
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        operands = self._operands(query, key, value, visibility, visibility.key_mask, training)
+        if visibility.causal:
+            _check_lengths(query, key)
+            sums = _split(causal_products(*_with_ones(*operands), self.chunk_size)[0])
+        else:
+            sums = products(*operands)
+        return self._normalize(*sums, visibility.query_mask, value.dtype)
+
+    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+        """The sums over no keys. They are float32, whatever `dtype` is: they grow with the sequence."""
+        shape = (batch_size, num_heads, self.feature_map.features(key_dim), value_dim + 1)
+        return {"state": ops.zeros(shape, dtype="float32")}
+
+    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+        operands = self._operands(query, key, value, visibility, visibility.query_mask, training)
+        sums, state = causal_products(*_with_ones(*operands), self.chunk_size, cache["state"])
+        return self._normalize(*_split(sums), visibility.query_mask, value.dtype), {"state": state}
+
+    def _operands(self, query, key, value, visibility, key_mask, training):
+        """Features of queries and keys, zeros for False keys, and values; all float32."""
+        query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
+        query = self.feature_map.map_query(query)
+        key = self.feature_map.map_key(key, key_mask, visibility.causal)
+        key = key if key_mask is None else key * _per_token(key_mask)
+        return query, key, self._dropout_layer(value, training=training)
+
+    def _normalize(self, sums, totals, query_mask, dtype):
+        factors = 1.0 / (totals + self.epsilon)  # `(B, T, N, 1)`: a product with them has a cheaper gradient.
+        factors = factors if query_mask is None else factors * _per_token(query_mask)
+        return ops.cast(sums * factors, dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "feature_map": serialize(self.feature_map),
+            "epsilon": self.epsilon,
+            "chunk_size": self.chunk_size,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }
+
+
+def _with_ones(query, key, value):
+    """Values with a column of ones, which sums the features."""
+    return query, key, ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)
+
+
+def _split(sums):
+    """Sums of values, and of features."""
+    return ops.split(sums, [sums.shape[-1] - 1], axis=-1)
+
+
+def _per_token(mask):
+    """`(B, T)` to float32 `(B, T, 1, 1)`."""
+    return ops.expand_dims(ops.cast(mask, "float32"), (2, 3))
+
+
+def _check_lengths(query, key):
+    lengths = (query.shape[1], key.shape[1])
+    if None not in lengths and lengths[0] != lengths[1]:
+        raise ValueError(
+            f"Causal linear attention is of a sequence to itself. Received {lengths[0]} queries, {lengths[1]} keys."
+        )

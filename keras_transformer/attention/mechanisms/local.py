@@ -1,0 +1,108 @@
+"""Attention within a window."""
+
+import dataclasses
+
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
+from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.partition.bands import Bands, pad_length
+from keras_transformer.utils.serialization import serializable
+
+
+@serializable
+class LocalAttention(SoftmaxMechanism):
+    """Softmax attention over the keys fewer than `window` places away; with causality, the last `window` keys.
+
+    `y_i = Σ_{|i - j| < window} softmax_j(scores(q_i, k_j) + bias_ij) v_j`. Queries are cut into blocks, and a block
+    reads the blocks of keys that its window touches: time and memory grow with `T · (window + block_size)`. Any length
+    gives what the masked dense formula gives.
+
+    Args:
+        window: int >= 1. Keys `window` or more places away are not seen.
+        block_size: int >= 1, or None for half the window. Changes the cost alone.
+        scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind. Its cache keeps the
+    last `window` keys, whatever `max_length` is.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
+
+    Raises:
+        ValueError: `window` or `block_size` below 1; asked for scores, an `attention_mask` or other keys than queries.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 5, 1, 2))
+    >>> values = np.arange(5.0).reshape(1, 5, 1, 1)
+    >>> LocalAttention(window=2)(x, x, values).numpy().ravel().tolist()  # The mean of each value and its neighbors.
+    [0.5, 1.0, 2.0, 3.0, 3.5]
+
+    Reference: Child et al., Sparse Transformers, arXiv 1904.10509, section 4.2 (the local half); Beltagy et al., Longformer,
+    arXiv 2004.05150, figure 2b. There a window counts both sides together; here it is the reach of one side, as in
+    `keras.layers.MultiHeadAttention(sliding_window=...)`.
+    """
+
+    supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
+    cache_is_rewindable = False
+
+    def __init__(self, window=128, block_size=None, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
+        super().__init__(scoring, dropout, seed, **kwargs)
+        self.window = positive("window", window)
+        self.block_size = None if block_size is None else positive("block_size", block_size)
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        if self._is_short(query):
+            options = {"position": position, "training": training}
+            return self.softmax(query, key, value, visibility=self._windowed(visibility), **options)
+        bands = Bands.of_window(self.window, self._block_size(), visibility.causal)
+        context = self.softmax(
+            bands.blocks(query),
+            bands.neighbors(key),
+            bands.neighbors(value),
+            visibility=bands.visibility(self._windowed(visibility), query, key),
+            position=position,
+            training=training,
+        )
+        return bands.join(context, ops.shape(query)[1])
+
+    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+        return init_window_cache(batch_size, self.window, num_heads, key_dim, value_dim, dtype)
+
+    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+        key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
+        visibility = dataclasses.replace(
+            visibility, key_mask=slots >= 0, key_slots=slots, key_positions=slots, attention_mask=None
+        )
+        if self._is_short(query):
+            options = {"visibility": self._windowed(visibility), "position": position, "training": training}
+            return self.softmax(query, key, value, **options), cache
+        # Queries stand beside their keys again: those of the past are not asked for.
+        slots = ops.broadcast_to(slots, ops.shape(key)[:2])
+        visibility = dataclasses.replace(
+            visibility, key_mask=slots >= 0, query_mask=None, query_slots=slots, query_positions=slots
+        )
+        context = self.attend(pad_length(query, self.window, 0), key, value, visibility, position, training=training)
+        return context[:, self.window :], cache
+
+    def _is_short(self, query):
+        """Whether there are known to be so few queries that blocks would cost more than all of their keys."""
+        return query.shape[1] is not None and query.shape[1] <= self.window
+
+    def _windowed(self, visibility):
+        return dataclasses.replace(visibility, window=self.window)
+
+    def _block_size(self):
+        return self.block_size or (self.window + 1) // 2
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "window": self.window,
+            "block_size": self.block_size,
+        }

@@ -1,0 +1,150 @@
+"""Dilated attention in segments of several lengths, mixed by the weight of each."""
+
+import dataclasses
+import math
+
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
+from keras_transformer.attention.masks import slot_rows
+from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.partial_softmax import Part, attend_part, merge
+from keras_transformer.attention.partition.bands import take_rows
+from keras_transformer.attention.partition.segments import Segments, align_rows, segment_mask_of_heads
+from keras_transformer.utils.serialization import serializable
+
+# So many new tokens read a cache at once; more are cut into segments.
+_FEW = 16
+
+
+@serializable
+class LongNetAttention(SoftmaxMechanism):
+    """Dilated attention: short segments seen densely, long ones sparsely, mixed token by token.
+
+    Branch b cuts the sequence into segments of w_b tokens. In it, head h keeps the tokens whose index within the segment
+    leaves the remainder `floor(h / ⌈N / r_b⌉)` when divided by r_b, and these attend to each other alone. A branch that
+    keeps token i gives `y_i^b` and the sum `Z_i^b` of the exponentials of its scores:
+
+        y_i = Σ_b (Z_i^b / Σ_c Z_i^c) y_i^b   over the branches that keep i;   zeros where none does.
+
+    A key that several branches keep counts in each. Time and memory grow with `T · Σ_b w_b / r_b²`.
+
+    Args:
+        segment_lengths: sequence of ints >= 1: w_b. Default (2048, 4096, 8192).
+        dilation_rates: sequence of as many ints >= 1: r_b, a divisor of w_b. Default (1, 2, 4).
+        scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
+        mixing_gradient: bool. Whether gradients flow through the weights of branches. Default False, as in the reference.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `Mechanism`. Causal and not, self-attention; positions that turn queries and keys. Its
+    cache keeps as many tokens as the longest segment has, whatever `max_length` is.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
+
+    Raises:
+        ValueError: lists of unequal length; a rate that does not divide its segment; asked for scores, an
+            `attention_mask`, other keys than queries, or a position that adds to the scores.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 4, 1, 2))
+    >>> values = np.arange(4.0).reshape(1, 4, 1, 1)
+    >>> mechanism = LongNetAttention(segment_lengths=[2], dilation_rates=[1])
+    >>> mechanism(x, x, values).numpy().ravel().tolist()  # The mean of each segment.
+    [0.5, 0.5, 2.5, 2.5]
+
+    Reference: Ding et al., LongNet, arXiv 2307.02486, equations 5 to 11; the offset of a head is that of torchscale's
+    `DilatedAttention`. There, the zeros that fill up the last segment are keys; here nobody sees them.
+    """
+
+    supports = frozenset({"causal", "bidirectional", "cache"})
+    cache_is_rewindable = False
+
+    def __init__(
+        self,
+        segment_lengths=(2048, 4096, 8192),
+        dilation_rates=(1, 2, 4),
+        scoring="scaled_dot",
+        mixing_gradient=False,
+        dropout=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(scoring, dropout, seed, **kwargs)
+        self.segment_lengths = tuple(positive("segment_lengths", length) for length in segment_lengths)
+        self.dilation_rates = tuple(positive("dilation_rates", rate) for rate in dilation_rates)
+        if not segment_lengths or len(segment_lengths) != len(dilation_rates):
+            raise ValueError(f"Each segment length needs a rate. Received: {segment_lengths} and {dilation_rates}")
+        if any(length % rate for length, rate in self._branches()):
+            raise ValueError(f"A rate must divide its segment. Received: {segment_lengths} and {dilation_rates}")
+        self.mixing_gradient = mixing_gradient
+
+    def _branches(self):
+        return tuple(zip(self.segment_lengths, self.dilation_rates, strict=True))
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        length, heads = ops.shape(query)[1], query.shape[2]
+        parts = []
+        for segment, rate in self._branches():
+            segments = Segments.of_length(length, segment, rate, heads)
+            part = attend_part(
+                self.softmax,
+                segments.blocks(query),
+                segments.key_blocks(key),
+                segments.key_blocks(value),
+                segments.visibility(visibility, ops.shape(key)[0], length),
+                training=training,
+            )
+            parts.append(segments.join(part, length))
+        context = self._mix(parts)
+        if visibility.query_mask is None:
+            return context
+        return context * ops.cast(ops.expand_dims(ops.expand_dims(visibility.query_mask, 2), 3), context.dtype)
+
+    def _mix(self, parts):
+        if not self.mixing_gradient:
+            parts = [Part(part.context, ops.stop_gradient(part.log_sum)) for part in parts]
+        return merge(parts)
+
+    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+        return init_window_cache(batch_size, max(self.segment_lengths), num_heads, key_dim, value_dim, dtype)
+
+    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+        key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
+        slots = slot_rows(slots, ops.shape(key)[0])
+        if query.shape[1] is not None and query.shape[1] <= _FEW:
+            return self._attend_few(query, key, value, slots, visibility, training), cache
+        # Rows begin where all segments begin, each at a place of its own.
+        longest, common = max(self.segment_lengths), math.lcm(*self.segment_lengths)
+        shift = (slots[:, :1] + -(-longest // common) * common) % common  # Of positive numbers: ONNX truncates.
+        query, key, value = (
+            align_rows(x, shift, before, common) for x, before in ((query, longest), (key, 0), (value, 0))
+        )
+        seen = align_rows(slots >= 0, shift, 0, common)
+        visibility = dataclasses.replace(visibility, query_mask=None, key_mask=seen)
+        context = self.attend(query, key, value, visibility, training=training)
+        return take_rows(context, shift + longest, ops.shape(slots)[1] - longest), cache
+
+    def _attend_few(self, query, key, value, slots, visibility, training):
+        """New queries over all keys in the cache, one branch at a time."""
+        parts, heads = [], query.shape[2]
+        visibility = dataclasses.replace(visibility, key_mask=slots >= 0, key_slots=slots, key_positions=slots)
+        for segment, rate in self._branches():
+            mask = segment_mask_of_heads(
+                slot_rows(visibility.query_slots, ops.shape(query)[0]), slots, segment, rate, heads
+            )
+            visible = dataclasses.replace(visibility, attention_mask=mask)
+            parts.append(attend_part(self.softmax, query, key, value, visible, training=training))
+        return self._mix(parts)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "segment_lengths": list(self.segment_lengths),
+            "dilation_rates": list(self.dilation_rates),
+            "mixing_gradient": self.mixing_gradient,
+        }

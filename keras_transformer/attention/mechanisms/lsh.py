@@ -1,0 +1,253 @@
+"""Attention among tokens of equal hash."""
+
+import dataclasses
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.dense import check_key_mask, init_dense_cache, update_dense_cache
+from keras_transformer.attention.masks import Visibility, causal_mask, slot_rows
+from keras_transformer.attention.mechanism import Mechanism
+from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.attention.partial_softmax import Part, attend_part, merge
+from keras_transformer.attention.partition.bands import take_rows
+from keras_transformer.attention.partition.sorted_chunks import SortedChunks
+from keras_transformer.attention.softmax import HIDDEN
+from keras_transformer.backend.shared_products import times_shared
+from keras_transformer.utils.serialization import serializable
+
+# A token sees itself only where it sees nothing else.
+_SELF = -1e5
+_EPSILON = 1e-6
+# So many new tokens read a cache at once; with more, the whole of it is sorted.
+_FEW = 16
+
+
+@serializable
+class LSHAttention(Mechanism):
+    """Softmax attention among tokens that a locality-sensitive hash puts into one bucket, in several rounds.
+
+    Queries are keys, and keys have unit length: the scores are `q_i · q_j / |q_j|`, with -1e5 added at j = i. Round r
+    hashes `h_r(x) = argmax [x R_r; -x R_r]` with random rotations R_r of `num_buckets / 2` columns, sorts tokens by bucket
+    and place, cuts them into chunks of c = `chunk_length`, and a chunk reads itself and the chunk before it:
+
+        y_i = Σ_r (Z_i^r / Σ_s Z_i^s) Σ_{j ∈ P_i^r} softmax_j(scores_ij) v_j,   Z_i^r = Σ_{j ∈ P_i^r} exp(scores_ij)
+
+    P_i^r are the tokens of i's bucket in these chunks; with causality, i and the c tokens before it in its bucket, so that
+    what comes later changes nothing. With `attend_across_buckets`, they are all tokens of the chunks, with causality those
+    up to i. Time grows with `T · R · H · (c + num_buckets) + R · T log T`, memory with `T · R · (c + num_buckets + H)`.
+
+    Args:
+        num_buckets: even int >= 2. Default 64; about `2T / chunk_length` keeps buckets as long as half a chunk. Or several
+            such, whose product is the number of buckets: a token's is told by its bucket among each, so that many buckets
+            need few rotations.
+        chunk_length: int >= 1. Default 64.
+        num_rounds: int >= 1. R. Default 4.
+        attend_across_buckets: bool. As in the reference implementations. Which past tokens a query sees then depends on
+            where chunks begin, hence on later tokens: there is no cache. Default False.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        seed: int or None. Of the rotations, which are weights (not trained, but saved), and of the dropout.
+
+    Call arguments: see `Mechanism`. The key is not read: `MultiHeadAttention` makes no projection for it. A
+    token whose key is masked gives zeros. Causal and not, self-attention; positions that turn queries and keys alike
+    ("rotary", not "xpos"). The cache keeps all tokens and their buckets; few new tokens read it whole, many sort it.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
+
+    Raises:
+        ValueError: an odd `num_buckets`; fewer key/value heads than query heads; asked for scores, an `attention_mask`,
+            other keys than queries, a position that adds to the scores, or a cache with `attend_across_buckets`.
+
+    Export: all three formats; `num_buckets · T` stays below 2^31.
+
+    Example: with one chunk for all and one bucket for most, a token sees the others.
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 3, 1, 2))
+    >>> values = np.array([1.0, 2.0, 6.0]).reshape(1, 3, 1, 1)
+    >>> LSHAttention(num_buckets=2, seed=1)(x, x, values).numpy().ravel().tolist()
+    [4.0, 3.5, 1.5]
+
+    Reference: Kitaev et al., Reformer, arXiv 2001.04451, section 2. As in Hugging Face's `LSHSelfAttention`, a pair that
+    meets in several rounds counts in each (the paper divides by how often, equation 8), and scores have no further `1/√H`.
+    Causality within buckets is ours.
+    """
+
+    shares_key = True
+
+    def __init__(
+        self,
+        num_buckets=64,
+        chunk_length=64,
+        num_rounds=4,
+        attend_across_buckets=False,
+        dropout=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.bucket_factors = tuple(num_buckets) if isinstance(num_buckets, (list, tuple)) else (num_buckets,)
+        if not self.bucket_factors or any(positive("num_buckets", factor) % 2 for factor in self.bucket_factors):
+            raise ValueError(
+                f"num_buckets must be even: half are the other side of a rotation. Received: {num_buckets}"
+            )
+        self.num_buckets = math.prod(self.bucket_factors)
+        self.chunk_length = positive("chunk_length", chunk_length)
+        self.num_rounds = positive("num_rounds", num_rounds)
+        self.attend_across_buckets = attend_across_buckets
+        self.dropout = dropout
+        self.seed = seed
+        self.softmax = SoftmaxAttention("dot", dropout, seed=seed, dtype=self.dtype_policy)
+
+    @property
+    def supports(self):
+        return frozenset({"causal", "bidirectional"} | (set() if self.attend_across_buckets else {"cache"}))
+
+    def build(self, query_shape, key_shape, value_shape):
+        heads, width = query_shape[2:]
+        if value_shape[2] != heads:
+            raise ValueError(
+                f"The keys of LSHAttention are its queries, so values need as many heads. Received: {value_shape[2]} heads "
+                f"of values and {heads} of queries. Leave out num_key_value_heads."
+            )
+        self.softmax.build(query_shape, key_shape, value_shape)
+        self.rotations = self.add_weight(
+            name="rotations",
+            shape=(heads, width, self.num_rounds * (sum(self.bucket_factors) // 2)),
+            initializer=keras.initializers.RandomNormal(stddev=1.0, seed=self.seed),
+            trainable=False,
+            autocast=False,
+        )
+
+    def buckets(self, query):
+        """The bucket of each token in each round: int `(B, T, N, R)`, for a query `(B, T, N, H)`."""
+        heads, length = query.shape[2], ops.shape(query)[1]
+        query = ops.cast(ops.stop_gradient(ops.transpose(query, (0, 2, 1, 3))), "float32")
+        sides = times_shared(query, ops.convert_to_tensor(self.rotations))
+        sides = ops.reshape(sides, (-1, length * self.num_rounds, sum(self.bucket_factors) // 2))
+        buckets, start, stride = 0, 0, 1
+        for factor in self.bucket_factors:
+            own = sides[:, :, start : start + factor // 2]
+            # The first of the largest, without argmax, which neither TFLite nor ONNX has from Keras.
+            _, largest = ops.top_k(ops.concatenate([own, -own], axis=-1), 1)
+            buckets = buckets + ops.cast(largest, "int32") * stride
+            start, stride = start + factor // 2, stride * factor
+        buckets = ops.reshape(buckets, (-1, heads, length, self.num_rounds))
+        return ops.transpose(buckets, (0, 2, 1, 3))
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        return self._attend_sorted(query, value, self.buckets(query), visibility, training)
+
+    def _attend_sorted(self, query, value, buckets, visibility, training):
+        tokens = SortedChunks.of_buckets(buckets, visibility.key_mask, self.chunk_length, self.num_buckets)
+        wraps, size = self.attend_across_buckets, self.chunk_length
+        query, value = tokens.gather(query), tokens.with_previous(tokens.gather(value), wraps)
+        key = tokens.with_previous(_unit(query), wraps)
+        mask, bias = self._across(tokens, visibility.causal) if wraps else self._within(tokens, visibility.causal)
+        part = attend_part(
+            self.softmax,
+            ops.reshape(query, (-1, size, 1, query.shape[3])),
+            ops.reshape(key, (-1, 2 * size, 1, key.shape[3])),
+            ops.reshape(value, (-1, 2 * size, 1, value.shape[3])),
+            Visibility(attention_mask=mask),
+            bias=bias,
+            training=training,
+        )
+        rounds = zip(*(tokens.scatter(x) for x in part), strict=True)
+        context = merge([Part(*each) for each in rounds])
+        if visibility.query_mask is None:
+            return context
+        return context * ops.cast(ops.expand_dims(ops.expand_dims(visibility.query_mask, 2), 3), context.dtype)
+
+    def _across(self, tokens, causal):
+        """Mask and bias, `(B · N · R · n, 1, c, 2c)`, where chunks are read whatever the buckets."""
+        query, key = self._beside(tokens, tokens.places)
+        _, buckets = self._beside(tokens, tokens.buckets)
+        mask = buckets < self.num_buckets
+        if causal:
+            mask = ops.logical_and(mask, key <= query)
+        return mask, ops.where(ops.equal(query, key), _SELF, 0.0)
+
+    def _within(self, tokens, causal):
+        """The same, and the bias `(1, 1, c, 2c)`, where a token sees its bucket alone."""
+        query, key = self._beside(tokens, tokens.buckets)
+        mask = ops.equal(ops.where(query < self.num_buckets, query, -1), key)
+        size = self.chunk_length
+        distances = (np.arange(size) + size)[:, None] - np.arange(2 * size)[None]
+        bias = np.where(distances == 0, _SELF, 0.0)
+        if causal:  # Within a bucket, the order is that of places.
+            bias = np.where((distances >= 0) & (distances <= size), bias, HIDDEN)
+        return mask, ops.convert_to_tensor(bias[None, None], dtype="float32")
+
+    def _beside(self, tokens, x):
+        """What is known of queries, `(·, 1, c, 1)`, and of keys, `(·, 1, 1, 2c)`."""
+        chunks, size = tokens.chunks(x), self.chunk_length
+        both = tokens.with_previous(chunks, self.attend_across_buckets, filling=self.num_buckets)
+        return ops.reshape(chunks, (-1, 1, size, 1)), ops.reshape(both, (-1, 1, 1, 2 * size))
+
+    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+        cache = init_dense_cache(batch_size, max_length, num_heads, key_dim, value_dim, dtype)
+        return {**cache, "buckets": ops.zeros((batch_size, num_heads, max_length, self.num_rounds), dtype="int32")}
+
+    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+        check_key_mask(cache, visibility.key_mask)
+        buckets = self.buckets(query)
+        following = update_dense_cache({name: cache[name] for name in ("key", "value")}, query, value, cache_index)
+        hashes = {"key": cache["buckets"], "value": cache["buckets"]}
+        following["buckets"] = update_dense_cache(hashes, buckets, buckets, cache_index)["key"]
+        keys, values, all_buckets = (
+            ops.transpose(following[name], (0, 2, 1, 3)) for name in ("key", "value", "buckets")
+        )
+        if query.shape[1] is not None and query.shape[1] <= _FEW:
+            return self._attend_few(query, keys, values, buckets, all_buckets, visibility, training), following
+        batch, length = ops.shape(query)[0], ops.shape(query)[1]
+        slots = slot_rows(visibility.query_slots, batch)
+        written = ops.expand_dims(ops.arange(ops.shape(keys)[1], dtype="int32"), 0) <= slots[:, -1:]
+        key_mask = written if visibility.key_mask is None else ops.logical_and(written, visibility.key_mask)
+        whole = dataclasses.replace(visibility, query_mask=None, key_mask=key_mask)
+        context = self._attend_sorted(keys, values, all_buckets, whole, training)
+        return take_rows(context, slots[:, :1], length), following
+
+    def _attend_few(self, query, keys, values, buckets, all_buckets, visibility, training):
+        """New queries over all tokens in the cache; the rounds stand one after the other in the length."""
+        slots = ops.arange(ops.shape(keys)[1], dtype="int32")
+        causal = causal_mask(visibility.query_slots, slots)
+        if visibility.key_mask is not None:
+            key_mask = ops.expand_dims(ops.expand_dims(ops.cast(visibility.key_mask, "bool"), 1), 1)
+            causal = ops.logical_and(causal, key_mask)
+        query_slots = ops.expand_dims(ops.expand_dims(slot_rows(visibility.query_slots, ops.shape(query)[0]), 1), 3)
+        bias = ops.where(ops.equal(query_slots, ops.reshape(slots, (1, 1, 1, -1))), _SELF, 0.0)
+        masks = []
+        for each in range(self.num_rounds):
+            new = ops.transpose(buckets[:, :, :, each : each + 1], (0, 2, 1, 3))
+            old = ops.transpose(all_buckets[:, :, :, each : each + 1], (0, 2, 3, 1))
+            same = ops.logical_and(ops.equal(new, old), causal)  # (B, N, T, L)
+            counts = ops.cumsum(ops.cast(same, "int32"), axis=-1)
+            masks.append(ops.logical_and(same, counts[:, :, :, -1:] - counts <= self.chunk_length))
+        visible = Visibility(attention_mask=ops.concatenate(masks, axis=2))
+        queries = ops.concatenate([query] * self.num_rounds, axis=1)
+        bias = ops.concatenate([bias] * self.num_rounds, axis=2)
+        part = attend_part(self.softmax, queries, _unit(keys), values, visible, bias=bias, training=training)
+        length = ops.shape(query)[1]
+        return merge([Part(*(x[:, i * length : (i + 1) * length] for x in part)) for i in range(self.num_rounds)])
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_buckets": self.bucket_factors if len(self.bucket_factors) > 1 else self.num_buckets,
+            "chunk_length": self.chunk_length,
+            "num_rounds": self.num_rounds,
+            "attend_across_buckets": self.attend_across_buckets,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }
+
+
+def _unit(x):
+    """Vectors of length 1."""
+    squares = ops.mean(ops.square(ops.cast(x, "float32")), axis=-1, keepdims=True)
+    return x * ops.cast(ops.rsqrt(squares + _EPSILON) * x.shape[-1] ** -0.5, x.dtype)

@@ -1,0 +1,89 @@
+"""Softmax attention through random features."""
+
+from keras_transformer.attention.mechanism import Mechanism
+from keras_transformer.attention.mechanisms.linear import LinearAttention
+from keras_transformer.attention.random_features import RandomFeatures
+from keras_transformer.utils.serialization import build_once, serializable
+
+# Only against 0 / 0: the floor of the features keeps their sums above it.
+_EPSILON = 1e-30
+
+
+@serializable
+class PerformerAttention(Mechanism):
+    """FAVOR+: `y_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) · Σ_j φ(k_j)`, an estimate of softmax attention at linear cost.
+
+    φ are M positive orthogonal random features, see `RandomFeatures`. Time grows with `T · M · H`, memory with `T · M`;
+    with causality in chunks of C, time `T · (C + M) · H` and memory `T · (C + M) + T / C · M · H`. The error against softmax
+    falls with `1 / √M`, and grows fast with the length of queries and keys: it is small where `|q| |k| / √H` is a few.
+
+    Args:
+        num_features: int >= 1, or None for `floor(H ln H)`. M.
+        kernel: "softmax", or "relu": features `max(W x, 0)`, which estimate no softmax and often train as well.
+        chunk_size: int >= 1. C, with causality; changes the cost alone.
+        dropout: float in [0, 1). As in `LinearAttention`.
+        seed: int or None. Of the features and the dropout.
+
+    Call arguments: see `Mechanism`. Causal and not, self- and (not causal) cross-attention; positions that turn queries and
+        keys. Its cache is that of `LinearAttention`, and holds for the features that it was made with.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
+
+    Raises:
+        ValueError: `num_features` or `chunk_size` below 1; unknown kernel; asked for scores, an `attention_mask`, a window
+            or a position that adds to scores.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.zeros((1, 3, 1, 2))
+    >>> values = np.array([0.0, 2.0, 7.0]).reshape(1, 3, 1, 1)
+    >>> PerformerAttention(num_features=4)(x, x, values).numpy().round(3).ravel().tolist()
+    [3.0, 3.0, 3.0]
+
+    Reference: Choromanski et al., Rethinking Attention with Performers, arXiv 2009.14794, equation 4, lemma 1, section 2.4;
+    deviations: see `RandomFeatures`. With causality the authors add 1e-6 to the sums of the features; here nothing.
+    """
+
+    supports = LinearAttention.supports
+    cache_is_rewindable = False
+
+    def __init__(self, num_features=None, kernel="softmax", chunk_size=128, dropout=0.0, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.linear = LinearAttention(
+            RandomFeatures(num_features, kernel, seed=seed, dtype="float32", name="features"),
+            epsilon=_EPSILON,
+            chunk_size=chunk_size,
+            dropout=dropout,
+            seed=seed,
+            dtype=self.dtype_policy,
+            name="linear",  # The paths of weights must not depend on how many layers there are.
+        )
+
+    def build(self, query_shape, key_shape, value_shape):
+        build_once(self.linear, query_shape, key_shape, value_shape)
+
+    def attend(self, *operands, **options):
+        return self.linear.attend(*operands, **options)
+
+    def init_cache(self, *sizes):
+        return self.linear.init_cache(*sizes)
+
+    def extend(self, *operands, **options):
+        return self.linear.extend(*operands, **options)
+
+    def redraw(self):
+        """Draws the features anew; `training.RedrawFeatures` does so while a model trains."""
+        self.linear.feature_map.redraw()
+
+    def get_config(self):
+        features = self.linear.feature_map
+        return {
+            **super().get_config(),
+            "num_features": features.num_features,
+            "kernel": features.kernel,
+            "chunk_size": self.linear.chunk_size,
+            "dropout": self.linear.dropout,
+            "seed": features.seed,
+        }

@@ -1,0 +1,157 @@
+"""Attention to the keys that fit each query best."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.masks import Visibility, slot_rows
+from keras_transformer.attention.mechanism import Mechanism
+from keras_transformer.attention.partition.bands import pad_length
+from keras_transformer.utils.serialization import serializable
+
+# Below every score, and the line between what is seen and what is not.
+_HIDDEN, _SEEN = -1e30, -1e29
+
+
+@serializable
+class RetrievalAttention(Mechanism):
+    """Softmax attention of each query and head to the `top_k` keys with the largest products alone.
+
+    `y_i = Σ_{j in top_k(q_i · k_j)} softmax_j(q_i · k_j / √H) v_j`. The search is exact: blocks of keys are looked through
+    one after another, and the best so far are kept. Time grows with `T · S`, memory with `T · (top_k · H + block_size)`, so
+    the keys may be a whole book for the few queries of a decoder; `top_k >= S` is softmax attention. Gradients reach the
+    retrieved keys and values.
+
+    For more keys than memory holds see `NearestNeighbors` and `attend_to_neighbors`.
+
+    Args:
+        top_k: int >= 1. How many keys each query attends to.
+        block_size: int >= 1. How many keys are looked through at a time. Changes the cost alone.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `Mechanism`. Causal and not, cross-attention too, and positions that turn queries and keys. Its cache
+    keeps all keys.
+
+    Returns:
+        The context `(B, T, N, H_value)`.
+
+    Raises:
+        ValueError: `top_k` or `block_size` below 1; asked for scores, an `attention_mask`, a window or a bias.
+
+    Example:
+
+    >>> import numpy as np
+    >>> keys, values = np.array([3.0, 1.0, 2.0]).reshape(1, 3, 1, 1), np.array([5.0, 6.0, 7.0]).reshape(1, 3, 1, 1)
+    >>> RetrievalAttention(top_k=1)(np.ones((1, 1, 1, 1)), keys, values).numpy().item()
+    5.0
+
+    Reference: Bertsch et al., Unlimiformer, arXiv 2305.01625, section 2.3. There one index over the encoder's output serves
+    all heads and layers, by searching for `q W_kᵀ`: `attend_to_neighbors` does so.
+    """
+
+    supports = frozenset({"causal", "bidirectional", "cross", "cache"})
+
+    def __init__(self, top_k=16, block_size=1024, dropout=0.0, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.top_k = positive("top_k", top_k)
+        self.block_size = positive("block_size", block_size)
+        self.dropout = dropout
+        self.seed = seed
+        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        query = query * ops.cast(1.0 / math.sqrt(query.shape[-1]), query.dtype)
+        # Which keys are best has no gradient: the loop that finds them is not differentiated.
+        places, is_key = self._search(ops.stop_gradient(query), ops.stop_gradient(key), visibility)
+        heads, length = query.shape[2], ops.shape(query)[1]
+        query = ops.reshape(ops.transpose(query, (0, 2, 1, 3)), (-1, 1, query.shape[3]))  # (B · N · T, 1, H)
+        key, value = (self._gather(x, places) for x in (key, value))  # (B · N · T, top_k, H) each
+        scores = ops.cast(ops.matmul(query, ops.transpose(key, (0, 2, 1))), "float32")
+        is_key = ops.reshape(is_key, (-1, 1, is_key.shape[3]))
+        weights = ops.softmax(ops.where(is_key, scores, ops.full_like(scores, _HIDDEN)), axis=-1)
+        weights = ops.cast(ops.where(is_key, weights, ops.zeros_like(weights)), value.dtype)
+        context = ops.matmul(self._dropout_layer(weights, training=training), value)
+        context = ops.transpose(ops.reshape(context, (-1, heads, length, value.shape[-1])), (0, 2, 1, 3))
+        if visibility.query_mask is None:
+            return context
+        seeing = ops.expand_dims(ops.expand_dims(visibility.query_mask, 2), 3)
+        return context * ops.cast(seeing, context.dtype)
+
+    def _search(self, query, key, visibility):
+        """The places of the best keys of each query, int32 `(B, N, T, top_k)`, and whether there is a key."""
+        blocks = _KeyBlocks(query, key, visibility, self.block_size)
+        shape = (ops.shape(query)[0], query.shape[2], ops.shape(query)[1], self.top_k)
+        best, places = ops.full(shape, _HIDDEN, dtype="float32"), ops.zeros(shape, dtype="int32")
+
+        def look(index, best, places):
+            found, found_places = ops.top_k(blocks.scores(index), min(self.top_k, blocks.size))
+            found_places = ops.cast(found_places, "int32") + index * blocks.size
+            best, order = ops.top_k(ops.concatenate([best, found], axis=-1), self.top_k)
+            places = ops.take_along_axis(ops.concatenate([places, found_places], axis=-1), order, axis=-1)
+            return index + 1, best, places
+
+        start = (ops.convert_to_tensor(0, "int32"), best, places)
+        _, best, places = ops.while_loop(lambda index, *_: index < blocks.count, look, start)
+        return places, best > _SEEN
+
+    def _gather(self, x, places):
+        """Rows of `(B, S, K, H)` at `(B, N, T, top_k)`: `(B · N · T, top_k, H)`."""
+        batch, length, heads = ops.shape(x)[0], ops.shape(x)[1], x.shape[2]
+        groups = places.shape[1] // heads
+        rows = ops.reshape(ops.arange(batch, dtype="int32"), (-1, 1, 1, 1)) * length
+        of_head = ops.reshape(ops.arange(places.shape[1], dtype="int32") // groups, (1, -1, 1, 1))
+        flat = (places + rows) * heads + of_head
+        taken = ops.take(ops.reshape(x, (-1, x.shape[3])), ops.reshape(flat, (-1, self.top_k)), axis=0)
+        return ops.reshape(taken, (-1, self.top_k, x.shape[3]))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "top_k": self.top_k,
+            "block_size": self.block_size,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }
+
+
+class _KeyBlocks:
+    """Keys cut into blocks, and the products of all queries with one of them."""
+
+    def __init__(self, query, key, visibility, block_size):
+        length = key.shape[1]
+        self.size = block_size if length is None else min(block_size, length)
+        self.count = (ops.shape(key)[1] + self.size - 1) // self.size
+        end = self.count * self.size - ops.shape(key)[1]
+        key_mask = visibility.key_mask
+        if key_mask is None:
+            key_mask = ops.ones((1, ops.shape(key)[1]), dtype="bool")
+        self._visibility = visibility
+        self._key_mask = pad_length(ops.cast(key_mask, "bool"), 0, end)
+        self._key_slots = pad_length(slot_rows(visibility.key_slots), 0, end) if visibility.causal else None
+        self._key_heads, self._query_heads = key.shape[2], query.shape[2]
+        # Heads that share a key stand next to each other in the length.
+        query = ops.transpose(query, (0, 2, 1, 3))
+        self._length = ops.shape(query)[2]
+        groups = self._query_heads // self._key_heads
+        self._query = ops.reshape(query, (-1, self._key_heads, groups * self._length, query.shape[3]))
+        self._key = ops.transpose(pad_length(key, 0, end), (0, 2, 3, 1))
+
+    def scores(self, index):
+        """`(B, N, T, block_size)`, float32; hidden keys far below all others."""
+        scores = ops.matmul(self._query, self._block(self._key, index))
+        scores = ops.cast(ops.reshape(scores, (-1, self._query_heads, self._length, self.size)), "float32")
+        visibility = Visibility(
+            key_mask=self._block(self._key_mask, index),
+            causal=self._visibility.causal,
+            query_slots=self._visibility.query_slots,
+            key_slots=None if self._key_slots is None else self._block(self._key_slots, index),
+        )
+        return ops.where(visibility.dense(), scores, ops.full_like(scores, _HIDDEN))
+
+    def _block(self, x, index):
+        """Block `index` along the last axis."""
+        starts = [0] * (len(x.shape) - 1) + [index * self.size]
+        return ops.slice(x, starts, (*ops.shape(x)[:-1], self.size))

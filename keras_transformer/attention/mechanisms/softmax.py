@@ -1,0 +1,131 @@
+"""Attention over all keys, weighed by softmax."""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.mechanism import EVERYTHING, Mechanism
+from keras_transformer.attention.scoring import SCORINGS, ScaledDot
+from keras_transformer.attention.softmax import join, weigh, where_seen
+from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+
+
+@serializable
+class SoftmaxAttention(Mechanism):
+    """`softmax(scores(Q, K) + bias) V`, the attention of the Transformer, with any scoring function.
+
+    Memory and time grow with T · S. The softmax is computed in float32 under every dtype policy. A query that may
+    attend to nothing gives zeros.
+
+    Args:
+        scoring: "scaled_dot", "dot", "bilinear", "additive", "cosine", "location", or an instance.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        flash_attention: bool or None. Whether to hand over to the backend's fused kernel; None takes it where Keras allows
+            it (`keras.config.is_flash_attention_enabled()`) and the backend has one (JAX, PyTorch). The kernel serves
+            scaled dot scores without dropout, and returns no weights.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `Mechanism`. Everything is honored. The scores are the weights before dropout.
+
+    Returns:
+        The context `(B, T, N, H_value)`, or `(context, scores)`; with a cache, `(that, next_cache)`.
+
+    Raises:
+        ValueError: `flash_attention=True` where the kernel cannot serve.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.eye(2).reshape(1, 2, 1, 2)
+    >>> SoftmaxAttention(scoring="dot")(x, x, x).numpy().round(3)[0, 0, 0].tolist()
+    [0.7310000061988831, 0.26899999380111694]
+
+    Reference: Vaswani et al., arXiv 1706.03762, equation 1.
+    """
+
+    supports = EVERYTHING
+
+    def __init__(self, scoring="scaled_dot", dropout=0.0, flash_attention=None, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.scoring = resolve(scoring, SCORINGS, dtype=self.dtype_policy)
+        self.dropout = dropout
+        self.flash_attention = flash_attention
+        self.seed = seed
+        if flash_attention and dropout > 0:
+            raise ValueError("Dropout is not supported when flash attention is enabled. Set dropout=0.0.")
+        self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build(self, query_shape, key_shape, value_shape):
+        build_once(self.scoring, query_shape, key_shape)
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        positions = (visibility.query_positions, visibility.key_positions)
+        bias = None if position is None else position.bias(query, *positions)
+        adds_values = position is not None and "values" in position.needs
+        takes_kernel = not adds_values and self._takes_kernel(key, value, return_attention_scores, training)
+        if takes_kernel and visibility.is_plainly_causal:
+            return self._fused(query, key, value, None, bias, is_causal=True)
+        mask, seen = visibility.dense(), None
+        if visibility.can_hide_all_keys:
+            seen = ops.any(mask, axis=-1, keepdims=True)  # (B | 1, N | 1, T | 1, 1)
+        if takes_kernel:
+            return where_seen(self._fused(query, key, value, mask, bias), seen)
+        weights = self._softmax(self.scoring(query, key), join(mask, bias))
+        dropped = self.drop(weights, training)
+        context = weigh(dropped, value)
+        if adds_values:
+            context = context + position.values(dropped, *positions)
+        context = where_seen(context, seen)
+        if not return_attention_scores:
+            return context
+        return context, weights if seen is None else weights * ops.cast(seen, weights.dtype)
+
+    def drop(self, weights, training=None):
+        """The weights, of which in training a share is dropped."""
+        return self._dropout_layer(weights, training=training)
+
+    def _softmax(self, scores, bias):
+        dtype = scores.dtype
+        scores = ops.cast(scores, "float32")
+        if bias is not None:
+            scores = scores + bias
+        return ops.cast(ops.softmax(scores, axis=-1), dtype)
+
+    def _takes_kernel(self, key, value, return_attention_scores, training):
+        fits = isinstance(self.scoring, ScaledDot) and not return_attention_scores
+        # Heads of one width: JAX's kernel takes no other, and Keras's way around it fails.
+        fits = fits and key.shape[-1] == value.shape[-1] and not (training and self.dropout > 0)
+        if self.flash_attention and not fits:
+            raise ValueError(
+                "Returning attention scores is not supported when flash attention is enabled, nor are scorings other than "
+                "'scaled_dot' and values of another width. Please disable flash attention to access attention scores."
+            )
+        # Keras answers None, "where it can be", unless the user has said otherwise.
+        allowed = self.flash_attention is None and keras.config.is_flash_attention_enabled() is not False
+        return self.flash_attention or (fits and allowed and keras.backend.backend() in ("jax", "torch"))
+
+    def _fused(self, query, key, value, mask, bias, is_causal=False):
+        if key.shape[2] == 1 and query.shape[2] > 1:
+            # The kernel refuses a single key head, though its documentation takes it.
+            key, value = (ops.repeat(x, query.shape[2], axis=2) for x in (key, value))
+        if mask is not None:
+            lengths = (ops.shape(query)[1], ops.shape(key)[1])
+            mask = ops.broadcast_to(mask, (*ops.shape(mask)[:2], *lengths))
+        return ops.dot_product_attention(
+            query,
+            key,
+            value,
+            bias=bias,
+            mask=mask,
+            scale=self.scoring.scale,
+            is_causal=is_causal,
+            flash_attention=self.flash_attention,
+        )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "scoring": serialize(self.scoring),
+            "dropout": self.dropout,
+            "flash_attention": self.flash_attention,
+            "seed": self.seed,
+        }

@@ -1,0 +1,32 @@
+"""What mechanisms share that choose which keys a softmax weighs."""
+
+from keras_transformer.attention.mechanism import Mechanism
+from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.utils.serialization import serialize
+
+
+class SoftmaxMechanism(Mechanism):
+    """Base of mechanisms with `softmax`, a `SoftmaxAttention`, in them, which is given fewer keys than there are.
+
+    Args:
+        scoring: a name in `SCORINGS`, or an instance.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        seed: int or None. Of the dropout.
+    """
+
+    def __init__(self, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.dropout = dropout
+        self.seed = seed
+        self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build(self, query_shape, key_shape, value_shape):
+        self.softmax.build(query_shape, key_shape, value_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "scoring": serialize(self.softmax.scoring),
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }

@@ -1,0 +1,155 @@
+"""The fixed pattern of Sparse Transformers."""
+
+import dataclasses
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.extend_dense import extend_dense
+from keras_transformer.attention.masks import Visibility, combine
+from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.mechanisms.sparse_strided import others_alone
+from keras_transformer.attention.partial_softmax import Part, attend_part, merge
+from keras_transformer.attention.partition.bands import Bands
+from keras_transformer.utils.serialization import serializable
+
+
+@serializable
+class FixedSparseAttention(SoftmaxMechanism):
+    """Softmax attention over the query's own block, and over the last columns of every block: the fixed pattern.
+
+    Query i sees key j where `⌊i / block_size⌋ = ⌊j / block_size⌋`, or where j is among the last `summary_size` places of
+    its block, under one softmax. Time and memory grow with `T · (block_size + T · summary_size / block_size)`, so as
+    `T^1.5` where the block is about `√T`. Any length gives what the masked dense formula gives.
+
+    Args:
+        block_size: int >= 1. Choose about the square root of the length.
+        summary_size: int in [1, block_size]. The columns of each block that all later queries see.
+        summary_groups: int >= 1. Head n sees the columns of group `n mod summary_groups`, counted from the end of
+            the block; `summary_groups · summary_size <= block_size`.
+        scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind. The cache keeps all
+    keys, so that it can go back to an earlier index; a new token is scored against each.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
+
+    Raises:
+        ValueError: sizes below 1, or summaries that do not fit a block; asked for scores, an `attention_mask` or other keys
+            than queries.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 6, 1, 2))
+    >>> values = np.arange(6.0).reshape(1, 6, 1, 1)
+    >>> output = FixedSparseAttention(block_size=3, summary_size=1)(x, x, values)
+    >>> np.array(output).ravel().round(2).tolist()  # The first three see 0, 1, 2 and 5, the others 2, 3, 4 and 5.
+    [2.0, 2.0, 2.0, 3.5, 3.5, 3.5]
+
+    Reference: Child et al., Sparse Transformers, arXiv 1904.10509, section 4.3; the groups are the "distinct subblocks" of
+    its heads. Not causal, a query sees the summaries of all blocks.
+    """
+
+    supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
+
+    def __init__(
+        self,
+        block_size=64,
+        summary_size=8,
+        summary_groups=1,
+        scoring="scaled_dot",
+        dropout=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(scoring, dropout, seed, **kwargs)
+        self.block_size = positive("block_size", block_size)
+        self.summary_size = positive("summary_size", summary_size)
+        self.summary_groups = positive("summary_groups", summary_groups)
+        if summary_groups * summary_size > block_size:
+            raise ValueError(
+                "The summaries must fit a block. Received: "
+                f"block_size={block_size}, summary_size={summary_size}, summary_groups={summary_groups}"
+            )
+
+    few_tokens = property(lambda self: self.block_size)
+    _columns = property(lambda self: self.summary_size * self.summary_groups)
+
+    def build(self, query_shape, key_shape, value_shape):
+        self._num_heads = query_shape[2]
+        self.softmax.build(query_shape, key_shape, value_shape)
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        options = {"position": position, "training": training}
+        bands = Bands(self.block_size, 0, 0)
+        blocks = bands.blocks(query), bands.blocks(key), bands.blocks(value)
+        own = attend_part(self.softmax, *blocks, bands.visibility(visibility, query, key), **options)
+        own = Part(*(bands.join(x, ops.shape(query)[1]) for x in own))
+        return merge([own, self._summaries(query, key, value, visibility, bands, options)])
+
+    def _summaries(self, query, key, value, visibility, bands, options):
+        """The summary columns of other blocks; of earlier ones, with causality."""
+        batch, length = ops.shape(query)[0], ops.shape(query)[1]
+        key_mask = visibility.key_mask
+        key_mask = ops.ones((batch, length), dtype="bool") if key_mask is None else key_mask
+        positions = visibility.key_positions
+        positions = ops.expand_dims(positions, 0) if len(positions.shape) == 1 else positions
+        count = bands.count(length)
+        query_blocks = ops.arange(length, dtype="int32") // self.block_size
+        key_blocks = ops.reshape(ops.repeat(ops.arange(count, dtype="int32"), self._columns), (-1,))
+        seen = Visibility(
+            query_mask=visibility.query_mask,
+            key_mask=self._last_columns(key_mask, bands),
+            causal=visibility.causal,
+            query_slots=query_blocks,
+            key_slots=key_blocks,
+            query_positions=visibility.query_positions,
+            key_positions=self._last_columns(positions, bands),
+        )
+        seen = others_alone(seen)
+        if self.summary_groups > 1:
+            columns = ops.tile(ops.convert_to_tensor(self._columns_of_heads()), (1, count))  # (N, S)
+            columns = ops.expand_dims(ops.expand_dims(columns, 1), 0)
+            others = (
+                None if seen.attention_mask is None else ops.expand_dims(ops.expand_dims(seen.attention_mask, 0), 0)
+            )
+            seen = dataclasses.replace(seen, attention_mask=combine(columns, others))
+        key, value = self._last_columns(key, bands), self._last_columns(value, bands)
+        return attend_part(self.softmax, query, key, value, seen, **options)
+
+    def _last_columns(self, x, bands):
+        """The summary columns of each block of `(B, T, ...)`, `(B, n · columns, ...)`."""
+        columns = bands.blocks(x)[:, self.block_size - self._columns :]
+        return ops.reshape(columns, (-1, bands.count(ops.shape(x)[1]) * self._columns, *x.shape[2:]))
+
+    def _columns_of_heads(self):
+        """Which of the columns, from the first of them to the end of the block, each head sees: boolean `(N, columns)`."""
+        groups = np.arange(self._columns)[::-1] // self.summary_size
+        return groups[None] == (np.arange(self._num_heads) % self.summary_groups)[:, None]
+
+    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+        return extend_dense(self, query, key, value, cache, cache_index, visibility, position, training)
+
+    def mask(self, query_slots, key_slots):
+        """The pattern, causality apart: `(B, N | 1, T, S)`."""
+        same = ops.equal(
+            ops.expand_dims(query_slots, 2) // self.block_size, ops.reshape(key_slots, (1, 1, -1)) // self.block_size
+        )
+        from_end = self.block_size - 1 - ops.reshape(key_slots, (1, 1, -1)) % self.block_size
+        heads = np.arange(self._num_heads if self.summary_groups > 1 else 1) % self.summary_groups
+        group = ops.convert_to_tensor(heads.reshape(1, -1, 1).astype("int32"))
+        summary = ops.equal(from_end // self.summary_size, group)  # (1, N | 1, S)
+        return ops.logical_or(ops.expand_dims(same, 1), ops.expand_dims(summary, 2))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "block_size": self.block_size,
+            "summary_size": self.summary_size,
+            "summary_groups": self.summary_groups,
+        }

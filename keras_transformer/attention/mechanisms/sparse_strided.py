@@ -1,0 +1,138 @@
+"""The strided pattern of Sparse Transformers."""
+
+import dataclasses
+
+from keras import ops
+
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.extend_dense import extend_dense
+from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.partial_softmax import Part, attend_part, merge
+from keras_transformer.attention.partition.bands import Bands
+from keras_transformer.attention.partition.strides import Residues
+from keras_transformer.utils.serialization import serializable
+
+
+@serializable
+class StridedSparseAttention(SoftmaxMechanism):
+    """Softmax attention over the keys near by, and over every `stride`-th key: local ∪ strided.
+
+    Query i sees key j where `|i - j| < stride` or `i ≡ j mod stride`, under one softmax. The near keys are read by
+    blocks, the others by residue class, and the two are merged by their sums of exponentials: no key counts twice, and
+    nothing else is computed. Time and memory grow with `T · (stride + T / stride)`, so as `T^1.5` where the stride
+    is about `√T`. Any length gives what the masked dense formula gives.
+
+    Args:
+        stride: int >= 1. Choose about the square root of the length, or the width of a row of an image.
+        separate_heads: bool. Whether the first half of the heads takes the near keys, and the other half every
+            `stride`-th key (its own among them), in place of every head both.
+        scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind (with
+    `separate_heads`, those alone that turn queries and keys). Every key is in the reach of a later query, so the cache
+    keeps all; a new token is scored against each.
+
+    Returns:
+        The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
+
+    Raises:
+        ValueError: `stride` below 1; heads, or key/value heads above 1, that do not halve; asked for scores, an
+            `attention_mask` or other keys than queries.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 7, 1, 2))
+    >>> values = np.arange(7.0).reshape(1, 7, 1, 1)
+    >>> output = StridedSparseAttention(stride=3)(x, x, values)
+    >>> np.array(output).ravel().astype(float).round(2).tolist()  # Token 6 sees 0, 3, 4, 5 and 6; token 3 sees all.
+    [2.4, 2.0, 2.5, 3.0, 3.5, 4.0, 3.6]
+
+    Reference: Child et al., Sparse Transformers, arXiv 1904.10509, section 4.2; the paper's near keys reach one place
+    further, to the key that is also the first of the strided ones. Not causal, the pattern is taken on both sides.
+    """
+
+    supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
+
+    def __init__(self, stride=64, separate_heads=False, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
+        super().__init__(scoring, dropout, seed, **kwargs)
+        self.stride = positive("stride", stride)
+        self.separate_heads = separate_heads
+        if separate_heads:  # A bias is of all heads.
+            self.supports = self.supports - {"bias", "query", "values"}
+
+    few_tokens = property(lambda self: self.stride)
+
+    def build(self, query_shape, key_shape, value_shape):
+        self._num_heads = query_shape[2]
+        if self.separate_heads and (query_shape[2] % 2 or (key_shape[2] > 1 and key_shape[2] % 2)):
+            raise ValueError(
+                f"With separate_heads, heads are halved. Received: {query_shape[2]} heads of queries, {key_shape[2]} of keys"
+            )
+        if self.separate_heads:
+            query_shape = (*query_shape[:2], query_shape[2] // 2, query_shape[3])
+            key_shape = (*key_shape[:2], max(1, key_shape[2] // 2), key_shape[3])
+        self.softmax.build(query_shape, key_shape, value_shape)
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        options = {"position": position, "training": training}
+        if not self.separate_heads:
+            near = self._near(query, key, value, visibility, options)
+            return merge([near, self._strided(query, key, value, visibility, options, with_itself=False)])
+        first, second = zip(*(_halves(x) for x in (query, key, value)), strict=True)
+        near = self._near(*first, visibility, options)
+        strided = self._strided(*second, visibility, options, with_itself=True)
+        return ops.concatenate([near.context, strided.context], axis=2)
+
+    def _near(self, query, key, value, visibility, options):
+        """The keys fewer than `stride` places away."""
+        bands = Bands.of_window(self.stride, (self.stride + 1) // 2, visibility.causal)
+        windowed = dataclasses.replace(visibility, window=self.stride)
+        blocks = bands.blocks(query), bands.neighbors(key), bands.neighbors(value)
+        part = attend_part(self.softmax, *blocks, bands.visibility(windowed, query, key), **options)
+        return Part(*(bands.join(x, ops.shape(query)[1]) for x in part))
+
+    def _strided(self, query, key, value, visibility, options, with_itself):
+        """The keys of the query's own residue class."""
+        residues, length = Residues(self.stride), ops.shape(query)[1]
+        folded = residues.fold(query), residues.fold(key), residues.fold(value)
+        rows = residues.visibility(visibility, query)
+        if not with_itself:
+            rows = others_alone(rows)
+        part = attend_part(self.softmax, *folded, rows, **options)
+        return Part(*(residues.unfold(x, length) for x in part))
+
+    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+        return extend_dense(self, query, key, value, cache, cache_index, visibility, position, training)
+
+    def mask(self, query_slots, key_slots):
+        """The pattern, causality apart: `(B, T, S)`, or `(B, N, T, S)` with separate heads."""
+        apart = ops.abs(ops.expand_dims(query_slots, 2) - ops.reshape(key_slots, (1, 1, -1)))
+        near, strided = ops.less(apart, self.stride), ops.equal(apart % self.stride, 0)
+        if not self.separate_heads:
+            return ops.logical_or(near, strided)
+        return ops.repeat(ops.stack([near, strided], axis=1), self._num_heads // 2, axis=1)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "stride": self.stride,
+            "separate_heads": self.separate_heads,
+        }
+
+
+def others_alone(visibility):
+    """The keys of other slots than the query's own; with causality, of earlier ones."""
+    queries, keys = visibility.query_slots, visibility.key_slots
+    if visibility.causal:
+        return dataclasses.replace(visibility, key_slots=keys + 1)
+    mask = ops.not_equal(ops.expand_dims(queries, 1), ops.expand_dims(keys, 0))
+    return dataclasses.replace(visibility, attention_mask=mask)
+
+
+def _halves(x):
+    """The first and the second half of the heads of `(B, T, N, H)`; a single head serves both."""
+    half = x.shape[2] // 2
+    return (x, x) if x.shape[2] == 1 else (x[:, :, :half], x[:, :, half:])

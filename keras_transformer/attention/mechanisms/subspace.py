@@ -1,0 +1,60 @@
+"""Attention whose queries, keys and values are one projection."""
+
+from keras_transformer.attention import capture
+from keras_transformer.attention.mechanism import EVERYTHING
+from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.utils.serialization import serializable
+
+
+@serializable
+class SubspaceAttention(SoftmaxMechanism):
+    """MSSA: `softmax(Z_k Z_kᵀ / √H) Z_k`, `Z_k = X U_k`: the tokens in the k-th of N subspaces are query, key and value.
+
+    Each head moves its tokens a step towards the subspaces spanned by U, which lowers their coding rate. Memory and time
+    grow with T². With `MultiHeadAttention` around it there is one projection in place of three: U has the name of the
+    queries'. As in CRATE: `MultiHeadAttention(N, H, mechanism="subspace", use_bias=False, use_output_bias=True)`.
+
+    Args:
+        scoring: "scaled_dot" (default), another name in `SCORINGS`, or an instance.
+        dropout: float in [0, 1). Share of the weights dropped in training.
+        seed: int or None. Of the dropout.
+
+    Call arguments: see `Mechanism`. Causal and not, self-attention, any mask, positions of every kind (a rotary one turns
+    queries and keys, and leaves values), scores. Its cache keeps all keys and values.
+
+    Returns:
+        The context `(B, T, N, H)`, or `(context, scores)`; with a cache, `(that, next_cache)`.
+
+    Raises:
+        ValueError: values of other heads or another width than the queries; asked for other keys than queries.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer.attention import MultiHeadAttention
+    >>> layer = MultiHeadAttention(2, 4, mechanism="subspace", use_bias=False, use_output_bias=True)
+    >>> x = np.ones((1, 3, 8), "float32")
+    >>> tuple(layer(x, x).shape), [tuple(weight.shape) for weight in layer.weights]
+    ((1, 3, 8), [(8, 2, 4), (2, 4, 8), (8,)])
+
+    Reference: Yu et al., White-Box Transformers via Sparse Rate Reduction, arXiv 2306.01129, section 2.3, with the
+    output projection learned, as in their experiments, and not U again.
+    """
+
+    supports = EVERYTHING - {"cross"}
+    shares_key = True
+    shares_value = True
+
+    def build(self, query_shape, key_shape, value_shape):
+        if tuple(value_shape[2:]) != tuple(query_shape[2:]):
+            raise ValueError(
+                "The values of SubspaceAttention are its queries: they have as many heads, of one width. Received: "
+                f"{value_shape[2]} heads of width {value_shape[3]}, and queries of {query_shape[2]} and {query_shape[3]}."
+            )
+        self.softmax.build(query_shape, key_shape, value_shape)
+
+    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+        if capture.wants(self):  # `training.coding_rates` asks for the tokens in the subspaces.
+            capture.record(self, value)
+        options = {"return_attention_scores": return_attention_scores, "training": training}
+        return self.softmax(query, key, value, visibility=visibility, position=position, **options)

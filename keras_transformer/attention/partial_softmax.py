@@ -1,0 +1,109 @@
+"""Softmax over a union of sets of keys, a part at a time: no set is copied to stand beside another.
+
+    softmax over K_1 ∪ K_2:  y = (Z_1 y_1 + Z_2 y_2) / (Z_1 + Z_2),   Z_p = Σ_{j ∈ K_p} exp(score_j)
+
+The sets must be disjoint: a key that stands in two of them counts twice.
+"""
+
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from keras_transformer.attention.softmax import HIDDEN, join, weigh
+
+
+class Part(NamedTuple):
+    """What attention over some of the keys gives.
+
+    Attributes:
+        context: `(B, T, N, H_value)`, the softmax-weighted values of this part alone; zeros where it sees nothing.
+        log_sum: float32 `(B, T, N, 1)`, the logarithm of the sum of the exponentials of its scores; about -1e9 where it
+            sees nothing.
+    """
+
+    context: Any
+    log_sum: Any
+
+
+def attend_part(softmax, query, key, value, visibility, position=None, bias=None, training=None):
+    """Softmax attention over a part of the keys, together with the weight that the part has among others.
+
+    Time and memory grow with the queries times the keys of the part.
+
+    Args:
+        softmax: `SoftmaxAttention`: its scoring and its dropout are used.
+        query: float `(B, T, N, H)`.
+        key: float `(B, S, K, H)`; N is a multiple of K.
+        value: float `(B, S, K, H_value)`.
+        visibility: `masks.Visibility` of these queries and these keys.
+        position: an `AttentionPosition`, or None.
+        bias: float32, `(B | 1, N | 1, T | 1, S)`: added to the scores, besides that of the position; None for no such term.
+        training: bool or None.
+
+    Returns:
+        `Part`.
+
+    Example: two halves of the keys are the whole.
+
+    >>> import numpy as np
+    >>> from keras_transformer.attention import SoftmaxAttention, Visibility
+    >>> x = np.arange(8.0).reshape(1, 4, 1, 2) / 8
+    >>> softmax, everything = SoftmaxAttention(), Visibility()
+    >>> halves = [attend_part(softmax, x, half, half, everything) for half in (x[:, :2], x[:, 2:])]
+    >>> bool(np.allclose(merge(halves), softmax(x, x, x), atol=1e-6))
+    True
+    """
+    positions = (visibility.query_positions, visibility.key_positions)
+    position_bias = None if position is None else position.bias(query, *positions)
+    mask = visibility.dense()
+    scores = ops.cast(softmax.scoring(query, key), "float32")
+    for term in (position_bias, join(mask, bias)):
+        scores = scores if term is None else scores + term
+    # The largest score cancels: no gradient flows through it.
+    largest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
+    weights = ops.exp(scores - largest)
+    total = ops.sum(weights, axis=-1, keepdims=True)  # (B, N, T, 1)
+    adds_values = position is not None and "values" in position.needs
+    if adds_values:
+        weights = weights / total
+    weights = softmax.drop(ops.cast(weights, query.dtype), training)
+    context = weigh(weights, value)
+    if adds_values:
+        context = context + position.values(weights, *positions)
+    log_sum = _heads_last(largest + ops.log(total))
+    # Divided after the weighing: the context is smaller than the weights.
+    # One is divided before the sum is turned: TensorFlow Lite's converter loses the division after that.
+    factor = None if adds_values else _heads_last(1.0 / total)
+    if mask is not None:
+        seen = ops.cast(log_sum > 0.5 * HIDDEN, "float32")
+        factor = seen if factor is None else seen * factor
+    return Part(context if factor is None else context * ops.cast(factor, context.dtype), log_sum)
+
+
+def merge(parts):
+    """The context of softmax over all keys of disjoint parts.
+
+    Args:
+        parts: sequence of `Part`, of one shape.
+
+    Returns:
+        `(B, T, N, H_value)`: a part that sees nothing has no weight; zeros where none sees anything.
+    """
+    if len(parts) == 1:
+        return parts[0].context
+    largest = parts[0].log_sum
+    for part in parts[1:]:
+        largest = ops.maximum(largest, part.log_sum)
+    largest = ops.stop_gradient(largest)
+    weights = [ops.exp(part.log_sum - largest) for part in parts]
+    total = sum(weights[1:], start=weights[0])
+    merged = None
+    for part, weight in zip(parts, weights, strict=True):
+        term = part.context * ops.cast(weight / total, part.context.dtype)
+        merged = term if merged is None else merged + term
+    return merged
+
+
+def _heads_last(x):
+    """`(B, N, T, 1)` to `(B, T, N, 1)`."""
+    return ops.transpose(x, (0, 2, 1, 3))

@@ -1,0 +1,1 @@
+"""Partitions of sequences: bands, windows, segments, strides, chunks and block tables."""

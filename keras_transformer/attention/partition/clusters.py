@@ -1,0 +1,123 @@
+"""Queries in clusters: hashed to bits, gathered by k-means in Hamming space, sorted into blocks of one cluster each.
+
+In the shapes, C is the number of clusters, P the bits of a hash. A row is one head of one example.
+"""
+
+import dataclasses
+from typing import Any
+
+from keras import ops
+
+
+def hash_bits(query, planes):
+    """On which side of each plane a query lies: float32 `(B · N, T, P)` of -1 and 1.
+
+    Args:
+        query: float `(B, T, N, H)`.
+        planes: float `(P, H + 1)`: a normal and an offset each.
+    """
+    width = query.shape[3]
+    rows = ops.cast(ops.stop_gradient(ops.transpose(query, (0, 2, 1, 3))), "float32")
+    rows = ops.reshape(rows, (-1, ops.shape(query)[1], width))
+    planes = ops.transpose(ops.convert_to_tensor(planes))
+    sides = ops.matmul(rows, planes[:width]) + planes[width:]
+    return ops.where(sides > 0, 1.0, -1.0)
+
+
+def cluster_bits(bits, seen, num_clusters, iterations):
+    """K-means under the Hamming distance: int `(B · N, T)`, a cluster for each row of bits.
+
+    It starts from tokens at equal distances, so that the same tokens give the same clusters, however they are padded.
+
+    Args:
+        bits: float32 `(B · N, T, P)` of -1 and 1.
+        seen: float32 `(B · N, T)`: 0 for padding, which is in cluster C.
+        num_clusters: int. C.
+        iterations: int. How often the centers move.
+    """
+    counts = ops.cast(ops.sum(seen, axis=1, keepdims=True), "int32")
+    starts = ops.arange(num_clusters, dtype="int32") * counts // num_clusters  # (B · N, C): the first tokens of each.
+    ranks = ops.cast(ops.cumsum(seen, axis=1), "int32") - 1
+    chosen = ops.cast(ops.equal(ops.expand_dims(starts, 2), ops.expand_dims(ranks, 1)), "float32")
+    centers = ops.matmul(chosen * ops.expand_dims(seen, 1), bits)  # (B · N, C, P)
+    for _ in range(iterations):
+        members = _nearest(bits, centers) * ops.expand_dims(seen, 2)
+        votes = ops.matmul(ops.transpose(members, (0, 2, 1)), bits)  # (B · N, C, P)
+        # Where the votes are even, the center stays: so it does in an empty cluster.
+        centers = ops.where(ops.equal(votes, 0), centers, ops.sign(votes))
+    clusters = ops.cast(_nearest(bits, centers), "int32") * ops.arange(num_clusters, dtype="int32")
+    return ops.where(seen > 0.5, ops.sum(clusters, axis=2), num_clusters)
+
+
+def members_of(clusters, num_clusters):
+    """Who belongs where: float32 `(B · N, T, C)` of zeros and ones, for clusters `(B · N, T)`."""
+    each = ops.reshape(ops.arange(num_clusters, dtype="int32"), (1, 1, -1))
+    return ops.cast(ops.equal(ops.expand_dims(clusters, 2), each), "float32")
+
+
+def _nearest(bits, centers):
+    """One-hot `(B · N, T, C)`: the center that agrees in most bits; of equals the first."""
+    agreement = ops.matmul(bits, ops.transpose(centers, (0, 2, 1)))  # Whole numbers.
+    num_clusters = centers.shape[1]
+    agreement = agreement - ops.arange(num_clusters, dtype="float32") / (num_clusters + 1)
+    return ops.cast(ops.equal(agreement, ops.max(agreement, axis=2, keepdims=True)), "float32")
+
+
+@dataclasses.dataclass(frozen=True)
+class ClusterBlocks:
+    """Tokens sorted by cluster into blocks of one cluster each: what members share is then read once for a block.
+
+    Attributes:
+        places: int `(B · N, T)`: the row of each token among all blocks; the last one takes those in no cluster.
+        clusters: int `(B · N, n)`: the cluster of each block.
+        size: int. Tokens of a block.
+    """
+
+    places: Any
+    clusters: Any
+    size: int
+
+    @classmethod
+    def of_members(cls, members, size):
+        """Blocks for members `(B · N, T, C)`: at most `ceil(T / size) + C` of them."""
+        num_clusters, length = members.shape[2], ops.shape(members)[1]
+        members = ops.cast(members, "int32")
+        blocks = (ops.sum(members, axis=1) + size - 1) // size  # (B · N, C)
+        ends = ops.cumsum(blocks, axis=1)
+        ranks = ops.cumsum(members, axis=1) - 1
+        first = ops.expand_dims((ends - blocks) * size, 1)
+        count = (length + size - 1) // size + num_clusters
+        inside = ops.sum(members, axis=2)
+        places = ops.sum(members * (first + ranks), axis=2) + (1 - inside) * (count * size)
+        order = ops.reshape(ops.arange(count, dtype="int32"), (1, -1, 1))
+        clusters = ops.sum(ops.cast(ops.expand_dims(ends, 1) <= order, "int32"), axis=2)
+        return cls(places, ops.minimum(clusters, num_clusters - 1), size)
+
+    def gather(self, x):
+        """`(B · N, T, H)` to blocks `(B · N · n, size, H)`, zeros where a block has fewer tokens."""
+        rows, width = self._rows(), x.shape[2]
+        index = ops.reshape(self._index(rows), (-1, 1))
+        # One more row for those in no cluster; it is never read.
+        flat = ops.scatter(index, ops.reshape(x, (-1, width)), (ops.shape(x)[0] * rows, width))
+        flat = ops.reshape(flat, (-1, rows, width))[:, : rows - 1]
+        return ops.reshape(flat, (-1, self.size, width))
+
+    def scatter(self, blocks):
+        """Blocks `(B · N · n, size, H)` back to `(B · N, T, H)`; what comes for those in no cluster means nothing."""
+        rows, width = self._rows() - 1, blocks.shape[2]
+        first = ops.expand_dims(ops.arange(ops.shape(self.places)[0], dtype="int32") * rows, 1)
+        index = first + ops.minimum(self.places, rows - 1)
+        return ops.take(ops.reshape(blocks, (-1, width)), index, axis=0)
+
+    def of_clusters(self, x):
+        """`(B · N, C, ...)` to `(B · N · n, ...)`: what the cluster of each block has."""
+        num_clusters, rest = x.shape[1], x.shape[2:]
+        first = ops.expand_dims(ops.arange(ops.shape(self.clusters)[0], dtype="int32") * num_clusters, 1)
+        index = ops.reshape(first + self.clusters, (-1,))
+        return ops.take(ops.reshape(x, (-1, *rest)), index, axis=0)
+
+    def _rows(self):
+        return ops.shape(self.clusters)[1] * self.size + 1
+
+    def _index(self, rows):
+        return ops.expand_dims(ops.arange(ops.shape(self.places)[0], dtype="int32") * rows, 1) + self.places

@@ -1,0 +1,115 @@
+"""Sequences cut into segments, of which each head keeps every so manieth token: what LongNet reads.
+
+In the shapes, n is the number of segments, w their length, r the rate, m = w / r the tokens that a head keeps of each.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.partial_softmax import Part
+from keras_transformer.attention.partition.bands import block_count, pad_length, take_rows
+from keras_transformer.attention.softmax import HIDDEN
+
+
+@dataclasses.dataclass(frozen=True)
+class Segments:
+    """How a sequence is cut, and which tokens the heads keep.
+
+    Attributes:
+        segment: int, or a tensor of it. w, a multiple of `rate`.
+        rate: int >= 1. r.
+        heads: int. The number of query heads N.
+    """
+
+    segment: Any
+    rate: int
+    heads: int
+
+    @classmethod
+    def of_length(cls, length, segment, rate, heads):
+        """Segments of a sequence: no longer than they must be to hold it."""
+        whole = (length + rate - 1) // rate * rate
+        if isinstance(whole, int):
+            return cls(max(rate, min(segment, whole)), rate, heads)
+        return cls(ops.maximum(rate, ops.minimum(segment, whole)), rate, heads)
+
+    def blocks(self, x):
+        """`(B, T, N, ...)` to `(B · n, m, N, ...)`: of each segment, what each head keeps."""
+        rest = x.shape[2:]
+        length = ops.shape(x)[1]
+        x = pad_length(x, 0, self._padded(length) - length)
+        if self.rate == 1:
+            return ops.reshape(x, (-1, self.segment, *rest))
+        x = ops.reshape(x, (-1, self.rate, *rest))
+        share = -(-self.heads // self.rate) * rest[0] // self.heads  # Heads that keep the same tokens stand together.
+        kept = [x[:, offset, first : first + share] for offset, first in enumerate(range(0, rest[0], share))]
+        return ops.reshape(ops.concatenate(kept, axis=1), (-1, self.segment // self.rate, *rest))
+
+    def key_blocks(self, x):
+        """`(B, T, K, H)` to `(B · n, m, K, H)`; where query heads of one key head keep different tokens, to N heads."""
+        share, group = -(-self.heads // self.rate), self.heads // x.shape[2]
+        if self.rate > 1 and share % group:
+            x = ops.repeat(x, group, axis=2)
+        return self.blocks(x)
+
+    def visibility(self, visibility, batch, length):
+        """The `Visibility` within segments; that of the whole gives padding of keys and causality."""
+        count, key_mask = self.segment // self.rate, visibility.key_mask
+        slots = ops.arange(count, dtype="int32")
+        if key_mask is None and not visibility.causal and self._is_filled_up(length):
+            key_mask = ops.ones((batch, length), dtype="bool")
+        mask = None
+        if key_mask is not None:
+            heads = 1 if self.rate == 1 else self.heads
+            key_mask = ops.expand_dims(ops.cast(key_mask, "bool"), 2)
+            key_mask = self.blocks(ops.broadcast_to(key_mask, (batch, length, heads)))  # (B · n, m, N)
+            if heads == 1:
+                key_mask = ops.squeeze(key_mask, 2)
+            else:
+                key_mask, mask = None, ops.expand_dims(ops.transpose(key_mask, (0, 2, 1)), 2)
+        options = {"causal": visibility.causal, "query_slots": slots, "key_slots": slots}
+        return Visibility(key_mask=key_mask, attention_mask=mask, **options)
+
+    def join(self, part, length):
+        """A `Part` of blocks back to `(B, length, N, ...)`; a token that a head has not kept saw nothing."""
+        if self.rate == 1:
+            return Part(*(self._join(x, length) for x in part))
+        kept = _kept(np.arange(self.rate), self.rate, self.heads)[None, :, :, None]  # (1, r, N, 1)
+        context, log_sum = (ops.reshape(x, (-1, 1, self.heads, x.shape[3])) for x in part)
+        context = context * ops.cast(kept, context.dtype)
+        log_sum = ops.where(kept, log_sum, HIDDEN)
+        return Part(self._join(context, length), self._join(log_sum, length))
+
+    def _join(self, x, length):
+        return ops.reshape(x, (-1, self._padded(length), *x.shape[2:]))[:, :length]
+
+    def _padded(self, length):
+        return block_count(length, self.segment) * self.segment
+
+    def _is_filled_up(self, length):
+        return not isinstance(length, int) or self._padded(length) != length
+
+
+def segment_mask_of_heads(query_slots, key_slots, segment, rate, heads):
+    """`(B, N, T, S)`: what a head sees in its segments; slots are `(1 | B, T)` and `(B, S)`."""
+    query_slots = ops.expand_dims(ops.expand_dims(query_slots, 1), 3)
+    key_slots = ops.expand_dims(ops.expand_dims(key_slots, 1), 2)
+    offsets = np.arange(heads).reshape(1, -1, 1, 1) // -(-heads // rate)
+    same = ops.equal(query_slots // segment, key_slots // segment)
+    kept = [ops.equal(ops.mod(slots, rate), offsets) for slots in (query_slots, key_slots)]
+    return ops.logical_and(same, ops.logical_and(*kept))
+
+
+def align_rows(x, shift, before, common):
+    """`(B, T, ...)` moved `shift + before` places to the right, `(B, before + T + common, ...)`; shift is `(B, 1)`."""
+    size = before + ops.shape(x)[1] + common
+    return take_rows(pad_length(x, common + before, common), common - shift, size)
+
+
+def _kept(indices, rate, heads):
+    """`(len(indices), heads)`: which heads keep the token at an index of a segment."""
+    return indices[:, None] % rate == (np.arange(heads) // -(-heads // rate))[None]

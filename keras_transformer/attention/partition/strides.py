@@ -1,0 +1,61 @@
+"""Sequences folded by residue class: tokens `stride` places apart stand next to each other, in a row of their own."""
+
+import dataclasses
+import math
+
+from keras import ops
+
+from keras_transformer.attention.masks import Visibility, slot_rows
+from keras_transformer.attention.partition.bands import block_count, pad_length
+
+
+@dataclasses.dataclass(frozen=True)
+class Residues:
+    """Token t goes to row `t mod stride` of its sequence, at place `t // stride`. In shapes, n is `ceil(T / stride)`.
+
+    Attributes:
+        stride: int >= 1.
+    """
+
+    stride: int
+
+    def fold(self, x):
+        """`(B, T, ...)` to `(B · stride, n, ...)`, padded with zeros at the end."""
+        rest, count = x.shape[2:], self.count(ops.shape(x)[1])
+        x = pad_length(x, 0, count * self.stride - ops.shape(x)[1])
+        x = ops.transpose(ops.reshape(x, (-1, count, self.stride, math.prod(rest))), (0, 2, 1, 3))
+        return ops.reshape(x, (-1, count, *rest))
+
+    def unfold(self, x, length):
+        """`(B · stride, n, ...)` back to `(B, length, ...)`."""
+        rest, count = x.shape[2:], self.count(length)
+        x = ops.transpose(ops.reshape(x, (-1, self.stride, count, math.prod(rest))), (0, 2, 1, 3))
+        return ops.reshape(x, (-1, count * self.stride, *rest))[:, :length]
+
+    def visibility(self, visibility, query, **changes):
+        """A `Visibility` of the rows, whose slots count the tokens of a row; padding at the end is hidden.
+
+        Args:
+            visibility: of the whole sequences, whose slots count one by one.
+            query: `(B, T, ...)`: gives batch and length, of keys as of queries.
+            **changes: fields of the result.
+        """
+        batch, length = ops.shape(query)[0], ops.shape(query)[1]
+        places = ops.arange(self.count(length), dtype="int32")
+        key_mask = visibility.key_mask
+        if key_mask is None:
+            key_mask = ops.ones((batch, length), dtype="bool")
+        return Visibility(
+            query_mask=None if visibility.query_mask is None else self.fold(visibility.query_mask),
+            key_mask=self.fold(key_mask),
+            causal=visibility.causal,
+            query_slots=places,
+            key_slots=places,
+            query_positions=self.fold(slot_rows(visibility.query_positions, batch)),
+            key_positions=self.fold(slot_rows(visibility.key_positions, batch)),
+            **changes,
+        )
+
+    def count(self, length):
+        """The tokens n of a row."""
+        return block_count(length, self.stride)

@@ -1,0 +1,113 @@
+"""A window of keys around each query, as a part of a softmax: with gaps where it is dilated, and per head."""
+
+import dataclasses
+
+from keras import ops
+
+from keras_transformer.attention.masks import Visibility, slot_rows
+from keras_transformer.attention.partial_softmax import Part, attend_part
+from keras_transformer.attention.partition.bands import Bands, pad_length
+from keras_transformer.attention.partition.strides import Residues
+
+
+def window_part(softmax, query, key, value, visibility, window, dilations, position=None, training=None):
+    """Attention to the keys at distances 0, d, 2d, ... below `window · d`, where d is the dilation of the head.
+
+    Time and memory grow with `2.5 · T · window` (half of it where causal).
+
+    Args:
+        softmax: `SoftmaxAttention`.
+        query: float `(B, T, N, H)`.
+        key: float `(B, T, N, H)`, of the same tokens.
+        value: float `(B, T, N, H_value)`.
+        visibility: `masks.Visibility` without an attention mask; its slots count one by one.
+        window: int >= 1. Kept keys of one side, the query's own included.
+        dilations: sequence of N ints >= 1.
+        position: an `AttentionPosition`, or None; one that adds to scores or values needs equal dilations.
+        training: bool or None.
+
+    Returns:
+        `Part`.
+    """
+    options = {
+        "softmax": softmax,
+        "visibility": visibility,
+        "window": window,
+        "position": position,
+        "training": training,
+    }
+    kinds = sorted(set(dilations))
+    if len(kinds) == 1:
+        return _dilated(query, key, value, dilation=kinds[0], **options)
+    heads = [[head for head, each in enumerate(dilations) if each == kind] for kind in kinds]
+    parts = [
+        _dilated(*(ops.take(x, chosen, axis=2) for x in (query, key, value)), dilation=kind, **options)
+        for kind, chosen in zip(kinds, heads, strict=True)
+    ]
+    order = [head for chosen in heads for head in chosen]
+    back = [order.index(head) for head in range(len(order))]
+    return Part(*(ops.take(ops.concatenate(each, axis=2), back, axis=2) for each in zip(*parts, strict=True)))
+
+
+def new_window_part(softmax, query, key, value, visibility, window, dilations, position=None, training=None):
+    """`window_part` of T new queries, whose keys stand after those of `(window - 1) · max(dilations)` tokens before them.
+
+    Few queries read all keys at once; many are cut into blocks. The arguments are those of `window_part`, with keys and
+    values `(B, (window - 1) · max(dilations) + T, N, H)`.
+    """
+    if query.shape[1] is not None and query.shape[1] < 2 * window:
+        mask = window_mask_of_heads(visibility.query_slots, visibility.key_slots, window, dilations)
+        visibility = dataclasses.replace(visibility, attention_mask=mask)
+        return attend_part(softmax, query, key, value, visibility, position, training=training)
+    # Queries stand beside their keys again: those of the past are not asked for.
+    before = (window - 1) * max(dilations)
+    slots, positions = visibility.key_slots, visibility.key_positions
+    visibility = dataclasses.replace(visibility, query_mask=None, query_slots=slots, query_positions=positions)
+    query = pad_length(query, before, 0)
+    part = window_part(softmax, query, key, value, visibility, window, dilations, position, training)
+    return Part(*(x[:, before:] for x in part))
+
+
+def window_mask_of_heads(query_slots, key_slots, window, dilations):
+    """`(1 | B, N, T, S)`: what `window_part` sees, as one mask; slots are `(1 | B, T)` and `(1 | B, S)`."""
+    dilations = ops.reshape(ops.convert_to_tensor(dilations, dtype="int32"), (1, -1, 1, 1))
+    query_slots = ops.expand_dims(ops.expand_dims(query_slots, 1), 3)
+    distances = ops.abs(query_slots - ops.expand_dims(ops.expand_dims(key_slots, 1), 2))
+    kept = ops.equal(ops.mod(distances, dilations), 0)
+    return ops.logical_and(kept, distances < window * dilations)
+
+
+def _dilated(query, key, value, softmax, visibility, window, position, training, dilation):
+    if dilation == 1:
+        return _windowed(softmax, query, key, value, visibility, window, position, training)
+    residues = Residues(dilation)
+    visibility = residues.visibility(visibility, key)
+    heads = (residues.fold(x) for x in (query, key, value))
+    part = _windowed(softmax, *heads, visibility, window, position, training)
+    return Part(*(residues.unfold(x, ops.shape(key)[1]) for x in part))
+
+
+def _windowed(softmax, query, key, value, visibility, window, position, training):
+    bands = Bands.of_window(window, max(1, window // 2), visibility.causal)
+    batch, length = ops.shape(key)[0], ops.shape(key)[1]
+    key_mask = visibility.key_mask
+    if key_mask is None:
+        key_mask = ops.ones((batch, length), dtype="bool")
+    # Places within the bands: one mask of the window serves all blocks.
+    slots = ops.arange((bands.before + 1 + bands.after) * bands.block_size, dtype="int32")
+    blocks = Visibility(
+        query_mask=None if visibility.query_mask is None else bands.blocks(visibility.query_mask),
+        key_mask=bands.neighbors(key_mask),
+        causal=visibility.causal,
+        window=window,
+        query_slots=slots[bands.before * bands.block_size :][: bands.block_size],
+        key_slots=slots,
+    )
+    if position is not None and position.needs:
+        positions = [slot_rows(each, batch) for each in (visibility.query_positions, visibility.key_positions)]
+        blocks = dataclasses.replace(
+            blocks, query_positions=bands.blocks(positions[0]), key_positions=bands.neighbors(positions[1])
+        )
+    query, key, value = bands.blocks(query), bands.neighbors(key), bands.neighbors(value)
+    part = attend_part(softmax, query, key, value, blocks, position, training=training)
+    return Part(*(bands.join(x, length) for x in part))

@@ -1,0 +1,1 @@
+"""Exact softmax attention computed tile by tile, in memory linear in the length."""

@@ -1,0 +1,88 @@
+"""What a position adds to the tiles of blockwise attention, as functions of its weights, and the way back."""
+
+import keras
+from keras import ops
+
+from keras_transformer.backend.vjp import vjp
+
+
+class TilePosition:
+    """The bias and the values of a position, tile by tile, with the gradients of what it learns.
+
+    A gradient that is written by hand knows of no variables: the weights are read once, are arguments like the queries, and
+    stand in for the variables while the position computes.
+
+    Args:
+        position: an `AttentionPosition` that is built, or None: nothing is added.
+
+    Attributes:
+        weights: list of tensors: what the position learns, to be handed to the functions below.
+    """
+
+    def __init__(self, position):
+        self._position = position
+        variables = [] if position is None else position.variables
+        # Copied, as TensorFlow would hand on the variable itself.
+        self._values = [(variable, ops.copy(variable.value)) for variable in variables]
+        self._learned = [pair for pair in self._values if pair[0].dtype.startswith(("float", "bfloat"))]
+        self.weights = [value for _, value in self._learned]
+
+    def bias(self, query, places, weights):
+        """Float32 `(1 | B, N, t, s)`, or None.
+
+        Args:
+            query: a block `(B, N, t, H)`, as `AttentionPosition.rotate` left it.
+            places: positions of the queries and of the keys of the tile.
+            weights: tensors in place of `self.weights`.
+        """
+        if not self._needs("bias"):
+            return None
+        with self._given(weights):
+            bias = self._position.bias(ops.transpose(query, (0, 2, 1, 3)), *places)
+        return None if bias is None else ops.cast(bias, "float32")
+
+    def bias_and_gradient(self, query, places, weights):
+        """`bias`, and a function of slopes `(B, N, t, s)` to the gradients of the query and of each of the weights.
+
+        Returns:
+            `(bias, gradient)`; the gradient of the query is None where the bias does not read it.
+        """
+        reads_query, shape = self._needs("query"), (*ops.shape(query)[:3], ops.shape(places[1])[-1])
+
+        def spread(*arguments):
+            # Of the shape of the slopes: what the heads and the batch share is then summed over them.
+            block, rest = (arguments[0], arguments[1:]) if reads_query else (query, arguments)
+            return ops.broadcast_to(self.bias(block, places, rest), shape)
+
+        arguments = [query, *weights] if reads_query else weights
+        if not self._needs("bias") or not arguments:
+            return self.bias(query, places, weights), lambda slopes: (None, [])
+        bias, pullback = vjp(spread, *arguments)
+
+        def gradient(slopes):
+            found = pullback(slopes)
+            return (found[0], found[1:]) if reads_query else (None, found)
+
+        return bias, gradient
+
+    def values(self, factors, places, weights):
+        """A term `(B, N, t, H_value)` of the context, linear in the factors of the values `(B, N, t, s)`; or None."""
+        if not self._needs("values"):
+            return None
+        with self._given(weights):
+            return ops.transpose(self._position.values(factors, *places), (0, 2, 1, 3))
+
+    def values_gradient(self, factors, places, weights, slopes):
+        """The gradients of the factors and of each of the weights, from slopes `(B, N, t, H_value)`; or None."""
+        if not self._needs("values"):
+            return None, []
+        values, pullback = vjp(lambda factors, *weights: self.values(factors, places, weights), factors, *weights)
+        for_factors, *for_weights = pullback(ops.cast(slopes, values.dtype))
+        return for_factors, for_weights
+
+    def _needs(self, what):
+        return self._position is not None and what in self._position.needs
+
+    def _given(self, weights):
+        learned = [(variable, value) for (variable, _), value in zip(self._learned, weights, strict=True)]
+        return keras.StatelessScope(self._values + learned, initialize_variables=False)

@@ -1,0 +1,1 @@
+"""What Keras lacks on every backend: compiled functions, in-place state, scans, gradients and recomputation."""

@@ -1,0 +1,1 @@
+"""Stacks of decoder blocks that carry a memory from segment to segment."""

@@ -1,0 +1,36 @@
+"""The residual schemes by name."""
+
+from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
+from keras_transformer.blocks.residual.layer_scale import LayerScaleResidual
+from keras_transformer.blocks.residual.no_residual import NoResidual
+from keras_transformer.blocks.residual.re_zero import ReZeroResidual
+from keras_transformer.blocks.residual.residual import (
+    PostNormResidual,
+    PreNormResidual,
+    Residual,
+    SandwichNormResidual,
+    SublayerNormResidual,
+)
+from keras_transformer.blocks.residual.two_streams import ResiDualResidual
+from keras_transformer.utils.serialization import clone, resolve
+
+RESIDUALS = {
+    "post": PostNormResidual,
+    "pre": PreNormResidual,
+    "sandwich": SandwichNormResidual,
+    "sublayer": SublayerNormResidual,
+    "deepnorm": DeepNormResidual,
+    "rezero": ReZeroResidual,
+    "residual": ResiDualResidual,
+    "layer_scale": LayerScaleResidual,
+    "none": NoResidual,
+}
+
+
+def make_residual(identifier, norm, name, dtype):
+    """A scheme of its own for one place of a block: by name with `norm`, or a copy of an instance.
+
+    Raises:
+        ValueError: unknown name, or not a residual scheme.
+    """
+    return clone(resolve(identifier, RESIDUALS, Residual, norm=norm), name=name, dtype=dtype)

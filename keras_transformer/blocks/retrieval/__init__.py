@@ -1,0 +1,1 @@
+"""Blocks that encode and attend to retrieved neighbors."""

@@ -1,0 +1,1 @@
+"""Reversible blocks, whose activations are recomputed from their outputs."""

@@ -1,0 +1,5 @@
+"""Input pipelines for `model.fit`: readers, batches by length, packing, masking and augmentation."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

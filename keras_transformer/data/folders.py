@@ -1,0 +1,137 @@
+"""Reading `split/class/file` trees of images from folders and zips."""
+
+import io
+import zipfile
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from keras_transformer.data.errors import (
+    ClassMismatchError,
+    CorruptImageError,
+    ImageDataError,
+    ImageSizeError,
+    MissingDataError,
+    NoImagesError,
+)
+
+_SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+_TEST_NAMES = ("test", "val", "validation")
+
+
+def read_folders(path):
+    """Reads the images under `path`; see `load_images` for the layouts.
+
+    Args:
+        path: str or path. A folder or a zip.
+
+    Returns:
+        `(train, test, class_names)`: pairs of images, uint8 `(n, H, W, C)`, and labels, int32 `(n,)`. `test` is None where
+        the source has no test set. Classes are in alphabetical order, images in the order of their paths.
+
+    Raises:
+        ImageDataError: or one of its kinds, as `load_images` lists them.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise MissingDataError(f"No such folder or zip: {path}")
+    files = _image_files(path)
+    if not files:
+        raise NoImagesError(f"No images in class folders (CLASS/FILE or train/CLASS/FILE) in {path}")
+    splits = _by_split(files, path)
+    class_names = _class_names(splits, path)
+    images = _decode([file for split in splits for file in split])
+    first = len(splits[0])
+    examples = []
+    for split, pixels in zip(splits, (images[:first], images[first:]), strict=False):
+        examples.append((pixels, np.array([class_names.index(name.parts[-2]) for name, _ in split], "int32")))
+    return examples[0], examples[1] if len(examples) > 1 else None, class_names
+
+
+def _image_files(path):
+    """The images under a folder or in a zip, sorted: pairs of a path within it and a function that reads the bytes."""
+    if path.is_file():
+        found = _zip_members(path)
+    else:
+        found = []
+        for file in path.rglob("*"):
+            name = PurePosixPath(file.relative_to(path).as_posix())
+            # Only a split may be a zip: another zip beside the folders is not ours to open.
+            if file.suffix.lower() == ".zip" and len(name.parts) == 1 and name.stem in ("train", *_TEST_NAMES):
+                found += [(PurePosixPath(name.stem, *member.parts[-2:]), read) for member, read in _zip_members(file)]
+            elif file.is_file():
+                found.append((name, file.read_bytes))
+    return sorted(((name, read) for name, read in found if _is_image(name)), key=lambda pair: pair[0])
+
+
+def _zip_members(path):
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise CorruptImageError(f"Not a zip that can be read: {path} ({error})") from error
+    # The archive stays open for as long as one of its members can still be read.
+    return [
+        (PurePosixPath(info.filename), lambda info=info: archive.read(info))
+        for info in archive.infolist()
+        if not info.is_dir()
+    ]
+
+
+def _is_image(name):
+    hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
+    return name.suffix.lower() in _SUFFIXES and len(name.parts) >= 2 and not hidden
+
+
+def _by_split(files, path):
+    """One list of files, or two: for training and for testing."""
+    found = {"train": [], "test": []}
+    others = []
+    for file in files:
+        split = file[0].parts[-3] if len(file[0].parts) >= 3 else ""
+        split = "test" if split in _TEST_NAMES else split
+        found.get(split, others).append(file)
+    if others and (found["train"] or found["test"]):
+        raise ImageDataError(f"Images both inside and outside of train/ and test/ in {path}: {others[0][0]}")
+    if found["test"] and not found["train"]:
+        raise NoImagesError(f"Test images but no training images in {path}")
+    return [split for split in (found["train"], found["test"], others) if split]
+
+
+def _class_names(splits, path):
+    classes = [sorted({name.parts[-2] for name, _ in split}) for split in splits]
+    for other in classes[1:]:
+        if other != classes[0]:
+            odd = sorted(set(other) ^ set(classes[0]))
+            raise ClassMismatchError(f"Training and test images differ in their classes in {path}: {', '.join(odd)}")
+    if len(classes[0]) < 2:
+        raise ClassMismatchError(f"Only one class, {classes[0][0]!r}, in {path}")
+    return tuple(classes[0])
+
+
+def _decode(files):
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError("Reading image files needs Pillow: pip install keras-transformer[demo]") from error
+    pictures = []
+    for name, read in files:
+        picture = _open(Image, name, read)
+        if pictures and picture.shape[:2] != pictures[0].shape[:2]:
+            (height, width), (first_height, first_width) = picture.shape[:2], pictures[0].shape[:2]
+            raise ImageSizeError(
+                f"Images differ in size: {name} is {width}x{height}, {files[0][0]} is {first_width}x{first_height}"
+            )
+        pictures.append(picture)
+    channels = max(picture.shape[-1] for picture in pictures)
+    return np.stack([np.broadcast_to(picture, (*picture.shape[:2], channels)) for picture in pictures])
+
+
+def _open(image_module, name, read):
+    """One image as uint8 `(H, W, 1)` where it is gray, else `(H, W, 3)`."""
+    try:
+        with image_module.open(io.BytesIO(read())) as image:
+            pixels = np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CorruptImageError(f"Not an image that can be read: {name} ({reason})") from error
+    return pixels if pixels.ndim == 3 else pixels[..., None]

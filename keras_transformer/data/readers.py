@@ -1,0 +1,219 @@
+"""Reading text files one record at a time: lines, tables, JSON lines and CoNLL columns, packed with gzip or not."""
+
+import codecs
+import gzip
+import json
+from typing import NamedTuple
+
+from keras_transformer.data.errors import MissingFileError, TextFileError
+
+
+class Sentence(NamedTuple):
+    """The tokens of a sentence, and one tuple a column of what is said about each."""
+
+    tokens: tuple
+    columns: tuple
+
+
+def read_lines(path, encoding="utf-8"):
+    """Yields the lines of a text file, without their ends; a name that ends in .gz is unpacked on the way.
+
+    Lines end with a line feed, or carriage return and line feed. Nothing but the current line is held in memory.
+
+    Args:
+        path: str or path.
+        encoding: str. "utf-8", or another that extends ASCII, such as "latin-1". Defaults to "utf-8".
+
+    Yields:
+        str, one a line.
+
+    Raises:
+        MissingFileError: there is no such file, or it cannot be read.
+        TextFileError: it holds nothing, is not of this encoding, or is a broken gzip; the message names file and line.
+
+    Example:
+
+    >>> from pathlib import Path
+    >>> _ = Path("text.txt").write_text("one\\ntwo\\n")
+    >>> list(read_lines("text.txt"))
+    ['one', 'two']
+    """
+    for _, line in _numbered_lines(path, encoding):
+        yield line
+
+
+def read_pairs(source_path, target_path):
+    """Yields the lines of two files side by side: a parallel corpus.
+
+    Args:
+        source_path: str or path.
+        target_path: str or path, of as many lines.
+
+    Yields:
+        `(source, target)`, both str.
+
+    Raises:
+        TextFileError: the files differ in their number of lines, and as `read_lines`.
+
+    Example:
+
+    >>> from pathlib import Path
+    >>> _ = Path("text.en").write_text("a dog\\n"), Path("text.de").write_text("ein Hund\\n")
+    >>> list(read_pairs("text.en", "text.de"))
+    [('a dog', 'ein Hund')]
+    """
+    sources, targets = _numbered_lines(source_path), _numbered_lines(target_path)
+    end = (None, None)
+    while True:
+        (_, source), (_, target) = next(sources, end), next(targets, end)
+        if source is None and target is None:
+            return
+        if source is None or target is None:
+            shorter, longer = (source_path, target_path) if source is None else (target_path, source_path)
+            raise TextFileError(f"'{shorter}' has fewer lines than '{longer}'.")
+        yield source, target
+
+
+def read_tsv(path, columns=None, *, header=False, separator="\t"):
+    """Yields the rows of a table: one row a line, its fields apart by `separator`, with no quoting.
+
+    Args:
+        path: str or path.
+        columns: int, the number of fields of every row; names, to yield dicts; or None: as many as the first row has.
+        header: bool. Whether the first line names the columns; rows are then dicts.
+        separator: str. Defaults to the tabulator.
+
+    Yields:
+        A tuple of str a row, or a dict of name to str.
+
+    Raises:
+        TextFileError: a row of another number of fields, and as `read_lines`.
+
+    Example:
+
+    >>> from pathlib import Path
+    >>> _ = Path("pairs.tsv").write_text("label\\ttext\\n1\\tgood\\n")
+    >>> list(read_tsv("pairs.tsv", header=True))
+    [{'label': '1', 'text': 'good'}]
+    """
+    names = None if columns is None or isinstance(columns, int) else list(columns)
+    count = columns if isinstance(columns, int) else None if names is None else len(names)
+    for number, line in _numbered_lines(path):
+        fields = tuple(line.split(separator))
+        count = len(fields) if count is None else count
+        if len(fields) != count:
+            raise TextFileError(f"'{path}', line {number}: {len(fields)} columns, expected {count}.")
+        if header and number == 1:
+            names = names or list(fields)
+            continue
+        yield fields if names is None else dict(zip(names, fields, strict=True))
+
+
+def read_json_lines(path):
+    """Yields the values of a file of JSON lines: one JSON value a line; empty lines are passed over.
+
+    Args:
+        path: str or path.
+
+    Yields:
+        dict, list, str, number, bool or None.
+
+    Raises:
+        TextFileError: a line that is not JSON, and as `read_lines`.
+
+    Example:
+
+    >>> from pathlib import Path
+    >>> _ = Path("records.jsonl").write_text('{"text": "good", "label": 1}\\n')
+    >>> list(read_json_lines("records.jsonl"))
+    [{'text': 'good', 'label': 1}]
+    """
+    for number, line in _numbered_lines(path):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise TextFileError(f"'{path}', line {number}: not JSON ({error}).") from None
+
+
+def read_conll(path, columns=(1,), *, token_column=0, separator="\t"):
+    """Yields the sentences of a file in columns: one token a line, an empty line after each sentence.
+
+    A line of white space alone is empty too. Where the first column holds CoNLL-U's ids, comments (`#`), ranges of
+    multiword tokens (`3-4`) and empty nodes (`5.1`) are passed over. Elsewhere `#` is a token like any other.
+
+    Args:
+        path: str or path.
+        columns: ints. The columns to read beside the token's, counted from 0. CoNLL-U's UPOS is 3. Defaults to (1,).
+        token_column: int. 0 by default; 1 for CoNLL-U, whose column 0 is then held to be the ids.
+        separator: str, or None for any white space. Defaults to the tabulator.
+
+    Yields:
+        `Sentence`: `tokens`, a tuple of str, and `columns`, a tuple of tuples of str, as many as `columns` names.
+
+    Raises:
+        TextFileError: a line that lacks a column that is asked for, and as `read_lines`.
+
+    Example:
+
+    >>> from pathlib import Path
+    >>> _ = Path("tags.conll").write_text("New\\tB-place\\nYork\\tI-place\\n\\nrain\\tO\\n")
+    >>> [(sentence.tokens, sentence.columns[0]) for sentence in read_conll("tags.conll")]
+    [(('New', 'York'), ('B-place', 'I-place')), (('rain',), ('O',))]
+
+    Reference: https://universaldependencies.org/format.html for CoNLL-U.
+    """
+    wanted = (token_column, *columns)
+    rows = []
+    for number, line in _numbered_lines(path):
+        if not line.strip():
+            if rows:
+                yield _sentence(rows)
+            rows = []
+            continue
+        fields = line.split(separator)
+        if token_column > 0 and not _is_word(fields[0], rows):
+            continue
+        if len(fields) <= max(wanted):
+            raise TextFileError(f"'{path}', line {number}: {len(fields)} columns, expected at least {max(wanted) + 1}.")
+        rows.append([fields[column] for column in wanted])
+    if rows:
+        yield _sentence(rows)
+
+
+def _is_word(field, rows):
+    """Whether a CoNLL-U line is a token's own: not a comment, which stand before the first, nor a range, nor a node."""
+    return not (field.startswith("#") and not rows) and not ("-" in field or "." in field)
+
+
+def _sentence(rows):
+    tokens, *columns = zip(*rows, strict=True)
+    return Sentence(tokens, tuple(columns))
+
+
+def _numbered_lines(path, encoding="utf-8"):
+    """Pairs of a line's number, from 1, and its text."""
+    opener = gzip.open if str(path).endswith(".gz") else open
+    number = 0
+    try:
+        with opener(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                yield number, _text(line, encoding, path, number)
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise MissingFileError(f"'{path}' cannot be read: {error.strerror}.") from None
+    except (OSError, EOFError) as error:
+        raise TextFileError(f"'{path}', after line {number}: {error}.") from None
+    if not number:
+        raise TextFileError(f"'{path}' is empty.")
+
+
+def _text(line, encoding, path, number):
+    line = line.removesuffix(b"\n").removesuffix(b"\r")
+    try:
+        return line.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise TextFileError(
+            f"'{path}', line {number}: not {encoding.upper()} (byte {error.start} is 0x{line[error.start]:02x})."
+        ) from None

@@ -1,0 +1,1 @@
+"""Continuous batching: one engine that serves many generation requests in one batch."""

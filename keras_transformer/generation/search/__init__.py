@@ -1,0 +1,1 @@
+"""Searches over token sequences: greedy, beam, contrastive, speculative and tree search."""

@@ -1,0 +1,162 @@
+"""Contrastive search: likely tokens that do not say again what has been said."""
+
+import dataclasses
+
+import numpy as np
+
+from keras_transformer.generation.arrays import numpy_ops
+from keras_transformer.generation.errors import GenerationError
+from keras_transformer.generation.plan import Feed
+from keras_transformer.generation.repetition import penalize_rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Contrastive:
+    """Of the k most likely tokens takes the one that is likely and whose hidden state is unlike those before.
+
+    x_t = argmax over v of (1 - alpha) p(v | x_<t) - alpha max_j s(h_v, h_x_j), where v runs over the `top_k` most likely
+    tokens, j over all tokens before t, those of the prompt included, and s is the cosine of the angle between hidden states.
+
+    Args:
+        top_k: int >= 1. Default 4; 1 is greedy.
+        alpha: float in [0, 1]. The weight of the degeneration penalty. Default 0.6; 0 is greedy.
+
+    Returns:
+        `search(plan)`: the course of one request.
+
+    Raises:
+        ValueError: an argument is out of its range.
+
+    Notes:
+        p is the softmax over the whole vocabulary, after the repetition penalty. The model reads `top_k` rows for each
+        prompt, and one token more than it gives: a candidate's hidden state is known only when it has been read. Of equally
+        good candidates the more likely wins. Needs `Output.hidden_states` of the whole prompt, which a model with a
+        `models.PrefillExit` does not compute.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer.generation.plan import Output, Plan
+    >>> search = Contrastive(top_k=2, alpha=0.5).search(Plan([np.array([0])], max_new_tokens=1, seeds=[None]))
+    >>> feed = search.advance(Output(np.log([[[0.1, 0.5, 0.4]]]), hidden_states=np.array([[[1.0, 0.0]]])))
+    >>> feed.token_ids.tolist()
+    [[1], [2]]
+    >>> search.advance(Output(np.zeros((2, 1, 3)), hidden_states=np.array([[[1.0, 0.1]], [[0.0, 1.0]]])))
+    >>> search.results()
+    [[[2]]]
+
+    Reference: Su et al., A Contrastive Framework for Neural Text Generation, arXiv 2202.06417, equation 5.
+    """
+
+    top_k: int = 4
+    alpha: float = 0.6
+
+    def __post_init__(self):
+        if not isinstance(self.top_k, int) or self.top_k < 1:
+            raise ValueError(f"top_k must be a positive integer. Received: {self.top_k!r}")
+        if not 0 <= self.alpha <= 1:
+            raise ValueError(f"alpha must lie in [0, 1]. Received: {self.alpha}")
+
+    def check(self, steps, plans):
+        """Refuses a model that does not compute the hidden states of a whole prompt."""
+        if getattr(steps, "exits", False):
+            raise GenerationError(
+                "Contrastive search asks for the hidden states of every token of the prompt; this model stops half-way "
+                "for all but the last."
+            )
+
+    def search(self, plan):
+        """The course of one request."""
+        return ContrastiveSearch(self, plan)
+
+
+class ContrastiveSearch:
+    """The course of one request. Every step the model reads the candidates, and one of them is chosen.
+
+    Args:
+        options: `Contrastive`.
+        plan: `Plan`.
+    """
+
+    # The last token is read too.
+    lookahead = 1
+
+    def __init__(self, options, plan):
+        self.options = options
+        self.plan = plan
+        self.tokens = [[] for _ in plan.prompts]
+        self.emitted = [[] for _ in plan.prompts]
+        self._finished = np.zeros(len(plan.prompts), bool)
+        # Of unit length, (B, tokens of the longest row, D): what each row has read; zeros behind.
+        self._context = None
+        # Tokens (B, k) and probabilities (B, k) of the candidates that the model is reading.
+        self._candidates = self._probabilities = None
+
+    def advance(self, output):
+        """See `TokenSearch`."""
+        logits, hidden_states = np.asarray(output.logits)[:, -1], _normalized(output.hidden_states)
+        rows = np.arange(len(self.tokens))
+        if self._candidates is None:
+            self._begin(hidden_states)
+        else:
+            width = self._candidates.shape[1]
+            hidden_states = hidden_states[:, -1].reshape(len(rows), width, -1)
+            chosen = self._choose(hidden_states)
+            self._append(chosen, hidden_states[rows, chosen])
+            rows = rows * width + chosen
+            logits = logits[rows]
+        if self._finished.all():
+            return None
+        return self._propose(logits, rows)
+
+    def _begin(self, hidden_states):
+        lengths, room = self.plan.lengths, self.plan.max_new_tokens
+        self._context = np.zeros((len(lengths), lengths.max() + room, hidden_states.shape[-1]), "float32")
+        for context, states, length in zip(self._context, hidden_states, lengths, strict=True):
+            context[:length] = states[:length]
+
+    def _choose(self, hidden_states):
+        """Which candidate of each row, `(B,)`."""
+        lengths = self._lengths()
+        cosines = hidden_states @ self._context[:, : lengths.max()].swapaxes(1, 2)
+        behind = np.arange(cosines.shape[-1]) >= lengths[:, None]
+        penalties = np.where(behind[:, None], -np.inf, cosines).max(axis=-1)
+        alpha = self.options.alpha
+        return np.argmax((1 - alpha) * self._probabilities - alpha * penalties, axis=1)
+
+    def _append(self, chosen, hidden_states):
+        self.emitted = [[] for _ in self.tokens]
+        places = self._lengths()
+        for row in np.flatnonzero(~self._finished):
+            token = int(self._candidates[row, chosen[row]])
+            self.emitted[row] = [token]
+            self.tokens[row].append(token)
+            self._context[row, places[row]] = hidden_states[row]
+            self._finished[row] = self.plan.is_over(self.tokens[row])
+
+    def _propose(self, logits, rows):
+        """Feeds the candidates, each continuing the row of the cache that its prompt stands in."""
+        texts = ([*prompt, *tokens] for prompt, tokens in zip(self.plan.prompts, self.tokens, strict=True))
+        logits = penalize_rows(logits, texts, self.plan.repetition_penalty)
+        width = min(self.options.top_k, logits.shape[-1])
+        self._probabilities, self._candidates = numpy_ops.top_k(numpy_ops.softmax(logits), width)
+        # A finished row stays at the place after its last: whatever comes of it is not looked at.
+        return Feed(
+            self._candidates.reshape(-1, 1).astype("int32"),
+            np.repeat(self._lengths(), width).astype("int32"),
+            np.repeat(rows, width).astype("int32"),
+        )
+
+    def _lengths(self):
+        """How many tokens stand in each row, `(B,)`."""
+        return self.plan.lengths + np.array([len(tokens) for tokens in self.tokens], "int32")
+
+    def results(self):
+        """The new tokens of each row, as a list of lists with one text in each."""
+        return [[tokens] for tokens in self.tokens]
+
+
+def _normalized(hidden_states):
+    hidden_states = np.asarray(hidden_states).astype("float32")
+    norms = np.linalg.norm(hidden_states, axis=-1, keepdims=True)
+    return hidden_states / np.maximum(norms, np.finfo("float32").tiny)

@@ -1,0 +1,1 @@
+"""Small layers that several packages share: projections, norms and ternary linear maps."""

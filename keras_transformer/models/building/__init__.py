@@ -1,0 +1,1 @@
+"""What architectures share: sizes, embeddings, stacks of blocks and wrappers of models."""

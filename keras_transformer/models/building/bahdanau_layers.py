@@ -1,0 +1,257 @@
+"""The two recurrent networks of Bahdanau: the one that reads both ways, and the one that attends while it writes."""
+
+import keras
+from keras import ops
+
+from keras_transformer.attention import capture
+from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.cache.cached_layer import CachedLayer
+from keras_transformer.attention.scoring import Additive
+from keras_transformer.attention.softmax import join
+from keras_transformer.blocks.cross_attending import holds_memory
+from keras_transformer.layers.projection import token_projection
+from keras_transformer.recurrence.gated_step import gated_step, joined, recurrent_kernels
+from keras_transformer.recurrence.sequential import sequential_scan
+from keras_transformer.utils.serialization import serializable
+
+
+@serializable
+class BidirectionalGRU(keras.layers.Layer):
+    """Two gated recurrent networks over the same tokens, one of which reads them from the end: `h_t = [h→_t; h←_t]`.
+
+    `h_t = (1 - z) h_{t-1} + z tanh(W x_t + U (r h_{t-1}))`, with update gate `z = σ(W_z x_t + U_z h_{t-1})` and reset gate
+    `r = σ(W_r x_t + U_r h_{t-1})`. Both run in one loop over the length, which a product of all tokens goes before.
+
+    Args:
+        units: int >= 1. Width of each state n.
+        kernel_initializer: of the W.
+        recurrent_initializer: of each U.
+
+    Call arguments:
+        inputs: float `(B, T, D)`.
+        padding_mask: boolean `(B, T)`, False for padding, which both networks pass over; None for none.
+
+    Returns:
+        float `(B, T, 2n)`. At padding stand the states of the last token read.
+
+    Raises:
+        ValueError: `units` below 1.
+
+    Example:
+
+    >>> import numpy as np
+    >>> tuple(BidirectionalGRU(4)(np.ones((2, 5, 3))).shape)
+    (2, 5, 8)
+
+    Reference: Bahdanau et al., arXiv 1409.0473, appendices A.1.1 and A.2.1; biases, which the paper leaves out of its
+    formulas, stand beside the W.
+    """
+
+    def __init__(self, units, kernel_initializer="glorot_uniform", recurrent_initializer="orthogonal", **kwargs):
+        super().__init__(**kwargs)
+        self.units = positive("units", units)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
+
+    def build(self, inputs_shape):
+        self.input_dense = token_projection(self, "input", 6 * self.units)
+        self.input_dense.build(inputs_shape)
+        self.forward_kernels = recurrent_kernels(self, "forward")
+        self.backward_kernels = recurrent_kernels(self, "backward")
+
+    def call(self, inputs, padding_mask=None, training=None):
+        length, units = ops.shape(inputs)[1], self.units
+        x = ops.reshape(self.input_dense(inputs), (-1, length, 2, 3 * units))
+        x = _turned(ops.transpose(x, (1, 2, 0, 3)))  # (T, 2, B, 3n), the second of the two back to front
+        given = (x[..., :units], x[..., units:])
+        if padding_mask is not None:
+            mask = ops.expand_dims(ops.cast(ops.transpose(padding_mask), "float32"), 1)
+            given += (ops.expand_dims(_turned(ops.concatenate([mask, mask], axis=1)), 3),)
+        directions = zip(joined(self.forward_kernels), joined(self.backward_kernels), strict=True)
+        kernels = [ops.concatenate([ops.expand_dims(each, 0) for each in pair], axis=0) for pair in directions]
+
+        def step(index, carry, candidate, gates, *mask):
+            state = gated_step(carry[0], candidate, gates, kernels, *mask)
+            return (state,), ops.cast(state, candidate.dtype)
+
+        state = ops.zeros((2, ops.shape(inputs)[0], units), "float32")
+        outputs = ops.transpose(_turned(sequential_scan(step, (state,), given, training)[1]), (2, 0, 1, 3))
+        return ops.reshape(outputs, (-1, length, 2 * units))
+
+    def compute_output_shape(self, inputs_shape, padding_mask_shape=None):
+        return (*inputs_shape[:2], 2 * self.units)
+
+    def get_config(self):
+        return {**super().get_config(), **_config(self, "units")}
+
+
+@serializable
+class AttentionalGRU(CachedLayer):
+    """A gated recurrent network that looks at a source before every step, and says what comes next.
+
+    `c_t = Σ_s α_ts h_s` with `α_t = softmax_s(vᵀ tanh(W_a s_{t-1} + U_a h_s))`; then `s_t` as in `BidirectionalGRU`, of
+    `W x_t + C c_t`; and the output is the larger of each two neighbors in `U_o s_{t-1} + V_o x_t + C_o c_t`. The first
+    state is `tanh(W_s h←_1)`, of what the source read backwards ends in. Memory grows with `T · S · A` in training and with
+    `S · A` otherwise, time with `T · S · A` besides the products of each step.
+
+    Args:
+        units: int >= 1. Width of the state n.
+        alignment_dim: int >= 1. A, the width of the hidden layer of the scores.
+        readout_dim: int >= 1. Width of the output l.
+        kernel_initializer: of all but the U of the state.
+        recurrent_initializer: of each U of the state.
+
+    Call arguments:
+        inputs: float `(B, T, D)`: the tokens that have been said, `x_t` the last of them before token t.
+        encoder_output: float `(B, S, E)`, the second half of whose channels was read backwards; None with a cache that
+            holds what `memory_cache` returns.
+        padding_mask: boolean `(B, T)`, False for padding, which is no step; None for none.
+        encoder_padding_mask: boolean `(B, S)`, False for what is not looked at; None for none.
+        cache: dict as `init_cache` returns, joined with what `memory_cache` returns; or None.
+        cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
+
+    Returns:
+        `(B, T, l)`; with a cache, `(output, next_cache)`.
+
+    Raises:
+        ValueError: a width below 1.
+
+    The cache is "state" `(B, n)`, float32, of one size for any length. `attention.attention_maps` shows the alignment α.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = AttentionalGRU(units=4, alignment_dim=5, readout_dim=3)
+    >>> tuple(layer(np.ones((2, 6, 3)), np.ones((2, 7, 8))).shape)
+    (2, 6, 3)
+
+    Reference: Bahdanau et al., arXiv 1409.0473, section 3.1 and appendices A.1.2 and A.2.2; biases as in `BidirectionalGRU`.
+    """
+
+    cache_is_rewindable = False
+    gives_attention_scores = True
+
+    def __init__(
+        self,
+        units,
+        alignment_dim,
+        readout_dim,
+        kernel_initializer="glorot_uniform",
+        recurrent_initializer="orthogonal",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.units = positive("units", units)
+        self.alignment_dim = positive("alignment_dim", alignment_dim)
+        self.readout_dim = positive("readout_dim", readout_dim)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
+        initializer = self.kernel_initializer.clone()
+        self.scoring = Additive(alignment_dim, initializer, dtype=self.dtype_policy, name="scoring")
+
+    def build(self, inputs_shape, encoder_output_shape):
+        batch, length, width = inputs_shape
+        memory = encoder_output_shape[-1]
+        self.scoring.build((batch, length, 1, self.units), (batch, encoder_output_shape[1], 1, memory))
+        self.input_dense = token_projection(self, "input", 3 * self.units)
+        self.input_dense.build(inputs_shape)
+        self.recurrent_kernels = recurrent_kernels(self, "state")
+        self.context_kernel = self._kernel("context_kernel", memory, 3 * self.units)
+        self.first_state_kernel = self._kernel("first_state_kernel", memory - memory // 2, self.units)
+        self.first_state_bias = self.add_weight(name="first_state_bias", shape=(self.units,), initializer="zeros")
+        self.readout_dense = token_projection(self, "readout", 2 * self.readout_dim)
+        self.readout_dense.build((batch, length, self.units + width + memory))
+
+    def _kernel(self, name, *shape):
+        return self.add_weight(name=name, shape=shape, initializer=self.kernel_initializer.clone())
+
+    def call(
+        self,
+        inputs,
+        encoder_output=None,
+        padding_mask=None,
+        encoder_padding_mask=None,
+        cache=None,
+        cache_index=None,
+        training=None,
+    ):
+        memory = cache if holds_memory(cache) else self.memory_cache(encoder_output)
+        memory = [ops.cast(memory[name], self.compute_dtype) for name in ("cross_key", "cross_value")]
+        state = self._first_state(memory[1])
+        if cache is not None:
+            begins = ops.equal(ops.reshape(ops.convert_to_tensor(cache_index), (-1, 1)), 0)
+            state = ops.where(begins, state, ops.cast(cache["state"], "float32"))
+        states, contexts, state = self._write(inputs, state, memory, (padding_mask, encoder_padding_mask), training)
+        if capture.wants(self):
+            capture.record(self, self._align(states, memory[0], encoder_padding_mask))
+        output = self.readout_dense(ops.concatenate([states, inputs, contexts], axis=-1))
+        output = ops.max(ops.reshape(output, (-1, ops.shape(inputs)[1], self.readout_dim, 2)), axis=-1)
+        return output if cache is None else (output, {**cache, "state": state})
+
+    def _write(self, x, state, memory, masks, training):
+        """The states before each token `(B, T, n)`, the contexts `(B, T, E)`, and the last state `(B, n)`."""
+        gate_kernel, candidate_kernel = joined(self.recurrent_kernels)
+        context_kernel, (keys, values), (mask, memory_mask) = self.context_kernel, memory, masks
+        units, width = self.units, self.units + values.shape[3]
+        inputs = ops.transpose(self.input_dense(x), (1, 0, 2))
+        # What is first has the shape of what comes out.
+        given = (ops.zeros((*ops.shape(inputs)[:2], width), inputs.dtype), inputs)
+        if mask is not None:
+            given += (ops.expand_dims(ops.cast(ops.transpose(mask), "float32"), 2),)
+
+        def step(index, carry, _, token, *mask):
+            before = ops.cast(carry[0], token.dtype)
+            weights = self._align(ops.expand_dims(before, 1), keys, memory_mask)
+            context = ops.reshape(ops.matmul(weights, values), (-1, values.shape[3]))
+            token = token + ops.matmul(context, context_kernel)
+            kernels = (gate_kernel, candidate_kernel)
+            state = gated_step(carry[0], token[:, :units], token[:, units:], kernels, *mask)
+            return (state,), ops.concatenate([before, context], axis=1)
+
+        (state,), outputs = sequential_scan(step, (state,), given, training)
+        outputs = ops.transpose(outputs, (1, 0, 2))
+        return outputs[..., :units], outputs[..., units:], state
+
+    def _align(self, states, keys, mask):
+        """`(B, 1, T, S)`: how much each state `(B, T, n)` looks at each place of the source; all zeros where it has none."""
+        scores = self.scoring.score(ops.expand_dims(states, 2), keys)
+        if mask is None:
+            return ops.cast(ops.softmax(ops.cast(scores, "float32")), scores.dtype)
+        mask = ops.expand_dims(mask, (1, 2))
+        weights = ops.softmax(ops.cast(scores, "float32") + join(mask, None))
+        return ops.cast(weights * ops.cast(ops.any(mask, axis=-1, keepdims=True), "float32"), scores.dtype)
+
+    def _first_state(self, values):
+        """`(B, n)`, float32."""
+        read_backwards = values[:, 0, 0, values.shape[3] // 2 :]
+        return ops.cast(
+            ops.tanh(ops.matmul(read_backwards, self.first_state_kernel) + self.first_state_bias), "float32"
+        )
+
+    def init_cache(self, batch_size, max_length=None, dtype=None):
+        """The state before the first token, of one size for any `max_length`; float32."""
+        return {"state": ops.zeros((batch_size, self.units), dtype="float32")}
+
+    def memory_cache(self, encoder_output):
+        """What is looked at at every step: "cross_key" `(B, 1, S, A)`, `U_a h`, and "cross_value" `(B, 1, S, E)`, h."""
+        keys = self.scoring.hidden_keys(ops.expand_dims(encoder_output, 2))
+        return {"cross_key": keys, "cross_value": ops.expand_dims(encoder_output, 1)}
+
+    def compute_output_spec(self, inputs, encoder_output=None, *args, cache=None, **options):
+        return self._output_spec((*inputs.shape[:2], self.readout_dim), cache)
+
+    def get_config(self):
+        return {**super().get_config(), **_config(self, "units", "alignment_dim", "readout_dim")}
+
+
+def _turned(x):
+    """The second of the two directions `(T, 2, ...)` back to front."""
+    return ops.concatenate([x[:, :1], ops.flip(x[:, 1:], axis=0)], axis=1)
+
+
+def _config(layer, *names):
+    initializers = {
+        name: keras.initializers.serialize(getattr(layer, name))
+        for name in ("kernel_initializer", "recurrent_initializer")
+    }
+    return {**{name: getattr(layer, name) for name in names}, **initializers}

@@ -1,0 +1,150 @@
+"""What CLIP is made of beside its towers."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_transformer.utils.serialization import serializable
+
+
+@serializable
+class EndTokenPooling(keras.layers.Layer):
+    """The vector of the end token of each text.
+
+    Args:
+        end_id: int, or None. The first token with this id; None for the first one with the highest id of its row.
+
+    Call arguments:
+        inputs: float `(B, T, D)`.
+        token_ids: int `(B, T)`.
+
+    Returns:
+        `(B, D)`; that of the first token where no token has the id.
+
+    Example:
+
+    >>> import numpy as np
+    >>> EndTokenPooling(end_id=9)(np.array([[[1.0], [2.0], [3.0]]]), np.array([[5, 9, 9]])).numpy().tolist()
+    [[2.0]]
+    """
+
+    def __init__(self, end_id=None, **kwargs):
+        super().__init__(**kwargs)
+        self.end_id = end_id
+
+    def call(self, inputs, token_ids):
+        last = ops.max(token_ids, axis=1, keepdims=True) if self.end_id is None else self.end_id
+        length = ops.shape(token_ids)[1]
+        places = ops.expand_dims(ops.arange(length, dtype="int32"), 0)
+        # Not `ops.argmax`: what Keras makes of it has no built-in op in TFLite.
+        first = ops.min(ops.where(ops.equal(token_ids, last), places, length), axis=1, keepdims=True)
+        found = ops.equal(places, ops.where(ops.equal(first, length), 0, first))
+        return ops.sum(ops.where(ops.expand_dims(found, -1), inputs, ops.zeros_like(inputs)), axis=1)
+
+    def compute_output_shape(self, inputs_shape, token_ids_shape):
+        return (inputs_shape[0], inputs_shape[-1])
+
+    def get_config(self):
+        return {**super().get_config(), "end_id": self.end_id}
+
+
+@serializable
+class UnitLength(keras.layers.Layer):
+    """`x / |x|`; a zero stays a zero.
+
+    Call arguments:
+        inputs: float `(..., D)`.
+
+    Returns:
+        The same shape.
+
+    Example:
+
+    >>> import numpy as np
+    >>> UnitLength()(np.array([[3.0, 4.0]])).numpy().round(3).tolist()
+    [[0.6000000238418579, 0.800000011920929]]
+    """
+
+    def call(self, inputs):
+        return inputs / ops.sqrt(ops.maximum(ops.sum(inputs * inputs, axis=-1, keepdims=True), 1e-24))
+
+    def compute_output_shape(self, inputs_shape):
+        return inputs_shape
+
+    def get_config(self):  # Keras can write down a dtype policy only where this is overridden.
+        return super().get_config()
+
+
+@serializable
+class ContrastiveLogits(keras.layers.Layer):
+    """The similarity of every vector to every other kind of vector, `exp(s) U V^T`, with a learned number s.
+
+    Args:
+        initial_temperature: float > 0. `exp(-s)` at first.
+        max_scale: float. Training keeps `exp(s)` at or below it; weights that are given may lie above.
+
+    Call arguments:
+        first: float `(B, D)`. U.
+        second: float `(C, D)`. V.
+
+    Returns:
+        `(B, C)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> ContrastiveLogits(initial_temperature=0.5)(np.eye(2), np.eye(2)).numpy().round(2).tolist()
+    [[2.0, 0.0], [0.0, 2.0]]
+
+    Reference: Radford et al., arXiv 2103.00020, section 2.5, and figure 3.
+    """
+
+    def __init__(self, initial_temperature=0.07, max_scale=100.0, **kwargs):
+        super().__init__(**kwargs)
+        if not (initial_temperature > 0 and max_scale > 0):
+            raise ValueError(
+                f"Above 0 are initial_temperature and max_scale. Received: {initial_temperature}, {max_scale}"
+            )
+        self.initial_temperature = initial_temperature
+        self.max_scale = max_scale
+
+    def build(self, first_shape, second_shape):
+        self.logit_scale = self.add_weight(
+            name="logit_scale",
+            shape=(),
+            initializer=keras.initializers.Constant(-math.log(self.initial_temperature)),
+            constraint=AtMost(math.log(self.max_scale)),
+        )
+
+    def call(self, first, second):
+        scale = ops.exp(ops.cast(self.logit_scale, first.dtype))
+        return ops.matmul(first * scale, ops.transpose(second))
+
+    def compute_output_shape(self, first_shape, second_shape):
+        return (first_shape[0], second_shape[0])
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "initial_temperature": self.initial_temperature,
+            "max_scale": self.max_scale,
+        }
+
+
+@serializable
+class AtMost(keras.constraints.Constraint):
+    """Weights above a number become that number.
+
+    Args:
+        maximum: float.
+    """
+
+    def __init__(self, maximum):
+        self.maximum = maximum
+
+    def __call__(self, w):
+        return ops.minimum(w, self.maximum)
+
+    def get_config(self):
+        return {"maximum": self.maximum}

@@ -1,0 +1,62 @@
+"""Encoding texts that are longer than an encoder reads."""
+
+import numpy as np
+
+
+def encode_in_windows(encoder, token_ids, window=512, overlap=256, batch_size=8):
+    """The states of a text of any length, read in windows that overlap.
+
+    Each token's state is from the window in which it stands nearest to the middle: at the borders of a window, states lack
+    what stands beyond. Half of `overlap` is dropped on either side of a window, except at both ends of the text.
+
+    Args:
+        encoder: function of {"token_ids": int32 `(B, window)`, "padding_mask": bool `(B, window)`} to `(B, window, D)`:
+            `models.Encoder`, or what `export.load` returns with one output.
+        token_ids: list or array of int, `(S,)`.
+        window: int >= 1. How many tokens the encoder reads at a time.
+        overlap: even int in [0, window). How many tokens neighboring windows share.
+        batch_size: int >= 1. How many windows are read at a time.
+
+    Returns:
+        float array `(S, D)`.
+
+    Raises:
+        ValueError: no tokens; `overlap` odd or not below `window`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> def positions_in_window(inputs):
+    ...     return np.cumsum(inputs["padding_mask"], axis=1)[..., None] - 1.0
+    >>> encode_in_windows(positions_in_window, range(8), window=4, overlap=2).ravel().tolist()
+    [0.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 3.0]
+
+    Reference: Bertsch et al., Unlimiformer, arXiv 2305.01625, section 2.2, with half of each window kept.
+    """
+    token_ids = np.asarray(token_ids, "int32")
+    if not len(token_ids):
+        raise ValueError("There are no tokens to encode.")
+    if overlap % 2 or not 0 <= overlap < window:
+        raise ValueError(f"overlap must be even and below window={window}. Received: {overlap}")
+    starts = _starts(len(token_ids), window, overlap)
+    states, read = None, 0
+    for begin in range(0, len(starts), batch_size):
+        batch = starts[begin : begin + batch_size]
+        places = batch[:, None] + np.arange(window)
+        mask = places < len(token_ids)
+        ids = np.where(mask, token_ids[np.minimum(places, len(token_ids) - 1)], 0).astype("int32")
+        encoded = np.asarray(encoder({"token_ids": ids, "padding_mask": mask}))
+        if states is None:
+            states = np.empty((len(token_ids), encoded.shape[-1]), encoded.dtype)
+        for start, rows in zip(batch, encoded, strict=True):
+            # From the middle of what it shares with the window before.
+            first = (start + read) // 2 if start else 0
+            states[first : start + window] = rows[first - start : len(token_ids) - start]
+            read = start + window
+    return states
+
+
+def _starts(length, window, overlap):
+    """Where windows begin; the last one ends with the text, unless the text is shorter than a window."""
+    starts = np.arange(0, max(length - overlap, 1), window - overlap)
+    return np.minimum(starts, max(length - window, 0))

@@ -1,0 +1,164 @@
+"""What the encoder-decoders share: the graph of two stacks, of which one reads what the other gives."""
+
+from typing import NamedTuple
+
+import keras
+from keras import ops
+
+from keras_transformer.models.building.stack import padding_input, token_input
+from keras_transformer.utils.serialization import serializable
+
+
+class Side(NamedTuple):
+    """The layers of an encoder or a decoder, in the order of computation.
+
+    Attributes:
+        front: list of layers from the input to the first block; None is no layer.
+        blocks: list of blocks.
+        end: list of layers behind the last block; likewise.
+    """
+
+    front: list
+    blocks: list
+    end: list
+
+
+def encoder_decoder(encoder, decoder, *, name, source=None):
+    """The graph of an encoder-decoder.
+
+    Args:
+        encoder: `Side` of `EncoderBlock`s.
+        decoder: `Side` of `DecoderBlock`s with cross-attention.
+        name: str.
+        source: symbolic input of the encoder, where that reads no tokens: then nothing of it is padding.
+
+    Returns:
+        `keras.Model`: {"source_token_ids", "target_token_ids": int32 `(B, S)`, `(B, T)`; "source_padding_mask",
+        "target_padding_mask": bool}, or {the name of `source`, "target_token_ids", "target_padding_mask"}, to `(B, T, D)`.
+    """
+    inputs, source_mask = {}, None
+    if source is None:
+        source, source_mask = token_input("source_token_ids"), padding_input("source_padding_mask")
+        inputs["source_padding_mask"] = source_mask
+    inputs[source.name] = source
+    inputs["target_token_ids"] = token_input("target_token_ids")
+    inputs["target_padding_mask"] = padding_input("target_padding_mask")
+    encoder_output = encode(encoder, source, source_mask)
+    x = _through(decoder.front, inputs["target_token_ids"])
+    for block in decoder.blocks:
+        x = block(x, encoder_output, padding_mask=inputs["target_padding_mask"], encoder_padding_mask=source_mask)
+    return keras.Model(inputs, _through(decoder.end, x), name=name)
+
+
+def encode(encoder, source, padding_mask):
+    """What an encoder, a `Side`, gives for a symbolic input: `(B, S, D)`."""
+    x = _through(encoder.front, source)
+    for block in encoder.blocks:
+        x = block(x, padding_mask=padding_mask)
+    return _through(encoder.end, x)
+
+
+def token_tables(width, source_count, target_count, is_one):
+    """The embeddings of source and target: one table, or two.
+
+    Args:
+        width: int. Of the vectors.
+        source_count: int. Tokens of the source.
+        target_count: int, or None for as many.
+        is_one: bool. Whether both share one table.
+
+    Raises:
+        ValueError: one table of different vocabularies.
+    """
+    target_count = target_count or source_count
+    if is_one and target_count != source_count:
+        raise ValueError(
+            f"Tied embeddings need one vocabulary. Received: {source_count} tokens of the source, {target_count} of the "
+            "target."
+        )
+
+    def table(count, name):
+        # Where they are scaled by √D afterwards, vectors so start with unit variance.
+        initializer = keras.initializers.RandomNormal(stddev=width**-0.5)
+        return keras.layers.ReversibleEmbedding(count, width, embeddings_initializer=initializer, name=name)
+
+    if is_one:
+        return (table(source_count, "token_embedding"),) * 2
+    return table(source_count, "source_token_embedding"), table(target_count, "target_token_embedding")
+
+
+def token_encoder(encoder, *, name):
+    """An encoder by itself, a `Side`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`."""
+    inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
+    return keras.Model(inputs, encode(encoder, *inputs.values()), name=name)
+
+
+def read_twice(backbone, start_id):
+    """An encoder-decoder as a reader of one text, which its decoder reads again from `start_id` on.
+
+    The decoder's token t is token t - 1 of the text. The last real token has so seen all of the text but itself in the
+    decoder, and all of it in the encoder: with `pooling="last"` it classifies.
+
+    Args:
+        backbone: `keras.Model` of an encoder-decoder, such as `models.BART`. Its layers are used, not copied.
+        start_id: int: the token that the decoder begins with.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+
+    Example:
+
+    >>> from keras_transformer.models import BART, Size
+    >>> read_twice(BART(Size(1, 16, 2, 32), vocabulary_size=100), start_id=2).output_shape
+    (None, None, 16)
+
+    Reference: Lewis et al., BART, arXiv 1910.13461, section 3.1.
+    """
+    token_ids, padding_mask = token_input(), padding_input()
+    x = backbone(
+        {
+            "source_token_ids": token_ids,
+            "source_padding_mask": padding_mask,
+            "target_token_ids": ShiftRight(start_id, name="shift_right")(token_ids),
+            "target_padding_mask": padding_mask,
+        }
+    )
+    return keras.Model({"token_ids": token_ids, "padding_mask": padding_mask}, x, name=f"{backbone.name}_read_twice")
+
+
+@serializable
+class ShiftRight(keras.layers.Layer):
+    """Tokens one place to the right, behind a first one: `y_0 = start_id`, `y_t = x_(t-1)`.
+
+    Args:
+        start_id: int.
+
+    Call arguments:
+        inputs: int32 `(B, T)`.
+
+    Returns:
+        int32 `(B, T)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> ShiftRight(2)(np.array([[7, 8, 9]])).numpy().tolist()
+    [[2, 7, 8]]
+    """
+
+    def __init__(self, start_id, **kwargs):
+        super().__init__(**kwargs)
+        self.start_id = start_id
+
+    def call(self, inputs):
+        start = ops.full_like(inputs[:, :1], self.start_id)
+        return ops.concatenate([start, inputs[:, :-1]], axis=1)
+
+    def get_config(self):
+        return {**super().get_config(), "start_id": self.start_id}
+
+
+def _through(layers, x):
+    for layer in layers:
+        x = x if layer is None else layer(x)
+    return x

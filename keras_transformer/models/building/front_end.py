@@ -1,0 +1,48 @@
+"""A layer in front of a model that reads features."""
+
+import keras
+
+from keras_transformer.models.building.stepwise import walk
+
+
+def with_front_end(model, front_end, *, features="features", name="samples", shape=(None,)):
+    """A model whose features a layer makes, inside the graph: it takes what the layer takes.
+
+    Args:
+        model: Functional `keras.Model`, such as `models.Whisper`. Its layers are used, not copied.
+        front_end: layer from the new input to the features, such as `audio.LogMel.whisper()`.
+        features: str: the input that it replaces.
+        name: str: that of the new input.
+        shape: tuple: that of the new input, without the batch.
+
+    Returns:
+        `keras.Model`: with the input `name`, float, in the place of `features`.
+
+    Raises:
+        ValueError: the model has no such input, or the layer gives features of another shape.
+
+    Example:
+
+    >>> from keras_transformer.audio import LogMel
+    >>> from keras_transformer.models import Size, WhisperEncoder
+    >>> encoder = WhisperEncoder(Size(1, 16, 2, 32), num_frames=20)
+    >>> model = with_front_end(encoder, LogMel.whisper(num_samples=3200))
+    >>> model.input_shape, model.output_shape
+    ((None, None), (None, 10, 16))
+    """
+    inputs = {tensor.name: tensor for tensor in keras.tree.flatten(model.input)}
+    if features not in inputs:
+        raise ValueError(f"{model.name!r} takes no {features!r}; its inputs are {sorted(inputs)}.")
+    source = keras.Input(shape, name=name)
+    made = front_end(source)
+    if tuple(made.shape) != tuple(inputs[features].shape):
+        raise ValueError(
+            f"{front_end.name!r} gives {tuple(made.shape)}; {model.name!r} takes {inputs[features].shape}."
+        )
+    values = {id(tensor): tensor for tensor in inputs.values()} | {id(inputs[features]): made}
+    depths = sorted(model._nodes_by_depth, reverse=True)
+    nodes = [node for depth in depths for node in model._nodes_by_depth[depth] if not node.is_input]
+    walk(nodes, values, lambda node, layer, args, kwargs: layer(*args, **kwargs))
+    kept = {name: tensor for name, tensor in inputs.items() if name != features}
+    outputs = keras.tree.map_structure(lambda tensor: values[id(tensor)], model.output)
+    return keras.Model({name: source, **kept} if kept else source, outputs, name=model.name)

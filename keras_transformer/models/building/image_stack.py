@@ -1,0 +1,67 @@
+"""What the models of images share: patches through a stack of encoder blocks."""
+
+import keras
+
+from keras_transformer.blocks import EncoderBlock
+from keras_transformer.models.building.stack import make_attention, make_feed_forward
+from keras_transformer.vision.patch_embedding import pair_of
+
+
+def image_input(image_size, num_channels):
+    """Symbolic images, float `(B, height, width, channels)`."""
+    return keras.Input((*pair_of(image_size), num_channels), name="images")
+
+
+def image_stack(
+    images,
+    embedding,
+    size,
+    *,
+    residual="pre",
+    mixer_residual=None,
+    norm,
+    first_norm=None,
+    last_norm=None,
+    attention=None,
+    feedforward="dense",
+    activation="gelu",
+    dropout=0.0,
+    attention_dropout=0.0,
+    name,
+):
+    """The graph of a vision transformer.
+
+    Args:
+        images: symbolic, as `image_input` gives it.
+        embedding: `vision.PatchEmbedding`.
+        size: `Size`.
+        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        mixer_residual: as `residual`, around attention alone; None for the same.
+        norm: layer to copy for each block.
+        first_norm: layer behind the embedding, or None.
+        last_norm: layer behind the blocks, or None.
+        attention: as `make_attention` takes it.
+        feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
+        activation: of a feed-forward given by name.
+        dropout: float. Of what attention and feed-forward give.
+        attention_dropout: float. Of the attention weights.
+        name: str.
+
+    Returns:
+        `keras.Model`: "images" to tokens `(B, T, D)`.
+    """
+    x = embedding(images)
+    x = x if first_norm is None else first_norm(x)
+    for index in range(size.num_layers):
+        block = EncoderBlock(
+            make_attention(size, attention, dropout=attention_dropout),
+            make_feed_forward(size, feedforward, activation),
+            residual=residual,
+            mixer_residual=mixer_residual,
+            norm=norm,
+            dropout=dropout,
+            name=f"encoder_block_{index}",
+        )
+        x = block(x)
+    x = x if last_norm is None else last_norm(x)
+    return keras.Model(images, x, name=name)

@@ -1,0 +1,55 @@
+"""Where reading a prompt may stop half-way."""
+
+import keras
+from keras import ops
+
+from keras_transformer.utils.serialization import serializable
+
+
+@serializable
+class PrefillExit(keras.layers.Layer):
+    """Passes tokens on; where a prompt is read, the last real token of each row alone.
+
+    Stands in a model's graph where no layer that follows needs the other tokens of a prompt: none that follows has a cache.
+    In training, and when new tokens are read, it does nothing. `Stepwise` calls `last` in its place when it reads a prompt.
+
+    Call arguments:
+        inputs: float `(B, T, D)`.
+
+    Returns:
+        `(B, T, D)`, as it is.
+
+    Example:
+
+    >>> import numpy as np
+    >>> x = np.arange(6.0).reshape(2, 3, 1)
+    >>> PrefillExit().last(x, lengths=np.array([3, 1])).numpy().ravel().tolist()
+    [2.0, 3.0]
+
+    Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 2.3.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs):
+        return inputs
+
+    def last(self, inputs, lengths=None):
+        """The last real token of each row, `(B, 1, D)`.
+
+        Args:
+            inputs: float `(B, T, D)`.
+            lengths: int32 `(B,)`: how many tokens of each row are real; None for all.
+        """
+        if lengths is None:
+            return inputs[:, -1:]
+        places = ops.reshape(ops.convert_to_tensor(lengths), (-1, 1, 1)) - 1
+        return ops.take_along_axis(ops.convert_to_tensor(inputs), places, axis=1)
+
+    def compute_output_shape(self, inputs_shape):
+        return inputs_shape
+
+    def get_config(self):
+        return super().get_config()

@@ -1,0 +1,70 @@
+"""What decoders in the manner of Llama share: heads that share keys and values, and turn by their position."""
+
+from typing import NamedTuple
+
+from keras_transformer.attention import LocalAttention, MultiHeadAttention, SoftmaxAttention
+from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.positions import Rotary
+from keras_transformer.utils.serialization import choice
+
+_BLOCK = 512
+
+
+class GroupedSize(NamedTuple):
+    """A `Size` whose attention heads have groups and a width of their own.
+
+    Attributes:
+        size: `Size`.
+        num_key_value_heads: key/value heads K.
+        key_dim: width of each head H.
+    """
+
+    size: Size
+    num_key_value_heads: int
+    key_dim: int
+
+
+def get_grouped_size(size, sizes, num_key_value_heads=None, key_dim=None):
+    """A `GroupedSize` from a name in `sizes`, or from a `Size`, whose heads are alike and divide the width.
+
+    Raises:
+        ValueError: unknown name, or heads that do not divide the width.
+    """
+    if isinstance(size, str):
+        found = choice(size, sizes)
+    else:
+        size = get_size(size, {})
+        found = GroupedSize(size, size.num_heads, size.hidden_dim // size.num_heads)
+    return GroupedSize(found.size, num_key_value_heads or found.num_key_value_heads, key_dim or found.key_dim)
+
+
+def rotary_attention(grouped, *, window=None, position=None, scoring="scaled_dot", dropout=0.0, **options):
+    """Attention for the blocks of a stack, which copy it.
+
+    Args:
+        grouped: `GroupedSize`.
+        window: int, or None for all tokens before: how many tokens a query sees, itself included. A list of either makes a
+            list of layers, which the blocks take in turn.
+        position: `positions.Rotary`, or None for that of Llama.
+        scoring: a name in `attention.SCORINGS`, or an instance.
+        dropout: float in [0, 1). Of the attention weights.
+        **options: those of `MultiHeadAttention`.
+    """
+    shared = {"position": position, "scoring": scoring, "dropout": dropout, **options}
+    if isinstance(window, (list, tuple)):
+        return [rotary_attention(grouped, window=each, **shared) for each in window]
+    return MultiHeadAttention(
+        grouped.size.num_heads,
+        grouped.key_dim,
+        num_key_value_heads=grouped.num_key_value_heads,
+        mechanism=_mechanism(window, scoring, dropout),
+        position=Rotary(layout="halves") if position is None else position,
+        **options,
+    )
+
+
+def _mechanism(window, scoring, dropout):
+    if window is None:
+        return SoftmaxAttention(scoring, dropout)
+    # Texts are mostly shorter than the windows of large models: half of one would be too large a block.
+    return LocalAttention(window, min(_BLOCK, (window + 1) // 2), scoring, dropout)

@@ -1,0 +1,33 @@
+"""The measures of a stack of blocks."""
+
+from typing import NamedTuple
+
+from keras_transformer.utils.serialization import choice
+
+
+class Size(NamedTuple):
+    """How many blocks there are, and how wide they are.
+
+    Attributes:
+        num_layers: the number of blocks; in an encoder-decoder, of each side.
+        hidden_dim: width of the tokens D.
+        num_heads: attention heads N; each is `hidden_dim // num_heads` wide.
+        intermediate_dim: width of the hidden layer of the feed-forward.
+    """
+
+    num_layers: int
+    hidden_dim: int
+    num_heads: int
+    intermediate_dim: int
+
+
+def get_size(size, sizes):
+    """A `Size` from a name in `sizes`, a `Size`, or four integers.
+
+    Raises:
+        ValueError: unknown name, or heads that do not divide the width.
+    """
+    size = choice(size, sizes) if isinstance(size, str) else Size(*size)
+    if size.hidden_dim % size.num_heads:
+        raise ValueError(f"num_heads must divide hidden_dim. Received: {size}")
+    return size

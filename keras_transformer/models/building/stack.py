@@ -1,0 +1,154 @@
+"""What the architectures share: embeddings, blocks from templates, the norm at the end."""
+
+import keras
+
+from keras_transformer.attention import MECHANISMS, MultiHeadAttention, segment_mask
+from keras_transformer.blocks import NORMS, RESIDUALS, Residual
+from keras_transformer.feedforward import FEEDFORWARDS
+from keras_transformer.positions import ATTENTION_POSITIONS, EMBEDDING_POSITIONS, AttentionPosition, Learned
+from keras_transformer.utils.serialization import choice, clone, resolve
+
+
+def token_input(name="token_ids"):
+    """A symbolic input of token ids, int32 `(B, T)`."""
+    return keras.Input((None,), dtype="int32", name=name)
+
+
+def padding_input(name="padding_mask"):
+    """A symbolic padding mask, boolean `(B, T)`, True = a real token."""
+    return keras.Input((None,), dtype="bool", name=name)
+
+
+def split_position(position, max_sequence_length):
+    """Sorts a position into those added to the embedding and those inside attention.
+
+    Args:
+        position: a name in either dict of `positions`, an instance of either kind, or None; or a pair of one of each kind.
+        max_sequence_length: int: the table of "learned".
+
+    Returns:
+        `(embedding_position, attention_position)`; one of them None, unless a pair is given.
+    """
+    if isinstance(position, (list, tuple)):
+        added, inside = position
+        return split_position(added, max_sequence_length)[0], split_position(inside, max_sequence_length)[1]
+    if position == "learned":
+        return Learned(max_sequence_length, name="position_embedding"), None
+    position = resolve(position, {**EMBEDDING_POSITIONS, **ATTENTION_POSITIONS}, keras.layers.Layer)
+    # A copy: models that are given one instance do not share its weights; blocks of a model may.
+    return (None, clone(position, name=position.name)) if isinstance(position, AttentionPosition) else (position, None)
+
+
+def make_attention(size, template=None, position=None, dropout=0.0, name="self_attention"):
+    """Attention for one block: a copy of the template, or as wide as the tokens, around the mechanism that it names."""
+    if not (template is None or isinstance(template, str)):
+        return clone(template, name=name)
+    return MultiHeadAttention(
+        size.num_heads,
+        size.hidden_dim // size.num_heads,
+        dropout=dropout,
+        position=position if getattr(position, "is_shared", False) else clone(position),
+        mechanism=template or "softmax",
+        name=name,
+    )
+
+
+def in_turn(attention, index):
+    """What the block at `index` takes of an attention that is one for all blocks, or a list that they take in turn."""
+    return attention[index % len(attention)] if isinstance(attention, (list, tuple)) else attention
+
+
+def make_cross_attention(size, template=None, dropout=0.0):
+    """Attention to other tokens: as `make_attention`, but softmax where the mechanism is for self-attention alone."""
+    if isinstance(template, str):
+        template = template if "cross" in choice(template, MECHANISMS).supports else None
+    elif "cross" not in getattr(template, "supports", {"cross"}):
+        template = clone(template, mechanism="softmax") if isinstance(template, MultiHeadAttention) else None
+    return make_attention(size, template, dropout=dropout, name="cross_attention")
+
+
+def make_feed_forward(size, feedforward, activation, **options):
+    """Feed-forward for one block: by name with an activation and `options`, or a copy of an instance."""
+    options |= {"intermediate_dim": size.intermediate_dim, "activation": activation}
+    return clone(resolve(feedforward, FEEDFORWARDS, **options), name="feedforward")
+
+
+def make_norm(norm, name):
+    """A norm of its own, by name or as a copy of an instance."""
+    return clone(resolve(norm, NORMS, keras.layers.Layer), name=name)
+
+
+def make_blocks(make_block, num_layers, num_groups=None):
+    """The blocks of a stack in order: all different, or each standing in several places.
+
+    Args:
+        make_block: function from an index to a block.
+        num_layers: int.
+        num_groups: int in [1, `num_layers`]: so many blocks share the places among them, neighbors the same; None for a
+            block of its own in each.
+
+    Returns:
+        list of `num_layers` blocks.
+
+    Raises:
+        ValueError: more groups than layers, or none.
+    """
+    num_groups = num_layers if num_groups is None else num_groups
+    if not 1 <= num_groups <= num_layers:
+        raise ValueError(f"num_block_groups must be in [1, {num_layers}], the number of layers. Received: {num_groups}")
+    blocks = [make_block(index) for index in range(num_groups)]
+    return [blocks[index * num_groups // num_layers] for index in range(num_layers)]
+
+
+def of_depth(residual, norm, scheme, *depths):
+    """A residual scheme as a model is given it; DeepNorm by name is made by `scheme`, which knows the depths."""
+    return scheme(*depths, norm=norm) if residual == "deepnorm" else residual
+
+
+def first_layer(residual, name="open_streams"):
+    """What stands in front of a stack, or None: its scheme says."""
+    return resolve(residual, RESIDUALS, Residual).open_stack(name=name)
+
+
+def final_norm(residual, norm, name="final_norm"):
+    """The norm at the end of a stack, or None where the residual scheme has normalized already."""
+    return resolve(residual, RESIDUALS, Residual).close_stack(norm, name=name)
+
+
+def token_model(
+    embedding, position, blocks, last_norm, *, dropout, packed, name, opening=None, scale=None, first_norm=None
+):
+    """A decoder's graph: ids, embedding, position, blocks, last norm.
+
+    Args:
+        embedding: layer from token ids to vectors.
+        position: layer that adds positions to them, or None.
+        blocks: list of blocks, called with a padding mask.
+        last_norm: layer at the end, or None.
+        dropout: float. Of the embedding.
+        packed: bool. Whether a row holds several documents, none of which sees another.
+        name: str.
+        opening: layer in front of the blocks, or None.
+        scale: float: what vectors of tokens are multiplied by, or None.
+        first_norm: layer after the position, before the dropout, or None.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`; packed, the inputs
+        "segment_ids" and "positions", int32 `(B, T)`, too.
+    """
+    inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
+    places, masks = {}, {"padding_mask": inputs["padding_mask"]}
+    if packed:
+        inputs |= {"segment_ids": token_input("segment_ids"), "positions": token_input("positions")}
+        places = {"positions": inputs["positions"]}
+        masks |= {"attention_mask": segment_mask(inputs["segment_ids"])}
+    x = embedding(inputs["token_ids"])
+    x = x if scale is None else keras.layers.Rescaling(scale, name="embedding_scale")(x)
+    x = x if position is None else position(x, **places)
+    x = x if first_norm is None else first_norm(x)
+    x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
+    x = x if opening is None else opening(x)
+    for block in blocks:
+        x = block(x, **masks, **places)
+    x = x if last_norm is None else last_norm(x)
+    return keras.Model(inputs, x, name=name)

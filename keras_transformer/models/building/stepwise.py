@@ -1,0 +1,245 @@
+"""Running a Functional backbone over new tokens only, its past in a cache."""
+
+import inspect
+
+import keras
+from keras import ops
+
+from keras_transformer.attention.cache.dense import token_slots
+from keras_transformer.attention.masks import length_mask
+from keras_transformer.blocks import EncoderBlock
+from keras_transformer.models.building.prefill_exit import PrefillExit
+
+SOURCE_MASK = "source_padding_mask"
+# What `memory_cache` of a decoder block adds to its cache; another layer names its own in `memory_names`.
+CROSS = ("cross_key", "cross_value")
+# The sources of a model whose decoder is no other than that of text alone.
+_BESIDE_TEXT = ("images",)
+
+# Layers that mix tokens without a cache: token by token they would compute something else.
+_NEED_ALL_TOKENS = (
+    EncoderBlock,
+    keras.layers.Attention,
+    keras.layers.AdditiveAttention,
+    keras.layers.MultiHeadAttention,
+    keras.layers.GroupQueryAttention,
+    keras.layers.RNN,
+    keras.layers.Bidirectional,
+    keras.layers.Conv1D,
+    keras.layers.SeparableConv1D,
+    keras.layers.DepthwiseConv1D,
+    keras.layers.GlobalAveragePooling1D,
+    keras.layers.GlobalMaxPooling1D,
+    keras.layers.AveragePooling1D,
+    keras.layers.MaxPooling1D,
+)
+
+
+class Stepwise:
+    """A causal backbone as a machine that reads some tokens, and carries what it has read in a cache.
+
+    The model's own graph is walked, and no architecture is known here: a layer that has `init_cache` is called with its
+    part of the cache; one that takes `positions` is told where the tokens stand; any other works on each token by itself.
+    In an encoder-decoder, what depends on the source alone runs once, in `encode`; so it does in a model of text and
+    "images".
+
+    Args:
+        backbone: Functional `keras.Model` from "token_ids" and "padding_mask" to `(B, T, D)`; or from "target_token_ids",
+            "target_padding_mask" and a source: "source_token_ids" and "source_padding_mask", or "features"; or from
+            "token_ids", "padding_mask" and "images".
+
+    Call arguments:
+        token_ids: int32 `(B, T)`: new tokens.
+        cache: dict of tensors, batch first, as `init_cache` returns; in an encoder-decoder joined with what `encode`
+            returns.
+        cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
+        lengths: int32 `(B,)`: how many of the new tokens are real, the rest being padding on the right; None for all.
+        last_only: bool. Whether only the last real token of each row is wanted, as of a prompt: then a model with a
+            `PrefillExit` computes for that token alone what follows it, and the output is `(B, 1, D)`. Any other model
+            computes all. Default False.
+
+    Returns:
+        `(output, cache)`: float `(B, T, D)`, and the next cache.
+
+    Raises:
+        ValueError: the model has other inputs, has no layer with a cache, mixes tokens in a layer without one, or has a
+            cache behind a `PrefillExit`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer.models import Decoder, Size
+    >>> steps = Stepwise(Decoder(Size(1, 8, 2, 16), vocabulary_size=10))
+    >>> output, cache = steps(np.array([[1, 2]], "int32"), steps.init_cache(1, max_length=4), cache_index=0)
+    >>> tuple(output.shape), {name: tuple(tensor.shape) for name, tensor in cache.items()}
+    ((1, 2, 8), {'decoder_block_0_key': (1, 2, 4, 4), 'decoder_block_0_value': (1, 2, 4, 4)})
+    """
+
+    def __init__(self, backbone):
+        self.backbone = backbone
+        self._inputs = {tensor.name: tensor for tensor in keras.tree.flatten(backbone.input)}
+        self.source_names = source_names(self._inputs)
+        self.is_encoder_decoder = bool(self.source_names)
+        side = "target_" if "target_token_ids" in self._inputs else ""
+        self._token_ids, self._padding_mask = f"{side}token_ids", f"{side}padding_mask"
+        if self._token_ids not in self._inputs:
+            raise ValueError(f"{backbone.name!r} takes no {self._token_ids!r}; its inputs are {sorted(self._inputs)}.")
+        self._source_nodes, self._target_nodes = self._split()
+        self._caches = self._name_caches()
+        self._behind_exit = self._find_exits()
+
+    def init_cache(self, batch_size, max_length, dtype=None):
+        """An empty cache for `max_length` tokens: dict of `LAYER_NAME` to tensors, batch first."""
+        return {
+            f"{place}_{name}": tensor
+            for place, layer, _ in self._caches.values()
+            for name, tensor in layer.init_cache(batch_size, max_length, dtype).items()
+        }
+
+    def encode(self, *source):
+        """Runs the encoder once.
+
+        Args:
+            *source: the tensors of `source_names`: the tokens, int32 `(B, S)`, and their mask, boolean `(B, S)`; or the
+                features.
+
+        Returns:
+            dict of tensors, batch first, to join with the cache: the mask, if any, and the keys and values of
+            cross-attention.
+        """
+        given = dict(zip(self.source_names, source, strict=True))
+        values = {id(self._inputs[name]): tensor for name, tensor in given.items()}
+        walk(self._source_nodes, values, lambda node, layer, args, kwargs: layer(*args, **kwargs))
+        memory = {SOURCE_MASK: given[SOURCE_MASK]} if SOURCE_MASK in given else {}
+        for node in self._target_nodes:
+            place, layer, _ = self._caches.get(id(node), (None, None, None))
+            encoder_output = place and _argument(node, "encoder_output", values)
+            if encoder_output is not None:
+                parts = layer.memory_cache(encoder_output)
+                memory |= {f"{place}_{name}": tensor for name, tensor in parts.items()}
+        return memory
+
+    @property
+    def target_layers(self):
+        """The layers that read tokens: list, without those that the source alone runs through."""
+        return [node.operation for node in self._target_nodes if isinstance(node.operation, keras.layers.Layer)]
+
+    @property
+    def cache_is_rewindable(self):
+        """Whether the cache can go back to an earlier index, as speculative decoding asks."""
+        return all(getattr(layer, "cache_is_rewindable", True) for _, layer, _ in self._caches.values())
+
+    @property
+    def exits(self):
+        """Whether a prompt is read to its end only half-way: see `PrefillExit`."""
+        return bool(self._behind_exit)
+
+    def __call__(self, token_ids, cache, cache_index, lengths=None, last_only=False):
+        padding_mask = None if lengths is None else length_mask(lengths, ops.shape(token_ids)[1])
+        slots = token_slots(cache_index, ops.shape(token_ids)[1])
+        last_slot = slots[:, -1:] if lengths is None else token_slots(cache_index, 1) + ops.expand_dims(lengths - 1, 1)
+        next_cache = dict(cache)
+        values = {id(self._inputs[self._token_ids]): token_ids}
+        if SOURCE_MASK in self._inputs:
+            values[id(self._inputs[SOURCE_MASK])] = cache[SOURCE_MASK]
+
+        def call(node, layer, args, kwargs):
+            if id(node) in self._caches:
+                place, _, names = self._caches[id(node)]
+                own = {name: cache[f"{place}_{name}"] for name in names if f"{place}_{name}" in cache}
+                if not getattr(layer, "cache_is_rewindable", True):
+                    kwargs["padding_mask"] = padding_mask
+                output, own = layer(*args, **kwargs, cache=own, cache_index=cache_index)
+                next_cache.update({f"{place}_{name}": tensor for name, tensor in own.items()})
+                return output
+            if last_only and isinstance(layer, PrefillExit):
+                return layer.last(*args, lengths=lengths)
+            if _takes(layer, "positions"):
+                kwargs["positions"] = last_slot if last_only and id(node) in self._behind_exit else slots
+            return layer(*args, **kwargs)
+
+        walk(self._target_nodes, values, call)
+        return values[id(keras.tree.flatten(self.backbone.output)[0])], next_cache
+
+    def _split(self):
+        """The nodes that depend on the source alone, and the others, each in the order of computation."""
+        depths = sorted(self.backbone._nodes_by_depth, reverse=True)
+        nodes = [node for depth in depths for node in self.backbone._nodes_by_depth[depth] if not node.is_input]
+        target_tensors = {
+            id(self._inputs[name]) for name in (self._token_ids, self._padding_mask) if name in self._inputs
+        }
+        source, target = [], []
+        for node in nodes:
+            if any(id(tensor) in target_tensors for tensor in node.input_tensors):
+                target_tensors.update(id(tensor) for tensor in node.outputs)
+                target.append(node)
+            else:
+                source.append(node)
+        return source, target
+
+    def _name_caches(self):
+        """For each node with a cache: its place in the model, its layer, and the names that its cache may hold."""
+        caches, seen = {}, {}
+        for node in self._target_nodes:
+            layer = node.operation
+            if isinstance(layer, _NEED_ALL_TOKENS):
+                raise ValueError(
+                    f"{layer.name!r} ({type(layer).__name__}) mixes tokens and has no cache: no stepwise form."
+                )
+            if hasattr(layer, "init_cache"):
+                seen[layer.name] = seen.get(layer.name, 0) + 1
+                # A layer that stands in several places has a past in each.
+                place = layer.name if seen[layer.name] == 1 else f"{layer.name}_again_{seen[layer.name]}"
+                caches[id(node)] = (place, layer, (*layer.init_cache(1, 1), *getattr(layer, "memory_names", CROSS)))
+        if not caches:
+            raise ValueError(f"{self.backbone.name!r} holds no layer with a cache.")
+        return caches
+
+    def _find_exits(self):
+        """The nodes (by id) from a `PrefillExit` on."""
+        behind, tensors = set(), set()
+        for node in self._target_nodes:
+            is_exit = isinstance(node.operation, PrefillExit)
+            if is_exit or any(id(tensor) in tensors for tensor in node.input_tensors):
+                if id(node) in self._caches:
+                    raise ValueError(
+                        f"{node.operation.name!r} stands behind a PrefillExit, but has a cache: it needs all tokens."
+                    )
+                behind.add(id(node))
+                tensors.update(id(tensor) for tensor in node.outputs)
+        return behind
+
+
+def source_names(names):
+    """Those of the inputs of an encoder-decoder that its encoder reads, tokens before their mask; of a model of text and
+    images the latter; of another model, none."""
+    if "target_token_ids" not in names:
+        return tuple(name for name in _BESIDE_TEXT if name in names)
+    return tuple(
+        sorted((name for name in names if not name.startswith("target_")), key=lambda name: name == SOURCE_MASK)
+    )
+
+
+def walk(nodes, values, call):
+    """Computes the outputs of `nodes` into `values`, from symbolic tensor (by id) to tensor.
+
+    An input that a step does not need (masks, positions, segments) is None, and so is what is made of such inputs alone.
+    """
+    for node in nodes:
+        given = [values.setdefault(id(tensor), None) for tensor in node.input_tensors]
+        if all(value is None for value in given):
+            values.update((id(tensor), None) for tensor in node.outputs)
+            continue
+        args, kwargs = node.arguments.fill_in(values)
+        outputs = call(node, node.operation, args, dict(kwargs))
+        values.update(zip(map(id, node.outputs), keras.tree.flatten(outputs), strict=True))
+
+
+def _argument(node, name, values):
+    """What the layer of `node` is called with as argument `name`, or None."""
+    args, kwargs = node.arguments.fill_in({**dict.fromkeys(map(id, node.input_tensors)), **values})
+    return inspect.signature(node.operation.call).bind(*args, **kwargs).arguments.get(name)
+
+
+def _takes(layer, name):
+    return isinstance(layer, keras.layers.Layer) and name in inspect.signature(layer.call).parameters

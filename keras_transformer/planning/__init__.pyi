@@ -1,0 +1,24 @@
+from .building import (
+    build as build,
+)
+from .devices import (
+    DEVICES as DEVICES,
+)
+from .devices import (
+    Device as Device,
+)
+from .devices import (
+    get_device as get_device,
+)
+from .plans import (
+    OPTIMIZER_SLOTS as OPTIMIZER_SLOTS,
+)
+from .plans import (
+    Plan as Plan,
+)
+from .plans import (
+    plan as plan,
+)
+from .products import (
+    UnknownCostError as UnknownCostError,
+)

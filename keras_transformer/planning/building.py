@@ -1,0 +1,80 @@
+"""Models to plan for: from a config or a name, with shapes and no values."""
+
+import inspect
+import json
+import pathlib
+
+import keras
+
+from keras_transformer import models, tasks
+from keras_transformer.backend.unallocated import unallocated
+from keras_transformer.checkpoints.architecture import head_of
+from keras_transformer.checkpoints.architectures import find_architecture
+from keras_transformer.checkpoints.config import Config
+from keras_transformer.planning.errors import PlanningError
+from keras_transformer.utils.serialization import choice
+
+_VOCABULARY = 32000
+
+
+def build(config, dtype=None):
+    """A model whose weights have shapes, and no values.
+
+    Args:
+        config: str or path: a `config.json` of Hugging Face or the folder that it is in; or "model:size", a name in
+            `models.MODELS` and one of its sizes, such as "llama:3-8B".
+        dtype: name of a dtype policy, or None for Keras's current one.
+
+    Returns:
+        `keras.Model`: with the head that the config names; of a name, a `tasks.LanguageModel` where the model can be one,
+        else without a head.
+
+    Raises:
+        PlanningError: neither a file nor a name with a size.
+        CheckpointError: a config that cannot be built.
+        ValueError: an unknown model or size.
+
+    Example:
+
+    >>> build("gpt2:small").count_params()
+    124439808
+    """
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(dtype or before)
+    try:
+        with unallocated():
+            path = pathlib.Path(config)
+            if path.exists():
+                return _of_config(path / "config.json" if path.is_dir() else path)
+            return _of_name(str(config))
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _of_config(path):
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PlanningError(f"'{path}' is no config.json: {str(error)[:80]}") from None
+    config = Config(values, str(path), {})
+    architecture = find_architecture(config)
+    return architecture.find_head(head_of(config), config.source).build(architecture.backbone(config), config)
+
+
+def _of_name(name):
+    family, colon, size = name.partition(":")
+    if not colon:
+        raise PlanningError(f"'{name}' is neither a config.json nor MODEL:SIZE, such as llama:3-8B")
+    function = choice(family, models.MODELS)
+    needs = inspect.signature(function).parameters
+    options = {
+        name: _VOCABULARY
+        for name, parameter in needs.items()
+        if name.endswith("vocabulary_size") and parameter.default is parameter.empty
+    }
+    backbone = function(size, **options)
+    try:
+        models.Stepwise(backbone)
+    except (ValueError, AttributeError):
+        return backbone
+    return tasks.LanguageModel(backbone)

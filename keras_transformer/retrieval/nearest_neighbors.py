@@ -1,0 +1,126 @@
+"""Search for the vectors with the largest products."""
+
+import numpy as np
+
+from keras_transformer.retrieval.search_backends import SEARCH_BACKENDS
+
+
+class NearestNeighbors:
+    """An index of vectors that finds, for each query, those with the largest products.
+
+    Vectors are kept as they are given, so that an array on disk (`np.load(..., mmap_mode="r")`) stays there; libraries keep
+    a copy in their own form. Hidden states of an encoder are added once, and serve every head of every layer.
+
+    Args:
+        backend: "exact" looks through all vectors, in chunks; "faiss" and "usearch" are approximate, and faster from some
+            100,000 vectors on. Those two keep all vectors in memory; "faiss_compressed" keeps a byte for every four numbers,
+            learns to from the vectors that are added first, at least 256, and compares the best it finds as they were.
+            All three need `pip install keras-transformer[retrieval]`.
+        chunk_size: int >= 1. How many vectors "exact" looks at, at a time, and others take in.
+        neighbors: int >= 2. How many links a vector has in the graph of "faiss" and "usearch"; more are more exact.
+        effort: int >= 1. How many candidates these two keep while they search, and how many vectors in a thousand
+            "faiss_compressed" compares with a query; more are more exact.
+
+    Raises:
+        ValueError: unknown backend; arguments below their range.
+        ImportError: the library of the backend is not installed.
+
+    Example:
+
+    >>> import numpy as np
+    >>> index = NearestNeighbors()
+    >>> index.add(np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]))
+    >>> scores, ids = index.search(np.array([[1.0, 0.0]]), top_k=2)
+    >>> scores.tolist(), ids.tolist()
+    ([[2.0, 1.0]], [[2, 0]])
+
+    Reference: Malkov and Yashunin, HNSW, arXiv 1603.09320, for "faiss" and "usearch"; Jégou et al., Product Quantization for
+    Nearest Neighbor Search, for "faiss_compressed".
+    """
+
+    def __init__(self, backend="exact", chunk_size=16384, neighbors=32, effort=128):
+        if backend not in SEARCH_BACKENDS:
+            raise ValueError(f"Unknown name {backend!r}. Valid names: {', '.join(sorted(SEARCH_BACKENDS))}")
+        self.backend = backend
+        self.chunk_size = _positive("chunk_size", chunk_size)
+        self.neighbors, self.effort = _positive("neighbors", neighbors), _positive("effort", effort)
+        self._parts, self._length = [], 0
+        self._searcher = None
+
+    def __len__(self):
+        return self._length
+
+    def add(self, vectors):
+        """Adds vectors `(S, D)`, an array; they are numbered on from those before."""
+        if len(vectors.shape) != 2 or (self._parts and vectors.shape[1] != self._parts[0].shape[1]):
+            raise ValueError(f"Expected vectors (S, D), of one width. Received: {tuple(vectors.shape)}")
+        self._searcher = self._searcher or SEARCH_BACKENDS[self.backend](self, vectors)
+        for start in range(0, len(vectors), self.chunk_size):
+            part = np.ascontiguousarray(vectors[start : start + self.chunk_size], "float32")
+            self._searcher.add(part, self._length + start)
+        self._parts.append(vectors)
+        self._length += len(vectors)
+
+    def save(self, path):
+        """Writes what the library has made of the vectors to a file; "exact" writes an empty one."""
+        if not self._length:
+            raise ValueError("The index is empty: add vectors before saving.")
+        self._searcher.save(str(path))
+
+    def load(self, path, vectors):
+        """Takes what `save` wrote, and the vectors `(S, D)` that it was made of: nothing is built again.
+
+        Raises:
+            ValueError: the file is of another number of vectors, or cannot be read.
+        """
+        self._searcher = SEARCH_BACKENDS[self.backend](self, vectors, trained=False)
+        count = self._searcher.load(str(path), vectors)
+        if count != len(vectors):
+            raise ValueError(f"'{path}' is an index of {count} vectors, not of {len(vectors)}.")
+        self._parts, self._length = [vectors], len(vectors)
+
+    def search(self, queries, top_k):
+        """The best `min(top_k, S)` vectors of each query.
+
+        Args:
+            queries: float `(..., D)`.
+            top_k: int >= 1.
+
+        Returns:
+            Their products, float32, and numbers, int64, `(..., min(top_k, S))` each, the best first. Where an approximate
+            search finds fewer, the others have the number -1.
+
+        Raises:
+            ValueError: the index is empty.
+        """
+        if not self._length:
+            raise ValueError("The index is empty: add vectors before searching.")
+        queries = np.asarray(queries, "float32")
+        top_k = min(_positive("top_k", top_k), self._length)
+        scores, ids = self._searcher.search(queries.reshape(-1, queries.shape[-1]), top_k)
+        shape = (*queries.shape[:-1], top_k)
+        return scores.reshape(shape), ids.astype("int64").reshape(shape)
+
+    def vectors(self, ids):
+        """The vectors with these numbers, float32 `(..., D)`."""
+        ids, start = np.asarray(ids), 0
+        found = np.empty((*ids.shape, self._parts[0].shape[1]), "float32")
+        for part in self._parts:
+            here = (ids >= start) & (ids < start + len(part))
+            found[here] = part[ids[here] - start]
+            start += len(part)
+        return found
+
+    def chunks(self):
+        """Pairs of the number of the first vector, and at most `chunk_size` float32 vectors."""
+        start = 0
+        for part in self._parts:
+            for begin in range(0, len(part), self.chunk_size):
+                yield start + begin, np.asarray(part[begin : begin + self.chunk_size], "float32")
+            start += len(part)
+
+
+def _positive(name, value):
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise ValueError(f"{name} must be a positive integer. Received: {value!r}")
+    return value

@@ -1,0 +1,152 @@
+"""What searches among vectors: by itself, and by the libraries.
+
+A backend is made for an index and the vectors that are added first. It has `add(vectors, start)`, `search(queries, top_k)`
+as `NearestNeighbors` has it, `save(path)`, and `load(path, vectors)`, which returns how many vectors the file is of.
+"""
+
+import numpy as np
+
+# Candidates of compressed vectors that are looked at again as they were, for each one wanted.
+_CANDIDATES = 8
+_TRAINING_VECTORS = 65536
+# How many products "exact" has in memory.
+_SCORES = 2**22
+
+
+class Exact:
+    """Products with all vectors, so many at a time."""
+
+    def __init__(self, index, vectors, trained=True):
+        self._index = index
+
+    def add(self, vectors, start):
+        pass
+
+    def save(self, path):
+        open(path, "wb").close()
+
+    def load(self, path, vectors):
+        return len(vectors)
+
+    def search(self, queries, top_k):
+        best = np.full((len(queries), top_k), -np.inf, "float32")
+        ids = np.full((len(queries), top_k), -1, "int64")
+        size = max(1, _SCORES // self._index.chunk_size)
+        for start, chunk in self._index.chunks():
+            for first in range(0, len(queries), size):
+                rows, scores = slice(first, first + size), queries[first : first + size] @ chunk.T
+                scores, numbers = _best(scores, np.arange(start, start + len(chunk))[None], top_k)
+                both = np.concatenate([best[rows], scores], 1), np.concatenate([ids[rows], numbers], 1)
+                best[rows], ids[rows] = _best(*both, top_k)
+        return _sorted(best, ids)
+
+
+class Faiss:
+    """A graph of links between near vectors (HNSW), and the vectors themselves, in memory."""
+
+    def __init__(self, index, vectors, trained=True):
+        self._faiss, self._effort = _library("faiss"), index.effort
+        self._graph = self._faiss.IndexHNSWFlat(vectors.shape[1], index.neighbors, self._faiss.METRIC_INNER_PRODUCT)
+        self._graph.hnsw.efConstruction = index.effort
+
+    def add(self, vectors, start):
+        self._graph.add(vectors)
+
+    def save(self, path):
+        self._faiss.write_index(self._graph, path)
+
+    def load(self, path, vectors):
+        try:
+            self._graph = self._faiss.read_index(path)
+        except RuntimeError as error:
+            raise ValueError(f"'{path}' is no index: {error}") from None
+        return self._graph.ntotal
+
+    def search(self, queries, top_k):
+        self._graph.hnsw.efSearch = max(self._effort, top_k)
+        return self._graph.search(np.ascontiguousarray(queries), top_k)
+
+
+class FaissCompressed(Faiss):
+    """Vectors in lists around centers, each as its nearest codes; of the best, the vectors themselves decide."""
+
+    def __init__(self, index, vectors, trained=True):
+        self._faiss, self._effort, self._index = _library("faiss"), index.effort, index
+        if trained:
+            self._graph = self._trained(vectors)
+
+    def _trained(self, vectors):
+        count, width = vectors.shape
+        if count < 256 or width % 4:
+            raise ValueError(
+                "'faiss_compressed' learns from the first vectors, at least 256, of a width that 4 divides. "
+                f"Received: {tuple(vectors.shape)}"
+            )
+        lists = max(1, min(int(np.sqrt(count)), count // 39))
+        graph = self._faiss.index_factory(width, f"IVF{lists},PQ{width // 4}x8", self._faiss.METRIC_INNER_PRODUCT)
+        chosen = np.linspace(0, count - 1, min(count, _TRAINING_VECTORS)).astype("int64")
+        graph.train(np.ascontiguousarray(vectors[chosen], "float32"))
+        return graph
+
+    def search(self, queries, top_k):
+        self._graph.nprobe = max(1, -(-self._graph.nlist * self._effort // 1000))
+        count = min(_CANDIDATES * top_k, self._graph.ntotal)
+        _, ids = self._graph.search(np.ascontiguousarray(queries), count)
+        vectors = self._index.vectors(np.maximum(ids, 0))
+        scores = np.where(ids >= 0, np.einsum("qd,qcd->qc", queries, vectors), -np.inf).astype("float32")
+        scores, ids = _sorted(scores, ids)
+        return scores[:, :top_k], ids[:, :top_k]
+
+
+class Usearch:
+    """As `Faiss`, by another library."""
+
+    def __init__(self, index, vectors, trained=True):
+        options = {"connectivity": index.neighbors, "expansion_add": index.effort, "expansion_search": index.effort}
+        self._graph = _library("usearch.index").Index(ndim=vectors.shape[1], metric="ip", dtype="f32", **options)
+
+    def add(self, vectors, start):
+        self._graph.add(np.arange(start, start + len(vectors), dtype="uint64"), vectors)
+
+    def save(self, path):
+        self._graph.save(path)
+
+    def load(self, path, vectors):
+        try:
+            self._graph.load(path)
+        except RuntimeError as error:
+            raise ValueError(f"'{path}' is no index: {error}") from None
+        return len(self._graph)
+
+    def search(self, queries, top_k):
+        found = self._graph.search(np.ascontiguousarray(queries), top_k)
+        # It gives distances, 1 - product.
+        shape = (len(queries), top_k)
+        return 1.0 - np.asarray(found.distances, "float32").reshape(shape), np.asarray(found.keys).reshape(shape)
+
+
+SEARCH_BACKENDS = {"exact": Exact, "faiss": Faiss, "faiss_compressed": FaissCompressed, "usearch": Usearch}
+
+
+def _best(scores, ids, count):
+    """The `count` largest scores of each row, or all, in any order, and the ids `(1 | Q, S)` beside them."""
+    if scores.shape[1] > count:
+        places = np.argpartition(scores, -count, axis=1)[:, -count:]
+        scores = np.take_along_axis(scores, places, axis=1)
+        return scores, np.take_along_axis(np.broadcast_to(ids, (len(places), ids.shape[1])), places, axis=1)
+    return scores, np.broadcast_to(ids, scores.shape)
+
+
+def _sorted(scores, ids):
+    order = np.argsort(-scores, axis=1, kind="stable")
+    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
+
+
+def _library(name):
+    try:
+        return __import__(name, fromlist=["_"])
+    except ImportError as error:
+        package = name.split(".")[0]
+        raise ImportError(
+            f"The backend {package!r} needs its library: pip install keras-transformer[retrieval]"
+        ) from error

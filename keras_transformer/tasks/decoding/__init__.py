@@ -1,0 +1,1 @@
+"""Keras language models as the decoding loop and the engine call them."""

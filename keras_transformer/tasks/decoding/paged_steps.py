@@ -1,0 +1,181 @@
+"""A Keras language model whose cache lies in pools of blocks and of states, as the engine wants it."""
+
+import math
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.attention.cache.paged import SCRATCH_BLOCK, PagedCache
+from keras_transformer.attention.cache.state_pool import SCRATCH_STATE, PooledStates
+from keras_transformer.backend.in_place import InPlace
+from keras_transformer.generation.errors import GenerationError
+
+# Few shapes are compiled: rows are filled up to these shares of the largest batch, tables to those of the longest text.
+_BATCH_SHARES = (0.125, 0.25, 0.5, 0.75, 1)
+_TABLE_SHARES = (0.25, 0.5, 0.75, 1)
+_SHORT_CHUNK = 16
+
+
+class PagedSteps:
+    """Reads new tokens of many sequences, whose past lies in blocks and states. See `generation.scheduler.Scheduler`.
+
+    Args:
+        model: `LanguageModel` without an encoder.
+        num_blocks: int >= 2. Block 0 is for padding.
+        block_size: int >= 1. Tokens of a block.
+        max_batch_size: int >= 1. The most rows of one call, and so many states there are, beside one for padding.
+        chunk_size: int >= 1. The most tokens that a call of one row reads.
+        quantize: bool. Whether blocks hold int8.
+
+    Attributes:
+        max_length: int or None. The most tokens of one sequence: what the model can hold, and the pool.
+        keeps_slots, keeps_states: bool. Whether a sequence needs blocks, and whether it needs a state.
+
+    Raises:
+        GenerationError: the model has no such cache; int8 without keys and values of all tokens.
+    """
+
+    is_encoder_decoder = False
+
+    def __init__(self, model, num_blocks, block_size, max_batch_size, chunk_size=64, quantize=False):
+        if model.is_encoder_decoder:
+            raise GenerationError("The cache of an encoder-decoder depends on its source: it is not paged.")
+        try:
+            self.pages = PagedCache.from_cache(model.init_cache, num_blocks, block_size, quantize)
+            self.states = PooledStates.from_cache(model.init_cache, max_batch_size + 1)
+        except ValueError as error:
+            raise GenerationError(str(error)) from None
+        self.keeps_slots, self.keeps_states = bool(self.pages.slabs), bool(self.states.states)
+        if quantize and not self.keeps_slots:
+            raise GenerationError(
+                "Blocks of int8 are for keys and values of all tokens; this model keeps states alone."
+            )
+        self.model = model
+        self.vocabulary_size = model.vocabulary_size
+        self.max_length = _least(model.max_length, (num_blocks - 1) * block_size if self.keeps_slots else None)
+        self.chunk_size = _least(chunk_size, self.max_length)
+        self._pools = InPlace(self._init_pools, model.variables, model.jit_compile)
+        self._step = self._pools.compiled(self._read_tokens, ["int32"] * 5, ranks=[2, 2, 1, 1, 1])
+        self._copy = self._pools.compiled(self._copy_blocks, ["int32"] * 2)
+        self._copy_states = self._pools.compiled(self._copy_rows, ["int32"] * 2)
+        self._batches = sorted({1, *_shares(max_batch_size, _BATCH_SHARES)})
+        self._tables = _shares(-(-self.max_length // block_size), _TABLE_SHARES) if self.keeps_slots else [1]
+        self._widths = sorted({1, min(_SHORT_CHUNK, self.chunk_size), self.chunk_size})
+
+    def step(self, token_ids, tables, cache_index, states=None):
+        """Reads new tokens: one of each row, or several of a single row.
+
+        Args:
+            token_ids: list of lists of int, equally long.
+            tables: list of lists of int: the blocks of each row, with room for the new tokens; empty without slots.
+            cache_index: list of int: how many tokens each row has read before.
+            states: list of int: the state of each row; not read without states.
+
+        Returns:
+            Logits after the last token of each row, float32 `(B, V)`.
+        """
+        states = states or [SCRATCH_STATE] * len(token_ids)
+        if not self._pools.needs_fixed_shapes:
+            lengths = [len(row) for row in token_ids]
+            width = max(1, *map(len, tables))
+            return self._step(token_ids, _filled(tables, width), states, cache_index, lengths)
+        width = self._width(len(token_ids[0]), max(cache_index))
+        while len(token_ids[0]) > width:  # Close to the longest text, where padding would stand beyond it.
+            self._padded([row[:width] for row in token_ids], tables, states, cache_index, width)
+            token_ids, cache_index = [row[width:] for row in token_ids], [index + width for index in cache_index]
+            width = self._width(len(token_ids[0]), max(cache_index))
+        return self._padded(token_ids, tables, states, cache_index, width)
+
+    def copy(self, pairs):
+        """Copies blocks, for copy on write.
+
+        Args:
+            pairs: list of `(source, target)`.
+        """
+        for source, target in pairs:
+            self._copy([source], [target])
+
+    def copy_states(self, pairs):
+        """Copies states, for copy on write.
+
+        Args:
+            pairs: list of `(source, target)`.
+        """
+        for source, target in pairs:
+            self._copy_states([source], [target])
+
+    def reset(self):
+        """Empties all blocks and states, after an error that may have ruined them."""
+        self._pools.reset()
+
+    def warm_up(self):
+        """Compiles every shape that `step`, `copy` and `copy_states` will meet."""
+        self._copy([SCRATCH_BLOCK], [SCRATCH_BLOCK])
+        self._copy_states([SCRATCH_STATE], [SCRATCH_STATE])
+        if not self._pools.needs_fixed_shapes:
+            self.step([[0]], [[SCRATCH_BLOCK]], [0])
+            return
+        for table in self._tables:
+            shapes = [(batch, 1) for batch in self._batches] + [(1, width) for width in self._widths[1:]]
+            for batch, width in shapes:
+                if not self.keeps_slots or width <= table * self.pages.block_size:
+                    tables, zeros = [[SCRATCH_BLOCK] * table] * batch, [0] * batch
+                    self._padded([[0] * width] * batch, tables, zeros, zeros, width)
+
+    def _width(self, count, index):
+        """How many tokens a call reads, padding included."""
+        fits = [width for width in self._widths if self.max_length is None or index + width <= self.max_length]
+        return next((width for width in fits if width >= count), fits[-1])
+
+    def _padded(self, token_ids, tables, states, cache_index, width):
+        """One call, its shapes rounded up."""
+        batch = _at_least(self._batches, len(token_ids))
+        blocks = 1
+        if self.keeps_slots:
+            blocks = max(max(map(len, tables)), -(-(max(cache_index) + width) // self.pages.block_size))
+        padding = batch - len(token_ids)
+        logits = self._step(
+            _filled(token_ids + [[]] * padding, width),
+            _filled(tables + [[]] * padding, _at_least(self._tables, blocks)),
+            [*states, *[SCRATCH_STATE] * padding],
+            [*cache_index, *[0] * padding],
+            [*map(len, token_ids), *[1] * padding],
+        )
+        return logits[: len(token_ids)]
+
+    def _init_pools(self):
+        return {**self.pages.init_pools(), **self.states.init_pools()}
+
+    def _read_tokens(self, pools, take, put, token_ids, table, states, cache_index, lengths):
+        cache = {**self.pages.read(pools, table, take), **self.states.read(pools, states, cache_index, take)}
+        logits, _, cache = self.model.extend(token_ids, lengths, cache, cache_index)
+        count = ops.shape(token_ids)[1]
+        pools = self.pages.write(pools, cache, table, cache_index, lengths, count, put)
+        return logits[:, 0], self.states.write(pools, cache, states, put)
+
+    def _copy_blocks(self, pools, take, put, sources, targets):
+        return ops.zeros((), "int32"), self.pages.copy(pools, sources, targets, take, put)
+
+    def _copy_rows(self, pools, take, put, sources, targets):
+        return ops.zeros((), "int32"), self.states.copy(pools, sources, targets, take, put)
+
+
+def _filled(rows, width):
+    """Lists as int32 `(B, width)`, filled up with zeros: token 0, and the block for padding."""
+    filled = np.zeros((len(rows), width), "int32")
+    for line, row in zip(filled, rows, strict=True):
+        line[: len(row)] = row
+    return filled
+
+
+def _shares(most, shares):
+    return sorted({math.ceil(most * share) for share in shares})
+
+
+def _at_least(sizes, size):
+    return next(each for each in sizes if each >= size)
+
+
+def _least(*sizes):
+    """The smallest that is not None."""
+    return min((size for size in sizes if size is not None), default=None)

@@ -1,0 +1,109 @@
+"""A Keras language model as the decoding loop wants it."""
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.backend.compiling import compiled
+from keras_transformer.generation.loop import pad
+from keras_transformer.generation.plan import Output
+from keras_transformer.tasks.decoding.generate_graph import generate_graph
+
+# Lengths are rounded up, so that few shapes are compiled.
+_CACHE_BLOCK = 32
+_PROMPT_BLOCK = 16
+
+
+class KerasSteps:
+    """`prefill` and `decode_step` of a `LanguageModel`, compiled, and its whole loop. See `generation.loop.decode`.
+
+    Args:
+        model: `LanguageModel`.
+    """
+
+    def __init__(self, model):
+        self.model = model
+        self.vocabulary_size = model.vocabulary_size
+        self.max_length = model.max_length
+        self.is_encoder_decoder = model.is_encoder_decoder
+        self.source_names = model.source_names
+        self.source_shape = model.source_shape
+        self.takes_prompts = model.takes_prompts
+        self.cache_is_rewindable = model.cache_is_rewindable
+        self.exits = model.exits
+        self.jit_compile = model.jit_compile
+        self._encode = self._compiled(model.encode)
+        self._prefill = self._compiled(model.prefill)
+        self._decode_step = self._compiled(model.decode_step)
+        self._graphs = {}
+
+    def _compiled(self, function):
+        return compiled(function, self.model.variables, self.jit_compile)
+
+    def init_cache(self, batch_size, length, source=None):
+        """An empty cache for at least `length` tokens, joined with what the encoder makes of the source."""
+        cache = self.model.init_cache(batch_size, _round_up(length, _CACHE_BLOCK))
+        return cache if source is None else {**cache, **self._encode(*self._source(source))}
+
+    def prefill(self, token_ids, lengths, cache):
+        """Reads prompts, padded on the right."""
+        width = min(_round_up(token_ids.shape[1], _PROMPT_BLOCK, self.max_length), _slots(cache))
+        return _output(*self._prefill(_widen(token_ids, width), lengths, cache))
+
+    def decode_step(self, token_ids, cache, cache_index):
+        """Reads new tokens."""
+        return _output(*self._decode_step(token_ids, cache, cache_index))
+
+    def take_rows(self, cache, rows):
+        """The cache with its rows chosen anew."""
+        rows = ops.convert_to_tensor(rows, "int32")
+        return {name: ops.take(tensor, rows, axis=0) for name, tensor in cache.items()}
+
+    def generate(self, plan, sampler):
+        """The whole loop as one compiled graph, for a sampler that can be part of it.
+
+        Args:
+            plan: `Plan` without stop sequences and repetition penalty.
+            sampler: `Greedy` or `Random`.
+
+        Returns:
+            The new tokens of each row, as `TokenSearch.results` has them.
+        """
+        slots = _round_up(plan.max_new_tokens, _CACHE_BLOCK)
+        if (sampler, slots) not in self._graphs:
+            self._graphs[sampler, slots] = self._compiled(generate_graph(self.model, sampler, slots))
+        arrays = {"max_new_tokens": np.array(plan.max_new_tokens, "int32")}
+        if plan.source is not None:
+            arrays |= zip(self.source_names, self._source(plan.source), strict=True)
+        if self.takes_prompts or plan.lengths.max() > 1:
+            width = _round_up(int(plan.lengths.max()), _PROMPT_BLOCK, self.max_length)
+            arrays |= {"token_ids": _widen(pad(plan.prompts), width), "lengths": plan.lengths}
+        if sampler.is_random:
+            arrays["uniforms"] = plan.uniforms(slots)
+        results = self._graphs[sampler, slots](arrays)
+        texts, lengths = (ops.convert_to_numpy(results[name]) for name in ("new_token_ids", "new_lengths"))
+        return [[text[:length].tolist()] for text, length in zip(texts, lengths, strict=True)]
+
+    def _source(self, source):
+        if self.source_shape is not None:
+            return source
+        width = _round_up(source[0].shape[1], _PROMPT_BLOCK, self.max_length)
+        return [_widen(array, width) for array in source]
+
+
+def _output(logits, hidden_states, cache):
+    return Output(ops.convert_to_numpy(logits), ops.convert_to_numpy(hidden_states)), cache
+
+
+def _round_up(length, block, most=None):
+    rounded = -(-length // block) * block
+    return rounded if most is None else max(length, min(rounded, most))
+
+
+def _widen(array, width):
+    return np.pad(array, ((0, 0), (0, width - array.shape[1])))
+
+
+def _slots(cache):
+    """The slots of a cache; one without slots takes any number of tokens."""
+    keys = (tensor for name, tensor in cache.items() if name.endswith("_key") and not name.endswith("cross_key"))
+    return next((tensor.shape[2] for tensor in keys), 1 << 30)

@@ -1,0 +1,1 @@
+"""Tokenizers read from the files of Hugging Face."""

@@ -1,0 +1,138 @@
+"""What the tokenizers of each family of Hugging Face's have in common: special tokens and templates."""
+
+import dataclasses
+
+from keras_transformer.text.errors import InvalidTokenizerError
+from keras_transformer.text.hugging_face.formats import library
+from keras_transformer.text.tokenizers.special_tokens import BERT
+
+_TEXT_ENDS = {"start": "<s>", "end": "</s>", "unknown": "<unk>"}
+_ROBERTA = {**_TEXT_ENDS, "separator": "</s>", "pad": "<pad>", "classification": "<s>", "mask": "<mask>"}
+_ENDS = dict.fromkeys(("start", "end", "unknown"), "<|endoftext|>")
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What the tokenizers of one kind share.
+
+    Attributes:
+        name: str.
+        roles: dict of role to token, for what no file says.
+        single, pair: templates: roles and tokens, or () for none.
+        mask_takes_space: bool. Whether the mask token swallows the space before it.
+        padding_side: "right" or "left".
+    """
+
+    name: str
+    roles: dict
+    single: tuple = ()
+    pair: tuple = ()
+    mask_takes_space: bool = False
+    padding_side: str = "right"
+
+
+_BERT_PAIR = ("classification:0", "$A:0", "separator:0", "$B:1", "separator:1")
+_ROBERTA_PAIR = ("classification", "$A", "separator", "separator", "$B", "separator")
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family("bert", BERT, ("classification:0", "$A:0", "separator:0"), _BERT_PAIR),
+        Family("gpt2", _ENDS),
+        Family("roberta", _ROBERTA, ("classification", "$A", "separator"), _ROBERTA_PAIR),
+        Family(
+            "clip",
+            {**_ENDS, "start": "<|startoftext|>", "pad": "<|endoftext|>"},
+            ("start", "$A", "end"),
+            ("start", "$A", "end", "end", "$B", "end"),
+        ),
+        Family(
+            "whisper",
+            _ENDS,
+            ("<|startoftranscript|>:0", "<|notimestamps|>:0", "$A:0", "end:0"),
+            ("<|startoftranscript|>:0", "<|notimestamps|>:0", "$A:0", "$B:1", "end:1"),
+        ),
+        Family("qwen2", {"unknown": "<|endoftext|>", "end": "<|endoftext|>", "pad": "<|endoftext|>"}),
+        Family(
+            "t5",
+            {"end": "</s>", "unknown": "<unk>", "pad": "<pad>"},
+            ("$A", "end"),
+            ("$A", "end", "$B", "end"),
+        ),
+        Family(
+            "albert",
+            {**BERT, "start": "[CLS]", "end": "[SEP]", "unknown": "<unk>", "pad": "<pad>"},
+            ("classification:0", "$A:0", "separator:0"),
+            _BERT_PAIR,
+        ),
+        Family(
+            "xlnet",
+            {**_TEXT_ENDS, "separator": "<sep>", "pad": "<pad>", "classification": "<cls>", "mask": "<mask>"},
+            ("$A:0", "separator:0", "classification:2"),
+            ("$A:0", "separator:0", "$B:1", "separator:1", "classification:2"),
+            mask_takes_space=True,
+            padding_side="left",
+        ),
+        Family(
+            "camembert",
+            _ROBERTA,
+            ("start", "$A", "end"),
+            ("start", "$A", "end", "end", "$B", "end"),
+            mask_takes_space=True,
+        ),
+        Family("xlm-roberta", _ROBERTA, ("start", "$A", "end"), ("start", "$A", "end", "end", "$B", "end")),
+        Family("llama", _TEXT_ENDS, padding_side="left"),
+        Family(
+            "gemma",
+            {"start": "<bos>", "end": "<eos>", "unknown": "<unk>", "pad": "<pad>", "mask": "<mask>"},
+            padding_side="left",
+        ),
+    )
+}
+_ALIASES = {
+    "bert": "distilbert electra mobilebert layoutlm layoutlmv2 lxmert convbert squeezebert",
+    "gpt2": "gpt_neo gptj codegen",
+    "roberta": "bart longformer led mvp layoutlmv3",
+    "clip": "clip_text_model clipseg",
+    "qwen2": "qwen2_moe qwen3 qwen3_moe",
+    "t5": "mt5 umt5",
+    "xlm-roberta": "xlmroberta kosmos-2",
+    "llama": "mistral mixtral",
+    "gemma": "gemma2 gemma3",
+}
+_FAMILY_OF = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()} | {
+    name: name for name in FAMILIES
+}
+
+
+def family_of(config):
+    """The `Family` that a folder's files name by the class of the tokenizer, or by the type of the model; or None."""
+    name = str(config.get("tokenizer_class") or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
+    if not name:
+        name = str(config.get("model_type") or "").lower()
+    return FAMILIES.get(_FAMILY_OF.get(name))
+
+
+def set_template(tokenizer, family, roles):
+    """Gives a tokenizer the template of its family.
+
+    Raises:
+        InvalidTokenizerError: the vocabulary lacks one of its tokens.
+    """
+    if not family.single:
+        return
+    parts, named = [], {}
+    for template in (family.single, family.pair):
+        filled = []
+        for part in template:
+            name, colon, segment = part.rpartition(":") if part[-2:-1] == ":" else (part, "", "")
+            if not name.startswith("$"):
+                name = roles.get(name, name)
+                index = tokenizer.token_to_id(name)
+                if index is None:
+                    raise InvalidTokenizerError(f"the template needs {name!r}, which is not in the vocabulary")
+                named[name] = index
+            filled.append(f"{name}{colon}{segment}")
+        parts.append(filled)
+    tokenizer.post_processor = library().processors.TemplateProcessing(
+        single=parts[0], pair=parts[1], special_tokens=list(named.items())
+    )

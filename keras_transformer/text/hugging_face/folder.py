@@ -1,0 +1,236 @@
+"""The tokenizer of a folder as Hugging Face lays it out."""
+
+import os
+
+from keras_transformer.text.errors import InvalidTokenizerError
+from keras_transformer.text.hugging_face.families import family_of, set_template
+from keras_transformer.text.hugging_face.formats import library
+from keras_transformer.text.hugging_face.json import added_tokens, check_ids, parsed, runnable
+from keras_transformer.text.hugging_face.tokenizer import FILE, HuggingFaceTokenizer
+from keras_transformer.text.hugging_face.vocabulary import SENTENCEPIECE_FILES, from_vocabulary
+from keras_transformer.text.tokenizers.special_tokens import well_known_roles
+from keras_transformer.text.tokenizers.tokenizer_files import naming, read_text
+from keras_transformer.utils.json_files import read_json
+
+ROLES = {
+    "bos_token": "start",
+    "eos_token": "end",
+    "unk_token": "unknown",
+    "sep_token": "separator",
+    "pad_token": "pad",
+    "cls_token": "classification",
+    "mask_token": "mask",
+}
+# A folder with one of these holds a tokenizer.
+HUGGINGFACE_FILES = (FILE, "vocab.txt", "merges.txt", *SENTENCEPIECE_FILES)
+# Of BERT's normalizer, what the file calls them.
+_BERT = {
+    "lowercase": "do_lower_case",
+    "strip_accents": "strip_accents",
+    "handle_chinese_chars": "tokenize_chinese_chars",
+}
+
+
+def from_huggingface(folder):
+    """Reads the tokenizer of a checkpoint of Hugging Face.
+
+    What is read: `tokenizer.json`; or else the older `vocab.txt` (BERT's family), `vocab.json` with `merges.txt` (GPT-2,
+    RoBERTa, CLIP, Whisper, Qwen2), or a SentencePiece model (T5, ALBERT, XLNet, CamemBERT, XLM-RoBERTa, Llama, Gemma); and
+    beside it `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json` and `config.json`, where there are any.
+
+    Args:
+        folder: str or path.
+
+    Returns:
+        A `HuggingFaceTokenizer`: ids, templates and decoded texts are those of transformers.
+
+    Raises:
+        InvalidTokenizerError: no such folder, no tokenizer in it, one of an unknown kind, or files that are damaged or
+            contradict each other.
+
+    Example:
+
+    >>> from keras_transformer.text import WordPiece
+    >>> WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##aff", "##able"]).save("bert")
+    >>> with open("bert/config.json", "w") as file:
+    ...     _ = file.write('{"model_type": "bert"}')
+    >>> tokenizer = from_huggingface("bert")
+    >>> tokenizer.encode("Unaffable", **tokenizer.template_options)
+    [2, 5, 6, 7, 3]
+    """
+    if not os.path.isdir(folder):
+        raise InvalidTokenizerError(f"'{folder}' is not a folder.")
+    config = _config(folder)
+    path = os.path.join(folder, FILE)
+    has_own = os.path.isfile(path)
+    if has_own:
+        with naming(path):
+            content = parsed(read_text(path))
+        family = family_of(config)
+    else:
+        family, tokenizer = from_vocabulary(folder, config)
+        content = parsed(tokenizer.to_str())
+    with naming(folder):
+        return _tokenizer(content, config, family, has_own)
+
+
+def _read_object(folder, name):
+    path = os.path.join(folder, name)
+    return read_json(path, InvalidTokenizerError) if os.path.isfile(path) else {}
+
+
+def _config(folder):
+    """All that the small files say, the later ones over the earlier."""
+    listed = (*ROLES, "additional_special_tokens")
+    config = {key: value for key, value in _read_object(folder, "special_tokens_map.json").items() if key in listed}
+    config.update(_read_object(folder, "tokenizer_config.json"))
+    config.setdefault("model_type", _read_object(folder, "config.json").get("model_type"))
+    config["added_tokens.json"] = _read_object(folder, "added_tokens.json")
+    return config
+
+
+def _tokenizer(content, config, family, has_own):
+    """The tokenizer; `has_own` says whether its template came with it."""
+    content = _adjusted(content, config, family)
+    tokenizer = runnable({**content, "truncation": None, "padding": None})
+    check_ids(content, tokenizer)
+    _add(tokenizer, _missing(content, config, tokenizer))
+    roles = _roles(tokenizer, config, family)
+    _mark_special(tokenizer, roles, family)
+    if not has_own:
+        set_template(tokenizer, family, roles)
+    _set_ends(tokenizer, config, family, roles)
+    text = tokenizer.to_str()
+    additional = [token for token in _special(tokenizer) if token not in roles.values()]
+    model = content["model"].get("type") or ("BPE" if "merges" in content["model"] else None)
+    return HuggingFaceTokenizer(
+        text,
+        {**roles, "additional": additional} if additional else roles,
+        padding_side=_side(config, "padding_side", "right" if family is None else family.padding_side),
+        truncation_side=_side(config, "truncation_side", "right"),
+        # Of BPE, transformers never cleans the texts.
+        clean_up_spaces=bool(config.get("clean_up_tokenization_spaces")) and model != "BPE",
+    )
+
+
+def _special(tokenizer):
+    """The special tokens in the order of their ids."""
+    added = tokenizer.get_added_tokens_decoder()
+    return [added[index].content for index in sorted(added) if added[index].special]
+
+
+def _mark_special(tokenizer, roles, family):
+    """Makes special tokens of those that play a role; the vocabulary gets those that it lacks, behind all others."""
+    special = set(_special(tokenizer))
+    for token in dict.fromkeys(roles.values()):
+        if token not in special:
+            takes_space = family is not None and family.mask_takes_space and token == roles.get("mask")
+            tokenizer.add_special_tokens([library().AddedToken(token, special=True, lstrip=takes_space)])
+
+
+def _side(config, name, otherwise):
+    side = config.get(name) or otherwise
+    if side not in ("left", "right"):
+        raise InvalidTokenizerError(f"{name} must be 'left' or 'right'. Received: {side!r}")
+    return side
+
+
+def _adjusted(content, config, family):
+    """The content with what `tokenizer_config.json` says otherwise, which holds in transformers."""
+    normalizer, before = content.get("normalizer"), content.get("pre_tokenizer")
+    if isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
+        for name, key in _BERT.items():
+            if isinstance(config.get(key), bool):
+                normalizer[name] = config[key]
+    prefix = config.get("add_prefix_space")
+    named = family is not None and family.name in ("gpt2", "roberta", "whisper")
+    if named and isinstance(prefix, bool) and isinstance(before, dict) and before.get("type") == "ByteLevel":
+        before["add_prefix_space"] = prefix
+    return content
+
+
+def _name(token):
+    """The string of a token that is given as such, or with its properties."""
+    token = token.get("content") if isinstance(token, dict) else token
+    return token if isinstance(token, str) and token else None
+
+
+def _missing(content, config, tokenizer):
+    """The tokens to add, with their properties, in the order in which transformers adds them.
+
+    Raises:
+        InvalidTokenizerError: a file gives a token another id than it has, or would get.
+    """
+    listed = config.get("added_tokens_decoder") or {}
+    listed = listed if isinstance(listed, dict) else {}
+    wanted = {}
+    for index, token in listed.items():
+        if not str(index).isdigit() or _name(token) is None:
+            raise InvalidTokenizerError(f"added_tokens_decoder holds {index!r}: {str(token)[:80]}")
+        wanted[int(index)] = token
+    for token, index in config["added_tokens.json"].items():
+        if not isinstance(index, int) or index < 0:
+            raise InvalidTokenizerError(f"added_tokens.json gives {token!r} the id {index!r}.")
+        wanted.setdefault(index, token)
+    size = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+    known = {each["content"] for each in added_tokens(content)}
+    missing = []
+    for index, token in sorted(wanted.items()):
+        found = tokenizer.token_to_id(_name(token))
+        if found is None:
+            found, size = size, size + 1
+        if found != index:
+            raise InvalidTokenizerError(
+                f"The added token {_name(token)!r} has the id {index} in one file, {found} in another."
+            )
+        if _name(token) not in known:
+            missing.append(token)
+            known.add(_name(token))
+    further = [config.get(key) for key in ROLES]
+    for key in ("additional_special_tokens", "extra_special_tokens"):
+        extra = config.get(key) or []
+        further += list(extra.values()) if isinstance(extra, dict) else extra if isinstance(extra, list) else []
+    for token in further:
+        if _name(token) is not None and _name(token) not in known:
+            missing.append(
+                {"special": True, **token} if isinstance(token, dict) else {"content": token, "special": True}
+            )
+            known.add(_name(token))
+    return missing
+
+
+def _add(tokenizer, tokens):
+    added = library().AddedToken
+    for token in tokens:
+        token = token if isinstance(token, dict) else {"content": token}
+        flags = {name: bool(token[name]) for name in ("single_word", "lstrip", "rstrip", "normalized") if name in token}
+        # Named by a role, or marked so.
+        special = bool(token.get("special", False))
+        tokenizer.add_tokens([added(token["content"], special=special, **flags)])
+
+
+def _roles(tokenizer, config, family):
+    """dict of role to token: as the files say, or else as the kind of tokenizer has it.
+
+    A role that the files give to null has no token. Where they name no kind that is known, and no role, names that are
+    well known decide.
+    """
+    if family is not None:
+        usual = family.roles
+    else:
+        usual = {} if any(key in config for key in ROLES) else well_known_roles(_special(tokenizer))
+    roles = {role: _name(config[key]) if key in config else usual.get(role) for key, role in ROLES.items()}
+    return {role: token for role, token in roles.items() if token is not None}
+
+
+def _set_ends(tokenizer, config, family, roles):
+    """The template of start and end tokens where `tokenizer_config.json` asks for one."""
+    asked = {"start": config.get("add_bos_token"), "end": config.get("add_eos_token")}
+    own = family is not None and family.single
+    if own or not any(isinstance(each, bool) for each in asked.values()):
+        return
+    start, end = (roles.get(role) if asked[role] else None for role in ("start", "end"))
+    single = [f"{start}:0"] * bool(start) + ["$A:0"] + [f"{end}:0"] * bool(end)
+    pair = [*single, *[f"{start}:1"] * bool(start), "$B:1", *[f"{end}:1"] * bool(end)]
+    tokens = [(token, tokenizer.token_to_id(token)) for token in dict.fromkeys((start, end)) if token]
+    tokenizer.post_processor = library().processors.TemplateProcessing(single=single, pair=pair, special_tokens=tokens)

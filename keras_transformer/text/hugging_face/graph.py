@@ -1,0 +1,42 @@
+"""Which tokenizers of Hugging Face can run inside a TensorFlow graph: those of BERT's kind."""
+
+from keras_transformer.text.errors import SpecialTokenError
+from keras_transformer.text.hugging_face.json import added_tokens
+from keras_transformer.text.tokenizers.wordpiece import MAX_CHARACTERS_PER_WORD, PREFIX, WordPiece
+
+
+def as_wordpiece(content, tokenizer):
+    """The `WordPiece` that gives the same ids, or None where there is none.
+
+    Args:
+        content: dict. That of the `tokenizer.json`.
+        tokenizer: the `HuggingFaceTokenizer` made of it.
+    """
+    model = content["model"]
+    if not _is_berts(content) or (tokenizer.padding_side, tokenizer.truncation_side) != ("right", "right"):
+        return None
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    ids = model["vocab"]
+    whole = [ids[token] for token in tokens] == list(range(len(tokens)))
+    special = all(each["special"] and ids.get(each["content"]) == each["id"] for each in added_tokens(content))
+    if not whole or not special or tokenizer.special_tokens.get("unknown") != model.get("unk_token"):
+        return None
+    try:
+        words = WordPiece(tokens, content["normalizer"]["lowercase"], tokenizer.special_tokens)
+        ends = ((words.opening_id(),), (words.closing_id(),))
+    except SpecialTokenError:
+        return None
+    return words if (tokenizer._before, tokenizer._after) == ends else None
+
+
+def _is_berts(content):
+    """Whether words are made and split as in BERT's published code."""
+    model, normalizer = content["model"], content.get("normalizer") or {}
+    wanted = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
+    return (
+        model.get("continuing_subword_prefix") == PREFIX
+        and model.get("max_input_chars_per_word") == MAX_CHARACTERS_PER_WORD
+        and (content.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer"
+        and {key: normalizer.get(key) for key in wanted} == wanted
+        and normalizer.get("strip_accents") in (None, normalizer.get("lowercase"))
+    )

@@ -1,0 +1,131 @@
+"""Tokenizers of Hugging Face's from the SentencePiece models that came before `tokenizer.json`."""
+
+from keras_transformer.text.errors import InvalidTokenizerError
+from keras_transformer.text.hugging_face.formats import library
+from keras_transformer.text.tokenizers.sentencepiece_model import CONTROL, USER_DEFINED, read_charsmap, read_pieces
+
+SPACE = "\u2581"
+
+
+def _unigram(pieces, model, unknown, normalizers, prefix=True):
+    """A unigram model over words, with the spaces put in front of them.
+
+    Args:
+        pieces: list of token and score.
+        model: bytes of the SentencePiece model.
+        unknown: int. Id of the unknown token.
+        normalizers: list that comes before the model's own.
+        prefix: bool. Whether the first word gets a space too.
+    """
+    tokenizers = library()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=unknown, byte_fallback=False))
+    charsmap = read_charsmap(model)
+    chain = [*normalizers, *([tokenizers.normalizers.Precompiled(charsmap)] if charsmap else [])]
+    if chain:
+        tokenizer.normalizer = tokenizers.normalizers.Sequence(chain)
+    scheme = "always" if prefix else "never"
+    words = tokenizers.pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([tokenizers.pre_tokenizers.WhitespaceSplit(), words])
+    tokenizer.decoder = tokenizers.decoders.Metaspace(replacement=SPACE, prepend_scheme=scheme)
+    _add_symbols(tokenizer, model)
+    return tokenizer
+
+
+def _add_symbols(tokenizer, model):
+    """Tells the tokenizer of the pieces that stand for themselves, wherever they have an id."""
+    added = library().AddedToken
+    for piece, _, kind in read_pieces(model):
+        if kind in (CONTROL, USER_DEFINED):
+            tokenizer.add_tokens([added(piece, normalized=False, special=kind == CONTROL)])
+
+
+def _scores(model):
+    return [(piece, score) for piece, score, _ in read_pieces(model)]
+
+
+def _t5(model, config):
+    number = config.get("extra_ids", 100)
+    if not isinstance(number, int) or not 0 <= number <= 10_000:
+        raise InvalidTokenizerError(f"extra_ids must be an int from 0 to 10000. Received: {number!r}")
+    extra = [f"<extra_id_{place}>" for place in reversed(range(number))]
+    tokenizer = _unigram(_scores(model) + [(token, 0.0) for token in extra], model, 2, [])
+    tokenizer.add_special_tokens(extra)
+    return tokenizer
+
+
+def _quotes(config, strips_accents, lowercase):
+    """The normalization of ALBERT and XLNet."""
+    normalizers = library().normalizers
+    chain = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    if strips_accents:
+        chain += [normalizers.NFKD(), normalizers.StripAccents()]
+    return [*chain, normalizers.Lowercase()] if lowercase else chain
+
+
+def _albert(model, config):
+    chain = _quotes(config, not config.get("keep_accents"), config.get("do_lower_case") is not False)
+    return _unigram(_scores(model), model, 1, chain, config.get("add_prefix_space") is not False)
+
+
+def _xlnet(model, config):
+    tokenizer = _unigram(_scores(model), model, 0, _quotes(config, True, config.get("do_lower_case") is True))
+    tokenizer.add_special_tokens(["<eop>", "<eod>"])
+    return tokenizer
+
+
+def _camembert(model, config):
+    first = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>NOTUSED", -100.0)]
+    pieces = [*first, *_scores(model)[1:], ("<mask>", 0.0)]
+    return _unigram(pieces, model, 3, [], config.get("add_prefix_space") is not False)
+
+
+def _xlm_roberta(model, config):
+    first = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    pieces = [*first, *_scores(model)[3:], ("<mask>", 0.0)]
+    return _unigram(pieces, model, 3, [], config.get("add_prefix_space") is not False)
+
+
+def _merged(model, **options):
+    """BPE with the merges that a list of pieces implies: those found first are the pieces that come first."""
+    ids = {piece: index for index, (piece, _, _) in enumerate(read_pieces(model))}
+    merges = []
+    for piece in ids:
+        parts = ((piece[:place], piece[place:]) for place in range(1, len(piece)))
+        merges += [(one, two) for one, two in parts if one in ids and two in ids]
+    tokenizers = library()
+    return tokenizers.Tokenizer(
+        tokenizers.models.BPE(vocab=ids, merges=merges, fuse_unk=True, byte_fallback=True, **options)
+    )
+
+
+def _llama(model, config):
+    tokenizer, tokenizers = _merged(model), library()
+    prefix, legacy = config.get("add_prefix_space") is not False, config.get("legacy") is True
+    scheme = ("always" if legacy else "first") if prefix else "never"
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme, split=False)
+    parts = [tokenizers.decoders.Replace(SPACE, " "), tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse()]
+    parts += [tokenizers.decoders.Strip(content=" ", left=1)] if prefix else []
+    tokenizer.decoder = tokenizers.decoders.Sequence(parts)
+    _add_symbols(tokenizer, model)
+    return tokenizer
+
+
+def _gemma(model, config):
+    tokenizer, tokenizers = _merged(model, unk_token="<unk>"), library()
+    tokenizer.normalizer = tokenizers.normalizers.Replace(" ", SPACE)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split(" ", behavior="merged_with_previous", invert=False)
+    parts = [tokenizers.decoders.Replace(SPACE, " "), tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse()]
+    tokenizer.decoder = tokenizers.decoders.Sequence(parts)
+    _add_symbols(tokenizer, model)
+    return tokenizer
+
+
+BUILDERS = {
+    "t5": _t5,
+    "albert": _albert,
+    "xlnet": _xlnet,
+    "camembert": _camembert,
+    "xlm-roberta": _xlm_roberta,
+    "llama": _llama,
+    "gemma": _gemma,
+}

@@ -1,0 +1,140 @@
+"""Tokenizers of Hugging Face's from the vocabulary files that came before `tokenizer.json`."""
+
+import os
+
+from keras_transformer.text.errors import InvalidTokenizerError
+from keras_transformer.text.hugging_face.families import FAMILIES, family_of
+from keras_transformer.text.hugging_face.formats import library
+from keras_transformer.text.hugging_face.json import is_id, refused
+from keras_transformer.text.hugging_face.sentencepiece import BUILDERS
+from keras_transformer.text.tokenizers.special_tokens import BERT
+from keras_transformer.text.tokenizers.tokenizer_files import read_file
+from keras_transformer.text.tokenizers.wordpiece import PREFIX, vocabulary_lines
+from keras_transformer.utils.json_files import read_json
+
+SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model")
+# How text is split before the merges, where it is not GPT-2's own way.
+_CLIP_WORDS = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+_QWEN_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def from_vocabulary(folder, config):
+    """Builds a tokenizer from the files that came before `tokenizer.json`.
+
+    Args:
+        folder: str or path.
+        config: dict of `tokenizer_config.json` and the like.
+
+    Returns:
+        Pair of `Family` and a tokenizer of the library, without its template.
+
+    Raises:
+        InvalidTokenizerError: there are none, they do not say their kind, or are damaged.
+    """
+    family = family_of(config)
+    present = {name: os.path.join(folder, name) for name in os.listdir(folder)}
+    if "vocab.txt" in present and (family is None or family.name == "bert"):
+        return FAMILIES["bert"], _wordpiece(present["vocab.txt"], config)
+    models = [name for name in SENTENCEPIECE_FILES if name in present]
+    pairs = "vocab.json" in present and "merges.txt" in present
+    if not models and not pairs:
+        raise InvalidTokenizerError(
+            f"'{folder}' holds no tokenizer: no tokenizer.json, vocab.txt, vocab.json with merges.txt, nor a "
+            "SentencePiece model."
+        )
+    if family is None:
+        raise InvalidTokenizerError(f"'{folder}' does not say which kind of tokenizer its vocabulary is for.")
+    if family.name in _BYTE_PAIRS and pairs:
+        return family, _byte_pairs(family, present["vocab.json"], present["merges.txt"], config)
+    if family.name in BUILDERS and models:
+        path = present[models[0]]
+        with refused(path):
+            return family, BUILDERS[family.name](read_file(path), config)
+    found = models[0] if models else "vocab.json"
+    raise InvalidTokenizerError(f"'{folder}' names the tokenizer of {family.name}, which has no {found}.")
+
+
+# BERT.
+
+
+def _wordpiece(path, config):
+    words = vocabulary_lines(read_file(path), path)
+    tokenizers = library()
+    unknown = config.get("unk_token") or BERT["unknown"]
+    unknown = unknown["content"] if isinstance(unknown, dict) else unknown
+    with refused(path):
+        ids = {word: index for index, word in enumerate(words)}
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocab=ids, unk_token=unknown))
+        tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
+            clean_text=True,
+            handle_chinese_chars=config.get("tokenize_chinese_chars") is not False,
+            strip_accents=config.get("strip_accents"),
+            lowercase=config.get("do_lower_case") is not False,
+        )
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = tokenizers.decoders.WordPiece(prefix=PREFIX)
+    return tokenizer
+
+
+# Byte-level BPE.
+
+
+def _byte_pairs(family, vocabulary_path, merges_path, config):
+    ids, merges = _read_ids(vocabulary_path), _read_merges(merges_path)
+    tokenizers = library()
+    options = {"end_of_word_suffix": "</w>", "unk_token": "<|endoftext|>"} if family.name == "clip" else {}
+    with refused(merges_path):
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=ids, merges=merges, **options))
+    prefix = config.get("add_prefix_space") is True
+    tokenizer.normalizer, tokenizer.pre_tokenizer = _BYTE_PAIRS[family.name](tokenizers, prefix)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    return tokenizer
+
+
+def _read_ids(path):
+    ids = read_json(path, InvalidTokenizerError)
+    if not ids or not all(map(is_id, ids.values())):
+        raise InvalidTokenizerError(f"'{path}' is no object of token to id.")
+    return ids
+
+
+def _read_merges(path):
+    merges = []
+    for number, line in enumerate(vocabulary_lines(read_file(path), path), 1):
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        parts = line.split(" ")
+        if len(parts) != 2:
+            raise InvalidTokenizerError(f"'{path}' is no list of merges: line {number} is {line[:80]!r}.")
+        merges.append(tuple(parts))
+    return merges
+
+
+def _gpt2_words(tokenizers, prefix):
+    return None, tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+
+
+def _clip_words(tokenizers, prefix):
+    normalizers, parts = tokenizers.normalizers, tokenizers.pre_tokenizers
+    clean = [normalizers.NFC(), normalizers.Replace(tokenizers.Regex(r"\s+"), " "), normalizers.Lowercase()]
+    words = parts.Split(tokenizers.Regex(_CLIP_WORDS), behavior="removed", invert=True)
+    return normalizers.Sequence(clean), parts.Sequence([words, parts.ByteLevel(add_prefix_space=False)])
+
+
+def _qwen_words(tokenizers, prefix):
+    parts = tokenizers.pre_tokenizers
+    words = parts.Split(tokenizers.Regex(_QWEN_WORDS), behavior="isolated", invert=False)
+    return tokenizers.normalizers.NFC(), parts.Sequence(
+        [words, parts.ByteLevel(add_prefix_space=prefix, use_regex=False)]
+    )
+
+
+_BYTE_PAIRS = {
+    "gpt2": _gpt2_words,
+    "roberta": _gpt2_words,
+    "whisper": _gpt2_words,
+    "clip": _clip_words,
+    "qwen2": _qwen_words,
+}

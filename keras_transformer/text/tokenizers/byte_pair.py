@@ -1,0 +1,190 @@
+"""Byte-level byte-pair encoding, in the format of Hugging Face's tokenizers."""
+
+import json
+
+from keras_transformer.text.corpus import check_size, stream_texts
+from keras_transformer.text.errors import InvalidTokenizerError
+from keras_transformer.text.hugging_face.formats import encode_batch, library
+from keras_transformer.text.tokenizers.special_tokens import (
+    WITHOUT_UNKNOWN,
+    special_token_roles,
+    tokens_in,
+    well_known_roles,
+)
+from keras_transformer.text.tokenizers.tokenizer import Tokenizer
+from keras_transformer.text.tokenizers.tokenizer_files import naming, read_text
+
+FILE = "tokenizer.json"
+
+
+def byte_alphabet():
+    """dict of the 256 characters that stand for bytes in a byte-level vocabulary to those bytes.
+
+    Printable bytes stand for themselves; the others follow from U+0100 on (Radford et al. 2019, published code).
+    """
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [value for value in range(256) if value not in printable]
+    return {chr(value): value for value in printable} | {chr(256 + place): value for place, value in enumerate(others)}
+
+
+class BytePair(Tokenizer):
+    """Byte-level byte-pair encoding by the `tokenizers` library: nothing is unknown, and every text comes back.
+
+    Args:
+        tokenizer_json: str. The content of a `tokenizer.json` with a byte-level BPE model.
+        special_tokens: dict of role to token, or None for those whose names are well known.
+
+    Returns:
+        Called with texts, a dict of padded arrays: "token_ids" and "padding_mask" `(B, T)`; see `Tokenizer.__call__`.
+
+    Raises:
+        InvalidTokenizerError: the content is no byte-level BPE.
+        SpecialTokenError: a special token that is not in the vocabulary.
+
+    Example:
+
+    >>> tokenizer = BytePair.train(["the cat sat on the mat"], 270)
+    >>> tokenizer.decode(tokenizer.encode(" naïve  cat 😀\\n")) == " naïve  cat 😀\\n"
+    True
+
+    Reference:
+        Sennrich et al. 2016; on bytes: Radford et al. 2019, section 2.2.
+    """
+
+    kind = "byte_pair"
+
+    def __init__(self, tokenizer_json, special_tokens=None):
+        # Kept as it is: another version of the library might write it otherwise.
+        self._json = tokenizer_json
+        self._content = _parsed(tokenizer_json)
+        # A post-processor would trim spaces off the offsets.
+        plain = {**self._content, "truncation": None, "padding": None, "post_processor": None}
+        tokenizers = library()
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(plain))
+        except Exception as error:  # The library raises no narrower class.
+            raise InvalidTokenizerError(f"Not a tokenizer.json: {error}") from None
+        # Its name in a text is text; see `encode`.
+        self._tokenizer.encode_special_tokens = True
+        # Not their number: a file may leave ids out.
+        self._size = max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+        added = {each["content"]: each for each in self._content.get("added_tokens") or ()}
+        if special_tokens is None:
+            special_tokens = well_known_roles([name for name, each in added.items() if each["special"]])
+        super().__init__(special_tokens)
+        alphabet = byte_alphabet()
+        self._bytes = [self._spelling(index, added, alphabet) for index in range(self._size)]
+
+    def _spelling(self, index, added, alphabet):
+        token = self._tokenizer.id_to_token(index)
+        if token is None:
+            return b""
+        if token in added or any(character not in alphabet for character in token):
+            return token.encode("utf-8")
+        return bytes(alphabet[character] for character in token)
+
+    @classmethod
+    def train(cls, files_or_texts, vocabulary_size, *, special_tokens=None, min_frequency=2):
+        """Learns the merges from text.
+
+        Args:
+            files_or_texts: path, list of paths, or iterable of str. Streamed: memory grows with the distinct words alone.
+            vocabulary_size: int. At most so many tokens: the special ones, 256 bytes and the merges; fewer when the text
+                holds no more pairs.
+            special_tokens: dict of role to token. Defaults to <pad>, <s>, </s>, <mask>.
+            min_frequency: int >= 1. Pairs seen less often are not merged.
+
+        Returns:
+            A `BytePair`.
+
+        Raises:
+            TextError: an argument out of its range.
+            EmptyTextError, EncodingError, MissingTextError: the text is unfit.
+        """
+        roles = special_token_roles(special_tokens, WITHOUT_UNKNOWN)
+        least = len(tokens_in(roles)) + 256
+        check_size(vocabulary_size, least)
+        texts = stream_texts(files_or_texts)
+        tokenizers = library()
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = tokenizers.decoders.ByteLevel()
+        trainer = tokenizers.trainers.BpeTrainer(
+            vocab_size=vocabulary_size,
+            min_frequency=min_frequency,
+            special_tokens=tokens_in(roles),
+            initial_alphabet=sorted(byte_alphabet()),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(texts, trainer)
+        return cls(tokenizer.to_str(), roles)
+
+    @classmethod
+    def from_file(cls, path, special_tokens=None):
+        """Reads a `tokenizer.json` in Hugging Face's format, such as GPT-2's.
+
+        Its post-processor is not applied: special tokens are added by `encode` when asked.
+
+        Args:
+            path: str or path.
+            special_tokens: dict of role to token, or None for those whose names are well known: GPT-2's
+                "<|endoftext|>" is then both start and end.
+
+        Raises:
+            InvalidTokenizerError: no such file, or it holds no byte-level BPE.
+        """
+        content = read_text(path)
+        with naming(path):
+            return cls(content, special_tokens)
+
+    @property
+    def vocabulary_size(self):
+        return self._size
+
+    @property
+    def lossless(self):
+        """True unless the file that it was read from normalizes text, adds or strips a space, or lacks a byte."""
+        known = all(self._tokenizer.token_to_id(character) is not None for character in byte_alphabet())
+        prefix = any(part.get("add_prefix_space") for part in _byte_levels(self._content["pre_tokenizer"]))
+        strips = any(
+            each.get("lstrip") or each.get("rstrip")
+            for each in self._content.get("added_tokens") or ()
+            if not each["special"]
+        )
+        return known and self._content.get("normalizer") is None and not prefix and not strips
+
+    def token_to_id(self, token):
+        return self._tokenizer.token_to_id(token)
+
+    def id_to_token(self, index):
+        return self._tokenizer.id_to_token(self._check_id(index)) or ""
+
+    def _token_bytes(self, index):
+        return self._bytes[index]
+
+    def _encode_batch(self, texts, offsets):
+        return encode_batch(self._tokenizer, texts, offsets)
+
+    def _files(self):
+        return {FILE: self._json.encode("utf-8")}
+
+    @classmethod
+    def _from_files(cls, files, special_tokens, options):
+        return cls(files[FILE].decode("utf-8"), special_tokens)
+
+
+def _byte_levels(pre_tokenizer):
+    parts = (pre_tokenizer or {}).get("pretokenizers", [pre_tokenizer or {}])
+    return [part for part in parts if part.get("type") == "ByteLevel"]
+
+
+def _parsed(tokenizer_json):
+    try:
+        content = json.loads(tokenizer_json)
+        is_bpe = content["model"].get("type", "BPE") == "BPE" and "merges" in content["model"]
+        byte_level = bool(_byte_levels(content["pre_tokenizer"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidTokenizerError(f"Not a tokenizer.json: {type(error).__name__}: {error}") from None
+    if not is_bpe or not byte_level:
+        raise InvalidTokenizerError("This tokenizer.json holds no byte-level BPE.")
+    return content

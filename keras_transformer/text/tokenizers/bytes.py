@@ -1,0 +1,112 @@
+"""One token for every byte of UTF-8."""
+
+import numpy as np
+
+from keras_transformer.text.corpus import stream_texts
+from keras_transformer.text.errors import TextError
+from keras_transformer.text.tokenizers.special_tokens import WITHOUT_UNKNOWN, special_token_roles, tokens_in
+from keras_transformer.text.tokenizers.tokenizer import Tokenizer
+
+
+class Bytes(Tokenizer):
+    """One token for every byte of the text in UTF-8: nothing to train, nothing unknown, every text comes back.
+
+    The ids are those of the special tokens, then of the 256 bytes.
+
+    Args:
+        special_tokens: dict of role to token. Defaults to <pad>, <s>, </s>, <mask>.
+
+    Returns:
+        Called with texts, a dict of padded arrays: "token_ids" and "padding_mask" `(B, T)`; see `Tokenizer.__call__`.
+
+    Raises:
+        SpecialTokenError: an unknown role, or one token twice.
+
+    Example:
+
+    >>> tokenizer = Bytes()
+    >>> tokenizer.encode("Aé", end=True)
+    [69, 199, 173, 2]
+    >>> tokenizer.decode([69, 199, 173, 2])
+    'Aé'
+
+    Reference:
+        Xue et al. 2022, section 3.1 (ByT5). There the special tokens are three, and unused ids stand for masked spans.
+    """
+
+    kind = "bytes"
+
+    def __init__(self, special_tokens=None):
+        roles = special_token_roles(special_tokens, WITHOUT_UNKNOWN)
+        special = tokens_in(roles)
+        self._first_byte = len(special)
+        self._tokens = [*special, *(f"<0x{value:02X}>" for value in range(256))]
+        self._ids = {token: index for index, token in enumerate(self._tokens)}
+        self._bytes = [*(token.encode("utf-8") for token in special), *(bytes([value]) for value in range(256))]
+        super().__init__(roles)
+
+    @classmethod
+    def train(cls, files_or_texts=None, vocabulary_size=None, *, special_tokens=None):
+        """There is nothing to learn; this is here so that every kind is made in the same way.
+
+        Args:
+            files_or_texts: the text, or None. Only its beginning is looked at, for the errors that the other kinds raise.
+            vocabulary_size: None, or an int that holds the special tokens and the 256 bytes.
+            special_tokens: dict of role to token. Defaults to <pad>, <s>, </s>, <mask>.
+
+        Returns:
+            A `Bytes`.
+
+        Raises:
+            TextError: `vocabulary_size` is too small.
+            EmptyTextError, EncodingError, MissingTextError: the text is unfit.
+        """
+        tokenizer = cls(special_tokens)
+        if vocabulary_size is not None and vocabulary_size < tokenizer.vocabulary_size:
+            raise TextError(
+                f"vocabulary_size must be at least {tokenizer.vocabulary_size}. Received: {vocabulary_size}"
+            )
+        if files_or_texts is not None:
+            stream_texts(files_or_texts)
+        return tokenizer
+
+    @property
+    def vocabulary_size(self):
+        return len(self._tokens)
+
+    @property
+    def lossless(self):
+        """True: bytes spell every text."""
+        return True
+
+    def token_to_id(self, token):
+        return self._ids.get(token)
+
+    def id_to_token(self, index):
+        return self._tokens[self._check_id(index)]
+
+    def _token_bytes(self, index):
+        return self._bytes[index]
+
+    def _encode_batch(self, texts, offsets):
+        first = self._first_byte
+        rows = [(np.frombuffer(text.encode("utf-8"), "uint8") + np.int32(first)).tolist() for text in texts]
+        if not offsets:
+            return rows, None
+        spans = [
+            [(place, place + 1) for place, character in enumerate(text) for _ in character.encode("utf-8")]
+            for text in texts
+        ]
+        return rows, spans
+
+    def _graph(self):
+        from keras_transformer.text.tokenizers.graphs import BytesGraph
+
+        return BytesGraph(self)
+
+    def _files(self):
+        return {}
+
+    @classmethod
+    def _from_files(cls, files, special_tokens, options):
+        return cls(special_tokens)

@@ -1,0 +1,100 @@
+"""The tokens of a tokenizer, and the roles that some of them play."""
+
+import re
+
+import numpy as np
+
+from keras_transformer.text.errors import SpecialTokenError, TextError
+from keras_transformer.text.tokenizers.special_tokens import tokens_in
+
+
+class Vocabulary:
+    """Tokens and their ids. The base of `Tokenizer`.
+
+    Args:
+        special_tokens: dict of role ("pad", "unknown", "classification", "start", "end", "separator", "mask") to token;
+            "additional" maps to a list of further ones. All of them must be in the vocabulary.
+
+    Raises:
+        SpecialTokenError: a special token is not in the vocabulary.
+    """
+
+    def __init__(self, special_tokens):
+        self.special_tokens = dict(special_tokens)
+        self._ids_of_special = {}
+        for token in tokens_in(self.special_tokens):
+            index = self.token_to_id(token)
+            if index is None:
+                raise SpecialTokenError(f"The special token {token!r} is not in the vocabulary.")
+            self._ids_of_special[token] = index
+        # Filled by `Tokenizer.decode` when it is first used.
+        self._tables = {}
+        self._special_ids = frozenset(self._ids_of_special.values())
+        # Longest first, so that no token hides another that it begins.
+        ordered = sorted(self._ids_of_special, key=len, reverse=True)
+        self._special_pattern = re.compile("(" + "|".join(map(re.escape, ordered)) + ")") if ordered else None
+
+    @property
+    def vocabulary_size(self):
+        """Number of tokens; ids run from 0 to one below."""
+        raise NotImplementedError
+
+    @property
+    def lossless(self):
+        """Whether `decode(encode(text)) == text` for every Unicode text."""
+        raise NotImplementedError
+
+    def token_to_id(self, token):
+        """Id of a token, or None."""
+        raise NotImplementedError
+
+    def id_to_token(self, index):
+        """The token with this id, as the vocabulary spells it.
+
+        Raises:
+            TextError: there is no such id.
+        """
+        raise NotImplementedError
+
+    def _id_of_role(self, role):
+        return self._ids_of_special.get(self.special_tokens.get(role))
+
+    pad_id = property(lambda self: self._id_of_role("pad"), doc="Id that fills a batch, or None.")
+    unknown_id = property(lambda self: self._id_of_role("unknown"), doc="Id for what the vocabulary lacks, or None.")
+    start_id = property(lambda self: self._id_of_role("start"), doc="Id that opens a text, or None.")
+    end_id = property(lambda self: self._id_of_role("end"), doc="Id that closes a text, or None.")
+    mask_id = property(lambda self: self._id_of_role("mask"), doc="Id that hides a token, or None.")
+    separator_id = property(lambda self: self._id_of_role("separator"), doc="Id that ends a segment, or None.")
+    classification_id = property(lambda self: self._id_of_role("classification"), doc="Id that stands first, or None.")
+
+    @property
+    def special_ids(self):
+        """frozenset of the ids of all special tokens."""
+        return self._special_ids
+
+    def opening_id(self):
+        """Id that `start=True` puts first: of the start token, or of the classification token in BERT's manner.
+
+        Raises:
+            SpecialTokenError: the tokenizer has neither.
+        """
+        return self._first_id("start", "classification")
+
+    def closing_id(self):
+        """Id that `end=True` puts last: of the end token, or of the separator in BERT's manner.
+
+        Raises:
+            SpecialTokenError: the tokenizer has neither.
+        """
+        return self._first_id("end", "separator")
+
+    def _first_id(self, *roles):
+        for role in roles:
+            if self._id_of_role(role) is not None:
+                return self._id_of_role(role)
+        raise SpecialTokenError(f"This {type(self).__name__} has no {' and no '.join(roles)} token.")
+
+    def _check_id(self, index):
+        if not isinstance(index, (int, np.integer)) or not 0 <= index < self.vocabulary_size:
+            raise TextError(f"A token id must be an int from 0 to {self.vocabulary_size - 1}. Received: {index!r}")
+        return int(index)

@@ -1,0 +1,185 @@
+"""WordPiece, in BERT's manner: words split into the longest pieces that the vocabulary holds."""
+
+from keras_transformer.text.corpus import check_size, stream_texts
+from keras_transformer.text.errors import InvalidTokenizerError, SpecialTokenError
+from keras_transformer.text.hugging_face.formats import encode_batch, library
+from keras_transformer.text.tokenizers.special_tokens import BERT, special_token_roles, tokens_in, well_known_roles
+from keras_transformer.text.tokenizers.tokenizer import Tokenizer
+from keras_transformer.text.tokenizers.tokenizer_files import decoded, read_file
+
+FILE = "vocab.txt"
+PREFIX = "##"
+# Longer words become the unknown token, as in BERT's published code.
+MAX_CHARACTERS_PER_WORD = 100
+
+
+class WordPiece(Tokenizer):
+    """Words split greedily into the longest pieces of a vocabulary, after BERT's normalization.
+
+    Text is cleaned of control characters, lower-cased and stripped of accents (if asked), and split at spaces, punctuation
+    and Chinese characters. Spacing and, with `lowercase`, case are lost: decoding joins words by single spaces.
+
+    `graph()` gives the same ids but for about a thousand of Unicode's 1.1 million characters (420 without `lowercase`):
+    those that are newer than the tables of one of the two libraries.
+
+    Args:
+        vocabulary: list of str. The tokens in the order of their ids; those that continue a word begin with "##".
+        lowercase: bool. Whether text is lower-cased, decomposed (NFD) and stripped of accents.
+        special_tokens: dict of role to token, or None for those of the vocabulary whose names are well known.
+
+    Returns:
+        Called with texts, a dict of padded arrays: "token_ids" and "padding_mask" `(B, T)`; see `Tokenizer.__call__`.
+
+    Raises:
+        InvalidTokenizerError: a token twice, or no unknown token.
+        SpecialTokenError: a special token that is not in the vocabulary, or that is spelled like a word of a text.
+
+    Example:
+
+    >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##aff", "##able", ","]
+    >>> tokenizer = WordPiece(words)
+    >>> tokenizer.encode("Unaffable, UN!", start=True, end=True)
+    [2, 5, 6, 7, 8, 5, 1, 3]
+    >>> tokenizer.decode([5, 6, 7, 8, 5])
+    'unaffable , un'
+
+    Reference:
+        Wu et al. 2016, section 4.1; normalization and greedy matching as in the published code of Devlin et al. 2019.
+    """
+
+    kind = "wordpiece"
+    _drops_first_space = True
+
+    def __init__(self, vocabulary, lowercase=True, special_tokens=None):
+        self.vocabulary = list(vocabulary)
+        self.lowercase = bool(lowercase)
+        self._ids = {token: index for index, token in enumerate(self.vocabulary)}
+        if len(self._ids) < len(self.vocabulary):
+            twice = next(token for index, token in enumerate(self.vocabulary) if self._ids[token] != index)
+            raise InvalidTokenizerError(f"The vocabulary holds {twice!r} twice.")
+        if special_tokens is None:
+            listed = [token for token in self.vocabulary if token[:1] in "[<" and token[-1:] in "]>" and len(token) > 2]
+            special_tokens = {role: token for role, token in well_known_roles(listed).items() if role != "additional"}
+        if "unknown" not in special_tokens:
+            raise InvalidTokenizerError("WordPiece needs an unknown token, such as [UNK], in its vocabulary.")
+        self._tokenizer = _build(self._ids, special_tokens["unknown"], self.lowercase)
+        super().__init__(special_tokens)
+        self._refuse_words()
+        self._bytes = [self._spelling(index, token) for index, token in enumerate(self.vocabulary)]
+
+    def _refuse_words(self):
+        for token, index in self._ids_of_special.items():
+            if index != self.unknown_id and index in self.encode(token):
+                raise SpecialTokenError(
+                    f"The special token {token!r} is spelled like a word: use one like '[{token}]'."
+                )
+
+    def _spelling(self, index, token):
+        if token.startswith(PREFIX) and index not in self._special_ids and token != PREFIX:
+            return token[len(PREFIX) :].encode("utf-8")
+        return f" {token}".encode()
+
+    @classmethod
+    def train(cls, files_or_texts, vocabulary_size, *, special_tokens=None, lowercase=True, min_frequency=2):
+        """Learns the pieces from text.
+
+        Args:
+            files_or_texts: path, list of paths, or iterable of str. Streamed: memory grows with the distinct words alone.
+            vocabulary_size: int. At most so many tokens; fewer when the text holds no more. The most frequent characters
+                are kept where it is too small for all.
+            special_tokens: dict of role to token. Defaults to [PAD], [UNK], [CLS], [SEP], [MASK].
+            lowercase: bool. As for the class.
+            min_frequency: int >= 1. Pairs seen less often are not merged.
+
+        Returns:
+            A `WordPiece`.
+
+        Raises:
+            TextError: an argument out of its range.
+            EmptyTextError, EncodingError, MissingTextError: the text is unfit.
+        """
+        roles = special_token_roles(special_tokens, BERT)
+        if "unknown" not in roles:
+            raise SpecialTokenError("WordPiece cannot do without an unknown token.")
+        special = tokens_in(roles)
+        check_size(vocabulary_size, len(special) + 2)
+        texts = stream_texts(files_or_texts)
+        tokenizer = _build({}, roles["unknown"], lowercase)
+        trainer = library().trainers.WordPieceTrainer(
+            vocab_size=vocabulary_size,
+            min_frequency=min_frequency,
+            special_tokens=special,
+            # A character may begin a word and continue one: two tokens.
+            limit_alphabet=(vocabulary_size - len(special)) // 2,
+            continuing_subword_prefix=PREFIX,
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(texts, trainer)
+        ids = tokenizer.get_vocab()
+        return cls(sorted(ids, key=ids.get), lowercase, roles)
+
+    @classmethod
+    def from_file(cls, path, lowercase=True, special_tokens=None):
+        """Reads a `vocab.txt`, one token a line, such as BERT's.
+
+        Args:
+            path: str or path.
+            lowercase, special_tokens: as for the class.
+
+        Raises:
+            InvalidTokenizerError: no such file, or not a vocabulary.
+        """
+        return cls(vocabulary_lines(read_file(path), path), lowercase, special_tokens)
+
+    @property
+    def vocabulary_size(self):
+        return len(self.vocabulary)
+
+    @property
+    def lossless(self):
+        """False: normalization and spacing cannot be undone."""
+        return False
+
+    def token_to_id(self, token):
+        return self._ids.get(token)
+
+    def id_to_token(self, index):
+        return self.vocabulary[self._check_id(index)]
+
+    def _token_bytes(self, index):
+        return self._bytes[index]
+
+    def _encode_batch(self, texts, offsets):
+        return encode_batch(self._tokenizer, texts, offsets)
+
+    def _graph(self):
+        from keras_transformer.text.tokenizers.graphs import WordPieceGraph
+
+        return WordPieceGraph(self)
+
+    def _options(self):
+        return {"lowercase": self.lowercase}
+
+    def _files(self):
+        return {FILE: "".join(f"{token}\n" for token in self.vocabulary).encode("utf-8")}
+
+    @classmethod
+    def _from_files(cls, files, special_tokens, options):
+        return cls(vocabulary_lines(files[FILE], FILE), options["lowercase"], special_tokens)
+
+
+def vocabulary_lines(data, path):
+    """The lines of a file of tokens; only a line feed, after a carriage return or not, ends one."""
+    lines = [line.removesuffix("\r") for line in decoded(data, path).split("\n")]
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _build(ids, unknown, lowercase):
+    tokenizers = library()
+    model = tokenizers.models.WordPiece(
+        vocab=ids, unk_token=unknown, max_input_chars_per_word=MAX_CHARACTERS_PER_WORD, continuing_subword_prefix=PREFIX
+    )
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    return tokenizer

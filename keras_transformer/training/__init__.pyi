@@ -1,0 +1,75 @@
+from .adapters import (
+    add_lora as add_lora,
+)
+from .adapters import (
+    load_lora as load_lora,
+)
+from .adapters import (
+    merge_lora as merge_lora,
+)
+from .adapters import (
+    save_lora as save_lora,
+)
+from .averaged_weights import (
+    AveragedWeights as AveragedWeights,
+)
+from .checkpoint import (
+    Checkpoint as Checkpoint,
+)
+from .coding_rate import (
+    CodingRate as CodingRate,
+)
+from .coding_rate import (
+    coding_rates as coding_rates,
+)
+from .contrastive_loss import (
+    ContrastiveLoss as ContrastiveLoss,
+)
+from .distribution import (
+    distributed as distributed,
+)
+from .distribution import (
+    is_chief as is_chief,
+)
+from .errors import (
+    AdapterError as AdapterError,
+)
+from .errors import (
+    CheckpointError as CheckpointError,
+)
+from .errors import (
+    DistributionError as DistributionError,
+)
+from .layerwise_rates import (
+    LayerwiseAdamW as LayerwiseAdamW,
+)
+from .layerwise_rates import (
+    layerwise_decay as layerwise_decay,
+)
+from .losses import (
+    MaskedCrossentropy as MaskedCrossentropy,
+)
+from .metrics import (
+    MaskedAccuracy as MaskedAccuracy,
+)
+from .metrics import (
+    Perplexity as Perplexity,
+)
+from .recomputation import (
+    recompute_blocks as recompute_blocks,
+)
+from .redraw_features import (
+    RedrawFeatures as RedrawFeatures,
+)
+from .schedules import (
+    InverseSquareRoot as InverseSquareRoot,
+)
+from .schedules import (
+    WarmupCosine as WarmupCosine,
+)
+from .tensorboard_pictures import (
+    TensorBoardPictures as TensorBoardPictures,
+)
+from .text_metrics import (
+    TextMetrics as TextMetrics,
+)

@@ -1,0 +1,1 @@
+"""Helpers without tensors: lazy names, atomic writes, JSON, layer order and serialization."""

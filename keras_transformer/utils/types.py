@@ -1,0 +1,30 @@
+"""Types that signatures share. Importing them loads neither Keras nor a backend.
+
+Shapes and dtypes of tensors are in docstrings: no type checker knows them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import keras
+
+# A tensor of whichever backend Keras runs on, symbolic or with values, or what Keras makes one of.
+Tensor: TypeAlias = Any
+# What numpy makes an array of.
+ArrayLike: TypeAlias = Any
+Shape: TypeAlias = "tuple[int | None, ...]"
+Path: TypeAlias = "str | os.PathLike[str]"
+# The keys and values, or the state, of a causal layer: named tensors of fixed shape.
+Cache: TypeAlias = "dict[str, Tensor]"
+# The config of a Keras object, as `get_config` returns it.
+Config: TypeAlias = "dict[str, Any]"
+DType: TypeAlias = "str | keras.DTypePolicy | None"
+Activation: TypeAlias = "str | Config | Callable[..., Tensor] | None"
+Initializer: TypeAlias = "str | Config | keras.Initializer | None"
+Regularizer: TypeAlias = "str | Config | keras.Regularizer | None"
+Constraint: TypeAlias = "str | Config | keras.constraints.Constraint | None"
+Arrays: TypeAlias = "Mapping[str, ArrayLike]"
