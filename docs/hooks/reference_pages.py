@@ -65,7 +65,9 @@ def _thing(module, name):
         return getattr(module, name)
     except ImportError:
         stub = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text())
-        homes = {each.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for each in node.names}
+        homes = {
+            each.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for each in node.names
+        }
         return f"{module.__name__}.{homes[name]}.{name}"
 
 
