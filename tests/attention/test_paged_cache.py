@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_transformer.attention import MultiHeadAttention
-from keras_transformer.attention.cache.paged import SCRATCH_BLOCK, PagedCache, split_cache
+from keras_transformer.attention.cache.paged import SCRATCH_BLOCK, PagedCache, bits, split_cache
 from keras_transformer.attention.cache.state_pool import SCRATCH_STATE, PooledStates
 
 
@@ -138,3 +138,36 @@ def test_states_are_gathered_put_back_and_copied():
 def test_sizes_are_checked(sizes):
     with pytest.raises(ValueError, match="num_blocks >= 2"):
         pages_of(**sizes)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        ("bool", 8),
+        ("int4", 4),
+        ("uint8", 8),
+        ("int64", 64),
+        ("float16", 16),
+        ("bfloat16", 16),
+        ("float32", 32),
+        ("float8_e4m3fn", 8),
+        ("float8_e5m2", 8),
+        ("float8_e4m3b11fnuz", 8),
+        ("float8_e8m0fnu", 8),
+        ("float6_e2m3fn", 6),
+        ("float4_e2m1fn", 4),
+        ("complex64", 64),
+    ],
+)
+def test_bits_of_every_kind_of_dtype(dtype, expected):
+    assert bits(dtype) == expected
+
+
+@pytest.mark.parametrize("dtype", ["string", "float7", "int3", "8", ""])
+def test_bits_of_an_unknown_dtype(dtype):
+    with pytest.raises(ValueError, match="Unknown numeric dtype"):
+        bits(dtype)
+
+
+def test_bytes_of_a_block_of_8_bit_floats():
+    assert PagedCache({"key": (2, 4, "float8_e4m3fn")}, num_blocks=2, block_size=3).block_bytes == 2 * 3 * 4

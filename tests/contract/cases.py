@@ -577,7 +577,7 @@ MIXER_LAYERS = {
     "gated_attention_unit": _mixer(
         attention.GatedAttentionUnit, _GATED, growth=QUADRATIC, key_dim=6, position="relative_bias"
     ),
-    "flash": _mixer(
+    "mixed_chunk": _mixer(
         attention.MixedChunkAttention,
         {**_GATED, "group_size": 2},
         key_dim=6,

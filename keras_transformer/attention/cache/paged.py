@@ -1,14 +1,19 @@
 """Keys and values of many sequences in the blocks of one pool: PagedAttention."""
 
 import dataclasses
+import re
 
 import keras
+import ml_dtypes
+import numpy as np
 from keras import ops
 
 # Where padding is written: a block that belongs to nobody, and that no query sees.
 SCRATCH_BLOCK = 0
 _SCALE = "_scale"
 _LARGEST = 127.0
+# The width, then for the small floats the bits of exponent and mantissa: "float8_e4m3fn".
+_NUMERIC = re.compile(r"(?:u?int|b?float|b?complex)(\d+)(?:_e\d+m\d+\w*)?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,6 +227,15 @@ def split_cache(init_cache):
     return slabs, states
 
 
-def bits(dtype):
-    """The bits of a number of this dtype."""
-    return int("".join(filter(str.isdigit, dtype)) or 8)
+def bits(dtype: str) -> int:
+    """Returns the width in bits of one number of `dtype`, as in "bfloat16", "float8_e4m3fn", "int4" or "bool".
+
+    Raises:
+        ValueError: neither numpy nor ml_dtypes has a numeric type of this name.
+    """
+    if dtype == "bool":
+        return 8
+    match = _NUMERIC.fullmatch(dtype)
+    if match is None or not (hasattr(np, dtype) or hasattr(ml_dtypes, dtype)):
+        raise ValueError(f"Unknown numeric dtype: {dtype!r}")
+    return int(match[1])

@@ -18,7 +18,7 @@ MIXERS = {
     "multi_head": MultiHeadAttention,
     "longformer": LongformerAttention,
     "gated_attention_unit": GatedAttentionUnit,
-    "flash": MixedChunkAttention,
+    "mixed_chunk": MixedChunkAttention,
     "lightweight_convolution": LightweightConvolution,
     "dynamic_convolution": DynamicConvolution,
     "long_short_range": LongShortRangeAttention,

@@ -7,7 +7,7 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
 from keras_transformer.attention.partition.bands import block_count
-from keras_transformer.attention.partition.block_table import BlockTable, join_blocks
+from keras_transformer.attention.partition.block_layout import BlockLayout, join_blocks
 from keras_transformer.utils.serialization import serializable
 
 # Random numbers are drawn once, for this many blocks, and serve longer sequences again.
@@ -99,7 +99,7 @@ class BigBirdAttention(SoftmaxMechanism):
         length, heads = ops.shape(query)[1], (query.shape[2], value.shape[3])
         count = block_count(length, self.block_size)
         present = self._present(visibility.key_mask, count)
-        table = BlockTable(self.block_size, None, *self.table(count, present))
+        table = BlockLayout(self.block_size, None, *self.table(count, present))
         context = table.attend(self.softmax, query, key, value, visibility, **options)
         if self.num_first_blocks + self.num_last_blocks:
             rows = self._global_blocks(count, present)
@@ -109,7 +109,7 @@ class BigBirdAttention(SoftmaxMechanism):
 
     def _attend_to_all(self, rows, query, key, value, visibility, options):
         """The context of the global blocks, `(B, R, width)`: these few see every key."""
-        table = BlockTable(self.block_size, rows, None, None)
+        table = BlockLayout(self.block_size, rows, None, None)
         shape = (ops.shape(query)[0], ops.shape(rows)[1] * self.block_size)
         queries = ops.reshape(table.queries(query), (*shape, *query.shape[2:]))
         positions = visibility.query_positions

@@ -8,7 +8,7 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.extend_dense import extend_dense
 from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
 from keras_transformer.attention.partition.bands import block_count
-from keras_transformer.attention.partition.block_table import BlockTable, join_blocks, put_blocks
+from keras_transformer.attention.partition.block_layout import BlockLayout, join_blocks, put_blocks
 from keras_transformer.utils.serialization import serializable
 
 
@@ -100,7 +100,7 @@ class BlockSparseAttention(SoftmaxMechanism):
                 rows, columns, valid = rows[:present], columns[:present], valid[:present]
                 valid = ops.logical_and(valid, columns < count)
             rows, columns, valid = (ops.expand_dims(x, 0) for x in (rows, columns, valid))
-            table = BlockTable(self.block_size, rows, columns, valid)
+            table = BlockLayout(self.block_size, rows, columns, valid)
             contexts.append(table.attend(self.softmax, query, key, value, visibility, **options))
             places.append(rows)
         if not contexts:

@@ -1,4 +1,4 @@
-"""Attention by a table of blocks: each block of queries reads those blocks of keys that its row of the table names.
+"""Block-sparse attention by a layout: each block of queries reads the blocks of keys in its row of the layout.
 
 Whole blocks are gathered, and a block of queries takes a row of its own in the batch with the keys that it reads: cost
 grows with the entries of the table. In the shapes, n is the number of blocks and R how many blocks of queries are asked for.
@@ -15,7 +15,7 @@ from keras_transformer.attention.partition.bands import block_count, pad_to_bloc
 
 
 @dataclasses.dataclass(frozen=True)
-class BlockTable:
+class BlockLayout:
     """Which blocks of keys each block of queries reads.
 
     Attributes:
