@@ -12,9 +12,12 @@ _SCALE = "ternary_scale"
 
 def holds(model):
     """Whether a Keras model has a ternary layer."""
+    import keras
+
+    from keras_transformer.backend import keras_private
     from keras_transformer.layers.ternary import has_ternary_kernel
 
-    return hasattr(model, "_flatten_layers") and any(map(has_ternary_kernel, model._flatten_layers()))
+    return isinstance(model, keras.layers.Layer) and any(map(has_ternary_kernel, keras_private.flatten_layers(model)))
 
 
 def kernel_paths(variables):

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError, one_line
 
 _HALF = {"mixed_float16", "mixed_bfloat16", "float16", "bfloat16"}
@@ -9,7 +10,7 @@ _HALF = {"mixed_float16", "mixed_bfloat16", "float16", "bfloat16"}
 
 def uses_half_precision(model):
     """Whether anything in the model computes or keeps weights in 16 bits."""
-    layers = [model, *model._flatten_layers(include_self=False)]
+    layers = [model, *keras_private.flatten_layers(model, include_self=False)]
     dtypes = {str(dtype) for layer in layers for dtype in (layer.compute_dtype, layer.variable_dtype)}
     dtypes |= {str(variable.dtype) for variable in model.variables}
     dtypes |= {str(tensor.dtype) for tensor in [*keras.tree.flatten(model.inputs), *keras.tree.flatten(model.outputs)]}
@@ -54,7 +55,7 @@ def float32_twin(model):
 
 def custom_objects_of(model):
     """Every class used in the model under the name by which Keras looks it up, registered or not."""
-    parts = [*model._flatten_layers(), *getattr(model, "operations", ())]
+    parts = [*keras_private.flatten_layers(model), *getattr(model, "operations", ())]
     return {keras.saving.get_registered_name(type(part)): type(part) for part in parts}
 
 

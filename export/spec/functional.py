@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError, one_line
 from keras_transformer.export.runtime.loading import full_precision
 from keras_transformer.export.spec import axes, names, probes, vocabulary
@@ -31,7 +32,7 @@ def functional_spec(model, tolerance=DEFAULT_TOLERANCE, probes=None, dynamic_axe
     inputs = _input_specs(model, dynamic_axes or {})
     signature = Signature(_serving_function(model, inputs), inputs, _probes(model, inputs, probes))
     fill_references(signature)
-    layers = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
+    layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     operations = [each for each in model.operations if not isinstance(each, keras.layers.Layer)]
     locate = lambda op, node: layer_of(op, node, layers, operations)  # noqa: E731
     return ExportSpec({SERVE: signature}, tolerance, locate, tuple(model.variables))
@@ -50,7 +51,7 @@ def check_model(model):
         raise InvalidModelError(f"not a Keras model: {type(model).__name__}")
     if not model.built:
         raise InvalidModelError(f"model '{model.name}' is not built: call it on data, or give it an Input, first")
-    functional = getattr(model, "_functional", None) if isinstance(model, keras.Sequential) else model
+    functional = keras_private.functional(model)
     if not hasattr(functional, "operations") or not getattr(functional, "inputs", None):
         raise InvalidModelError(
             f"model '{model.name}' ({type(model).__name__}) is not functional: build it with"

@@ -5,6 +5,7 @@ import zlib
 
 import numpy as np
 
+from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import fill_references
@@ -73,7 +74,7 @@ def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
         signatures["decode_1"] = builder.static_decode(length)
     for signature in signatures.values():
         fill_references(signature)
-    layers = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
+    layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
     names = ("vocabulary_size", "max_length", "is_encoder_decoder", "takes_prompts", "start_id", "end_id")
     names = (*names, "cache_is_rewindable", "exits")

@@ -4,6 +4,8 @@ import re
 
 import keras
 
+from keras_transformer.backend import keras_private
+
 _AUTOMATIC_INPUT = re.compile(r"^(keras_tensor|input_layer)(_\d+)?$")
 
 
@@ -39,7 +41,7 @@ def _input_label(tensor):
 
 
 def _output_label(tensor):
-    operation = tensor._keras_history.operation
+    operation = keras_private.producer(tensor)
     if not isinstance(operation, keras.layers.Layer) or isinstance(operation, keras.layers.InputLayer):
         return None
     return None if re.match(rf"^{_automatic_name(operation)}(_\d+)?$", operation.name) else operation.name

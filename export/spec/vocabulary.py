@@ -2,6 +2,8 @@
 
 import keras
 
+from keras_transformer.backend import keras_private
+
 _SIZES = ("vocabulary_size", "input_dim")
 _LENGTHS = ("max_sequence_length", "sequence_length", "max_length")
 
@@ -24,7 +26,7 @@ def integer_limits(tensors):
 def longest_sequence(model):
     """Smallest `max_sequence_length` (or KerasHub's `sequence_length`) of any layer; None where none is set."""
     found = []
-    for layer in [model, *model._flatten_layers()]:
+    for layer in [model, *keras_private.flatten_layers(model)]:
         for attribute in _LENGTHS:
             value = getattr(layer, attribute, None)
             if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -39,18 +41,17 @@ def _is_integer(tensor):
 def _limit(tensor, seen):
     """Smallest limit among the consumers of `tensor`, followed forward."""
     limits = []
-    for node in tensor._keras_history.operation._outbound_nodes:
-        flat = keras.tree.flatten(node.input_tensors)
-        if id(node) in seen or not any(tensor is each for each in flat):
+    for node in keras_private.consumers(tensor):
+        if id(node) in seen:
             continue
         seen.add(id(node))
-        limits.append(_consumer_limit(node, tensor, flat, seen))
+        limits.append(_consumer_limit(node, tensor, keras.tree.flatten(node.input_tensors), seen))
     return min((limit for limit in limits if limit), default=None)
 
 
 def _consumer_limit(node, tensor, flat, seen):
     operation = node.operation
-    inner = getattr(operation, "_functional", operation)
+    inner = keras_private.functional(operation)
     if isinstance(inner, keras.Model) and hasattr(inner, "inputs"):
         position = [tensor is each for each in flat].index(True)
         own = keras.tree.flatten(inner.inputs)
@@ -70,5 +71,5 @@ def _layer_limit(operation):
             return value
     if not isinstance(operation, keras.layers.Layer):
         return None
-    inner = (_layer_limit(layer) for layer in operation._flatten_layers(include_self=False))
+    inner = (_layer_limit(layer) for layer in keras_private.flatten_layers(operation, include_self=False))
     return min((limit for limit in inner if limit), default=None)

@@ -4,7 +4,7 @@ import keras
 
 from keras_transformer.attention.capture import capture
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
-from keras_transformer.utils.layer_order import layers_in_order
+from keras_transformer.backend.layer_order import layers_in_order
 
 
 def attention_maps(model, layers=None):

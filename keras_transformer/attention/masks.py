@@ -9,6 +9,8 @@ from typing import Any
 
 from keras import ops
 
+from keras_transformer.backend import keras_private
+
 
 def length_mask(valid_lens, length):
     """Turns valid lengths into a mask: position `j` is valid where `j < valid_lens`.
@@ -166,4 +168,4 @@ def _as_rank_4(mask):
 
 def implicit_mask(x):
     """The padding mask that Keras carries along with `x`, as `Embedding(mask_zero=True)` makes it; or None."""
-    return getattr(x, "_keras_mask", None)
+    return keras_private.get_mask(x)

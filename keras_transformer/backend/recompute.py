@@ -1,8 +1,8 @@
 """Activations that are not kept for the backward pass, but computed again in it."""
 
 import keras
-from keras.src.backend import AutocastScope  # Keras has no public name for it.
 
+from keras_transformer.backend import keras_private
 from keras_transformer.backend.variable_values import VariableValues
 from keras_transformer.backend.vjp import after, vjp
 
@@ -35,7 +35,7 @@ def recomputed(layer, function, *tensors):
 
     def pure(*arguments):
         inputs, weights = arguments[: len(tensors)], arguments[len(tensors) :]
-        with values.scope(weights, collect_losses=True) as scope, AutocastScope(layer.compute_dtype):
+        with values.scope(weights, collect_losses=True) as scope, keras_private.autocast_scope(layer.compute_dtype):
             before = [scope.get_current_value(variable) for variable in values.others]
             output = function(*inputs)
             following = [scope.get_current_value(variable) for variable in values.others]

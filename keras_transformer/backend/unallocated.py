@@ -1,26 +1,29 @@
-"""Models without memory for their weights, until these are known.
+"""Models whose weights have no memory until their values are known.
 
-Keras builds a model with random weights first, which takes the time and, for a large table, several times the memory of what
-is then thrown away. Inside a `keras.StatelessScope` it only notes how a weight would begin; here a weight begins as its
-tensor. Keras has no public way to do that: this file is the only one that touches the private attributes.
+Keras initializes all weights of a new model, which takes time and, for a large table, several times its memory. A checkpoint
+then replaces them. Here each weight is created without a value and receives its first one from `allocate`.
 """
+
+from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterator
 
 import keras
 import numpy as np
-from keras.src.backend.common import global_state
 
-_PENDING = "uninitialized_variables"
-_LARGE = 2**20  # Bytes, from which it matters where a tensor comes to lie.
+from keras_transformer.backend import keras_private
+from keras_transformer.utils.types import Tensor
+
+_LARGE = 2**20  # Bytes, from which a copy less is worth an aligned buffer.
 _SHARED = ("float32", "float16")
 _ALIGNMENT = 64
 
 
 @contextlib.contextmanager
-def unallocated():
-    """Weights that are made in this context have shapes and paths, and no values before `allocate`.
+def unallocated() -> Iterator[None]:
+    """Context in which new weights have shapes and paths but no values, until `allocate` is called on each.
 
     Example:
 
@@ -30,32 +33,36 @@ def unallocated():
     >>> model.weights[0].shape[0]
     1000000
     """
-    before = list(global_state.get_global_attribute(_PENDING, []))
-    try:
-        with keras.StatelessScope(initialize_variables=False):
-            yield
-    finally:
-        # What was made here is filled by hand, or never.
-        global_state.set_global_attribute(_PENDING, before)
+    with keras_private.deferred_initialization():
+        yield
 
 
-def allocate(variable, value=None):
-    """Gives a weight made in `unallocated` its values.
+def allocate(variable: keras.Variable, value: np.ndarray | None = None) -> None:
+    """Gives a weight that was created in `unallocated` its value.
 
     Args:
         variable: `keras.Variable`.
-        value: array of its shape, in any dtype; None for the values that its initializer gives.
+        value: array of its shape, of any dtype. None runs the initializer of the weight.
+
+    Example:
+
+    >>> import keras, numpy as np
+    >>> with unallocated():
+    ...     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, use_bias=False)])
+    >>> allocate(model.weights[0], np.array([[1.0], [2.0]]))
+    >>> model.weights[0].numpy().tolist()
+    [[1.0], [2.0]]
     """
     if value is not None:
-        variable._initializer = lambda shape, dtype: _tensor(value, dtype)
-    variable._deferred_initialize()
+        keras_private.set_initializer(variable, lambda shape, dtype: _tensor(value, dtype))
+    keras_private.initialize(variable)
 
 
-def _tensor(value, dtype):
-    """The numbers as a tensor of a backend."""
+def _tensor(value: np.ndarray, dtype: str) -> Tensor:
+    """Converts an array to a tensor of the backend."""
     if keras.backend.backend() != "tensorflow" or value.nbytes < _LARGE or dtype not in _SHARED:
         return keras.ops.convert_to_tensor(value, dtype)
-    # TensorFlow would copy the array twice, into memory that it keeps; a copy that is aligned as its own it takes over.
+    # TensorFlow would copy the array twice, into memory that it never releases; it takes over a buffer aligned as its own.
     import tensorflow as tf
 
     copy = _aligned(value.shape, dtype)
@@ -63,8 +70,8 @@ def _tensor(value, dtype):
     return tf.experimental.dlpack.from_dlpack(copy.__dlpack__())
 
 
-def _aligned(shape, dtype):
-    """An array that begins where TensorFlow's kernels want it to."""
+def _aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Returns an uninitialized array, aligned as TensorFlow's kernels require."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + _ALIGNMENT, "uint8")
     start = -memory.ctypes.data % _ALIGNMENT

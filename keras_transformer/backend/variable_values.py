@@ -2,7 +2,8 @@
 
 import keras
 from keras import ops
-from keras.src.backend import AutocastScope  # Keras has no public name for it.
+
+from keras_transformer.backend import keras_private
 
 
 class VariableValues:
@@ -20,13 +21,13 @@ class VariableValues:
         self._trainable = [variable for layer in layers for variable in layer.trainable_variables]
         chosen = {id(variable) for variable in self._trainable}
         self.others = [variable for layer in layers for variable in layer.variables if id(variable) not in chosen]
-        with AutocastScope(None):  # As they are stored: each part of a layer casts them for itself.
+        with keras_private.autocast_scope(None):  # As they are stored: each part of a layer casts them for itself.
             self.weights = [_value(variable) for variable in self._trainable]
             self._states = [_value(variable) for variable in self.others]
 
     def scope(self, weights, collect_losses=False):
         """A `keras.StatelessScope` in which the trainable ones have the values `weights`, and nothing is written back."""
-        with AutocastScope(None):
+        with keras_private.autocast_scope(None):
             mapping = zip([*self._trainable, *self.others], [*weights, *self._states], strict=True)
             return keras.StatelessScope(list(mapping), collect_losses=collect_losses)
 

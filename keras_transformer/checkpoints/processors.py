@@ -1,7 +1,7 @@
 """The tokenizer, or the processor of images or sounds, that a folder holds beside the weights."""
 
 from keras_transformer import text
-from keras_transformer.utils.layer_order import layers_in_order
+from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.utils.processor_config import holds_processor
 
 

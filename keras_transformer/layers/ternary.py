@@ -7,6 +7,7 @@ feed-forward has ternary weights without knowing of it; `ternary_twin` gives a b
 import keras
 from keras import ops
 
+from keras_transformer.backend import keras_private
 from keras_transformer.utils.serialization import serializable
 
 _LEAST = 1e-5
@@ -71,12 +72,12 @@ def has_ternary_kernel(layer):
 
 def prepare_kernel(layer):
     """What a ternary layer does after it has built its kernel: keeps it in full precision; frozen, adds its scale."""
-    layer._kernel._autocast = False  # The mean over a kernel in 16 bits would be another.
+    keras_private.disable_autocast(keras_private.kernel(layer))  # The mean over a kernel in 16 bits would be another.
     layer.ternary_scale = None
     if is_ternary(layer) and layer.dtype_policy.frozen:
         options = {"trainable": False, "initializer": "ones", "autocast": False}
         layer.ternary_scale = layer.add_weight(name="ternary_scale", shape=(), **options)
-        layer._kernel.trainable = False
+        keras_private.kernel(layer).trainable = False
 
 
 def saved_variables(layer, names):
@@ -184,13 +185,13 @@ def frozen_twin(model):
     Returns:
         The model given where nothing in it is ternary or all is frozen, else its twin.
     """
-    ternary = [layer for layer in model._flatten_layers() if has_ternary_kernel(layer)]
+    ternary = [layer for layer in keras_private.flatten_layers(model) if has_ternary_kernel(layer)]
     if all(layer.ternary_scale is not None for layer in ternary):
         return model
     values = {weight.path: weight for weight in model.weights}
     for layer in ternary:
         codes, scale = ternary_weights(layer.kernel)
-        values |= {layer._kernel.path: codes, f"{layer.path}/ternary_scale": scale}
+        values |= {keras_private.kernel(layer).path: codes, f"{layer.path}/ternary_scale": scale}
     twin = _rebuilt(model, frozen=True)
     for weight in twin.weights:
         weight.assign(values[weight.path])

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import keras
 
+from keras_transformer.backend import keras_private
 from keras_transformer.blocks.block import Block
 from keras_transformer.planning.errors import PlanningError
 from keras_transformer.planning.graph import decoding_step, training_step
@@ -122,7 +123,7 @@ def plan(
 
 
 def _set_recompute(model, every):
-    if every or any(getattr(layer, "recompute", False) for layer in model._flatten_layers()):
+    if every or any(getattr(layer, "recompute", False) for layer in keras_private.flatten_layers(model)):
         recompute_blocks(model, every)
 
 

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.scoring import soft_cap
+from keras_transformer.backend import keras_private
 from keras_transformer.generation import ForeignTokenizerError, Generator
 from keras_transformer.models import Stepwise
 from keras_transformer.models.building.stepwise import source_names
@@ -115,7 +116,7 @@ class LanguageModel(keras.Model):
     @property
     def max_length(self):
         """int: the most tokens that the positions of the model reach, or None where they have no end."""
-        layers = self._flatten_layers() if self.source_shape is None else self.stepwise.target_layers
+        layers = keras_private.flatten_layers(self) if self.source_shape is None else self.stepwise.target_layers
         lengths = [getattr(layer, "max_sequence_length", None) for layer in layers]
         return min((length for length in lengths if length), default=None)
 

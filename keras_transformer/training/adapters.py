@@ -11,6 +11,7 @@ import re
 
 import numpy as np
 
+from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import AdapterError
 from keras_transformer.utils.atomic_write import replacing_file
 
@@ -77,12 +78,8 @@ def merge_lora(model):
         AdapterError: it has no adapter.
     """
     for layer in _adapted(model):
-        layer._kernel.assign(_sum(layer))
-        layer._tracker.unlock()
-        for name in _PARTS:
-            layer._untrack_variable(getattr(layer, name))
-            delattr(layer, name)
-        layer._tracker.lock()
+        keras_private.kernel(layer).assign(_sum(layer))
+        keras_private.remove_variables(layer, _PARTS)
         layer.lora_enabled, layer.lora_rank = False, None
     for weight in model.weights:
         weight.trainable = not weight.path.endswith("seed_generator_state")
@@ -93,15 +90,15 @@ def merge_lora(model):
 def merged(model):
     """A model whose kernels hold their adapters for a while, as `export` needs it."""
     layers = _with_adapters(model)
-    kept = [(layer, layer._kernel.numpy(), layer.lora_rank) for layer in layers]
+    kept = [(layer, keras_private.kernel(layer).numpy(), layer.lora_rank) for layer in layers]
     try:
         for layer in layers:
-            layer._kernel.assign(_sum(layer))
+            keras_private.kernel(layer).assign(_sum(layer))
             layer.lora_enabled, layer.lora_rank = False, None
         yield model
     finally:
         for layer, kernel, rank in kept:
-            layer._kernel.assign(kernel)
+            keras_private.kernel(layer).assign(kernel)
             layer.lora_enabled, layer.lora_rank = True, rank
 
 
@@ -189,4 +186,4 @@ def _with_adapters(model):
 
 
 def _all_layers(model):
-    return [layer for layer in model._flatten_layers(include_self=False) if layer.built]
+    return [layer for layer in keras_private.flatten_layers(model, include_self=False) if layer.built]

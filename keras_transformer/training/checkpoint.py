@@ -4,6 +4,7 @@ from pathlib import Path
 
 import keras
 
+from keras_transformer.backend import keras_private
 from keras_transformer.training.distribution import is_chief
 from keras_transformer.training.errors import CheckpointError
 from keras_transformer.training.snapshot import read_metadata, read_snapshot, training_variables, write_snapshot
@@ -88,7 +89,7 @@ class Checkpoint(keras.callbacks.Callback):
         read_snapshot(self.path, groups)
         self._history = metadata["history"]
         self._resume = metadata
-        model._initial_epoch = metadata["epoch"]
+        keras_private.set_initial_epoch(model, metadata["epoch"])
         if self.batches is not None:
             self.batches.first_step = metadata["epoch"] * (metadata["steps_per_epoch"] or 0) + metadata["step"]
 
@@ -152,7 +153,7 @@ class Checkpoint(keras.callbacks.Callback):
         model = self.model
         if self._resume is not None:  # Nothing was left to do.
             self._put_history_back()
-        model._initial_epoch = None
+        keras_private.set_initial_epoch(model, None)
 
     def _put_history_back(self):
         history = self.model.history

@@ -5,8 +5,8 @@ import numpy as np
 
 from keras_transformer.attention import SubspaceAttention
 from keras_transformer.attention.capture import capture
+from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.feedforward import ISTA
-from keras_transformer.utils.layer_order import layers_in_order
 
 
 class CodingRate(keras.callbacks.Callback):

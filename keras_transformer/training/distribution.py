@@ -7,6 +7,7 @@ import random
 
 import keras
 
+from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import DistributionError
 
 
@@ -139,17 +140,19 @@ def _build_from_one_replica(model):
 
     It takes the mean of those of all, for shapes alone; booleans, such as masks, have none, and `fit` ends with an error.
     """
-    build = model._maybe_symbolic_build
     strategy = model.distribute_strategy
 
-    def symbolic_build(iterator=None, data_batch=None):
-        for _, _, data in iterator or ():
-            batch = next(data)
-            data_batch = keras.tree.map_structure(lambda x: strategy.experimental_local_results(x)[0], batch)
-            break
-        build(data_batch=data_batch)
+    def from_one_replica(build):
+        def symbolic_build(iterator=None, data_batch=None):
+            for _, _, data in iterator or ():
+                batch = next(data)
+                data_batch = keras.tree.map_structure(lambda x: strategy.experimental_local_results(x)[0], batch)
+                break
+            build(data_batch=data_batch)
 
-    model._maybe_symbolic_build = symbolic_build
+        return symbolic_build
+
+    keras_private.wrap_symbolic_build(model, from_one_replica)
 
 
 def _with_an_axis(step):

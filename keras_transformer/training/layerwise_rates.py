@@ -5,6 +5,7 @@ import re
 import keras
 from keras import ops
 
+from keras_transformer.backend import keras_private
 from keras_transformer.utils.serialization import serializable
 
 
@@ -45,7 +46,7 @@ class LayerwiseAdamW(keras.optimizers.AdamW):
         return next((value for pattern, value in self.multipliers.items() if re.search(pattern, path)), 1.0)
 
     def update_step(self, gradient, variable, learning_rate):
-        rate = ops.multiply(learning_rate, self._rates[self._get_variable_index(variable)])
+        rate = ops.multiply(learning_rate, self._rates[keras_private.variable_index(self, variable)])
         if self.weight_decay is not None and self._use_weight_decay(variable):
             self.assign_sub(variable, ops.cast(rate * self.weight_decay, variable.dtype) * variable)
         super().update_step(gradient, variable, rate)

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformer.backend import keras_private
 from keras_transformer.training.distribution import mean_of_replicas
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.serialization import serializable
@@ -62,7 +63,7 @@ class MaskedCrossentropy(keras.losses.Loss):
     def __call__(self, y_true, y_pred, sample_weight=None):
         _, counted = split_ignored(y_true, self.ignore_id)
         weights = token_weights(counted, sample_weight)
-        mask = getattr(y_pred, "_keras_mask", None)
+        mask = keras_private.get_mask(y_pred)
         return mean_of_replicas(super().__call__(y_true, y_pred, weights), weights, mask)
 
     def call(self, y_true, y_pred):

@@ -1,5 +1,6 @@
 """Less memory for more time: the blocks of a model that recompute."""
 
+from keras_transformer.backend import keras_private
 from keras_transformer.blocks.block import Block
 
 
@@ -30,7 +31,9 @@ def recompute_blocks(model, every=1):
     if every < 0:
         raise ValueError(f"every must be at least 0. Received: {every}")
     # One that stands in several places is one block.
-    blocks = list({id(layer): layer for layer in model._flatten_layers() if isinstance(layer, Block)}.values())
+    blocks = list(
+        {id(layer): layer for layer in keras_private.flatten_layers(model) if isinstance(layer, Block)}.values()
+    )
     if not blocks:
         raise ValueError(f"{model.name!r} holds no block of keras_transformer.blocks.")
     for index, block in enumerate(blocks):

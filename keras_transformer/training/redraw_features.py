@@ -4,6 +4,7 @@ import keras
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.random_features import RandomFeatures
+from keras_transformer.backend import keras_private
 
 
 class RedrawFeatures(keras.callbacks.Callback):
@@ -42,4 +43,4 @@ class RedrawFeatures(keras.callbacks.Callback):
             features.redraw()
 
     def _features(self):
-        return [layer for layer in self.model._flatten_layers() if isinstance(layer, RandomFeatures)]
+        return [layer for layer in keras_private.flatten_layers(self.model) if isinstance(layer, RandomFeatures)]

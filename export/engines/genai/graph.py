@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import tensorflow as tf
 
+from keras_transformer.backend import keras_private
 from keras_transformer.export.engines.genai.cache import key_value_cache
 from keras_transformer.export.onnx.rewrites.walk import each_graph
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
@@ -39,7 +40,7 @@ def genai_spec(model, tolerance):
     cache = key_value_cache(model, ENGINE)
     signature = Signature(_step(model, cache), _inputs(cache), _probes(model, cache), formats=("onnx",))
     fill_references(signature)
-    layers = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
+    layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
     return ExportSpec({SIGNATURE: signature}, tolerance, locate, tuple(model.variables))
 

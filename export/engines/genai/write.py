@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from keras_transformer.backend import keras_private
 from keras_transformer.export.bundle import writing as bundle
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.engines.genai.cache import float32_decoder, key_value_cache
@@ -118,7 +119,7 @@ def genai_config(model, cache, max_length):
         "filename": FILE,
         "head_size": cache.head_dim,
         "hidden_size": int(model.backbone.output.shape[-1]),
-        "num_attention_heads": max(getattr(layer, "num_heads", 1) for layer in model._flatten_layers()),
+        "num_attention_heads": max(getattr(layer, "num_heads", 1) for layer in keras_private.flatten_layers(model)),
         "num_hidden_layers": len(cache.places),
         "num_key_value_heads": cache.num_heads,
         "inputs": {

@@ -5,6 +5,7 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.backend import keras_private
 from keras_transformer.export.engines.genai.cache import key_value_cache
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import fill_references
@@ -39,7 +40,7 @@ def litertlm_spec(model, slots, buckets, tolerance):
     signatures[DECODE] = _signature(model, cache, slots, 1, is_decode=True)
     for signature in signatures.values():
         fill_references(signature)
-    layers = {layer.name: layer for layer in model._flatten_layers(include_self=False)}
+    layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
     return ExportSpec(signatures, tolerance, locate, tuple(model.variables))
 

@@ -1,11 +1,10 @@
 """What layers with a cache share: it goes through a call in the dtypes that it has."""
 
-import contextlib
-
 import keras
 from keras import ops
 
 from keras_transformer.attention.cache.dense import cache_spec
+from keras_transformer.backend import keras_private
 
 # Those that `init_cache` makes; others, as float64 from numpy, Keras casts as it does elsewhere.
 _KEPT = ("float32", "float16", "bfloat16")
@@ -21,16 +20,13 @@ class CachedLayer(keras.layers.Layer):
 
     def __call__(self, *args, **kwargs):
         cache = kwargs.get("cache")
-        if cache is None or not self._convert_input_args or not _differs(cache, self.input_dtype):
+        if cache is None or not keras_private.converts_inputs(self) or not _differs(cache, self.input_dtype):
             return super().__call__(*args, **kwargs)
         args, others = keras.tree.map_structure(self._as_input, (args, {**kwargs, "cache": None}))
         cache = keras.tree.map_structure(self._as_kept, cache)
         # Keras asks this for all arguments or for none, and has them as they are here for none.
-        self._convert_input_args = False
-        try:
+        with keras_private.unconverted_inputs(self):
             return super().__call__(*args, **{**others, "cache": cache})
-        finally:
-            self._convert_input_args = True
 
     def _output_spec(self, shape, cache=None):
         """What a symbolic call gives: an output of this shape; with a cache, the next one beside it."""
@@ -42,10 +38,7 @@ class CachedLayer(keras.layers.Layer):
         if isinstance(x, keras.KerasTensor):
             return x
         converted = self.dtype_policy.convert_input(x, self.autocast, self.input_dtype)
-        mask = getattr(x, "_keras_mask", None)
-        if mask is not None:
-            with contextlib.suppress(AttributeError):
-                converted._keras_mask = mask
+        keras_private.set_mask(converted, keras_private.get_mask(x))
         return converted
 
     def _as_kept(self, x):

@@ -5,6 +5,8 @@ import contextlib
 import keras
 from keras import ops
 
+from keras_transformer.backend import keras_private
+
 # More draws than one generator makes in one round.
 _DRAWS = 1024
 
@@ -19,7 +21,7 @@ def seeded_rounds(layer, training=None):
     Returns:
         Function of the round, int32 `()`, to a context in which `layer` may be called: draws differ from round to round.
     """
-    parts = [value for part in layer._flatten_layers() for value in vars(part).values()]
+    parts = [value for part in keras_private.flatten_layers(layer) for value in vars(part).values()]
     generators = {id(part): part for part in parts if isinstance(part, keras.random.SeedGenerator)}.values()
     if not training or not generators:
         return lambda index: contextlib.nullcontext()

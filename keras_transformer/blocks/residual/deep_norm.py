@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keras_transformer.backend import keras_private
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import serializable
 
@@ -85,8 +86,8 @@ def scale_kernels(sublayer, factor):
 
 def _scale(weight, factor):
     """Multiplies the value that a weight starts with, or will start with where Keras puts that off."""
-    if weight._value is None:
-        initializer = weight._initializer
-        weight._initializer = lambda *args, **options: initializer(*args, **options) * factor
+    if not keras_private.has_value(weight):
+        initializer = keras_private.initializer(weight)
+        keras_private.set_initializer(weight, lambda *args, **options: initializer(*args, **options) * factor)
     else:  # By way of numpy: fails, as it should, where it would become a part of a graph.
         weight.assign(np.asarray(weight) * factor)

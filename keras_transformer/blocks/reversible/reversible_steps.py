@@ -6,8 +6,8 @@ The streams take turns: with s_0 = s_1 the tokens, and f_k the mixer or the feed
 """
 
 from keras import ops
-from keras.src.backend import AutocastScope  # Keras has no public name for it.
 
+from keras_transformer.backend import keras_private
 from keras_transformer.backend.variable_values import VariableValues
 from keras_transformer.backend.vjp import after, vjp
 
@@ -66,7 +66,7 @@ class _Step:
         self.weights = self._values.weights
 
     def __call__(self, x, *weights):
-        with self._values.scope(weights), AutocastScope(self._dtype):
+        with self._values.scope(weights), keras_private.autocast_scope(self._dtype):
             return self._function(x, self._known)
 
 
@@ -88,6 +88,6 @@ def _parts(values, counts):
 
 def _advance(stack):
     """Lets every generator of random numbers go on by one draw: what the steps have drawn stays within them."""
-    for layer in stack._flatten_layers():
-        for generator in layer._seed_generators:
+    for layer in keras_private.flatten_layers(stack):
+        for generator in keras_private.seed_generators(layer):
             generator.next()

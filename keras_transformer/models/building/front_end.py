@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformer.backend import keras_private
 from keras_transformer.models.building.stepwise import walk
 
 
@@ -40,9 +41,7 @@ def with_front_end(model, front_end, *, features="features", name="samples", sha
             f"{front_end.name!r} gives {tuple(made.shape)}; {model.name!r} takes {inputs[features].shape}."
         )
     values = {id(tensor): tensor for tensor in inputs.values()} | {id(inputs[features]): made}
-    depths = sorted(model._nodes_by_depth, reverse=True)
-    nodes = [node for depth in depths for node in model._nodes_by_depth[depth] if not node.is_input]
-    walk(nodes, values, lambda node, layer, args, kwargs: layer(*args, **kwargs))
+    walk(keras_private.nodes_in_order(model), values, lambda node, layer, args, kwargs: layer(*args, **kwargs))
     kept = {name: tensor for name, tensor in inputs.items() if name != features}
     outputs = keras.tree.map_structure(lambda tensor: values[id(tensor)], model.output)
     return keras.Model({name: source, **kept} if kept else source, outputs, name=model.name)

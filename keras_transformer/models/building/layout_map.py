@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformer.backend import keras_private
 from keras_transformer.feedforward import MixtureOfExperts
 from keras_transformer.layers.projection import Projection
 
@@ -46,7 +47,7 @@ def layout_map(model, mesh, axis="model"):
         raise ValueError(f"The mesh has no axis {axis!r}; it has {list(mesh.axis_names)}.")
     size = mesh.shape[list(mesh.axis_names).index(axis)]
     layouts, seen = keras.distribution.LayoutMap(mesh), set()
-    for layer in model._flatten_layers():
+    for layer in keras_private.flatten_layers(model):
         for variable, sides in _splits(layer):
             side = next((side for side in sides if variable.shape[side] % size == 0), None)
             if side is None or id(variable) in seen:
@@ -61,9 +62,9 @@ def _splits(layer):
     if isinstance(layer, Projection):
         return _projection_splits(layer)
     if isinstance(layer, keras.layers.Dense):
-        return _present((layer._kernel, (1,)), (layer.bias, (0,)))
+        return _present((keras_private.kernel(layer), (1,)), (layer.bias, (0,)))
     if isinstance(layer, keras.layers.Embedding):
-        return _present((layer._embeddings, (0, 1)), (getattr(layer, "reverse_embeddings", None), (1, 0)))
+        return _present((keras_private.embeddings(layer), (0, 1)), (getattr(layer, "reverse_embeddings", None), (1, 0)))
     if isinstance(layer, MixtureOfExperts):
         # Experts, if they can be shared out; else the inside of each.
         return _present(
@@ -78,9 +79,9 @@ def _splits(layer):
 def _projection_splits(layer):
     joins_heads = layer.equation.startswith("btnh,")
     if joins_heads or layer.name in _JOINING:
-        return _present((layer._kernel, (0,)))
+        return _present((keras_private.kernel(layer), (0,)))
     # The second side of a kernel is its heads or its channels, which are the first of its bias.
-    return _present((layer._kernel, (1,)), (layer.bias, (0,)))
+    return _present((keras_private.kernel(layer), (1,)), (layer.bias, (0,)))
 
 
 def _present(*pairs):

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.attention.masks import length_mask
+from keras_transformer.backend import keras_private
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.models.building.prefill_exit import PrefillExit
 
@@ -163,8 +164,7 @@ class Stepwise:
 
     def _split(self):
         """The nodes that depend on the source alone, and the others, each in the order of computation."""
-        depths = sorted(self.backbone._nodes_by_depth, reverse=True)
-        nodes = [node for depth in depths for node in self.backbone._nodes_by_depth[depth] if not node.is_input]
+        nodes = keras_private.nodes_in_order(self.backbone)
         target_tensors = {
             id(self._inputs[name]) for name in (self._token_ids, self._padding_mask) if name in self._inputs
         }

@@ -1,6 +1,6 @@
 import keras
 
-from keras_transformer.utils.layer_order import layers_in_order
+from keras_transformer.backend.layer_order import layers_in_order
 
 
 def stack(*parts, name):

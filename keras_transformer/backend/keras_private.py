@@ -1,0 +1,190 @@
+"""The private attributes of Keras that this project uses: no other file touches one.
+
+Keras has no public way to any of these. Each function here has a self-test in `keras_private_checks`, whose `check` names
+those that the installed version of Keras broke. Tried with Keras 3.14 and 3.15.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+_UNINITIALIZED = "uninitialized_variables"
+
+
+# Layers and their variables.
+
+
+def flatten_layers(layer: keras.layers.Layer, include_self: bool = True) -> list[keras.layers.Layer]:
+    """Returns the layers in `layer` at any depth, and `layer` itself if `include_self`."""
+    return list(layer._flatten_layers(include_self=include_self))
+
+
+def direct_layers(layer: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """Returns the layers directly in `layer`, in the order of their creation."""
+    return list(layer._layers)
+
+
+def kernel(layer: keras.layers.Layer) -> keras.Variable:
+    """Returns the kernel of a `Dense` or `EinsumDense` layer as stored: without LoRA, not dequantized."""
+    return layer._kernel
+
+
+def embeddings(layer: keras.layers.Embedding) -> keras.Variable:
+    """Returns the table of an `Embedding` layer as stored: without LoRA, not dequantized."""
+    return layer._embeddings
+
+
+def seed_generators(layer: keras.layers.Layer) -> list[keras.random.SeedGenerator]:
+    """Returns the seed generators that are attributes of `layer` itself."""
+    return list(layer._seed_generators)
+
+
+def remove_variables(layer: keras.layers.Layer, names: Iterable[str]) -> None:
+    """Deletes attributes of a built layer that hold variables, which `layer.variables` then no longer lists."""
+    layer._tracker.unlock()
+    try:
+        for name in names:
+            layer._untrack_variable(getattr(layer, name))
+            delattr(layer, name)
+    finally:
+        layer._tracker.lock()
+
+
+def converts_inputs(layer: keras.layers.Layer) -> bool:
+    """Returns whether calls of `layer` cast their float arguments to the compute dtype."""
+    return layer._convert_input_args
+
+
+@contextlib.contextmanager
+def unconverted_inputs(layer: keras.layers.Layer) -> Iterator[None]:
+    """Context in which calls of `layer` receive their arguments as they are, not cast to the compute dtype."""
+    before = layer._convert_input_args
+    layer._convert_input_args = False
+    try:
+        yield
+    finally:
+        layer._convert_input_args = before
+
+
+# Variables.
+
+
+def autocast_scope(dtype: str | None) -> AbstractContextManager[Any]:
+    """Returns a context in which float variables are read as `dtype`; as they are stored if None."""
+    from keras.src.backend import AutocastScope
+
+    return AutocastScope(dtype)
+
+
+def disable_autocast(variable: keras.Variable) -> None:
+    """Makes `variable` be read in its own dtype, whatever the compute dtype of its layer."""
+    variable._autocast = False
+
+
+def has_value(variable: keras.Variable) -> bool:
+    """Returns whether `variable` has a value; inside a `keras.StatelessScope` its initialization is deferred."""
+    return variable._value is not None
+
+
+def initializer(variable: keras.Variable) -> Callable[..., Tensor]:
+    """Returns the initializer of a variable that has no value yet."""
+    return variable._initializer
+
+
+def set_initializer(variable: keras.Variable, function: Callable[..., Tensor]) -> None:
+    """Replaces the initializer of a variable that has no value yet by `function(shape, dtype)`."""
+    variable._initializer = function
+
+
+def initialize(variable: keras.Variable) -> None:
+    """Gives a variable whose initialization is deferred the value of its initializer."""
+    variable._deferred_initialize()
+
+
+@contextlib.contextmanager
+def deferred_initialization() -> Iterator[None]:
+    """Context in which new variables get no value, neither in it nor after it, before `initialize` is called on them."""
+    from keras.src.backend.common import global_state
+
+    before = list(global_state.get_global_attribute(_UNINITIALIZED, []))
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+    finally:
+        # Keras would initialize those created in the scope at its end, or at the end of the outermost one.
+        global_state.set_global_attribute(_UNINITIALIZED, before)
+
+
+# Masks of tensors.
+
+
+def get_mask(x: Tensor) -> Tensor | None:
+    """Returns the mask that Keras attached to a tensor, or None."""
+    return getattr(x, "_keras_mask", None)
+
+
+def set_mask(x: Tensor, mask: Tensor | None) -> None:
+    """Attaches a mask to a tensor, where its class allows it and the mask is not None."""
+    if mask is not None:
+        with contextlib.suppress(AttributeError):
+            x._keras_mask = mask
+
+
+# Functional graphs.
+
+
+def functional(model: keras.layers.Layer) -> Any:
+    """Returns the Functional model in a built `Sequential`; anything else unchanged."""
+    return getattr(model, "_functional", None) if isinstance(model, keras.Sequential) else model
+
+
+def nodes_in_order(model: keras.Model) -> list[Any]:
+    """Returns the nodes of a Functional model in the order of computation, without its inputs."""
+    depths = sorted(model._nodes_by_depth, reverse=True)
+    return [node for depth in depths for node in model._nodes_by_depth[depth] if not node.is_input]
+
+
+def producer(tensor: keras.KerasTensor) -> keras.Operation:
+    """Returns the operation that computes a symbolic tensor."""
+    return tensor._keras_history.operation
+
+
+def consumers(tensor: keras.KerasTensor) -> list[Any]:
+    """Returns the nodes that take a symbolic tensor as input, in every model that was made of it."""
+    return [
+        node
+        for node in producer(tensor)._outbound_nodes
+        if any(tensor is each for each in keras.tree.flatten(node.input_tensors))
+    ]
+
+
+# Training.
+
+
+def set_initial_epoch(model: keras.Model, epoch: int | None) -> None:
+    """Sets the epoch at which the running `fit` starts, from `on_train_begin`; None after training."""
+    model._initial_epoch = epoch
+
+
+def variable_index(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> int:
+    """Returns the index of a variable among those that a built optimizer trains."""
+    return optimizer._get_variable_index(variable)
+
+
+def wrap_symbolic_build(model: keras.Model, wrapper: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
+    """Replaces the method by which `model.fit` builds metrics and optimizer from a first batch.
+
+    Args:
+        model: `keras.Model`.
+        wrapper: function of that method, whose arguments are `iterator` and `data_batch`, to the new one.
+    """
+    model._maybe_symbolic_build = wrapper(model._maybe_symbolic_build)

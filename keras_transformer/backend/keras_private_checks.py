@@ -1,0 +1,225 @@
+"""Self-tests of `keras_private`: what a new version of Keras breaks is named here first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.backend import keras_private as private
+
+CHECKS: dict[str, Callable[[], None]] = {}
+
+
+class KerasPrivateError(RuntimeError):
+    """The installed version of Keras lacks a private attribute that this project needs, or uses it differently."""
+
+
+def check() -> None:
+    """Runs the self-test of every private attribute of Keras that this project uses.
+
+    Raises:
+        KerasPrivateError: some fail; the message names the version of Keras and each attribute.
+
+    Example:
+
+    >>> check()
+    """
+    broken = []
+    for attribute, test in CHECKS.items():
+        try:
+            test()
+        except Exception as error:
+            broken.append(f"{attribute} ({type(error).__name__}: {str(error)[:200]})")
+    if broken:
+        raise KerasPrivateError(f"Keras {keras.__version__} changed private attributes: {'; '.join(broken)}")
+
+
+def _self_test(attribute: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    def register(test: Callable[[], None]) -> Callable[[], None]:
+        CHECKS[attribute] = test
+        return test
+
+    return register
+
+
+def _expect(found: object, expected: object) -> None:
+    if found != expected:
+        raise AssertionError(f"{found!r} instead of {expected!r}")
+
+
+def _dense() -> keras.layers.Dense:
+    layer = keras.layers.Dense(2, kernel_initializer="ones")
+    layer.build((None, 3))
+    return layer
+
+
+def _nested() -> keras.Sequential:
+    inner = keras.Sequential([keras.layers.Dense(1, name="c")], name="b")
+    return keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="a"), inner], name="outer")
+
+
+@_self_test("Layer._flatten_layers")
+def _flatten_layers() -> None:
+    parts = [each.name for each in private.flatten_layers(_nested(), include_self=False)]
+    _expect(sorted(name for name in parts if name in "abc"), ["a", "b", "c"])
+    _expect("outer" in parts, False)
+    _expect("outer" in [each.name for each in private.flatten_layers(_nested())], True)
+
+
+@_self_test("Layer._layers")
+def _layers() -> None:
+    names = [each.name for each in private.direct_layers(_nested())]
+    _expect([name for name in names if name in "abc"], ["a", "b"])
+
+
+@_self_test("Dense._kernel")
+def _kernel() -> None:
+    _expect(tuple(private.kernel(_dense()).shape), (3, 2))
+    einsum = keras.layers.EinsumDense("ab,bc->ac", 4)
+    einsum.build((None, 3))
+    _expect(tuple(private.kernel(einsum).shape), (3, 4))
+
+
+@_self_test("Embedding._embeddings")
+def _embeddings() -> None:
+    layer = keras.layers.Embedding(5, 2)
+    layer.build()
+    _expect(tuple(private.embeddings(layer).shape), (5, 2))
+
+
+@_self_test("Layer._seed_generators")
+def _seed_generators() -> None:
+    layer = keras.layers.Dropout(0.5)
+    _expect([type(each) for each in private.seed_generators(layer)], [keras.random.SeedGenerator])
+
+
+@_self_test("Layer._tracker, Layer._untrack_variable")
+def _remove_variables() -> None:
+    layer = _dense()
+    private.remove_variables(layer, ["bias"])
+    _expect(len(layer.variables), 1)
+    _expect(hasattr(layer, "bias"), False)
+
+
+@_self_test("Layer._convert_input_args")
+def _unconverted_inputs() -> None:
+    layer = keras.layers.Identity(dtype="float16")
+    x = ops.ones((1,), "float32")
+    _expect(private.converts_inputs(layer), True)
+    with private.unconverted_inputs(layer):
+        _expect(private.converts_inputs(layer), False)
+        _expect(keras.backend.standardize_dtype(layer(x).dtype), "float32")
+    _expect(keras.backend.standardize_dtype(layer(x).dtype), "float16")
+
+
+@_self_test("keras.src.backend.AutocastScope")
+def _autocast_scope() -> None:
+    variable = keras.Variable([1.0], dtype="float32")
+    with private.autocast_scope("float16"):
+        _expect(keras.backend.standardize_dtype(ops.add(variable, 0).dtype), "float16")
+        with private.autocast_scope(None):
+            _expect(keras.backend.standardize_dtype(ops.add(variable, 0).dtype), "float32")
+
+
+@_self_test("Variable._autocast")
+def _disable_autocast() -> None:
+    variable = keras.Variable([1.0], dtype="float32")
+    private.disable_autocast(variable)
+    with private.autocast_scope("float16"):
+        _expect(keras.backend.standardize_dtype(ops.add(variable, 0).dtype), "float32")
+
+
+@_self_test("global_state uninitialized_variables, Variable._value, ._initializer, ._deferred_initialize")
+def _deferred_initialization() -> None:
+    with private.deferred_initialization():
+        variable = keras.Variable("zeros", shape=(2,), dtype="float32")
+    _expect(private.has_value(variable), False)
+    # The end of the next scope initializes all variables that are still registered.
+    with keras.StatelessScope(initialize_variables=True):
+        pass
+    _expect(private.has_value(variable), False)
+    first = private.initializer(variable)
+    private.set_initializer(variable, lambda shape, dtype: first(shape, dtype) + 3)
+    private.initialize(variable)
+    _expect(private.has_value(variable), True)
+    _expect(np.asarray(variable).tolist(), [3.0, 3.0])
+
+
+@_self_test("Tensor._keras_mask")
+def _masks() -> None:
+    layer = keras.layers.Embedding(3, 2, mask_zero=True)
+    mask = private.get_mask(layer(np.array([[0, 1]])))
+    _expect(None if mask is None else np.asarray(mask).tolist(), [[False, True]])
+    # A layer receives the mask that was attached here.
+    masking, received = _MaskReader(), ops.ones((1, 2, 2))
+    private.set_mask(received, ops.convert_to_tensor([[True, False]]))
+    masking(received)
+    _expect(np.asarray(masking.received).tolist(), [[True, False]])
+
+
+class _MaskReader(keras.layers.Layer):
+    """A layer that keeps the mask that Keras hands it."""
+
+    received: object = None
+    supports_masking = True
+
+    def call(self, inputs, mask=None):
+        self.received = mask
+        return inputs
+
+
+@_self_test("Sequential._functional")
+def _functional() -> None:
+    _expect(tuple(private.functional(_nested()).inputs[0].shape), (None, 3))
+
+
+@_self_test("Functional._nodes_by_depth")
+def _nodes_in_order() -> None:
+    nodes = private.nodes_in_order(private.functional(_nested()))
+    _expect([node.operation.name for node in nodes], ["a", "b"])
+
+
+@_self_test("KerasTensor._keras_history, Operation._outbound_nodes")
+def _graph() -> None:
+    source = keras.Input((3,))
+    first = keras.layers.Dense(2, name="first")(source)
+    second = keras.layers.Dense(2, name="second")(first)
+    _expect(private.producer(second).name, "second")
+    _expect([node.operation.name for node in private.consumers(first)], ["second"])
+
+
+@_self_test("Trainer._initial_epoch")
+def _initial_epoch() -> None:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    start = keras.callbacks.LambdaCallback(on_train_begin=lambda logs: private.set_initial_epoch(model, 2))
+    history = model.fit(np.ones((1, 1)), np.ones((1, 1)), epochs=3, verbose=0, callbacks=[start])
+    private.set_initial_epoch(model, None)
+    _expect(history.epoch, [2])
+
+
+@_self_test("Optimizer._get_variable_index")
+def _variable_index() -> None:
+    optimizer, layer = keras.optimizers.SGD(), _dense()
+    optimizer.build(layer.trainable_variables)
+    _expect([private.variable_index(optimizer, each) for each in layer.trainable_variables], [0, 1])
+
+
+@_self_test("Trainer._maybe_symbolic_build")
+def _symbolic_build() -> None:
+    model, calls = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]), []
+
+    def wrapper(build):
+        def symbolic_build(iterator=None, data_batch=None):
+            calls.append(iterator is not None)
+            build(iterator=iterator, data_batch=data_batch)
+
+        return symbolic_build
+
+    model.compile("sgd", "mse")
+    private.wrap_symbolic_build(model, wrapper)
+    model.evaluate(np.ones((1, 1)), np.ones((1, 1)), verbose=0)
+    _expect(bool(calls), True)
