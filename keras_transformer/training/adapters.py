@@ -9,6 +9,7 @@ import json
 import pathlib
 import re
 
+import keras
 import numpy as np
 
 from keras_transformer.backend import keras_private
@@ -100,6 +101,27 @@ def merged(model):
         for layer, kernel, rank in kept:
             keras_private.kernel(layer).assign(kernel)
             layer.lora_enabled, layer.lora_rank = True, rank
+
+
+def merged_values(model):
+    """Returns the values that the variables of a model would have after `merge_lora`. The model is not changed.
+
+    Args:
+        model: `keras.Model`, with or without adapters.
+
+    Returns:
+        dict: the path of each variable, without those of the adapters, to its value, an array.
+
+    Example:
+
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")])
+    >>> model = add_lora(model, rank=1, layers="dense")
+    >>> {path: value.shape for path, value in merged_values(model).items()}
+    {'dense/kernel': (4, 2), 'dense/bias': (2,)}
+    """
+    values = {weight.path: weight for weight in model.weights if weight.name not in _PARTS}
+    values |= {layer._kernel.path: _sum(layer) for layer in _with_adapters(model)}
+    return {path: keras.ops.convert_to_numpy(value) for path, value in values.items()}
 
 
 def save_lora(model, path):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformer import load_model, models, tasks, training
-from keras_transformer.training.adapters import merged
+from keras_transformer.training.adapters import merged, merged_values
 
 TOKENS = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0]], "int32")
 INPUTS = {"token_ids": TOKENS, "padding_mask": TOKENS > 0}
@@ -73,6 +73,18 @@ def test_for_an_export_the_kernels_hold_the_sum_and_then_not():
         np.testing.assert_allclose(model(INPUTS), outputs, atol=1e-6)
     np.testing.assert_equal(kernels(model), before)
     np.testing.assert_array_equal(model(INPUTS), outputs)
+
+
+def test_merged_values_are_those_after_merging_and_the_model_keeps_its_own():
+    model = trained(training.add_lora(classifier(), rank=2, also="^logits"))
+    before, outputs = {weight.path: weight.numpy() for weight in model.weights}, model(INPUTS)
+    values = merged_values(model)
+    np.testing.assert_equal({weight.path: weight.numpy() for weight in model.weights}, before)
+    np.testing.assert_array_equal(model(INPUTS), outputs)
+    assert sum(not np.array_equal(values[path], before[path]) for path in values) == 4
+    training.merge_lora(model)
+    np.testing.assert_equal(values, {weight.path: weight.numpy() for weight in model.weights})
+    np.testing.assert_equal(merged_values(model), values)
 
 
 def test_adapters_are_saved_alone(tmp_path):
