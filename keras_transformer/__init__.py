@@ -6,9 +6,11 @@ Importing this package loads neither Keras nor TensorFlow: each subpackage is im
 import lazy_loader
 
 from keras_transformer.utils.checkout import find_export
+from keras_transformer.utils.keras_registration import register_with_keras
 from keras_transformer.version import __version__
 
 find_export()
+register_with_keras()
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __all__ = ["__version__", *__all__]

@@ -5,6 +5,7 @@ import keras
 from keras_transformer.attention.capture import capture
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 from keras_transformer.backend.layer_order import layers_in_order
+from keras_transformer.utils.serialization import serializable
 
 
 def attention_maps(model, layers=None):
@@ -37,7 +38,7 @@ def attention_maps(model, layers=None):
     return _AttentionMaps(model, _choose(found, layers))
 
 
-@keras.saving.register_keras_serializable(package="keras_transformer")
+@serializable
 class _AttentionMaps(keras.Model):
     def __init__(self, model, chosen):
         super().__init__(name=f"{model.name}_attention_maps")
