@@ -31,13 +31,18 @@ def vector_shape(output_shape):
     return tuple(shape)
 
 
-def check_shapes(query_shape, value_shape, key_shape):
-    """Refuses keys and values of unequal length, and inputs that are not of rank 3."""
-    if value_shape[1:-1] != key_shape[1:-1]:
+def check_key_shape(value_shape, key_shape):
+    """Raises `ValueError` for keys and values of unequal length."""
+    if tuple(value_shape[1:-1]) != tuple(key_shape[1:-1]):
         raise ValueError(
             "All dimensions of `value` and `key`, except the last one, must be equal. "
             f"Received: value_shape={value_shape} and key_shape={key_shape}"
         )
+
+
+def check_shapes(query_shape, value_shape, key_shape):
+    """Raises `ValueError` for keys and values of unequal length, and for inputs that are not of rank 3."""
+    check_key_shape(value_shape, key_shape)
     if len(query_shape) != 3 or len(value_shape) != 3:
         raise ValueError(
             f"Inputs must be of rank 3, (batch, length, features). Received: query {query_shape}, value {value_shape}"

@@ -4,7 +4,8 @@ import keras
 from keras import ops
 
 from keras_transformer.attention import capture
-from keras_transformer.attention.arguments import check_shapes, key_value_heads, positive, vector_shape
+from keras_transformer.attention.arguments import check_key_shape, check_shapes, key_value_heads, positive, vector_shape
+from keras_transformer.attention.axes import AttentionAxes, attention_axes_tuple
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import (
     cache_length,
@@ -47,7 +48,8 @@ class MultiHeadAttention(CachedLayer):
         dropout: float in [0, 1). Of the attention weights. With a `mechanism` instance, set it there.
         use_bias: bool. Whether the projections have biases.
         output_shape: int or tuple of ints: the shape of each output vector. None for the width of the query.
-        attention_axes: None or 1: attention runs over the one axis between batch and features.
+        attention_axes: int, or tuple of ints, or None for all axes between batch and features. The axes that attention runs
+            over; the others are treated as batch axes (axial attention over images and videos).
         sliding_window: int >= 1 or None. Masks keys `sliding_window` or more positions away, on both sides, as Keras does;
             the full scores are still computed.
         flash_attention: bool or None. See `SoftmaxAttention`.
@@ -147,9 +149,7 @@ class MultiHeadAttention(CachedLayer):
         self._num_key_value_heads = key_value_heads(num_key_value_heads, num_heads)
         self._sliding_window = None if sliding_window is None else positive("sliding_window", sliding_window)
         self._output_shape = vector_shape(output_shape)
-        if attention_axes not in (None, 1, (1,), [1]):
-            raise ValueError(f"Attention runs over axis 1 alone. Received: attention_axes={attention_axes}")
-        self._attention_axes = attention_axes
+        self._attention_axes = attention_axes_tuple(attention_axes)
         self._dropout = dropout
         self._use_bias = use_bias
         self._use_key_bias = use_key_bias
@@ -208,7 +208,8 @@ class MultiHeadAttention(CachedLayer):
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
-        check_shapes(query_shape, value_shape, key_shape)
+        axes = self._axes(query_shape, value_shape, key_shape)
+        query_shape, value_shape, key_shape = (axes.fold_shape(x) for x in (query_shape, value_shape, key_shape))
         heads, key_value_heads = self._num_heads, self._num_key_value_heads
         self._query_dense = self._project_in("query", heads, self._key_dim)
         self._query_dense.build(query_shape)
@@ -291,6 +292,11 @@ class MultiHeadAttention(CachedLayer):
         return_attention_scores=False,
         training=None,
     ):
+        if len(query.shape) > 3:
+            self._refuse_cache(cache=cache, cache_index=cache_index, positions=positions)
+            masks = (query_mask, value_mask, key_mask, attention_mask)
+            options = {"return_attention_scores": return_attention_scores, "training": training}
+            return self._call_over_axes(query, value, key, masks, use_causal_mask=use_causal_mask, **options)
         key = value if key is None else key
         gate = self._gate_dense(query) if self._use_gate else None
         grows = cache is not None and cache_index is not None
@@ -328,6 +334,46 @@ class MultiHeadAttention(CachedLayer):
         returned = (output, scores if return_attention_scores else None, cache)
         returned = tuple(part for part in returned if part is not None)
         return returned[0] if len(returned) == 1 else returned
+
+    def _call_over_axes(self, query, value, key, masks, use_causal_mask, return_attention_scores, training):
+        """The call on inputs of rank above 3: on rank 3, with all but the attention axes folded into the batch."""
+        axes = self._axes(query.shape, value.shape, value.shape if key is None else key.shape)
+        captured = capture.wants(self)
+        query_mask, value_mask, key_mask, attention_mask = masks
+        result = self.call(
+            axes.fold(query),
+            axes.fold(value),
+            None if key is None else axes.fold(key),
+            query_mask=axes.fold_token_mask(query_mask, query),
+            value_mask=axes.fold_token_mask(value_mask, value),
+            key_mask=axes.fold_token_mask(key_mask, value),
+            attention_mask=axes.fold_attention_mask(attention_mask, query, value),
+            use_causal_mask=use_causal_mask,
+            return_attention_scores=return_attention_scores or captured,
+            training=training,
+        )
+        output, scores = result if return_attention_scores or captured else (result, None)
+        output = axes.unfold(output, query)
+        if scores is None:
+            return output
+        scores = axes.unfold_scores(scores, query, value)
+        if captured:
+            capture.record(self, scores)
+        return (output, scores) if return_attention_scores else output
+
+    def _axes(self, query_shape, value_shape, key_shape):
+        """The attention axes of inputs of these shapes; raises `ValueError` for shapes that do not fit each other."""
+        check_key_shape(value_shape, key_shape)
+        axes = AttentionAxes.of_rank(self._attention_axes, len(query_shape))
+        axes.check_shapes(query_shape, value_shape)
+        return axes
+
+    def _refuse_cache(self, **arguments):
+        for name, given in arguments.items():
+            if given is not None:
+                raise ValueError(
+                    f"`{name}` is for inputs of rank 3, (batch, length, features), not for images or videos."
+                )
 
     def _values(self, value, query):
         """The projected values, which may be the projected queries."""
@@ -384,6 +430,7 @@ class MultiHeadAttention(CachedLayer):
             raise ValueError(
                 f"{type(self.mechanism).__name__} takes its keys from the queries: it has no memory_cache."
             )
+        check_shapes(value.shape, value.shape, value.shape if key is None else key.shape)
         key, value = self._key_dense(value if key is None else key), self._value_dense(value)
         key = key if self._key_norm is None else self._key_norm(key)
         if self.position is not None:
@@ -392,7 +439,7 @@ class MultiHeadAttention(CachedLayer):
         return fill_dense_cache(key, value)
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
-        check_shapes(query_shape, value_shape, value_shape if key_shape is None else key_shape)
+        self._axes(query_shape, value_shape, value_shape if key_shape is None else key_shape)
         return (*query_shape[:-1], *(self._output_shape or (query_shape[-1],)))
 
     def compute_output_spec(self, query, value, key=None, *, cache=None, return_attention_scores=False, **options):
@@ -401,8 +448,12 @@ class MultiHeadAttention(CachedLayer):
             shape = self.compute_output_shape(query.shape, value.shape, None if key is None else key.shape)
         specs = [keras.KerasTensor(shape, dtype=self.compute_dtype)]
         if return_attention_scores:
-            length = value.shape[1] if cache is None else cache_length(cache)
-            shape = (query.shape[0], self._num_heads, query.shape[1], length)
+            shape = (query.shape[0], self._num_heads, query.shape[1], None)
+            if cache is None:
+                axes = AttentionAxes.of_rank(self._attention_axes, len(query.shape))
+                shape = axes.scores_shape(query.shape, value.shape, self._num_heads)
+            else:
+                shape = (*shape[:3], cache_length(cache))
             specs.append(keras.KerasTensor(shape, dtype=self.compute_dtype))
         if cache is not None:
             specs.append(cache_spec(cache))

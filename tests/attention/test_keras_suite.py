@@ -12,11 +12,6 @@ keras_suite = pytest.importorskip(
 
 # Not ours to pass, with the reason. Every other test of Keras's file runs below.
 EXCEPTIONS = {
-    "test_high_dim_attention": "attention_axes over several axes",
-    "test_attention_axes_negative_indexing": "attention_axes over several axes",
-    "test_causal_only_masks_non_4d_inputs": "attention_axes of inputs above rank 3",
-    "test_compute_output_shape_high_dim": "inputs above rank 3",
-    "test_compute_output_shape_different_qv_last_dims": "inputs above rank 3",
     "test_causal_only_skipped_for_subclass": "overrides the private _compute_attention: here, mechanisms do that",
     "test_compute_attention_combines_causal_and_explicit_mask": "calls the private _compute_attention",
 }

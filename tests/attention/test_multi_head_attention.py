@@ -143,7 +143,7 @@ def test_keras_mask_of_an_embedding_is_honored():
         ({"num_key_value_heads": 3}, "must divide num_heads=4"),
         ({"mechanism": "no_such"}, "softmax"),
         ({"position": "no_such"}, "rotary"),
-        ({"attention_axes": (1, 2)}, "axis 1"),
+        ({"attention_axes": 1.5}, "attention_axes"),
         ({"mechanism": SoftmaxAttention(), "dropout": 0.1}, "on the mechanism"),
     ],
 )
