@@ -66,7 +66,7 @@ def main():
     # First of all: TensorFlow joins its workers before it does anything else.
     model = training.distributed(build, compile_model, model_parallel=arguments.model_parallel)
     batches = batches()
-    checkpoint = training.Checkpoint(arguments.checkpoints, batches, arguments.save_freq)
+    checkpoint = training.TrainingCheckpoint(arguments.checkpoints, batches, arguments.save_freq)
     is_first = training.is_chief(model)
     history = model.fit(
         batches.repeat(),

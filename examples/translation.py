@@ -169,7 +169,7 @@ def train(model, splits, tokenizer, arguments):
     # Validation looks at the averaged weights; at the end of `fit` the model has them.
     callbacks = [Cost(), training.AveragedWeights()]
     if arguments.checkpoint:
-        callbacks.insert(1, training.Checkpoint(arguments.checkpoint, stream))
+        callbacks.insert(1, training.TrainingCheckpoint(arguments.checkpoint, stream))
     return model.fit(
         stream.repeat(),
         steps_per_epoch=len(stream),

@@ -115,7 +115,7 @@ class TokenMixer(CachedLayer):
         return self._output_spec(query.shape, cache)
 
 
-def mask_tokens(x, mask):
+def zero_masked(x, mask):
     """Zeros in `(B, T, ...)` where a boolean mask `(B, T)` is False; None masks nothing."""
     if mask is None:
         return x

@@ -11,6 +11,7 @@ from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
 from keras_transformer.blocks.residual.layer_scale import LayerScaleResidual
 from keras_transformer.blocks.residual.no_residual import NoResidual
 from keras_transformer.blocks.residual.re_zero import ReZeroResidual
+from keras_transformer.blocks.residual.resi_dual import JoinStreams, OpenStreams, ResiDualResidual
 from keras_transformer.blocks.residual.residual import (
     PostNormResidual,
     PreNormResidual,
@@ -20,7 +21,6 @@ from keras_transformer.blocks.residual.residual import (
 )
 from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.blocks.residual.sub_ln import SubLNResidual
-from keras_transformer.blocks.residual.two_streams import JoinStreams, OpenStreams, ResiDualResidual
 from keras_transformer.blocks.retrieval.chunked_cross_block import ChunkedCrossBlock
 from keras_transformer.blocks.retrieval.neighbor_block import NeighborBlock
 from keras_transformer.blocks.retrieval.neighbor_encoder import NeighborEncoder

@@ -32,7 +32,7 @@ class Block(keras.layers.Layer):
         build_once(residual, shape)
         if not sublayer.built:
             sublayer.build(shape, *other_shapes)
-            residual.start(sublayer)
+            residual.initialize_sublayer(sublayer)
 
     def _build_streams(self, scheme, inputs_shape):
         """What makes a block whose scheme has several streams a stack by itself, where its tokens come without any.
@@ -42,8 +42,8 @@ class Block(keras.layers.Layer):
         """
         self._opening = self._closing = None
         if scheme.num_streams > 1 and len(inputs_shape) == 3:
-            self._opening = scheme.open_stack(name="open_streams", dtype=self.dtype_policy)
-            self._closing = scheme.close_stack(scheme.norm, name="join_streams", dtype=self.dtype_policy)
+            self._opening = scheme.stack_input_layer(name="open_streams", dtype=self.dtype_policy)
+            self._closing = scheme.stack_output_layer(scheme.norm, name="join_streams", dtype=self.dtype_policy)
             self._closing.build(self._opening.compute_output_shape(inputs_shape))
         return (*inputs_shape[:2], inputs_shape[-1])
 
@@ -59,9 +59,9 @@ class Block(keras.layers.Layer):
 
     def _around(self, residual, sublayer, x, mask, training):
         """`sublayer`, a function of one tensor, inside its residual scheme."""
-        y = sublayer(residual.enter(x, mask=mask, training=training))
+        y = sublayer(residual.pre(x, mask=mask, training=training))
         y = self._dropout_layer(y, training=training)
-        return residual.leave(x, residual.thin(y, training=training), mask=mask, training=training)
+        return residual.post(x, residual.drop_path(y, training=training), mask=mask, training=training)
 
     def _feed(self, x, padding_mask, training):
         """The feed-forward; one that asks which tokens are real, as a mixture of experts does, is told."""

@@ -7,7 +7,7 @@ from keras_transformer.attention.cache.prefixes import part, prefixed, rest
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.attention.mechanism import check_cross
 from keras_transformer.blocks.block import Block
-from keras_transformer.blocks.cross_attending import CROSS, CrossAttending
+from keras_transformer.blocks.encoder_attention import CROSS, EncoderAttention
 from keras_transformer.utils.serialization import resolve, serializable, serialize
 
 # What the convolution's part of the cache is named by.
@@ -15,7 +15,7 @@ _CONVOLUTION = "convolution_"
 
 
 @serializable
-class BranchedDecoderBlock(CachedLayer, CrossAttending, Block):
+class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
     """A residual scheme around causal attention and cross-attention side by side, and one around a causal convolution.
 
     With `residual="pre"`: `x = x + mixer(norm(x)) + cross_attention(norm(x), encoder_output)`, both of the same norm, then
@@ -124,8 +124,8 @@ class BranchedDecoderBlock(CachedLayer, CrossAttending, Block):
                 return own + self._dropout_layer(crossed, training=training)
 
             scheme, x = self.attention_residual, self._opened(x)
-            y = attend(scheme.enter(x, mask=padding_mask, training=training))
-            x = scheme.leave(x, scheme.thin(y, training=training), mask=padding_mask, training=training)
+            y = attend(scheme.pre(x, mask=padding_mask, training=training))
+            x = scheme.post(x, scheme.drop_path(y, training=training), mask=padding_mask, training=training)
             mix = causal(self.convolution, _CONVOLUTION)
             return self._closed(
                 self._around(self.convolution_residual, mix, x, padding_mask, training), padding_mask, training

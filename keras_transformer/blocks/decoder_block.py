@@ -7,7 +7,7 @@ from keras_transformer.attention.cache.prefixes import part, prefixed, rest
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.attention.mechanism import check_cross
 from keras_transformer.blocks.block import Block
-from keras_transformer.blocks.cross_attending import CROSS, CrossAttending
+from keras_transformer.blocks.encoder_attention import CROSS, EncoderAttention
 from keras_transformer.utils.serialization import resolve, serializable, serialize
 
 # What a feed-forward's part of the cache is named by.
@@ -15,7 +15,7 @@ _FEEDFORWARD = "feedforward_"
 
 
 @serializable
-class DecoderBlock(CachedLayer, CrossAttending, Block):
+class DecoderBlock(CachedLayer, EncoderAttention, Block):
     """A causal mixer, cross-attention if asked, and a feed-forward, each inside a residual scheme.
 
     Args:

@@ -1,17 +1,17 @@
-from .augmentation import (
-    Augmentation as Augmentation,
-)
 from .batch_stream import (
     BatchStream as BatchStream,
 )
-from .buckets import (
-    bucket_batches as bucket_batches,
+from .entity_spans import (
+    Span as Span,
 )
-from .buckets import (
-    next_token as next_token,
+from .entity_spans import (
+    SpanScores as SpanScores,
 )
-from .buckets import (
-    sequence_to_sequence as sequence_to_sequence,
+from .entity_spans import (
+    entity_spans as entity_spans,
+)
+from .entity_spans import (
+    span_f1 as span_f1,
 )
 from .errors import (
     ClassMismatchError as ClassMismatchError,
@@ -29,7 +29,7 @@ from .errors import (
     MissingDataError as MissingDataError,
 )
 from .errors import (
-    MissingFileError as MissingFileError,
+    MissingTextFileError as MissingTextFileError,
 )
 from .errors import (
     NoImagesError as NoImagesError,
@@ -43,44 +43,38 @@ from .errors import (
 from .errors import (
     TextFileError as TextFileError,
 )
-from .images import (
-    ImageData as ImageData,
+from .images.augmentation import (
+    Augmentation as Augmentation,
 )
-from .images import (
-    ImageSet as ImageSet,
-)
-from .images import (
-    load_images as load_images,
-)
-from .masked_batches import (
-    hide_tokens as hide_tokens,
-)
-from .masked_batches import (
-    mask_tokens as mask_tokens,
-)
-from .masking import (
-    TokenMasking as TokenMasking,
-)
-from .packing import (
-    pack as pack,
-)
-from .packing import (
-    segment_mask as segment_mask,
-)
-from .permutation import (
-    TokenPermutation as TokenPermutation,
-)
-from .permuted_batches import (
-    permute_tokens as permute_tokens,
-)
-from .pipeline import (
+from .images.batches import (
     batches as batches,
 )
-from .pipeline import (
+from .images.batches import (
     on_pixels as on_pixels,
 )
-from .ragged import (
-    Ragged as Ragged,
+from .images.image_data import (
+    ImageData as ImageData,
+)
+from .images.image_data import (
+    ImageSet as ImageSet,
+)
+from .images.image_data import (
+    load_images as load_images,
+)
+from .pretraining.masked_batches import (
+    hide_tokens as hide_tokens,
+)
+from .pretraining.masked_batches import (
+    mask_tokens as mask_tokens,
+)
+from .pretraining.permuted_batches import (
+    permute_tokens as permute_tokens,
+)
+from .pretraining.token_masking import (
+    TokenMasking as TokenMasking,
+)
+from .pretraining.token_permutation import (
+    TokenPermutation as TokenPermutation,
 )
 from .readers import (
     Sentence as Sentence,
@@ -100,27 +94,30 @@ from .readers import (
 from .readers import (
     read_tsv as read_tsv,
 )
-from .shuffling import (
+from .sequences.buckets import (
+    bucket_batches as bucket_batches,
+)
+from .sequences.buckets import (
+    next_token as next_token,
+)
+from .sequences.buckets import (
+    sequence_to_sequence as sequence_to_sequence,
+)
+from .sequences.packing import (
+    pack as pack,
+)
+from .sequences.ragged import (
+    Ragged as Ragged,
+)
+from .sequences.shuffling import (
     shuffle_buffer as shuffle_buffer,
 )
-from .spans import (
-    Span as Span,
-)
-from .spans import (
-    SpanScores as SpanScores,
-)
-from .spans import (
-    entity_spans as entity_spans,
-)
-from .spans import (
-    span_f1 as span_f1,
-)
-from .subword_sampling import (
+from .sequences.subword_sampling import (
     SubwordSampling as SubwordSampling,
 )
-from .windows import (
+from .sequences.windows import (
     evaluation_batches as evaluation_batches,
 )
-from .windows import (
+from .sequences.windows import (
     language_model_batches as language_model_batches,
 )

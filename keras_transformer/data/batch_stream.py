@@ -6,9 +6,9 @@ import numpy as np
 class BatchStream:
     """An endless sequence of batches, each a pure function of its step: epoch after epoch, from any step on.
 
-    `model.fit(train.repeat(), steps_per_epoch=len(train), epochs=...)` trains on it, and a `Checkpoint` that is given it
-    continues at the right batch. `epoch()` is one pass, for `validation_data`. Under a strategy of `tf.distribute` each
-    worker takes its rows of every batch, so that all together take the batches that one would.
+    `model.fit(train.repeat(), steps_per_epoch=len(train), epochs=...)` trains on it, and a `TrainingCheckpoint` with this
+    stream resumes at the right batch. `epoch()` is one pass, for `validation_data`. Under a `tf.distribute` strategy each
+    worker takes its rows of every batch, so that the workers together take the batches of a single one.
 
     Args:
         make: function of two ints, epoch and step within it, to a batch: arrays in dicts and tuples, as `fit` takes them.

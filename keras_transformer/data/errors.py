@@ -37,5 +37,5 @@ class TextFileError(SequenceDataError):
     """A text file that cannot be read as what it should be; the message names the file and the line."""
 
 
-class MissingFileError(TextFileError, FileNotFoundError):
+class MissingTextFileError(TextFileError, FileNotFoundError):
     """A text file does not exist or cannot be opened."""

@@ -5,7 +5,7 @@ import gzip
 import json
 from typing import NamedTuple
 
-from keras_transformer.data.errors import MissingFileError, TextFileError
+from keras_transformer.data.errors import MissingTextFileError, TextFileError
 
 
 class Sentence(NamedTuple):
@@ -28,7 +28,7 @@ def read_lines(path, encoding="utf-8"):
         str, one a line.
 
     Raises:
-        MissingFileError: there is no such file, or it cannot be read.
+        MissingTextFileError: there is no such file, or it cannot be read.
         TextFileError: it holds nothing, is not of this encoding, or is a broken gzip; the message names file and line.
 
     Example:
@@ -202,7 +202,7 @@ def _numbered_lines(path, encoding="utf-8"):
                     line = line.removeprefix(codecs.BOM_UTF8)
                 yield number, _text(line, encoding, path, number)
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise MissingFileError(f"'{path}' cannot be read: {error.strerror}.") from None
+        raise MissingTextFileError(f"'{path}' cannot be read: {error.strerror}.") from None
     except (OSError, EOFError) as error:
         raise TextFileError(f"'{path}', after line {number}: {error}.") from None
     if not number:

@@ -13,9 +13,6 @@ from .adapters import (
 from .averaged_weights import (
     AveragedWeights as AveragedWeights,
 )
-from .checkpoint import (
-    Checkpoint as Checkpoint,
-)
 from .coding_rate import (
     CodingRate as CodingRate,
 )
@@ -35,10 +32,10 @@ from .errors import (
     AdapterError as AdapterError,
 )
 from .errors import (
-    CheckpointError as CheckpointError,
+    DistributionError as DistributionError,
 )
 from .errors import (
-    DistributionError as DistributionError,
+    TrainingCheckpointError as TrainingCheckpointError,
 )
 from .layerwise_rates import (
     LayerwiseAdamW as LayerwiseAdamW,
@@ -72,4 +69,7 @@ from .tensorboard_pictures import (
 )
 from .text_metrics import (
     TextMetrics as TextMetrics,
+)
+from .training_checkpoint import (
+    TrainingCheckpoint as TrainingCheckpoint,
 )

@@ -10,7 +10,7 @@ class AveragedWeights(keras.callbacks.SwapEMAWeights):
 
     as an optimizer with `use_ema=True` keeps it; it begins with the weights after the first update. `fit` itself leaves the
     average in the model at its end, so that what is saved and exported afterwards has it. It is among the optimizer's
-    variables, which `Checkpoint` saves.
+    variables, which `TrainingCheckpoint` saves.
 
     `keras.callbacks.SwapEMAWeights` swaps by adding and subtracting on TensorFlow, which rounds: the training goes on with
     other weights than it had. Here values are exchanged, and evaluation changes nothing.

@@ -1,7 +1,7 @@
 """Errors of training: checkpoints, adapters and distribution."""
 
 
-class CheckpointError(ValueError):
+class TrainingCheckpointError(ValueError):
     """A checkpoint is broken, or belongs to another training."""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_transformer.training.errors import CheckpointError
+from keras_transformer.training.errors import TrainingCheckpointError
 
 _METADATA = "metadata"
 
@@ -72,7 +72,7 @@ def read_metadata(path):
     """The metadata of a snapshot.
 
     Raises:
-        CheckpointError: the file is not a whole snapshot.
+        TrainingCheckpointError: the file is not a whole snapshot.
     """
     return _read(path, {})[0]
 
@@ -88,7 +88,7 @@ def read_snapshot(path, groups):
         The metadata.
 
     Raises:
-        CheckpointError: the file is not a whole snapshot, or of variables of other numbers, shapes or types.
+        TrainingCheckpointError: the file is not a whole snapshot, or of variables of other numbers, shapes or types.
     """
     metadata, values = _read(path, groups)
     for group, variables in groups.items():
@@ -109,20 +109,22 @@ def _read(path, groups):
                     np.frombuffer(file[f"{group}/{index}"].tobytes(), _dtype(dtype)).reshape(shape)
                     for index, (_, dtype, shape) in enumerate(described[group])
                 ]
-    except CheckpointError:
+    except TrainingCheckpointError:
         raise
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"'{path}' is not a whole checkpoint: {error}") from error
+        raise TrainingCheckpointError(f"'{path}' is not a whole checkpoint: {error}") from error
     return metadata, values
 
 
 def _check(path, group, described, variables):
     if len(described) != len(variables):
-        raise CheckpointError(f"'{path}' holds {len(described)} {group} variables, the training has {len(variables)}.")
+        raise TrainingCheckpointError(
+            f"'{path}' holds {len(described)} {group} variables, this training has {len(variables)}."
+        )
     for (name, dtype, shape), variable in zip(described, variables, strict=True):
         here = keras.backend.standardize_dtype(variable.dtype)
         if tuple(shape) != tuple(variable.shape) or dtype != here:
-            raise CheckpointError(
+            raise TrainingCheckpointError(
                 f"'{path}' holds {name} as {dtype} {tuple(shape)}; {variable.path} of the training is "
                 f"{here} {tuple(variable.shape)}."
             )

@@ -22,7 +22,7 @@ def test_maps_are_the_scores_that_the_layer_returns(encoder, inputs):
     scores = attention_maps(encoder)(inputs)
     x = encoder.get_layer("position_embedding")(encoder.get_layer("token_embedding")(inputs["token_ids"]))
     block = encoder.get_layer("encoder_block_0")
-    x = block.mixer_residual.enter(x)
+    x = block.mixer_residual.pre(x)
     _, expected = block.mixer(x, x, value_mask=inputs["padding_mask"], return_attention_scores=True)
     np.testing.assert_allclose(scores["encoder_block_0/self_attention"], expected, atol=1e-6)
     np.testing.assert_array_equal(np.asarray(expected)[1, :, :, 2:], 0)

@@ -61,9 +61,9 @@ def test_decoder_block_attends_itself_then_the_encoder():
     x, encoded = tokens(), tokens(3, seed=1)
     randomized(block, x, encoded)
     mask = np.array([[True, True, False], [True, False, False]])
-    y = block.mixer_residual.leave(x, block.mixer(x, x, use_causal_mask=True))
-    y = block.cross_attention_residual.leave(y, block.cross_attention(y, encoded, value_mask=mask))
-    y = block.feedforward_residual.leave(y, block.feedforward(y))
+    y = block.mixer_residual.post(x, block.mixer(x, x, use_causal_mask=True))
+    y = block.cross_attention_residual.post(y, block.cross_attention(y, encoded, value_mask=mask))
+    y = block.feedforward_residual.post(y, block.feedforward(y))
     np.testing.assert_allclose(block(x, encoded, encoder_padding_mask=mask), y, atol=1e-5)
 
 

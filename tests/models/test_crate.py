@@ -53,7 +53,7 @@ def test_reference_block():
     np.testing.assert_allclose(block(x), golden["outputs/y"], atol=1e-6)
     np.testing.assert_allclose(block.mixer(x, x), golden["outputs/mssa_raw"], atol=1e-6)
     np.testing.assert_allclose(block.feedforward(x), golden["outputs/ista_raw"], atol=1e-6)
-    alone = x + np.asarray(block.mixer(block.mixer_residual.enter(x), x))
+    alone = x + np.asarray(block.mixer(block.mixer_residual.pre(x), x))
     np.testing.assert_allclose(alone, golden["outputs/after_attention"], atol=1e-6)
 
 
@@ -91,7 +91,7 @@ def test_attention_maps_of_heads():
     images = golden["inputs/image"].transpose(0, 2, 3, 1)
     scores = attention_maps(backbone, layers=[0])(images)["encoder_block_0/self_attention"]
     block = backbone.get_layer("encoder_block_0")
-    tokens = np.asarray(block.mixer_residual.enter(golden["outputs/tokens"]), "float64")
+    tokens = np.asarray(block.mixer_residual.pre(golden["outputs/tokens"]), "float64")
     z = np.einsum("btd,dnh->bnth", tokens, np.asarray(block.mixer.query_dense.kernel))
     weights = np.exp(np.einsum("bnth,bnsh->bnts", z, z) / np.sqrt(8))
     np.testing.assert_allclose(scores, weights / weights.sum(-1, keepdims=True), atol=1e-5)

@@ -92,7 +92,7 @@ def train(folder, name, make, killed=False):
     """Goes on from the checkpoint in `folder`, and keeps its losses there in a file."""
     folder = Path(folder)
     model, batches = make(), stream()
-    callbacks = [training.Checkpoint(folder, batches, SAVE_FREQ)]
+    callbacks = [training.TrainingCheckpoint(folder, batches, SAVE_FREQ)]
     first_step = 0
     if callbacks[0].path.exists():
         from keras_transformer.training.snapshot import read_metadata

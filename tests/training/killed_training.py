@@ -65,7 +65,7 @@ def train(directory):
         epochs=EPOCHS,
         validation_data=batches.epoch(),
         callbacks=[
-            training.Checkpoint(directory, batches, save_freq=SAVE_FREQ),
+            training.TrainingCheckpoint(directory, batches, save_freq=SAVE_FREQ),
             training.AveragedWeights(),
             Journal(directory / "journal"),
         ],

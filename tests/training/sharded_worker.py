@@ -92,7 +92,7 @@ def fewer_and_fewer(build, batches, folder):
         keras.utils.set_random_seed(epoch)
         names = [f"cpu:{index}" for index in range(devices)]
         model = training.distributed(build, compile_model, model_parallel=model_parallel, devices=names)
-        checkpoint = training.Checkpoint(folder, stream)
+        checkpoint = training.TrainingCheckpoint(folder, stream)
         history = model.fit(stream.repeat(), steps_per_epoch=1, epochs=epoch + 1, callbacks=[checkpoint], verbose=0)
         keras.distribution.set_distribution(None)
     return history.history["loss"]

@@ -39,7 +39,7 @@ def test_each_block_is_measured_where_it_stands():
         block = backbone.get_layer(f"encoder_block_{index}")
         before = type(backbone)(backbone.input, block.input)(images)
         code = np.asarray(block(before))
-        projected = block.mixer.query_dense(block.mixer_residual.enter(before))
+        projected = block.mixer.query_dense(block.mixer_residual.pre(before))
         assert rates[f"sparsity_{index}"] == pytest.approx(np.mean(code != 0))
         assert rates[f"coding_rate_{index}"] == pytest.approx(
             _coding_rate(np.asarray(projected), 0.01).mean(), rel=1e-5

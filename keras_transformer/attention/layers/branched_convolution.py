@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.partition.bands import last_rows, pad_length
-from keras_transformer.attention.token_mixer import TokenMixer, mask_tokens
+from keras_transformer.attention.token_mixer import TokenMixer, zero_masked
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
 
@@ -105,7 +105,7 @@ class BranchedConvolution(TokenMixer):
             left = reach if visibility.causal else reach // 2
             return pad_length(x, left, reach - left)
 
-        x = mask_tokens(x, visibility.query_mask)
+        x = zero_masked(x, visibility.query_mask)
         sums = self._sum(padded(x, self.wide), padded(x, self.narrow), visibility, training)
         return _widen(self.output_convolution(padded(sums, self.output_convolution)), self._width)
 
@@ -123,7 +123,7 @@ class BranchedConvolution(TokenMixer):
             return ops.concatenate([ops.cast(cache[name], x.dtype), x], axis=1)
 
         mask = visibility.query_mask
-        inputs = joined(mask_tokens(x, mask), "recent_inputs")
+        inputs = joined(zero_masked(x, mask), "recent_inputs")
         wide, narrow = (inputs[:, self._branch_reach - _reach(layer) :] for layer in (self.wide, self.narrow))
         sums = joined(self._sum(wide, narrow, visibility, training), "recent_sums")
         output = _widen(self.output_convolution(sums), self._width)
@@ -137,7 +137,7 @@ class BranchedConvolution(TokenMixer):
         """What the branches give of tokens and those around them, added and normalized."""
         wide = self._dropout_layer(self.wide(wide), training=training)
         narrow = self._dropout_layer(self.narrow(narrow), training=training)
-        return mask_tokens(self._norm(wide + _widen(narrow, self._sum_shape[-1])), visibility.query_mask)
+        return zero_masked(self._norm(wide + _widen(narrow, self._sum_shape[-1])), visibility.query_mask)
 
     def get_config(self):
         return {

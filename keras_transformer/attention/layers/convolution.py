@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes, positive
 from keras_transformer.attention.partition.bands import last_rows, pad_length
-from keras_transformer.attention.token_mixer import TokenMixer, mask_tokens
+from keras_transformer.attention.token_mixer import TokenMixer, zero_masked
 from keras_transformer.layers.projection import token_projection
 
 
@@ -70,7 +70,7 @@ class TokenConvolution(TokenMixer):
         raise NotImplementedError
 
     def mix(self, x, visibility, training=None):
-        x = mask_tokens(self._enter(x), visibility.query_mask)
+        x = zero_masked(self._enter(x), visibility.query_mask)
         reach = self.kernel_size - 1
         left = reach if visibility.causal else reach // 2
         return self._leave(self.convolve(x, pad_length(x, left, reach - left), training), visibility)
@@ -81,7 +81,7 @@ class TokenConvolution(TokenMixer):
         return {"recent_inputs": ops.zeros(shape, dtype=dtype or self.compute_dtype)}
 
     def extend(self, x, cache, cache_index, visibility, training=None):
-        x = mask_tokens(self._enter(x), visibility.query_mask)
+        x = zero_masked(self._enter(x), visibility.query_mask)
         recent = cache["recent_inputs"]
         joined = ops.concatenate([ops.cast(recent, x.dtype), x], axis=1)
         output = self._leave(self.convolve(x, joined, training), visibility)
@@ -95,7 +95,7 @@ class TokenConvolution(TokenMixer):
         return hidden[..., : self._width] * ops.sigmoid(hidden[..., self._width :])
 
     def _leave(self, x, visibility):
-        return self._output_dense(mask_tokens(x, visibility.query_mask))
+        return self._output_dense(zero_masked(x, visibility.query_mask))
 
     def get_config(self):
         return {

@@ -11,7 +11,7 @@ from keras_transformer.attention.cache.dense import (
     update_dense_cache,
 )
 from keras_transformer.attention.layers.gated_unit import GatedUnit
-from keras_transformer.attention.token_mixer import mask_tokens
+from keras_transformer.attention.token_mixer import zero_masked
 from keras_transformer.utils.serialization import serializable
 
 
@@ -101,4 +101,4 @@ class GatedAttentionUnit(GatedUnit):
             weights = ops.square(ops.relu(scores / seen)) * mask
         context = ops.matmul(self._dropout_layer(weights, training=training), value)  # (B, 1, T, E)
         context = ops.cast(ops.reshape(context, (-1, ops.shape(gate)[1], self._width)), gate.dtype)
-        return self._output_dense(mask_tokens(gate * context, visibility.query_mask))
+        return self._output_dense(zero_masked(gate * context, visibility.query_mask))

@@ -7,7 +7,7 @@ from keras_transformer.attention.cache.dense import extend_window_cache, init_wi
 from keras_transformer.attention.layers.gated_unit import GatedUnit
 from keras_transformer.attention.partition.bands import block_count, pad_length, pad_to_blocks
 from keras_transformer.attention.partition.chunks import chunk_length, running_sums
-from keras_transformer.attention.token_mixer import mask_tokens
+from keras_transformer.attention.token_mixer import zero_masked
 from keras_transformer.utils.serialization import serializable
 
 
@@ -72,7 +72,7 @@ class MixedChunkAttention(GatedUnit):
 
     def mix(self, x, visibility, training=None):
         value, gate, (query, key, global_query, global_key) = self._projected(x, visibility)
-        value = mask_tokens(value, visibility.key_mask)
+        value = zero_masked(value, visibility.key_mask)
         size, length = chunk_length(x, self.group_size), ops.shape(x)[1]
         groups = [_groups(each, size) for each in (query, key, value)]
         positions = [_groups_of_slots(p, x, size) for p in (visibility.query_positions, visibility.key_positions)]
@@ -99,7 +99,7 @@ class MixedChunkAttention(GatedUnit):
 
     def extend(self, x, cache, cache_index, visibility, training=None):
         value, gate, (query, key, global_query, global_key) = self._projected(x, visibility)
-        value = ops.expand_dims(mask_tokens(value, visibility.query_mask), 2)
+        value = ops.expand_dims(zero_masked(value, visibility.query_mask), 2)
         keys, mask = ops.concatenate([key, global_key], axis=-1), visibility.query_mask
         keys, value, slots, recent = extend_window_cache(cache, keys, value, cache_index, mask)
         length, size = ops.shape(x)[1], chunk_length(x, self.group_size)
@@ -145,7 +145,7 @@ class MixedChunkAttention(GatedUnit):
 
     def _finish(self, context, gate, visibility):
         gated = gate * ops.cast(context, gate.dtype)
-        return self._output_dense(mask_tokens(gated, visibility.query_mask))
+        return self._output_dense(zero_masked(gated, visibility.query_mask))
 
     def get_config(self):
         return {**super().get_config(), "group_size": self.group_size}

@@ -11,7 +11,7 @@ from keras_transformer.attention.cache.dense import extend_window_cache, init_wi
 from keras_transformer.attention.masks import Visibility, slot_rows
 from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
 from keras_transformer.attention.partition.bands import Bands, block_count, pad_length, pad_to_blocks, take_rows
-from keras_transformer.attention.token_mixer import mask_tokens
+from keras_transformer.attention.token_mixer import zero_masked
 from keras_transformer.backend.scan import chunk_size_for
 from keras_transformer.utils.serialization import build_once, serializable
 
@@ -106,7 +106,7 @@ class InfiniAttention(SoftmaxMechanism):
         query, key, value = (segment_heads(x, size, key.shape[2]) for x in parts)
         found, _ = memories(key, value, bands.count(length), self.update == "delta")
         context = self._gated(local, query, _before(found, key), size)
-        return mask_tokens(bands.join(context, length), visibility.query_mask)
+        return zero_masked(bands.join(context, length), visibility.query_mask)
 
     def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
         """The cache of no tokens. Memories are float32, whatever `dtype` is: they grow with the sequence."""
@@ -123,7 +123,7 @@ class InfiniAttention(SoftmaxMechanism):
         options = {"position": position, "training": training}
         step = self._step if query.shape[1] == 1 else self._steps
         context, memory = step(turned, *recent, features, slots, read, cache, visibility, options)
-        return ops.cast(mask_tokens(context, mask), value.dtype), {**following, **memory}
+        return ops.cast(zero_masked(context, mask), value.dtype), {**following, **memory}
 
     def _step(self, query, keys, values, features, slots, read, cache, visibility, options):
         """One token, which is in one segment; `read` is how many tokens of it have been read, `(B, 1)`."""
@@ -209,7 +209,7 @@ def _turned(position, query, key, visibility):
 def _features(query, key, value, key_mask):
     """σ of queries and keys, zeros at padding, and values with a column of ones, for the normalizer; all float32."""
     query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
-    query, key = ops.elu(query) + 1.0, mask_tokens(ops.elu(key) + 1.0, key_mask)
+    query, key = ops.elu(query) + 1.0, zero_masked(ops.elu(key) + 1.0, key_mask)
     return query, key, ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)
 
 

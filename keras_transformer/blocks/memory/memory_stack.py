@@ -7,9 +7,9 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.attention.partition.bands import block_count, pad_length
-from keras_transformer.blocks.counting import refuse_counting
+from keras_transformer.blocks.batch_statistics import refuse_batch_statistics
+from keras_transformer.blocks.memory.loop_seeds import seeded_iterations
 from keras_transformer.blocks.memory.memory_steps import SLABS, extend, label
-from keras_transformer.blocks.memory.seeds import seeded_rounds
 from keras_transformer.recurrence.sequential import sequential_scan
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 
@@ -105,7 +105,7 @@ class MemoryStack(CachedLayer):
         for block in self.blocks:
             if getattr(block, "cross_attention", None) is not None or not getattr(block, "cache_is_rewindable", True):
                 raise ValueError(f"{block.name}: memory stands around causal blocks whose caches keep all keys.")
-        refuse_counting(self, "which it cannot do segment by segment")
+        refuse_batch_statistics(self, "which it cannot do segment by segment")
 
     def build(self, inputs_shape):
         width, memory = inputs_shape[-1], self.num_memory_tokens
@@ -133,7 +133,7 @@ class MemoryStack(CachedLayer):
         parts = [pad_length(part, 0, count * size - length) for part in parts]
         parts = [ops.reshape(part, (-1, count, size, *part.shape[2:])) for part in parts]
         parts = [ops.transpose(part, (1, 0, *range(2, len(part.shape)))) for part in parts]  # (n, B, S, ...)
-        seeded = seeded_rounds(self, training)
+        seeded = seeded_iterations(self, training)
 
         def step(index, carry, tokens, mask=None):
             with seeded(index):

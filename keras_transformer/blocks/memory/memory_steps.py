@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformer.blocks.memory.rounds import Rounds
+from keras_transformer.blocks.memory.segment_alignment import SegmentAlignment
 from keras_transformer.recurrence.sequential import sequential_scan
 
 SLABS = ("key", "value")  # What each block keeps.
@@ -25,7 +25,7 @@ def extend(stack, x, mask, cache, cache_index):
     lengths = ops.zeros((batch,), "int32") + length
     if mask is not None:
         lengths = ops.sum(ops.cast(mask, "int32"), axis=1)
-    rounds, names = Rounds.of(x, offsets, size), sorted(cache)
+    rounds, names = SegmentAlignment.of(x, offsets, size), sorted(cache)
 
     def step(index, carry, tokens):
         starts = index == 0

@@ -66,10 +66,10 @@ class DeepNormResidual(Residual):
         """For the decoder of an encoder-decoder: `num_layers` are its own."""
         return cls((3 * num_layers) ** 0.25, (12 * num_layers) ** -0.25, norm=norm)
 
-    def leave(self, x, y, mask=None, training=None):
+    def post(self, x, y, mask=None, training=None):
         return self._normalize("norm", self.alpha * x + y, mask, training)
 
-    def start(self, sublayer):
+    def initialize_sublayer(self, sublayer):
         scale_kernels(sublayer, self.beta)
 
     def get_config(self):

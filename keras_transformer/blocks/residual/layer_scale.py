@@ -31,7 +31,7 @@ class LayerScaleResidual(PreNormResidual):
             name="scale", shape=(input_shape[-1],), initializer=keras.initializers.Constant(self.initial_value)
         )
 
-    def leave(self, x, y, mask=None, training=None):
+    def post(self, x, y, mask=None, training=None):
         return x + ops.cast(self.scale, y.dtype) * y
 
     def get_config(self):

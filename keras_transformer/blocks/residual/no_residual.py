@@ -20,8 +20,8 @@ class NoResidual(Residual):
         if self.stochastic_depth:
             raise ValueError(f"NoResidual takes no stochastic_depth. Received: {self.stochastic_depth}")
 
-    def enter(self, x, mask=None, training=None):
+    def pre(self, x, mask=None, training=None):
         return self._normalize("norm", x, mask, training)
 
-    def leave(self, x, y, mask=None, training=None):
+    def post(self, x, y, mask=None, training=None):
         return y

@@ -22,5 +22,5 @@ class ReZeroResidual(Residual):
         super().build(input_shape)
         self.scale = self.add_weight(name="scale", shape=(), initializer="zeros")
 
-    def leave(self, x, y, mask=None, training=None):
+    def post(self, x, y, mask=None, training=None):
         return x + ops.cast(self.scale, y.dtype) * y

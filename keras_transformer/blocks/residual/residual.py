@@ -1,6 +1,6 @@
 """Residual schemes: where a block normalizes, and how it adds what a sublayer gives.
 
-A scheme has two halves around a sublayer f: `y = f(scheme.enter(x))`, then `x = scheme.leave(x, y)`.
+A scheme has two halves around a sublayer f: `y = f(scheme.pre(x))`, then `x = scheme.post(x, y)`.
 """
 
 import keras
@@ -19,10 +19,9 @@ class Residual(keras.layers.Layer):
             `1 / (1 - stochastic_depth)` in the others.
         seed: int or None. Of the rows.
 
-    A new scheme overrides `enter` and `leave`, names in `_norm_names` the norms it needs, and says by `needs_final_norm`
-    whether a stack of such blocks, whose sum is never normalized, should end with a norm. Where it starts the weights of a
-    sublayer in a way of its own, it overrides `start`; where more than one stream runs through its blocks, `open_stack`,
-    `close_stack` and `num_streams`.
+    To write a scheme: override `pre` and `post`, list its norms in `_norm_names`, and set `needs_final_norm` if a stack of
+    such blocks should end with a norm because its sum is never normalized. Override `initialize_sublayer` to change the
+    initial weights of a sublayer, and `num_streams`, `stack_input_layer` and `stack_output_layer` for several streams.
     """
 
     _norm_names = ()
@@ -43,26 +42,26 @@ class Residual(keras.layers.Layer):
         for norm in self.norms.values():
             norm.build(input_shape)
 
-    def enter(self, x, mask=None, training=None):
+    def pre(self, x, mask=None, training=None):
         """What the sublayer sees, `(B, T, D)`."""
         return x
 
-    def leave(self, x, y, mask=None, training=None):
+    def post(self, x, y, mask=None, training=None):
         """The input x and the sublayer's output y, joined, `(B, T, D)`."""
         return x + y
 
-    def thin(self, y, training=None):
+    def drop_path(self, y, training=None):
         """What a sublayer gives, `(B, T, D)`, in training with nothing in some rows: Huang et al., arXiv 1603.09382."""
         return self._rows(y, training=training)
 
-    def start(self, sublayer):
+    def initialize_sublayer(self, sublayer):
         """Changes how the weights of a sublayer start, when it is built."""
 
-    def open_stack(self, **options):
+    def stack_input_layer(self, **options):
         """A layer in front of a stack of such blocks, or None. Options: name, dtype."""
         return None
 
-    def close_stack(self, norm, **options):
+    def stack_output_layer(self, norm, **options):
         """A layer behind a stack of such blocks, with a copy of `norm`, or None. Options: name, dtype."""
         if not self.needs_final_norm:
             return None
@@ -93,7 +92,7 @@ class PostNormResidual(Residual):
     _norm_names = ("norm",)
     needs_final_norm = False
 
-    def leave(self, x, y, mask=None, training=None):
+    def post(self, x, y, mask=None, training=None):
         return self._normalize("norm", x + y, mask, training)
 
 
@@ -106,7 +105,7 @@ class PreNormResidual(Residual):
 
     _norm_names = ("norm",)
 
-    def enter(self, x, mask=None, training=None):
+    def pre(self, x, mask=None, training=None):
         return self._normalize("norm", x, mask, training)
 
 
@@ -119,10 +118,10 @@ class SandwichNormResidual(Residual):
 
     _norm_names = ("input_norm", "output_norm")
 
-    def enter(self, x, mask=None, training=None):
+    def pre(self, x, mask=None, training=None):
         return self._normalize("input_norm", x, mask, training)
 
-    def leave(self, x, y, mask=None, training=None):
+    def post(self, x, y, mask=None, training=None):
         return x + self._normalize("output_norm", y, mask, training)
 
 
@@ -135,5 +134,5 @@ class SublayerNormResidual(Residual):
 
     _norm_names = ("norm",)
 
-    def leave(self, x, y, mask=None, training=None):
+    def post(self, x, y, mask=None, training=None):
         return x + self._normalize("norm", y, mask, training)

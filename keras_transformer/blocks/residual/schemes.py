@@ -4,6 +4,7 @@ from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
 from keras_transformer.blocks.residual.layer_scale import LayerScaleResidual
 from keras_transformer.blocks.residual.no_residual import NoResidual
 from keras_transformer.blocks.residual.re_zero import ReZeroResidual
+from keras_transformer.blocks.residual.resi_dual import ResiDualResidual
 from keras_transformer.blocks.residual.residual import (
     PostNormResidual,
     PreNormResidual,
@@ -11,7 +12,6 @@ from keras_transformer.blocks.residual.residual import (
     SandwichNormResidual,
     SublayerNormResidual,
 )
-from keras_transformer.blocks.residual.two_streams import ResiDualResidual
 from keras_transformer.utils.serialization import clone, resolve
 
 RESIDUALS = {

@@ -52,7 +52,7 @@ class SubLNResidual(PreNormResidual):
         """For the decoder of an encoder-decoder: `num_layers` are its own."""
         return cls(math.sqrt(math.log(3 * num_layers)), norm)
 
-    def start(self, sublayer):
+    def initialize_sublayer(self, sublayer):
         scale_kernels(sublayer, self.gain)
 
     def get_config(self):

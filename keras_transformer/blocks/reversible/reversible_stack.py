@@ -6,7 +6,7 @@ from keras import ops
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.prefixes import part, prefixed
 from keras_transformer.attention.masks import implicit_mask
-from keras_transformer.blocks.counting import refuse_counting
+from keras_transformer.blocks.batch_statistics import refuse_batch_statistics
 from keras_transformer.blocks.reversible.reversible_steps import run_reversibly
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 
@@ -61,7 +61,7 @@ class ReversibleStack(CachedLayer):
         self.reversible = reversible
         if not self.blocks or len({id(block) for block in self.blocks}) < len(self.blocks):
             raise ValueError(f"{self.name} takes one block or more, all different.")
-        refuse_counting(self, "and would count twice")
+        refuse_batch_statistics(self, "and would count twice")
 
     def build(self, inputs_shape):
         for block in self.blocks:

@@ -8,7 +8,7 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.scoring import Additive
 from keras_transformer.attention.softmax import join
-from keras_transformer.blocks.cross_attending import holds_memory
+from keras_transformer.blocks.encoder_attention import has_encoder_cache
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.gated_step import gated_step, joined, recurrent_kernels
 from keras_transformer.recurrence.sequential import sequential_scan
@@ -175,7 +175,7 @@ class AttentionalGRU(CachedLayer):
         cache_index=None,
         training=None,
     ):
-        memory = cache if holds_memory(cache) else self.memory_cache(encoder_output)
+        memory = cache if has_encoder_cache(cache) else self.memory_cache(encoder_output)
         memory = [ops.cast(memory[name], self.compute_dtype) for name in ("cross_key", "cross_value")]
         state = self._first_state(memory[1])
         if cache is not None:

@@ -107,12 +107,12 @@ def of_depth(residual, norm, scheme, *depths):
 
 def first_layer(residual, name="open_streams"):
     """What stands in front of a stack, or None: its scheme says."""
-    return resolve(residual, RESIDUALS, Residual).open_stack(name=name)
+    return resolve(residual, RESIDUALS, Residual).stack_input_layer(name=name)
 
 
 def final_norm(residual, norm, name="final_norm"):
     """The norm at the end of a stack, or None where the residual scheme has normalized already."""
-    return resolve(residual, RESIDUALS, Residual).close_stack(norm, name=name)
+    return resolve(residual, RESIDUALS, Residual).stack_output_layer(norm, name=name)
 
 
 def token_model(

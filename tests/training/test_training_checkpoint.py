@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.data import BatchStream
-from keras_transformer.training import AveragedWeights, Checkpoint, CheckpointError
+from keras_transformer.training import AveragedWeights, TrainingCheckpoint, TrainingCheckpointError
 from keras_transformer.training.snapshot import read_snapshot, write_snapshot
 
 STEPS = 6
@@ -57,7 +57,11 @@ def fit(directory, seed=0, epochs=3, save_freq=2, break_after=None, batches=None
     keras.utils.set_random_seed(seed)
     batches = batches or stream()
     model = model_of(**options)
-    callbacks = [Checkpoint(directory, batches, save_freq), *extra, *([BreakOff(break_after)] if break_after else [])]
+    callbacks = [
+        TrainingCheckpoint(directory, batches, save_freq),
+        *extra,
+        *([BreakOff(break_after)] if break_after else []),
+    ]
     history = model.fit(batches.repeat(), steps_per_epoch=len(batches), epochs=epochs, callbacks=callbacks, verbose=0)
     return history.history, history.epoch, [weight.tolist() for weight in model.get_weights()]
 
@@ -115,7 +119,7 @@ def test_swapping_in_the_average_changes_nothing_across_a_break(tmp_path, whole)
 )
 def test_refuses_what_is_another_training(tmp_path, change, message):
     fit(tmp_path, epochs=1)
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(TrainingCheckpointError, match=message):
         fit(tmp_path, **change)
 
 
@@ -123,16 +127,16 @@ def test_refuses_a_broken_file(tmp_path):
     fit(tmp_path, epochs=1)
     path = tmp_path / "checkpoint.npz"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(CheckpointError, match=r"checkpoint\.npz' is not a whole checkpoint"):
+    with pytest.raises(TrainingCheckpointError, match=r"checkpoint\.npz' is not a whole checkpoint"):
         fit(tmp_path)
 
 
 def test_arguments():
     for save_freq in (0, "batch", True, 1.5):
         with pytest.raises(ValueError, match="save_freq"):
-            Checkpoint("run", stream(), save_freq)
+            TrainingCheckpoint("run", stream(), save_freq)
     with pytest.raises(ValueError, match="needs batches"):
-        Checkpoint("run", save_freq=3)
+        TrainingCheckpoint("run", save_freq=3)
 
 
 def variables(*values):
@@ -176,7 +180,7 @@ def test_reading_changes_all_variables_or_none(tmp_path):
     path = tmp_path / "state"
     write_snapshot(path, variables((1.0, "float32"), ([1.0, 2.0], "float32")), {})
     groups = variables((0.0, "float32"), ([0.0, 0.0, 0.0], "float32"))
-    with pytest.raises(CheckpointError, match=r"\(2,\)"):
+    with pytest.raises(TrainingCheckpointError, match=r"\(2,\)"):
         read_snapshot(path, groups)
     assert float(groups["model"][0]) == 0.0
 

@@ -9,7 +9,7 @@ from keras_transformer.attention.cache.prefixes import part, prefixed
 CROSS = "cross_"
 
 
-class CrossAttending:
+class EncoderAttention:
     """Mixin of blocks whose `cross_attention` reads an encoder's output, or the cache that has its keys and values."""
 
     def memory_cache(self, encoder_output):
@@ -17,7 +17,7 @@ class CrossAttending:
         return prefixed(CROSS, self.cross_attention.memory_cache(encoder_output))
 
     def _check_encoder_output(self, encoder_output, cache=None):
-        if holds_memory(cache):
+        if has_encoder_cache(cache):
             return
         if self.cross_attention is not None and encoder_output is None:
             raise ValueError(f"{self.name} has cross-attention: call it with encoder_output.")
@@ -25,12 +25,12 @@ class CrossAttending:
             raise ValueError(f"{self.name} has no cross-attention: it takes no encoder_output.")
 
     def _attend_encoder(self, x, encoder_output, mask, cache, cache_index, training):
-        if not holds_memory(cache):
+        if not has_encoder_cache(cache):
             return self.cross_attention(x, encoder_output, value_mask=mask, training=training)
         positions = (token_slots(cache_index, ops.shape(x)[1]), None)
         return self.cross_attention(x, None, value_mask=mask, positions=positions, cache=part(cache, CROSS))[0]
 
 
-def holds_memory(cache):
+def has_encoder_cache(cache):
     """Whether a cache, or None, has what `memory_cache` gives."""
     return cache is not None and f"{CROSS}key" in cache

@@ -1,14 +1,14 @@
 """Batches with tokens hidden in them, others in every epoch."""
 
 from keras_transformer.data.batch_stream import BatchStream
-from keras_transformer.data.masking import TokenMasking
+from keras_transformer.data.pretraining.token_masking import TokenMasking
 
 
 def mask_tokens(batches, tokenizer, *, seed=0, **options):
     """Batches of token ids turned into batches for `tasks.MaskedLanguageModel`, masked anew in every epoch.
 
     The same arguments give the same batches, epoch after epoch; from a `BatchStream`, each is a function of its step alone,
-    so that a `Checkpoint` goes on with the very same ones.
+    so that a `TrainingCheckpoint` goes on with the very same ones.
 
     Args:
         batches: `BatchStream`, or `tf.data.Dataset`, of dicts with "token_ids", int32 `(B, T)`, "padding_mask", boolean

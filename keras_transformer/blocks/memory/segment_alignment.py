@@ -9,7 +9,7 @@ from keras_transformer.attention.partition.bands import block_count, pad_length,
 
 
 @dataclasses.dataclass(frozen=True)
-class Rounds:
+class SegmentAlignment:
     """The first round reads what is left of each row's segment, the others a segment each.
 
     In the shapes, T is the number of new tokens, R the room of a round, n the number of rounds.

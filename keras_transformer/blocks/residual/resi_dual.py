@@ -26,16 +26,16 @@ class ResiDualResidual(Residual):
     _norm_names = ("norm",)
     num_streams = 2
 
-    def open_stack(self, **options):
+    def stack_input_layer(self, **options):
         return OpenStreams(**options)
 
-    def close_stack(self, norm, **options):
+    def stack_output_layer(self, norm, **options):
         return JoinStreams(norm, **options)
 
-    def enter(self, x, mask=None, training=None):
+    def pre(self, x, mask=None, training=None):
         return x[:, :, 0]
 
-    def leave(self, x, y, mask=None, training=None):
+    def post(self, x, y, mask=None, training=None):
         normalized = self._normalize("norm", x[:, :, 0] + y, mask, training)
         return ops.stack([normalized, x[:, :, 1] + y], axis=2)
 

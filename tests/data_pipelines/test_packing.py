@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.attention import MultiHeadAttention
-from keras_transformer.data import Ragged, SequenceDataError, pack, segment_mask
+from keras_transformer.attention import MultiHeadAttention, segment_mask
+from keras_transformer.data import Ragged, SequenceDataError, pack
 from keras_transformer.positions import Rotary
 
 RANDOM = np.random.default_rng(0)

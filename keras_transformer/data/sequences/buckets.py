@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_transformer.data.batch_stream import BatchStream
 from keras_transformer.data.errors import SequenceDataError
-from keras_transformer.data.ragged import Ragged
+from keras_transformer.data.sequences.ragged import Ragged
 from keras_transformer.utils.labels import IGNORE_ID
 
 

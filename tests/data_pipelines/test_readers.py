@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from keras_transformer.data import (
-    MissingFileError,
+    MissingTextFileError,
     TextFileError,
     read_conll,
     read_json_lines,
@@ -59,7 +59,7 @@ def test_broken_gzip(tmp_path):
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(MissingFileError, match="none.txt"):
+    with pytest.raises(MissingTextFileError, match="none.txt"):
         list(read_lines(tmp_path / "none.txt"))
     with pytest.raises(FileNotFoundError, match="cannot be read"):
         list(read_lines(tmp_path))

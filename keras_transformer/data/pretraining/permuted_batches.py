@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from keras_transformer.data.masked_batches import check_inputs, with_seeds
-from keras_transformer.data.permutation import TokenPermutation
+from keras_transformer.data.pretraining.masked_batches import check_inputs, with_seeds
+from keras_transformer.data.pretraining.token_permutation import TokenPermutation
 
 
 def permute_tokens(batches, tokenizer, *, seed=0, **options):
     """Batches of token ids turned into batches for `tasks.PermutationLanguageModel`, in new orders in every epoch.
 
     The same arguments give the same batches, epoch after epoch; from a `BatchStream`, each is a function of its step alone,
-    so that a `Checkpoint` goes on with the very same ones.
+    so that a `TrainingCheckpoint` goes on with the very same ones.
 
     Args:
         batches: `BatchStream`, or `tf.data.Dataset`, of dicts with "token_ids", int32 `(B, T)`, "padding_mask", boolean

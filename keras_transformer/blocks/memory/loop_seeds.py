@@ -11,7 +11,7 @@ from keras_transformer.backend import keras_private
 _DRAWS = 1024
 
 
-def seeded_rounds(layer, training=None):
+def seeded_iterations(layer, training=None):
     """Lets the generators inside a layer draw in a loop, where their states cannot be written back.
 
     Args:

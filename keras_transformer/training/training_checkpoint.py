@@ -6,13 +6,13 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.training.distribution import is_chief
-from keras_transformer.training.errors import CheckpointError
+from keras_transformer.training.errors import TrainingCheckpointError
 from keras_transformer.training.snapshot import read_metadata, read_snapshot, training_variables, write_snapshot
 
 _FILE = "checkpoint.npz"
 
 
-class Checkpoint(keras.callbacks.Callback):
+class TrainingCheckpoint(keras.callbacks.Callback):
     """Saves the state of a training at intervals; `fit` called again with it goes on as if nothing had happened.
 
     Saved are weights, the optimizer's variables (moments, averages of `use_ema`, accumulated gradients, updates), the seeds
@@ -30,8 +30,8 @@ class Checkpoint(keras.callbacks.Callback):
         save_freq: "epoch" to save after each epoch, or int >= 1: after every so many batches too; it needs `batches`.
 
     Raises:
-        CheckpointError: at the beginning of `fit`, before a variable is changed: the file is broken, or was saved from
-            another model, other data, or other steps an epoch.
+        TrainingCheckpointError: when `fit` begins, before any variable changes, if the file is corrupt or was saved from
+            another model, other data, or another number of steps per epoch.
         ValueError: `save_freq` is neither, or counts batches where `batches` is None.
 
     Where several workers train together (`training.distributed`), the first writes and all read: the directory is one that
@@ -50,7 +50,7 @@ class Checkpoint(keras.callbacks.Callback):
     >>> def fit(epochs):
     ...     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones")])
     ...     model.compile("sgd", "mse")
-    ...     callbacks = [Checkpoint("run", train, save_freq=3)]
+    ...     callbacks = [TrainingCheckpoint("run", train, save_freq=3)]
     ...     return model.fit(train.repeat(), steps_per_epoch=8, epochs=epochs, callbacks=callbacks, verbose=0)
     >>> first = fit(epochs=1).history["loss"]
     >>> both = fit(epochs=2).history["loss"]  # Runs the second epoch alone.
@@ -97,7 +97,7 @@ class Checkpoint(keras.callbacks.Callback):
         here = {"steps_per_epoch": self.params.get("steps"), "data": getattr(self.batches, "fingerprint", "")}
         for name, value in here.items():
             if metadata[name] != value:
-                raise CheckpointError(
+                raise TrainingCheckpointError(
                     f"'{self.path}' was saved with {name}={metadata[name]!r}, the training has {value!r}."
                 )
 

@@ -3,7 +3,7 @@ import collections
 import numpy as np
 import pytest
 
-from keras_transformer.data.masking import TokenMasking
+from keras_transformer.data.pretraining.token_masking import TokenMasking
 from keras_transformer.text import Characters, WordPiece
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.data.errors import ImageDataError, MissingDataError
-from keras_transformer.data.folders import read_folders
+from keras_transformer.data.images.folders import read_folders
 
 _CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 _OBJECTS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

@@ -5,10 +5,9 @@ import hashlib
 
 import numpy as np
 
-from keras_transformer.attention.masks import segment_mask  # noqa: F401, a part of this pipeline
 from keras_transformer.data.batch_stream import BatchStream
 from keras_transformer.data.errors import SequenceDataError
-from keras_transformer.data.ragged import Ragged
+from keras_transformer.data.sequences.ragged import Ragged
 from keras_transformer.utils.labels import IGNORE_ID
 
 
@@ -48,8 +47,8 @@ def pack(
         SequenceDataError: no document has two tokens.
         ValueError: an argument is out of its range.
 
-    `models.Decoder(..., packed=True)` takes these inputs; in a model of your own, `segment_mask` turns the segments into the
-    attention mask of a batch.
+    `models.Decoder(..., packed=True)` takes these inputs. In a model of your own, `attention.segment_mask` computes the
+    attention mask from the segments.
 
     Example:
 

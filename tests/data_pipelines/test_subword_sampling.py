@@ -4,7 +4,7 @@ import collections
 
 import pytest
 
-from keras_transformer.data.subword_sampling import SubwordSampling
+from keras_transformer.data.sequences.subword_sampling import SubwordSampling
 from keras_transformer.text import Characters, WordPiece
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

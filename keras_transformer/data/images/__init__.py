@@ -1,0 +1,1 @@
+"""Image data sets and their augmented batches."""

@@ -1,0 +1,1 @@
+"""Inputs and labels of pretraining objectives: masked and permuted language modeling."""

@@ -1,0 +1,1 @@
+"""Batches of token ids: by length, packed, or as windows."""
