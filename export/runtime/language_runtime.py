@@ -11,11 +11,9 @@ from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.errors import ExportError, InvalidBundleError, RunError
 from keras_transformer.export.onnx.binding import Binding, BoundCache
 from keras_transformer.export.runtime.runtimes import TFLiteEngine, load_saved_model, onnx_session
-from keras_transformer.generation import Generator
+from keras_transformer.generation import GenerationSpec, Generator
 from keras_transformer.generation.plan import Output
-from keras_transformer.generation.stop import as_end_ids
 
-_SOURCE = ("source_token_ids", "source_padding_mask")
 _INDEX = {"prefill": "lengths", "decode": "cache_index"}
 
 
@@ -27,11 +25,7 @@ class RuntimeLanguageModel(Generator):
     Args:
         steps: the model in its runtime.
         tokenizer: the tokenizer of the bundle, or None.
-        record: what the manifest says of generation.
     """
-
-    def __init__(self, steps, tokenizer, record):
-        super().__init__(steps, tokenizer, record["start_id"], record["end_id"])
 
     def generator(self):
         """What reads prompts for an engine: the model itself."""
@@ -73,7 +67,7 @@ def open_language_model(directory, manifest, backend, num_threads):
     """
     tokenizer = read_tokenizer(directory, manifest)
     steps = STEPS[backend](directory, manifest, backend, num_threads)
-    return RuntimeLanguageModel(steps, tokenizer, manifest["generation"])
+    return RuntimeLanguageModel(steps, tokenizer)
 
 
 class _Steps:
@@ -83,15 +77,7 @@ class _Steps:
     """
 
     def __init__(self, directory, manifest, backend, num_threads):
-        record = manifest["generation"]
-        self.vocabulary_size = record["vocabulary_size"]
-        self.max_length = record["max_length"]
-        self.is_encoder_decoder = record["is_encoder_decoder"]
-        self.takes_prompts = record.get("takes_prompts", not self.is_encoder_decoder)
-        self.source_names = tuple(record.get("source_names") or _SOURCE)
-        self.source_shape = record.get("source_shape") and tuple(record["source_shape"])
-        self.cache_is_rewindable = record.get("cache_is_rewindable", True)
-        self.exits = record.get("exits", False)
+        self.spec = GenerationSpec.from_dict(manifest["generation"])
         self._path = functools.partial(artifact_path, directory, manifest, backend)
         self._specs = functools.cache(functools.partial(signature_specs, manifest))
         self._backend = backend
@@ -108,17 +94,17 @@ class _Steps:
                 cache[spec.name] = self._array(np.zeros(shape, spec.dtype))
         if source is not None:
             with self._typed("encode"):
-                memory = self._call("encode", dict(zip(self.source_names, source, strict=True)), {})
+                memory = self._call("encode", dict(zip(self.spec.source_names, source, strict=True)), {})
                 cache |= {name: self._array(np.asarray(array)) for name, array in memory.items()}
         return cache
 
     def make_source(self, token_ids):
         """A source to try the model with: these tokens, all real; zeros where it is no text; None where there is none."""
-        if not self.is_encoder_decoder:
+        if not self.spec.is_encoder_decoder:
             return None
-        if self.source_shape is not None:
-            length = 1 if self.takes_prompts else token_ids.shape[1]
-            shape = [length if size is None else size for size in self.source_shape]
+        if self.spec.source_shape is not None:
+            length = 1 if self.spec.takes_prompts else token_ids.shape[1]
+            shape = [length if size is None else size for size in self.spec.source_shape]
             return (np.zeros((len(token_ids), *shape), "float32"),)
         return token_ids, np.ones(token_ids.shape, bool)
 
@@ -133,8 +119,8 @@ class _Steps:
         with self._typed(signature):
             results = self._call(signature, arrays, cache)
             output = Output(np.asarray(results["logits"]), np.asarray(results["hidden_states"]))
-            if output.logits.ndim != 3 or output.logits.shape[-1] != self.vocabulary_size:
-                raise ValueError(f"logits of shape {output.logits.shape} for {self.vocabulary_size} tokens")
+            if output.logits.ndim != 3 or output.logits.shape[-1] != self.spec.vocabulary_size:
+                raise ValueError(f"logits of shape {output.logits.shape} for {self.spec.vocabulary_size} tokens")
         new = {name: results[name] for name in self._grows if name in results}
         return output, {**cache, **new} if new else cache
 
@@ -233,10 +219,10 @@ class TFLiteSteps(_Steps):
         path = str(self._path("prefill"))
         self._engine = TFLiteEngine(path, "prefill", (), self._num_threads)
         # Lengths of the prompts, or of the sources, that have signatures of their own.
-        kind = "encode" if self.is_encoder_decoder else "prefill"
+        kind = "encode" if self.spec.is_encoder_decoder else "prefill"
         self._names = set(self._engine.signatures())
         lengths = (int(name.split("_")[1]) for name in self._names if name.startswith(f"{kind}_"))
-        self._buckets = sorted(lengths) if self.source_shape is None else []
+        self._buckets = sorted(lengths) if self.spec.source_shape is None else []
         fixed = next((name for name in self._names if name.startswith("decode_1")), None)
         self._fixed_length = fixed and self._length({spec.name: np.empty(spec.shape) for spec in self._specs(fixed)[0]})
 
@@ -253,9 +239,9 @@ class TFLiteSteps(_Steps):
 
     def _source(self, arrays):
         """The signature that encodes a source, and what it is given."""
-        if self.source_shape is None:
-            return self._widened("encode", arrays, self.source_names)
-        is_one = len(arrays[self.source_names[0]]) == 1 and "encode_1" in self._names
+        if self.spec.source_shape is None:
+            return self._widened("encode", arrays, self.spec.source_names)
+        is_one = len(arrays[self.spec.source_names[0]]) == 1 and "encode_1" in self._names
         return "encode_1" if is_one else "encode", arrays
 
     def _fixed(self, signature, arrays, cache):
@@ -302,32 +288,6 @@ class SavedModelSteps(_Steps):
 STEPS = {"saved_model": SavedModelSteps, "tflite": TFLiteSteps, "onnx": OnnxSteps}
 
 
-def _is_size(value):
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31
-
-
-def _is_token(value):
-    return value is None or value == 0 or _is_size(value)
-
-
-def _is_shape(value):
-    return value is None or (isinstance(value, list) and all(size is None or _is_size(size) for size in value))
-
-
-def _are_names(value):
-    return value is None or (isinstance(value, list) and all(isinstance(name, str) for name in value))
-
-
-# What the record must hold, each with what it must be.
-_GENERATION = {
-    "vocabulary_size": _is_size,
-    "max_length": lambda value: value is None or _is_size(value),
-    "is_encoder_decoder": lambda value: isinstance(value, bool),
-    "start_id": _is_token,
-    "end_id": lambda value: all(map(_is_token, value)) if isinstance(value, list) else _is_token(value),
-}
-
-
 def is_language_bundle(manifest):
     """Whether a bundle generates.
 
@@ -337,21 +297,16 @@ def is_language_bundle(manifest):
     record = manifest.get("generation")
     if record is None:
         return False
-    missing = [name for name, is_good in _GENERATION.items() if name not in record or not is_good(record[name])]
-    missing += [] if isinstance(record.get("takes_prompts", True), bool) else ["takes_prompts"]
-    missing += [] if _is_shape(record.get("source_shape")) else ["source_shape"]
-    missing += [] if _are_names(record.get("source_names")) else ["source_names"]
-    if missing or not {"prefill", "decode"} <= set(manifest["signatures"]):
-        raise InvalidBundleError(
-            f"the manifest's record of generation is incomplete: {missing or 'no prefill or decode'}"
-        )
-    for name in ("start_id", "end_id"):
-        if max(as_end_ids(record[name]), default=0) >= record["vocabulary_size"]:
-            raise InvalidBundleError(f"{name} {record[name]} is none of {record['vocabulary_size']} tokens")
+    try:
+        spec = GenerationSpec.from_dict(record)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidBundleError(f"the manifest's record of generation is not valid: {error}") from None
+    if not {"prefill", "decode"} <= set(manifest["signatures"]):
+        raise InvalidBundleError("the manifest's record of generation is incomplete: no prefill or decode")
     inputs, outputs = signature_specs(manifest, "decode")
     if not {"token_ids", "cache_index"} <= {spec.name for spec in inputs}:
         raise InvalidBundleError("signature 'decode' takes no token_ids or no cache_index")
     logits = next((spec for spec in outputs if spec.name == "logits"), None)
-    if logits is None or logits.shape[-1:] != (record["vocabulary_size"],):
+    if logits is None or logits.shape[-1:] != (spec.vocabulary_size,):
         raise InvalidBundleError(f"signature 'decode' gives no logits of {record['vocabulary_size']} tokens")
     return True

@@ -1,5 +1,7 @@
 """A language model of a bundle whose cache lies in pools of blocks and of states, as `generation.Engine` wants it."""
 
+import dataclasses
+
 import numpy as np
 
 from keras_transformer.generation.errors import GenerationError
@@ -21,21 +23,19 @@ class PagedRuntimeSteps:
         GenerationError: an encoder-decoder, int8, or a cache that neither keeps all tokens nor has one size.
     """
 
-    is_encoder_decoder = False
-
     def __init__(self, steps, num_blocks, block_size, max_batch_size, chunk_size=64, quantize=False):
-        if steps.is_encoder_decoder:
+        if steps.spec.is_encoder_decoder:
             raise GenerationError("The cache of an encoder-decoder depends on its source: it is not paged.")
         if quantize:
             raise GenerationError("Blocks of int8 are for models of Keras: serve the .keras file.")
         self.runtime = steps
-        self.vocabulary_size = steps.vocabulary_size
         self.block_size = block_size
         self._blocks, self._states = _pools(steps, num_blocks, block_size, max_batch_size + 1)
         self.keeps_slots, self.keeps_states = bool(self._blocks), bool(self._states)
-        rooms = [steps.max_length, (num_blocks - 1) * block_size if self._blocks else None]
-        self.max_length = min((room for room in rooms if room is not None), default=None)
-        self.chunk_size = chunk_size if self.max_length is None else min(chunk_size, self.max_length)
+        limits = [steps.spec.max_length, (num_blocks - 1) * block_size if self._blocks else None]
+        max_length = min((limit for limit in limits if limit is not None), default=None)
+        self.spec = dataclasses.replace(steps.spec, max_length=max_length)
+        self.chunk_size = chunk_size if max_length is None else min(chunk_size, max_length)
 
     def step(self, token_ids, tables, cache_index, states=None):
         """As `tasks.paged_steps.PagedSteps.step`."""

@@ -76,11 +76,7 @@ def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
         fill_references(signature)
     layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
-    names = ("vocabulary_size", "max_length", "is_encoder_decoder", "takes_prompts", "start_id", "end_id")
-    names = (*names, "cache_is_rewindable", "exits")
-    record = {name: getattr(model, name) for name in names}
-    record |= {name: getattr(model, name) and list(getattr(model, name)) for name in ("source_names", "source_shape")}
-    return ExportSpec(signatures, tolerance, locate, tuple(model.variables), record)
+    return ExportSpec(signatures, tolerance, locate, tuple(model.variables), model.generation_spec.to_dict())
 
 
 def static_length(model, options):

@@ -12,6 +12,7 @@ from keras_transformer.generation.errors import (
     QueueFullError,
     RequestCancelledError,
 )
+from keras_transformer.generation.generation_spec import GenerationSpec
 from keras_transformer.generation.generator import Generator
 from keras_transformer.generation.samplers import Greedy, Random
 from keras_transformer.generation.search.beam import BeamSearch
@@ -37,6 +38,7 @@ __all__ = [
     "EngineError",
     "ForeignTokenizerError",
     "GenerationError",
+    "GenerationSpec",
     "Generator",
     "Greedy",
     "MissingTokenizerError",

@@ -1,5 +1,6 @@
 """Text in, text out: what `model.generate` does, in Keras and in every runtime."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -8,7 +9,7 @@ from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.loop import decode, pad
 from keras_transformer.generation.plan import Plan
 from keras_transformer.generation.prompts import Prompts
-from keras_transformer.generation.stop import StopSequences, as_end_ids, check_stop
+from keras_transformer.generation.stop import StopSequences, check_stop
 
 DEFAULT_NEW_TOKENS = 128
 
@@ -17,21 +18,23 @@ class Generator:
     """Generates with one model, in any runtime. `LanguageModel.generate` and the `generate` of a bundle are this.
 
     Args:
-        steps: the model, as `loop.decode` wants it. In addition `max_length`: the most tokens that it can hold, or None;
-            `vocabulary_size`; `is_encoder_decoder`; and, where sources are no text, `source_names`, `source_shape`, in
-            which None is any size, and `takes_prompts`, whether the decoder begins with text. It may have
+        steps: the model in its runtime, as `loop.decode` calls it, with its `GenerationSpec` as `spec`. It may have
             `generate(plan, sampler)`: the whole loop at once, for plain plans and the samplers that can be part of a graph.
         tokenizer: a tokenizer of `keras_transformer.text`, or None: then prompts and results are token ids.
-        start_id: the token that every decoder text begins with, or None; an encoder-decoder needs one.
-        end_id: the token that ends a text, a list of such, or None.
+        start_id: int: replaces the `start_id` of `steps.spec`. Default None: that of the spec.
+        end_id: int, or a list of ints: replaces the `end_id` of `steps.spec`. Default None: that of the spec.
+
+    Attributes:
+        spec: `GenerationSpec`.
     """
 
     def __init__(self, steps, tokenizer=None, start_id=None, end_id=None):
         self.steps = steps
         self.tokenizer = tokenizer
-        self.start_id = start_id
-        self.end_id = end_id
-        self.end_ids = as_end_ids(end_id)
+        given = {"start_id": start_id, "end_id": tuple(end_id) if isinstance(end_id, list) else end_id}
+        self.spec = dataclasses.replace(
+            steps.spec, **{name: value for name, value in given.items() if value is not None}
+        )
 
     def generate(
         self,
@@ -86,7 +89,7 @@ class Generator:
             results.update(zip(rows, search.results(), strict=True))
             if return_scores:
                 scores.update(zip(rows, search.scores(), strict=True))
-        stops = StopSequences(stop, self.tokenizer, self.end_ids)
+        stops = StopSequences(stop, self.tokenizer, self.spec.end_ids)
         texts = [self._finish(results[row], prompts, row, stops, sampler) for row in range(len(results))]
         texts = texts[0] if prompts.is_single else texts
         if not return_scores:
@@ -115,7 +118,7 @@ class Generator:
         search = sampler.search(plan)
         steps = decode(self.steps, plan, search, plan.source)
         tokens = itertools.chain.from_iterable(emitted[0] for emitted in steps)
-        return StopSequences(stop, self.tokenizer, self.end_ids).stream(tokens, prompts.is_text, prompts.before(0))
+        return StopSequences(stop, self.tokenizer, self.spec.end_ids).stream(tokens, prompts.is_text, prompts.before(0))
 
     def plan(self, prompts, *, max_new_tokens=None, sampler="greedy", stop=None, seed=None, repetition_penalty=1.0):
         """Checks a request as `generate` does, for who runs the loop: each prompt has a plan of its own.
@@ -133,23 +136,23 @@ class Generator:
         pairs = self._plans(prompts, max_new_tokens, stop, seed, repetition_penalty, batch_size=1)
         self._check(sampler, pairs)
         plans = [plan for _, plan in sorted(pairs, key=lambda pair: pair[0])]
-        return sampler, prompts, plans, StopSequences(stop, self.tokenizer, self.end_ids)
+        return sampler, prompts, plans, StopSequences(stop, self.tokenizer, self.spec.end_ids)
 
     def _read(self, prompts):
-        return Prompts.read(prompts, self.tokenizer, self.steps, self.start_id)
+        return Prompts.read(prompts, self.tokenizer, self.spec)
 
     def _plans(self, prompts, max_new_tokens, stop, seed, repetition_penalty, batch_size):
         """Pairs of the rows that run together and their `Plan`. All is checked here."""
         if max_new_tokens is None:
-            max_new_tokens = prompts.room(self.steps, DEFAULT_NEW_TOKENS)
+            max_new_tokens = prompts.room(self.spec, DEFAULT_NEW_TOKENS)
         for name, value in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
             if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
                 raise GenerationError(f"{name} must be a positive integer. Received: {value!r}")
         if not repetition_penalty > 0:
             raise GenerationError(f"repetition_penalty must be above 0. Received: {repetition_penalty!r}")
         check_stop(stop, self.tokenizer)
-        prompts.check_room(self.steps, max_new_tokens)
-        ends = None if stop is None else StopSequences(stop, self.tokenizer, self.end_ids).ends
+        prompts.check_room(self.spec, max_new_tokens)
+        ends = None if stop is None else StopSequences(stop, self.tokenizer, self.spec.end_ids).ends
         seeds = np.random.SeedSequence(seed).spawn(len(prompts.decoder))
         # Prompts of like length together: less is computed for padding.
         order = sorted(range(len(seeds)), key=lambda row: len((prompts.source or prompts.decoder)[row]))
@@ -158,8 +161,8 @@ class Generator:
             rows = order[start : start + (batch_size or len(order))]
             chosen, chosen_seeds = [prompts.decoder[row] for row in rows], [seeds[row] for row in rows]
             new_tokens, source = int(max_new_tokens), self._source(prompts, rows)
-            own = (self.tokenizer.decode if prompts.is_text else None, getattr(self.steps, "cache_is_rewindable", True))
-            request = (chosen, new_tokens, chosen_seeds, self.end_ids, ends, repetition_penalty, source)
+            own = (self.tokenizer.decode if prompts.is_text else None, self.spec.cache_is_rewindable)
+            request = (chosen, new_tokens, chosen_seeds, self.spec.end_ids, ends, repetition_penalty, source)
             plans.append((rows, Plan(*request, *own)))
         return plans
 
@@ -172,7 +175,7 @@ class Generator:
         if prompts.source is None:
             return None
         chosen = [prompts.source[row] for row in rows]
-        if getattr(self.steps, "source_shape", None) is not None:
+        if self.spec.source_shape is not None:
             return (_stack(chosen),)
         token_ids = pad(chosen)
         lengths = np.array([len(row) for row in chosen])

@@ -32,7 +32,7 @@ class Output(NamedTuple):
     Attributes:
         logits: float32 `(R, T, V)`; after the prompt `(R, 1, V)`, of its last token.
         hidden_states: float `(R, T, D)`: what the head sees, of every token read; after the prompt `(R, 1, D)`, of its last
-            token, where the model `exits`.
+            token, where the model has a `PrefillExit`.
     """
 
     logits: Any

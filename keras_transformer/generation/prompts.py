@@ -32,18 +32,18 @@ class Prompts:
     continues: bool = True
 
     @classmethod
-    def read(cls, prompts, tokenizer, steps, start_id):
+    def read(cls, prompts, tokenizer, spec):
         """Any of the forms that `Generator.generate` takes.
 
         Raises:
             GenerationError: names the prompt, by its number.
         """
-        if getattr(steps, "source_shape", None) is not None:
-            return cls._of_features(prompts, tokenizer, steps, start_id)
-        return cls._of_text(prompts, tokenizer, steps, start_id, steps.is_encoder_decoder)
+        if spec.source_shape is not None:
+            return cls._of_features(prompts, tokenizer, spec)
+        return cls._of_text(prompts, tokenizer, spec, spec.is_encoder_decoder)
 
     @classmethod
-    def _of_text(cls, prompts, tokenizer, steps, start_id, is_source):
+    def _of_text(cls, prompts, tokenizer, spec, is_source):
         """Text or tokens, which the encoder reads if it is the source, and with which the decoder begins if not."""
         if isinstance(prompts, dict):
             raise GenerationError(
@@ -56,13 +56,13 @@ class Prompts:
         if not prompts:
             raise EmptyPromptError("No prompts were given.")
         is_text = isinstance(prompts[0], (str, bytes))
-        begin = () if start_id is None else (start_id,)
+        begin = () if spec.start_id is None else (spec.start_id,)
         if is_text:
             rows = _encode(prompts, tokenizer, is_source)
         else:
-            rows = [_ids(number, prompt, steps.vocabulary_size) for number, prompt in enumerate(prompts)]
+            rows = [_ids(number, prompt, spec.vocabulary_size) for number, prompt in enumerate(prompts)]
         if is_source:
-            source, decoder = rows, _starts(start_id, len(rows))
+            source, decoder = rows, _starts(spec.start_id, len(rows))
         else:
             source, decoder = None, [np.array([*begin, *row], "int32") if is_text else row for row in rows]
         for number, row in enumerate(source or decoder):
@@ -71,16 +71,16 @@ class Prompts:
         return cls(decoder, source, is_text, is_single, continues=not is_source)
 
     @classmethod
-    def _of_features(cls, prompts, tokenizer, steps, start_id):
+    def _of_features(cls, prompts, tokenizer, spec):
         """Arrays, each of which is answered: in text where there is a tokenizer; or a dict of these and of prompts."""
-        shape, text = steps.source_shape, None
+        shape, text = spec.source_shape, None
         if isinstance(prompts, dict):
-            prompts, text = _features_and_text(prompts, steps.source_names[0])
-            text = cls._of_text(text, tokenizer, steps, start_id, is_source=False)
+            prompts, text = _features_and_text(prompts, spec.source_names[0])
+            text = cls._of_text(text, tokenizer, spec, is_source=False)
             prompts = [prompts] if text.is_single else prompts
-        elif getattr(steps, "takes_prompts", False):
+        elif spec.takes_prompts:
             raise GenerationError(
-                f"The model continues text: give {{{steps.source_names[0]!r}: ..., 'token_ids': ...}}."
+                f"The model continues text: give {{{spec.source_names[0]!r}: ..., 'token_ids': ...}}."
             )
         is_single = isinstance(prompts, (str, bytes)) or len(getattr(prompts, "shape", ())) == len(shape)
         source = [np.asarray(prompt) for prompt in ([prompts] if is_single else prompts)]
@@ -95,34 +95,34 @@ class Prompts:
         if text is not None:
             if len(source) != len(text.decoder):
                 raise GenerationError(
-                    f"There are {len(text.decoder)} prompts for {len(source)} {steps.source_names[0]}."
+                    f"There are {len(text.decoder)} prompts for {len(source)} {spec.source_names[0]}."
                 )
             return cls(text.decoder, source, text.is_text, text.is_single)
-        return cls(_starts(start_id, len(source)), source, tokenizer is not None, is_single, continues=False)
+        return cls(_starts(spec.start_id, len(source)), source, tokenizer is not None, is_single, continues=False)
 
     def before(self, row):
         """The tokens that a result continues as a text; an answer to a source begins a text of its own."""
         return self.decoder[row].tolist() if self.continues else []
 
-    def room(self, steps, wanted):
+    def room(self, spec, wanted):
         """How many new tokens the model can hold after the longest prompt, at most `wanted`."""
         longest = max(map(len, self.decoder))
-        return wanted if steps.max_length is None else max(1, min(wanted, steps.max_length - longest))
+        return wanted if spec.max_length is None else max(1, min(wanted, spec.max_length - longest))
 
-    def check_room(self, steps, max_new_tokens):
+    def check_room(self, spec, max_new_tokens):
         """Refuses prompts for which the model has not positions enough."""
-        if steps.max_length is None:
+        if spec.max_length is None:
             return
         for number, source in enumerate(self.source or []):
-            if getattr(steps, "source_shape", None) is None and len(source) > steps.max_length:
+            if spec.source_shape is None and len(source) > spec.max_length:
                 raise PromptTooLongError(
-                    f"Prompt {number} has {len(source)} tokens; the model takes at most {steps.max_length}."
+                    f"Prompt {number} has {len(source)} tokens; the model takes at most {spec.max_length}."
                 )
         for number, prompt in enumerate(self.decoder):
-            if len(prompt) + max_new_tokens > steps.max_length:
+            if len(prompt) + max_new_tokens > spec.max_length:
                 raise PromptTooLongError(
                     f"Prompt {number} has {len(prompt)} tokens; with max_new_tokens={max_new_tokens} that exceeds the "
-                    f"{steps.max_length} that the model can hold."
+                    f"{spec.max_length} that the model can hold."
                 )
 
 

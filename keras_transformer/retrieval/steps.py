@@ -48,7 +48,7 @@ def with_retrieval(generator, database, num_neighbors=2, neighbor_length=None):
     Reference: Borgeaud et al., RETRO, arXiv 2112.04426, section 2.1.
     """
     steps = RetrievalSteps(generator.steps, database, num_neighbors, neighbor_length)
-    return Generator(steps, generator.tokenizer, generator.start_id, generator.end_id)
+    return Generator(steps, generator.tokenizer)
 
 
 class RetrievalSteps:

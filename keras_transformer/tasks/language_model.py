@@ -1,5 +1,6 @@
 """Next-token prediction and generation, for decoder-only and encoder-decoder backbones."""
 
+import dataclasses
 import pathlib
 
 import keras
@@ -7,7 +8,7 @@ from keras import ops
 
 from keras_transformer.attention.scoring import soft_cap
 from keras_transformer.backend import keras_private
-from keras_transformer.generation import ForeignTokenizerError, Generator
+from keras_transformer.generation import ForeignTokenizerError, GenerationSpec, Generator
 from keras_transformer.models import Stepwise
 from keras_transformer.models.building.stepwise import source_names
 from keras_transformer.tasks.decoding.steps import KerasSteps
@@ -144,7 +145,7 @@ class LanguageModel(keras.Model):
     def generator(self):
         """The `Generator` of this model; it compiles once for each set of shapes."""
         if self._generator is None or self._generator.steps.jit_compile != self.jit_compile:
-            self._generator = Generator(KerasSteps(self), self.tokenizer, self.start_id, self.end_id)
+            self._generator = Generator(KerasSteps(self), self.tokenizer)
         return self._generator
 
     @property
@@ -160,9 +161,14 @@ class LanguageModel(keras.Model):
         return self.stepwise.cache_is_rewindable
 
     @property
-    def exits(self):
-        """bool: whether `prefill` gives the hidden states of the last token of each prompt alone: see `PrefillExit`."""
-        return self.stepwise.exits
+    def has_prefill_exit(self):
+        """bool: whether `prefill` returns the hidden state of the last token of each prompt only. See `PrefillExit`."""
+        return self.stepwise.has_prefill_exit
+
+    @property
+    def generation_spec(self):
+        """`GenerationSpec`: how the model generates, for the decoding loop and for export."""
+        return GenerationSpec(**{field.name: getattr(self, field.name) for field in dataclasses.fields(GenerationSpec)})
 
     def init_cache(self, batch_size, max_length, dtype=None):
         """An empty cache for `max_length` tokens: dict of named tensors, batch first."""
@@ -182,7 +188,7 @@ class LanguageModel(keras.Model):
 
         Returns:
             `(logits, hidden_states, cache)`: float32 `(B, 1, V)`, of the last token of each prompt alone; float32
-            `(B, T, D)`, or `(B, 1, D)` where the model `exits`; dict of tensors. The next token of a row is read at
+            `(B, T, D)`, or `(B, 1, D)` with a `PrefillExit`; dict of tensors. The next token of a row is read at
             `cache_index = lengths`.
         """
         return self.extend(token_ids, lengths, cache, ops.zeros((), "int32"))
@@ -191,7 +197,7 @@ class LanguageModel(keras.Model):
         """Like `prefill`, for the next part of each prompt: `cache_index`, int32 `()` or `(B,)`, tokens are read before."""
         hidden, cache = self.stepwise(token_ids, cache, cache_index, lengths, last_only=True)
         last = hidden
-        if not self.exits:
+        if not self.has_prefill_exit:
             last = ops.take_along_axis(hidden, ops.reshape(lengths, (-1, 1, 1)) - 1, axis=1)
         return self._to_logits(last), ops.cast(hidden, "float32"), cache
 

@@ -5,6 +5,7 @@ import types
 import numpy as np
 import pytest
 
+from keras_transformer.generation import GenerationSpec
 from keras_transformer.generation.plan import Output
 
 UNWRITTEN = -1
@@ -20,9 +21,7 @@ class FormulaSteps:
     """
 
     def __init__(self, vocabulary_size, max_length=None, is_encoder_decoder=False):
-        self.vocabulary_size = vocabulary_size
-        self.max_length = max_length
-        self.is_encoder_decoder = is_encoder_decoder
+        self.spec = GenerationSpec(vocabulary_size, max_length, is_encoder_decoder)
         # The shape of each call's token ids: the prompts, then every step.
         self.calls = []
 
@@ -31,8 +30,8 @@ class FormulaSteps:
         raise NotImplementedError
 
     def init_cache(self, batch_size, length, source=None):
-        assert (source is not None) == self.is_encoder_decoder
-        assert self.max_length is None or length <= self.max_length
+        assert (source is not None) == self.spec.is_encoder_decoder
+        assert self.spec.max_length is None or length <= self.spec.max_length
         sums = np.zeros((batch_size, 1)) if source is None else np.where(source[1], source[0], 0).sum(axis=1)[:, None]
         return {"tokens": np.full((batch_size, length), UNWRITTEN), "source": sums}
 
@@ -110,7 +109,7 @@ class ScriptSteps(FormulaSteps):
         self.script = script
 
     def formula(self, tokens, source):
-        likely = np.arange(self.vocabulary_size) == self.script[tokens.shape[1] - 1]
+        likely = np.arange(self.spec.vocabulary_size) == self.script[tokens.shape[1] - 1]
         return np.where(likely, 5.0, 0.0)[None].repeat(len(tokens), 0), np.zeros((len(tokens), 1))
 
 

@@ -20,7 +20,7 @@ def log_softmax(logits):
 
 def all_texts(steps, prompt, max_new_tokens, end_id, penalty=1.0):
     """Every complete text and its log-probability, by plain recursion without a cache."""
-    for first in itertools.product(range(steps.vocabulary_size), repeat=max_new_tokens):
+    for first in itertools.product(range(steps.spec.vocabulary_size), repeat=max_new_tokens):
         length = first.index(end_id) + 1 if end_id in first else max_new_tokens
         if any(first[length:]):
             continue  # One of those that differ behind the end only.

@@ -5,6 +5,7 @@ text.
 """
 
 import collections
+import dataclasses
 import random
 import threading
 import time
@@ -33,15 +34,13 @@ UNWRITTEN = -1
 class PagedFormula:
     """A formula that reads its tokens from blocks, from states, or from both, which then must agree."""
 
-    is_encoder_decoder = False
-
-    def __init__(self, formula, keeps, num_blocks, block_size, max_batch_size, chunk_size, quantize):
+    def __init__(self, formula, spec, keeps, num_blocks, block_size, max_batch_size, chunk_size, quantize):
         self.formula, self.block_size = formula, block_size
         self.keeps_slots, self.keeps_states = "slots" in keeps, "states" in keeps
-        self.vocabulary_size, self.chunk_size = formula.vocabulary_size, chunk_size
+        self.chunk_size = chunk_size
         self.max_batch_size = max_batch_size
         room = (num_blocks - 1) * block_size if self.keeps_slots else 1000
-        self.max_length = room if formula.max_length is None else min(room, formula.max_length)
+        self.spec = dataclasses.replace(spec, max_length=min(room, spec.max_length or room))
         self.pool = np.full((num_blocks, block_size), UNWRITTEN)
         self.states = [[UNWRITTEN]] * (max_batch_size + 1)
         self.calls = []  # (rows, tokens of each) of every step.
@@ -113,7 +112,7 @@ class FormulaModel:
         return self._generator.generate(*arguments, **options)
 
     def paged_steps(self, num_blocks, block_size, **options):
-        return PagedFormula(self.formula, self.keeps, num_blocks, block_size, **options)
+        return PagedFormula(self.formula, self._generator.spec, self.keeps, num_blocks, block_size, **options)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Completions over HTTP: real sockets, a formula for a model; what is refused and why; clients that go away."""
 
+import dataclasses
 import http.client
 import json
 import socket
@@ -22,13 +23,11 @@ TOKENIZER = Characters("abcdefgh ")
 class Steps:
     """A formula that keeps the tokens of each block."""
 
-    is_encoder_decoder = False
     keeps_slots, keeps_states = True, False
 
     def __init__(self, formula, num_blocks, block_size, max_batch_size, chunk_size, quantize):
         self.formula, self.block_size, self.chunk_size = formula, block_size, chunk_size
-        self.vocabulary_size = formula.vocabulary_size
-        self.max_length = (num_blocks - 1) * block_size
+        self.spec = dataclasses.replace(formula.spec, max_length=(num_blocks - 1) * block_size)
         self.pool = np.zeros((num_blocks, block_size), int)
         self.gate = threading.Event()
         self.gate.set()

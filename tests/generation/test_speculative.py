@@ -58,7 +58,7 @@ def test_accepted_tokens_are_counted(models):
 
 def exact_distribution(steps, prompt, length, sampler, penalty=1.0):
     """Probability of each text of `length` tokens, in float64: filters written out."""
-    size = steps.vocabulary_size
+    size = steps.spec.vocabulary_size
     probabilities = np.zeros((size,) * length)
     for text in itertools.product(range(size), repeat=length):
         total = 1.0

@@ -1,5 +1,6 @@
 """Tree search: where the best text is known, against plain recursion, with caches that go back and that do not."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -15,7 +16,7 @@ END = 0
 
 def fixed_size(steps):
     """The same model, said to have a cache that does not go back: what it is fed is checked by the cache itself."""
-    steps.cache_is_rewindable = False
+    steps.spec = dataclasses.replace(steps.spec, cache_is_rewindable=False)
     return steps
 
 

@@ -100,8 +100,8 @@ def test_the_cache_is_one_pair_and_states_of_fixed_size(name):
 def test_a_prompt_is_read_half_way_to_the_same_logits(name):
     model, ids, lengths = randomized(MODELS[name]()), token_ids(3, 9), np.array([9, 3, 1], "int32")
     steps, expected = Stepwise(model), whole(model, ids)
-    assert steps.exits
-    assert not Stepwise(models.Decoder(SIZE, VOCABULARY)).exits
+    assert steps.has_prefill_exit
+    assert not Stepwise(models.Decoder(SIZE, VOCABULARY)).has_prefill_exit
     whole_prompt, cache = steps(ids, steps.init_cache(3, 12), 0, lengths)
     last, same_cache = steps(ids, steps.init_cache(3, 12), 0, lengths, last_only=True)
     assert last.shape == (3, 1, 16)

@@ -84,7 +84,7 @@ class Engine:
         num_blocks = num_blocks if self.steps.keeps_slots else 0
         generator = model.generator()
         self.tokenizer = generator.tokenizer
-        self._reader = Generator(self.steps, generator.tokenizer, generator.start_id, generator.end_id)
+        self._reader = Generator(self.steps, generator.tokenizer)
         pool = CachePool(num_blocks, block_size, max_batch_size if self.steps.keeps_states else 0)
         self._scheduler = Scheduler(self.steps, pool, max_batch_size, prompt_tokens)
         self._max_waiting = max_waiting

@@ -59,7 +59,7 @@ class Contrastive:
 
     def check(self, steps, plans):
         """Refuses a model that does not compute the hidden states of a whole prompt."""
-        if getattr(steps, "exits", False):
+        if steps.spec.has_prefill_exit:
             raise GenerationError(
                 "Contrastive search asks for the hidden states of every token of the prompt; this model stops half-way "
                 "for all but the last."

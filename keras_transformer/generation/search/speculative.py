@@ -46,7 +46,6 @@ class Speculative:
 
     >>> from keras_transformer.generation import Random
     >>> class Steps:  # What a model would be.
-    ...     vocabulary_size = 100
     ...     decode_step = prefill = init_cache = print
     >>> Speculative(Steps(), num_draft_tokens=2, sampler=Random(top_k=10)).sampler
     Random(temperature=1.0, top_k=10, top_p=None, min_p=None)
@@ -98,22 +97,22 @@ class Speculative:
             GenerationError: see the class.
         """
         self._accepted = self._steps = 0
-        draft = self.steps
-        if draft.vocabulary_size != steps.vocabulary_size:
+        draft, target = self.steps.spec, steps.spec
+        if draft.vocabulary_size != target.vocabulary_size:
             raise GenerationError(
-                f"The draft has a vocabulary of {draft.vocabulary_size} tokens, the model one of {steps.vocabulary_size}."
+                f"The draft has a vocabulary of {draft.vocabulary_size} tokens, the model one of {target.vocabulary_size}."
             )
-        if draft.is_encoder_decoder != steps.is_encoder_decoder:
+        if draft.is_encoder_decoder != target.is_encoder_decoder:
             raise GenerationError("The draft and the model must both be encoder-decoders, or neither.")
-        for name, model in (("model", steps), ("draft", draft)):
-            if not getattr(model, "cache_is_rewindable", True):
+        for name, spec in (("model", target), ("draft", draft)):
+            if not spec.cache_is_rewindable:
                 raise GenerationError(
                     f"The cache of the {name} is of fixed size, and cannot go back to before a guess that was refused."
                 )
         if draft.max_length is None:
             return
         for plan in plans:
-            sources = plan.source[0].shape[1] if plan.source and getattr(draft, "source_shape", None) is None else 0
+            sources = plan.source[0].shape[1] if plan.source and draft.source_shape is None else 0
             longest = max(int(plan.lengths.max()) + plan.max_new_tokens, sources)
             if longest > draft.max_length:
                 raise PromptTooLongError(f"The draft can hold {draft.max_length} tokens; {longest} are asked for.")

@@ -131,7 +131,7 @@ class Stepwise:
         return all(getattr(layer, "cache_is_rewindable", True) for _, layer, _ in self._caches.values())
 
     @property
-    def exits(self):
+    def has_prefill_exit(self):
         """Whether a prompt is read to its end only half-way: see `PrefillExit`."""
         return bool(self._behind_exit)
 

@@ -1,5 +1,6 @@
 """A Keras language model whose cache lies in pools of blocks and of states, as the engine wants it."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -28,14 +29,12 @@ class PagedSteps:
         quantize: bool. Whether blocks hold int8.
 
     Attributes:
-        max_length: int or None. The most tokens of one sequence: what the model can hold, and the pool.
+        spec: `GenerationSpec`, its `max_length` that of the model or the capacity of the pool, whichever is less.
         keeps_slots, keeps_states: bool. Whether a sequence needs blocks, and whether it needs a state.
 
     Raises:
         GenerationError: the model has no such cache; int8 without keys and values of all tokens.
     """
-
-    is_encoder_decoder = False
 
     def __init__(self, model, num_blocks, block_size, max_batch_size, chunk_size=64, quantize=False):
         if model.is_encoder_decoder:
@@ -51,15 +50,15 @@ class PagedSteps:
                 "Blocks of int8 are for keys and values of all tokens; this model keeps states alone."
             )
         self.model = model
-        self.vocabulary_size = model.vocabulary_size
-        self.max_length = _least(model.max_length, (num_blocks - 1) * block_size if self.keeps_slots else None)
-        self.chunk_size = _least(chunk_size, self.max_length)
+        max_length = _least(model.max_length, (num_blocks - 1) * block_size if self.keeps_slots else None)
+        self.spec = dataclasses.replace(model.generation_spec, max_length=max_length)
+        self.chunk_size = _least(chunk_size, max_length)
         self._pools = InPlace(self._init_pools, model.variables, model.jit_compile)
         self._step = self._pools.compiled(self._read_tokens, ["int32"] * 5, ranks=[2, 2, 1, 1, 1])
         self._copy = self._pools.compiled(self._copy_blocks, ["int32"] * 2)
         self._copy_states = self._pools.compiled(self._copy_rows, ["int32"] * 2)
         self._batches = sorted({1, *_shares(max_batch_size, _BATCH_SHARES)})
-        self._tables = _shares(-(-self.max_length // block_size), _TABLE_SHARES) if self.keeps_slots else [1]
+        self._tables = _shares(-(-max_length // block_size), _TABLE_SHARES) if self.keeps_slots else [1]
         self._widths = sorted({1, min(_SHORT_CHUNK, self.chunk_size), self.chunk_size})
 
     def step(self, token_ids, tables, cache_index, states=None):
@@ -124,7 +123,8 @@ class PagedSteps:
 
     def _width(self, count, index):
         """How many tokens a call reads, padding included."""
-        fits = [width for width in self._widths if self.max_length is None or index + width <= self.max_length]
+        most = self.spec.max_length
+        fits = [width for width in self._widths if most is None or index + width <= most]
         return next((width for width in fits if width >= count), fits[-1])
 
     def _padded(self, token_ids, tables, states, cache_index, width):

@@ -22,14 +22,7 @@ class KerasSteps:
 
     def __init__(self, model):
         self.model = model
-        self.vocabulary_size = model.vocabulary_size
-        self.max_length = model.max_length
-        self.is_encoder_decoder = model.is_encoder_decoder
-        self.source_names = model.source_names
-        self.source_shape = model.source_shape
-        self.takes_prompts = model.takes_prompts
-        self.cache_is_rewindable = model.cache_is_rewindable
-        self.exits = model.exits
+        self.spec = model.generation_spec
         self.jit_compile = model.jit_compile
         self._encode = self._compiled(model.encode)
         self._prefill = self._compiled(model.prefill)
@@ -46,7 +39,7 @@ class KerasSteps:
 
     def prefill(self, token_ids, lengths, cache):
         """Reads prompts, padded on the right."""
-        width = min(_round_up(token_ids.shape[1], _PROMPT_BLOCK, self.max_length), _slots(cache))
+        width = min(_round_up(token_ids.shape[1], _PROMPT_BLOCK, self.spec.max_length), _slots(cache))
         return _output(*self._prefill(_widen(token_ids, width), lengths, cache))
 
     def decode_step(self, token_ids, cache, cache_index):
@@ -73,9 +66,9 @@ class KerasSteps:
             self._graphs[sampler, slots] = self._compiled(generate_graph(self.model, sampler, slots))
         arrays = {"max_new_tokens": np.array(plan.max_new_tokens, "int32")}
         if plan.source is not None:
-            arrays |= zip(self.source_names, self._source(plan.source), strict=True)
-        if self.takes_prompts or plan.lengths.max() > 1:
-            width = _round_up(int(plan.lengths.max()), _PROMPT_BLOCK, self.max_length)
+            arrays |= zip(self.spec.source_names, self._source(plan.source), strict=True)
+        if self.spec.takes_prompts or plan.lengths.max() > 1:
+            width = _round_up(int(plan.lengths.max()), _PROMPT_BLOCK, self.spec.max_length)
             arrays |= {"token_ids": _widen(pad(plan.prompts), width), "lengths": plan.lengths}
         if sampler.is_random:
             arrays["uniforms"] = plan.uniforms(slots)
@@ -84,9 +77,9 @@ class KerasSteps:
         return [[text[:length].tolist()] for text, length in zip(texts, lengths, strict=True)]
 
     def _source(self, source):
-        if self.source_shape is not None:
+        if self.spec.source_shape is not None:
             return source
-        width = _round_up(source[0].shape[1], _PROMPT_BLOCK, self.max_length)
+        width = _round_up(source[0].shape[1], _PROMPT_BLOCK, self.spec.max_length)
         return [_widen(array, width) for array in source]
 
 
