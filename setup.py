@@ -7,19 +7,19 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).parent
 
 
-def version():
-    """The version, read as text so that building needs no dependency."""
+def constant(name):
+    """A constant of `keras_transformer/version.py`, read as text so that building needs no dependency."""
     for line in (ROOT / "keras_transformer" / "version.py").read_text().splitlines():
-        if line.startswith("__version__"):
+        if line.startswith(f"{name} ="):
             return line.split('"')[1]
-    raise RuntimeError("keras_transformer/version.py holds no __version__")
+    raise RuntimeError(f"keras_transformer/version.py holds no {name}")
 
 
 PLOTS = ["matplotlib>=3.8"]
 METRICS = ["sacrebleu>=2.4", "sacremoses>=0.1"]
 VISION = ["pillow>=10,<14"]
 AUDIO = ["soundfile>=0.12.1,<1", "soxr>=0.5,<2"]
-HTTP = ["starlette>=1.0,<2", "uvicorn>=0.50,<1", "prometheus-client>=0.26,<1"]
+HTTP = ["starlette>=1.0,<2", "uvicorn>=0.50,<1", "anyio>=4.16,<5", "prometheus-client>=0.26,<1"]
 DOCS = [
     "mkdocs>=1.6,<2",
     "mkdocs-material>=9.8,<10",
@@ -27,11 +27,11 @@ DOCS = [
     "latex2mathml>=3.81,<4",
     "ruff>=0.8",
 ]
-DEMO = [*PLOTS, "scikit-learn>=1.4", "pillow>=10"]
+DEMO = [*PLOTS, "scikit-learn>=1.4", "scipy>=1.17,<2", "pillow>=10"]
 
 setup(
-    name="keras-transformer",
-    version=version(),
+    name=constant("DISTRIBUTION"),
+    version=constant("__version__"),
     description="Train any transformer with model.fit, and export it proven equal to SavedModel, TFLite and ONNX.",
     long_description=(ROOT / "README.md").read_text(),
     long_description_content_type="text/markdown",
@@ -51,12 +51,16 @@ setup(
         "safetensors>=0.5,<1",
         "huggingface-hub>=1,<3",
         "tensorflow-text>=2.20,<2.22",
-        "tf2onnx>=1.17,<2",
+        # Its optimizer is patched in `export/onnx/tf2onnx_optimizer.py`: only the releases that were tried.
+        "tf2onnx>=1.17,<1.18",
         "onnx>=1.19,<2",
+        "onnx-ir>=1.1,<2",
         "onnxscript>=0.7.2,<0.8",
         "onnxruntime>=1.23,<2",
         "ai-edge-litert>=2.1,<3",
+        "flatbuffers>=25.12,<26",
         "numpy>=2.0,<3",
+        "ml-dtypes>=0.6,<1",
         "tokenizers>=0.23,<1",
         "sentencepiece>=0.2.3,<0.3",
     ],
@@ -87,6 +91,8 @@ setup(
             "jax>=0.10",
             "keras-hub>=0.32",
             "faiss-cpu>=1.12,<2",
+            "protobuf>=7.36,<8",
+            "setuptools>=65",
             "kubernetes-validate>=1.37,<2",
             "pyyaml>=6,<7",
         ],

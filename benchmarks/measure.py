@@ -16,6 +16,8 @@ import time
 from importlib import metadata
 from typing import NamedTuple
 
+from keras_transformer.version import __version__
+
 
 class Turn(NamedTuple):
     """What one call took: seconds on the clock, and seconds of processor time summed over all threads."""
@@ -97,6 +99,9 @@ def versions(*packages):
     """Versions of what was measured, for the head of a table."""
     found = {"python": platform.python_version()}
     for package in packages:
+        if package == "keras-transformer":  # This package, under whichever name it is installed.
+            found[package] = __version__
+            continue
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

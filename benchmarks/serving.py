@@ -1,6 +1,6 @@
 """The Ray Serve application of a bundle under load, against a bare loop of ONNX Runtime: the same model in the same run.
 
-    pip install "keras-transformer[serve]"
+    pip install ".[serve]"
     python benchmarks/serving.py                        # a Vision Transformer of 6 x 128 over 32 x 32 images
     python benchmarks/serving.py --bundle DIR           # any bundle of arrays
 

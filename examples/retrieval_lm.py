@@ -4,7 +4,7 @@
     python examples/retrieval_lm.py                     # downloads the 2.4 MB from the text's repository
     python examples/retrieval_lm.py --smoke             # a few steps of a tiny network: does everything run?
 
-It needs `pip install keras-transformer[retrieval]`.
+It needs `pip install ".[retrieval]"`.
 
 Both learn characters of the training sentences of the Stanford Sentiment Treebank, with the same steps over the same
 batches. The database is another collection: the sentence polarity data of Pang and Lee, from which the Treebank was drawn.

@@ -1,6 +1,6 @@
 """Serves any bundle over HTTP with Ray Serve: several replicas, requests computed together, texts as streams.
 
-    pip install "keras-transformer[serve]"
+    pip install ".[serve]"
     python examples/serve.py bundle --replicas 2
     curl localhost:8000/health
     curl localhost:8000/metrics

@@ -1,5 +1,7 @@
 """Every error of an export, each one clear line that names the thing at fault."""
 
+from keras_transformer.version import install_command
+
 
 class ExportError(Exception):
     """Base of every error that exporting, verifying or running a bundle raises on purpose."""
@@ -119,10 +121,12 @@ class MissingLibraryError(ExportError, ImportError):
     Args:
         what: what needs it.
         library: the name under which pip installs it.
+        extra: the extra of this package that brings it, or None.
     """
 
-    def __init__(self, what, library):
-        super().__init__(f"{what} needs {library}: pip install {library}")
+    def __init__(self, what, library, extra=None):
+        command = f"pip install {library}" if extra is None else install_command(extra)
+        super().__init__(f"{what} needs {library}: {command}")
         self.library = library
 
 

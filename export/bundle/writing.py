@@ -10,6 +10,7 @@ from keras_transformer.export.bundle.manifest import FILE
 from keras_transformer.export.bundle.manifest_checks import PRODUCER, SCHEMA
 from keras_transformer.export.errors import ExportError, InvalidBundleError, OutOfSpaceError
 from keras_transformer.utils.atomic_write import FolderReplacement
+from keras_transformer.version import DISTRIBUTION, __version__
 
 PROBE_BYTES = 16 * 2**20
 
@@ -142,9 +143,8 @@ def check_metadata(metadata):
 def _versions():
     from importlib import metadata
 
-    names = ("keras-transformer", "keras", "tensorflow", "numpy", "tf2onnx", "onnxscript", "onnx")
-    names += ("onnxruntime", "ai-edge-litert")
-    found = {}
+    names = ("keras", "tensorflow", "numpy", "tf2onnx", "onnxscript", "onnx", "onnxruntime", "ai-edge-litert")
+    found = {DISTRIBUTION: __version__}
     for name in names:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)

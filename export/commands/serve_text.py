@@ -4,6 +4,7 @@ import pathlib
 
 from keras_transformer.export.commands.words import positive, say
 from keras_transformer.export.errors import ExportError
+from keras_transformer.version import install_command
 
 EXAMPLES = [
     "model.keras",
@@ -38,7 +39,7 @@ def run(arguments):
         from keras_transformer.generation.engine.http import serve
     except ImportError as error:
         package = error.name.partition(".")[0]
-        raise ExportError(f"serve-text needs {package}: pip install 'keras-transformer[serve]'") from None
+        raise ExportError(f"serve-text needs {package}: {install_command('serve')}") from None
     from keras_transformer.generation import Engine
 
     engine = Engine(

@@ -19,6 +19,7 @@ from keras_transformer.export.bundle.manifest import files_of, read_manifest
 from keras_transformer.export.errors import ExportError, UnknownFormatError
 from keras_transformer.export.reporting.report import fixed_width, readable_size
 from keras_transformer.export.runtime.runtimes import ENGINES, LIBRARIES
+from keras_transformer.version import DISTRIBUTION, __version__
 
 _CALLS = 5
 _COLUMNS = ("backend", "signature", "sizes", "p50", "p90", "p99", "per second", "load", "memory", "on disk")
@@ -185,8 +186,8 @@ class _Worker:
 
 
 def _versions(backends):
-    found = {}
-    for name in ("keras-transformer", *(LIBRARIES[backend][1] for backend in backends), "numpy"):
+    found = {DISTRIBUTION: __version__}
+    for name in (*(LIBRARIES[backend][1] for backend in backends), "numpy"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found

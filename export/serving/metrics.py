@@ -5,7 +5,7 @@ from keras_transformer.export.errors import MissingLibraryError
 try:
     import prometheus_client
 except ModuleNotFoundError as error:
-    raise MissingLibraryError("a gateway", "'keras-transformer[serve]'") from error
+    raise MissingLibraryError("a gateway", "prometheus-client", extra="serve") from error
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)

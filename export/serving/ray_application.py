@@ -17,7 +17,7 @@ try:
     from ray import serve
     from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 except ModuleNotFoundError as error:
-    raise MissingLibraryError("ray_application", "'keras-transformer[serve]'") from error
+    raise MissingLibraryError("ray_application", "ray", extra="serve") from error
 
 _DEAD = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.OwnerDiedError)
 _OURS = (BackPressureError, DeploymentUnavailableError, *_DEAD)  # Errors of Ray that a client may outlive.

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_transformer.audio.errors import AudioError
 from keras_transformer.utils.processor_config import is_count
+from keras_transformer.version import install_command
 
 MAX_SAMPLE_RATE = 768_000
 
@@ -122,7 +123,7 @@ def _library(name):
     try:
         return __import__(name)
     except ImportError as error:
-        raise ImportError(f"Loading recordings needs {name}: pip install keras-transformer[audio]") from error
+        raise ImportError(f"Loading recordings needs {name}: {install_command('audio')}") from error
 
 
 def _read(file):

@@ -1,5 +1,7 @@
 """What every picture has in common."""
 
+from keras_transformer.version import install_command
+
 # Perceptually uniform: equal steps of a value look like equal steps of brightness.
 COLOUR_MAP = "magma"
 FIRST, SECOND, ALARM = "#31688e", "#d8573c", "#c0392b"
@@ -21,7 +23,7 @@ def new_figure(width, height):
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("Pictures need matplotlib: pip install keras-transformer[plots]") from error
+        raise ImportError(f"Pictures need matplotlib: {install_command('plots')}") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -15,7 +15,7 @@ class NearestNeighbors:
         backend: "exact" looks through all vectors, in chunks; "faiss" and "usearch" are approximate, and faster from some
             100,000 vectors on. Those two keep all vectors in memory; "faiss_compressed" keeps a byte for every four numbers,
             learns to from the vectors that are added first, at least 256, and compares the best it finds as they were.
-            All three need `pip install keras-transformer[retrieval]`.
+            All three need `pip install ".[retrieval]"`.
         chunk_size: int >= 1. How many vectors "exact" looks at, at a time, and others take in.
         neighbors: int >= 2. How many links a vector has in the graph of "faiss" and "usearch"; more are more exact.
         effort: int >= 1. How many candidates these two keep while they search, and how many vectors in a thousand

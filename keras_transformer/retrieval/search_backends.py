@@ -6,6 +6,8 @@ as `NearestNeighbors` has it, `save(path)`, and `load(path, vectors)`, which ret
 
 import numpy as np
 
+from keras_transformer.version import install_command
+
 # Candidates of compressed vectors that are looked at again as they were, for each one wanted.
 _CANDIDATES = 8
 _TRAINING_VECTORS = 65536
@@ -147,6 +149,4 @@ def _library(name):
         return __import__(name, fromlist=["_"])
     except ImportError as error:
         package = name.split(".")[0]
-        raise ImportError(
-            f"The backend {package!r} needs its library: pip install keras-transformer[retrieval]"
-        ) from error
+        raise ImportError(f"The backend {package!r} needs its library: {install_command('retrieval')}") from error

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 
+from keras_transformer.version import install_command
 from keras_transformer.vision.errors import ImageError
 
 # The modes that have at most 8 bits a channel; another one would be cut to them.
@@ -20,7 +21,7 @@ def pillow():
         import PIL.Image
         import PIL.ImageOps
     except ImportError as error:
-        raise ImportError("ImageProcessor needs Pillow: pip install keras-transformer[vision]") from error
+        raise ImportError(f"ImageProcessor needs Pillow: {install_command('vision')}") from error
     return PIL
 
 

@@ -7,6 +7,7 @@ import pytest
 from keras_transformer.export import load
 from keras_transformer.export.commands import main as cli
 from keras_transformer.generation import Engine, GenerationError, Random
+from keras_transformer.version import install_command
 
 PROMPTS = ["Grüße", "a", "To be, or not", "To be, or to", "xyz"]
 
@@ -74,7 +75,7 @@ def test_serve_text_says_what_is_missing(monkeypatch, capsys, tmp_path):
     monkeypatch.delitem(sys.modules, "keras_transformer.generation.engine.http", raising=False)
     monkeypatch.setitem(sys.modules, "starlette.applications", None)
     assert cli.main(["serve-text", str(tmp_path / "model.keras")]) == 1
-    assert "serve-text needs starlette: pip install 'keras-transformer[serve]'" in capsys.readouterr().err
+    assert f"serve-text needs starlette: {install_command('serve')}" in capsys.readouterr().err
 
 
 def test_serve_text_refuses_what_is_no_language_model(capsys, tmp_path):

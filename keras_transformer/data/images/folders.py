@@ -14,6 +14,7 @@ from keras_transformer.data.errors import (
     MissingDataError,
     NoImagesError,
 )
+from keras_transformer.version import install_command
 
 _SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 _TEST_NAMES = ("test", "val", "validation")
@@ -112,7 +113,7 @@ def _decode(files):
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("Reading image files needs Pillow: pip install keras-transformer[demo]") from error
+        raise ImportError(f"Reading image files needs Pillow: {install_command('demo')}") from error
     pictures = []
     for name, read in files:
         picture = _open(Image, name, read)

@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_transformer.data.errors import ImageDataError, MissingDataError
 from keras_transformer.data.images.folders import read_folders
+from keras_transformer.version import install_command
 
 _CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 _OBJECTS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -88,7 +89,7 @@ def _digits():
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise ImportError("The digits come with scikit-learn: pip install keras-transformer[demo]") from error
+        raise ImportError(f"The digits come with scikit-learn: {install_command('demo')}") from error
     digits = load_digits()
     # From 0 .. 16 to 0 .. 255.
     images = np.round(digits.images * (255 / 16)).astype("uint8")
