@@ -164,12 +164,12 @@ class MultiHeadAttention(CachedLayer):
         self._kernel_constraint = keras.constraints.get(kernel_constraint)
         self._bias_constraint = keras.constraints.get(bias_constraint)
         self.seed = seed
-        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
-        self.query_key_norm = resolve(query_key_norm, NORMS, keras.layers.Layer)
+        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition, argument="position")
+        self.query_key_norm = resolve(query_key_norm, NORMS, keras.layers.Layer, argument="query_key_norm")
         self._query_norm, self._key_norm = (
             clone(self.query_key_norm, name=name, dtype=self.dtype_policy) for name in ("query_norm", "key_norm")
         )
-        self.context_norm = resolve(context_norm, NORMS, keras.layers.Layer)
+        self.context_norm = resolve(context_norm, NORMS, keras.layers.Layer, argument="context_norm")
         self._context_norm = clone(self.context_norm, name="context_norm", dtype=self.dtype_policy)
         self._mechanism_name = mechanism if isinstance(mechanism, str) else None
         self.mechanism = self._make_mechanism(mechanism)
@@ -178,9 +178,9 @@ class MultiHeadAttention(CachedLayer):
         if not isinstance(mechanism, str):
             if self._dropout or self._flash_attention is not None:
                 raise ValueError("With a mechanism instance, set dropout and flash_attention on the mechanism.")
-            return resolve(mechanism, MECHANISMS, Mechanism)
+            return resolve(mechanism, MECHANISMS, Mechanism, argument="mechanism")
         options = {"dropout": self._dropout, "seed": self.seed, "dtype": self.dtype_policy}
-        mechanism = choice(mechanism, MECHANISMS)
+        mechanism = choice(mechanism, MECHANISMS, argument="mechanism")
         if mechanism is SoftmaxAttention:
             options["flash_attention"] = self._flash_attention
         elif self._flash_attention:

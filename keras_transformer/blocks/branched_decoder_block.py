@@ -74,9 +74,9 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
         **kwargs,
     ):
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
-        self.mixer = resolve(mixer, {}, keras.layers.Layer)
-        self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer)
-        self.convolution = resolve(convolution, {}, keras.layers.Layer)
+        self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
+        self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer, argument="cross_attention")
+        self.convolution = resolve(convolution, {}, keras.layers.Layer, argument="convolution")
         check_cross(self.cross_attention)
         self.attention_residual = self._make_residual("attention_residual")
         self.convolution_residual = self._make_residual("convolution_residual")

@@ -48,8 +48,8 @@ class BranchedEncoderBlock(Block):
         self, gate, convolution, residual="pre", norm="layer_norm", dropout=0.0, seed=None, recompute=False, **kwargs
     ):
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
-        self.gate = resolve(gate, {}, keras.layers.Layer)
-        self.convolution = resolve(convolution, {}, keras.layers.Layer)
+        self.gate = resolve(gate, {}, keras.layers.Layer, argument="gate")
+        self.convolution = resolve(convolution, {}, keras.layers.Layer, argument="convolution")
         self.gate_residual = self._make_residual("gate_residual")
         self.convolution_residual = self._make_residual("convolution_residual")
 

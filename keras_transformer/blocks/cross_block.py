@@ -23,8 +23,8 @@ class CrossBlock(Block):
         **kwargs,
     ):
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
-        self.attention = resolve(attention, {}, self.attention_type)
-        self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
+        self.attention = resolve(attention, {}, self.attention_type, argument="attention")
+        self.feedforward = resolve(feedforward, {}, keras.layers.Layer, argument="feedforward")
         if hasattr(self.feedforward, "init_cache"):
             raise ValueError(f"{type(self.feedforward).__name__} reads the tokens before: this block keeps none.")
         self.attention_residual = self._make_residual("attention_residual")

@@ -75,9 +75,9 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
         **kwargs,
     ):
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
-        self.mixer = resolve(mixer, {}, keras.layers.Layer)
-        self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
-        self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer)
+        self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
+        self.feedforward = resolve(feedforward, {}, keras.layers.Layer, argument="feedforward")
+        self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer, argument="cross_attention")
         check_cross(self.cross_attention)
         self.mixer_residual = self._make_residual("mixer_residual")
         self.cross_attention_residual = cross_attention and self._make_residual("cross_attention_residual")

@@ -66,8 +66,8 @@ class EncoderBlock(Block):
     ):
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self._mixer_template = None if mixer_residual is None else template(mixer_residual, RESIDUALS, Residual)
-        self.mixer = resolve(mixer, {}, keras.layers.Layer)
-        self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
+        self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
+        self.feedforward = resolve(feedforward, {}, keras.layers.Layer, argument="feedforward")
         self.mixer_residual = self._make_residual("mixer_residual", self._mixer_template)
         self.feedforward_residual = self._make_residual("feedforward_residual")
 

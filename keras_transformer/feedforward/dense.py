@@ -61,7 +61,7 @@ class DenseFeedForward(keras.layers.Layer):
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
-        self.hidden_norm = resolve(hidden_norm, NORMS, keras.layers.Layer)
+        self.hidden_norm = resolve(hidden_norm, NORMS, keras.layers.Layer, argument="hidden_norm")
         self._hidden_norm = clone(self.hidden_norm, name="hidden_norm", dtype=self.dtype_policy)
         self.supports_masking = True
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)

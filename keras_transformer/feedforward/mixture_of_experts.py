@@ -76,7 +76,7 @@ class MixtureOfExperts(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.intermediate_dim = positive("intermediate_dim", intermediate_dim)
-        router = TopKRouter(router) if isinstance(router, int) else resolve(router, {}, TopKRouter)
+        router = TopKRouter(router) if isinstance(router, int) else resolve(router, {}, TopKRouter, argument="router")
         self.router = clone(router, name="router")
         self.gated = gated
         self.activation = get_activation(activation)

@@ -72,7 +72,7 @@ def Bahdanau(
     distribution of deviation 0.01, those of the attention of 0.001 or zeros, which is too little for small models and Adam:
     here they start as `kernel_initializer` says. The text begins with a token, in the paper with a vector of zeros.
     """
-    size = choice(size, SIZES) if isinstance(size, str) else BahdanauSize(*size)
+    size = choice(size, SIZES, argument="size") if isinstance(size, str) else BahdanauSize(*size)
     initializers = {"kernel_initializer": kernel_initializer, "recurrent_initializer": recurrent_initializer}
 
     def drop(x, name):

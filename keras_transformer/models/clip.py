@@ -181,7 +181,7 @@ def CLIP(
     Reference: Radford et al., Learning Transferable Visual Models From Natural Language Supervision, arXiv 2103.00020,
     figure 3; the learned temperature, section 2.5.
     """
-    image_tower, patch_size, text_tower, width = choice(size, SIZES)
+    image_tower, patch_size, text_tower, width = choice(size, SIZES, argument="size")
     projection_dim = projection_dim or width
     vision = vision or CLIPVision(image_tower, patch_size, image_size, projection_dim=projection_dim)
     text = text or CLIPText(text_tower, projection_dim=projection_dim)

@@ -177,7 +177,7 @@ def _attention(size, num_heads, dropout, name):
 
 def _checked(size):
     """An `EvolvedSize` from a name or four integers."""
-    size = choice(size, SIZES) if isinstance(size, str) else EvolvedSize(*size)
+    size = choice(size, SIZES, argument="size") if isinstance(size, str) else EvolvedSize(*size)
     many = _doubled(size.num_heads)
     if size.hidden_dim % 2 or size.hidden_dim % size.num_heads or size.hidden_dim % many:
         raise ValueError(

@@ -74,7 +74,7 @@ def LiteTransformer(
     size = get_size(size, SIZES)
     if size.num_heads % 2:
         raise ValueError(f"Attention and convolution have half of the heads each. Received: num_heads={size.num_heads}")
-    make_convolution = choice(convolution, _CONVOLUTIONS)
+    make_convolution = choice(convolution, _CONVOLUTIONS, argument="convolution")
     heads, key_dim = size.num_heads // 2, size.hidden_dim // size.num_heads
     attention = [
         LongShortRangeAttention(

@@ -57,7 +57,7 @@ def RedNet(
     Reference: Li et al., Involution: Inverting the Inherence of Convolution for Visual Recognition, arXiv 2103.06255,
     with the details of its code.
     """
-    num_blocks = choice(size, SIZES) if isinstance(size, str) else tuple(size)
+    num_blocks = choice(size, SIZES, argument="size") if isinstance(size, str) else tuple(size)
     options = {"group_channels": group_channels, "reduction_ratio": reduction_ratio}
     images = image_input(image_size, num_channels)
     x = _convolution(images, hidden_dim // 2, 3, 2, "stem_1")

@@ -69,7 +69,7 @@ def Reformer(
     Reference: Kitaev et al., Reformer, arXiv 2001.04451; measures and local blocks: its published weights. Dropout follows
     the sum of token and position, not each; the feed-forward is not computed in chunks.
     """
-    size = choice(size, SIZES) if isinstance(size, str) else Size(*size)
+    size = choice(size, SIZES, argument="size") if isinstance(size, str) else Size(*size)
     mechanisms = {"local": local or ChunkedAttention(), "lsh": lsh or LSHAttention()}
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
     # Layers

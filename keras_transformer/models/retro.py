@@ -122,7 +122,7 @@ def RETRO(
     layers = tuple(range(6, size.num_layers + 1, 3)) if retrieval_layers is None else tuple(retrieval_layers)
     _check(layers, size.num_layers, "retrieval_layers")
     _check(encoder_retrieval_layers, encoder_size.num_layers, "encoder_retrieval_layers")
-    if resolve(residual, RESIDUALS, Residual).num_streams > 1:
+    if resolve(residual, RESIDUALS, Residual, argument="residual").num_streams > 1:
         raise ValueError("Neighbors are encoded beside one stream: give a residual scheme that has no more.")
     options = {"residual": residual, "norm": norm, "dropout": dropout}
     own = _Sublayers(size, _inside_attention(position), feedforward, activation, dropout)
@@ -201,7 +201,7 @@ def _inside_attention(position):
 
 def _with_heads(size):
     """A `RetroSize` from a name, a `RetroSize`, or a `Size` whose heads share its width."""
-    size = choice(size, SIZES) if isinstance(size, str) else size
+    size = choice(size, SIZES, argument="size") if isinstance(size, str) else size
     if len(size) == len(RetroSize._fields):
         return RetroSize(*size)
     size = get_size(Size(*size), {})

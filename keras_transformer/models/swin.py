@@ -87,7 +87,7 @@ def Swin(
     Reference: Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows, arXiv 2103.14030. No
     position is added to the patches, as in the paper's default.
     """
-    size = choice(size, SIZES) if isinstance(size, str) else SwinSize(*size)
+    size = choice(size, SIZES, argument="size") if isinstance(size, str) else SwinSize(*size)
     if len(size.num_layers) != len(size.num_heads) or any(
         size.hidden_dim * 2**stage % heads for stage, heads in enumerate(size.num_heads)
     ):

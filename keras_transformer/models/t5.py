@@ -136,7 +136,7 @@ class _Parts:
     """Makes the layers of a T5."""
 
     def __init__(self, size, feedforward, activation, num_buckets, max_distance, dropout, norm_epsilon):
-        self.size = choice(size, SIZES) if isinstance(size, str) else T5Size(*size)
+        self.size = choice(size, SIZES, argument="size") if isinstance(size, str) else T5Size(*size)
         self._feedforward = feedforward, activation
         self._buckets = num_buckets, max_distance
         self._dropout = dropout

@@ -72,7 +72,7 @@ def YOCO(
     size = get_size(size, SIZES)
     if size.num_layers % 2:
         raise ValueError(f"Half of the layers form the self-decoder: their number must be even. Received: {size}")
-    position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+    position = resolve(position, ATTENTION_POSITIONS, AttentionPosition, argument="position")
     key_heads = num_key_value_heads or size.num_heads
     mixer = _mixer(self_decoder, size, window, key_heads, position, dropout)
     options = {"residual": residual, "norm": norm, "dropout": dropout}
@@ -110,7 +110,7 @@ def _mixer(self_decoder, size, window, key_heads, position, dropout):
         ),
         "retention": lambda: GatedRetention(size.num_heads, head_dim, value_dim=head_dim),
     }
-    return choice(self_decoder, makers)()
+    return choice(self_decoder, makers, argument="self_decoder")()
 
 
 def _attention(size, position, dropout):

@@ -65,7 +65,7 @@ def _of_name(name):
     family, colon, size = name.partition(":")
     if not colon:
         raise PlanningError(f"'{name}' is neither a config.json nor MODEL:SIZE, such as llama:3-8B")
-    function = choice(family, models.MODELS)
+    function = choice(family, models.MODELS, argument="model")
     needs = inspect.signature(function).parameters
     options = {
         name: _VOCABULARY

@@ -57,7 +57,7 @@ class Rotary(AttentionPosition):
         self.max_wavelength = float(max_wavelength)
         self.layout = layout
         self.rotary_dim = rotary_dim
-        self.scaling = resolve(scaling, ROTARY_SCALINGS, RotaryScaling)
+        self.scaling = resolve(scaling, ROTARY_SCALINGS, RotaryScaling, argument="scaling")
         self.max_sequence_length = max_sequence_length
 
     def call(self, inputs, positions=None):

@@ -58,7 +58,7 @@ def check_count(name, value):
 
 def make_pooling(pooling, name="pooling"):
     """A layer from a name in `POOLINGS`, an instance or a config; one given by name computes in float32."""
-    return resolve(pooling, POOLINGS, keras.layers.Layer, dtype="float32", name=name)
+    return resolve(pooling, POOLINGS, keras.layers.Layer, dtype="float32", name=name, argument="pooling")
 
 
 def output_layer(units, activation, use_bias=True):

@@ -120,7 +120,7 @@ def merged_values(model):
     {'dense/kernel': (4, 2), 'dense/bias': (2,)}
     """
     values = {weight.path: weight for weight in model.weights if weight.name not in _PARTS}
-    values |= {layer._kernel.path: _sum(layer) for layer in _with_adapters(model)}
+    values |= {keras_private.kernel(layer).path: _sum(layer) for layer in _with_adapters(model)}
     return {path: keras.ops.convert_to_numpy(value) for path, value in values.items()}
 
 

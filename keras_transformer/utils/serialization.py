@@ -1,47 +1,43 @@
-"""Giving Keras the classes of this package, and turning names, instances and configs into objects."""
+"""Registration of classes with Keras, and objects from names, instances and configs."""
 
+from __future__ import annotations
+
+import difflib
 import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import keras
 
-# Every room, and every file beside them, that holds classes a saved model may name.
-_SERIALIZABLE = (
-    "attention",
-    "positions",
-    "feedforward",
-    "recurrence",
-    "blocks",
-    "vision",
-    "audio",
-    "models",
-    "tasks",
-    "layers.norms",
-    "layers.projection",
-    "layers.ternary",
-    "training.contrastive_loss",
-    "training.layerwise_rates",
-    "training.losses",
-    "training.metrics",
-    "training.schedules",
-)
+from keras_transformer.utils.keras_registration import PACKAGE, register_placeholders, serializable_objects
+from keras_transformer.utils.types import Config, Path, Shape
+
+_T = TypeVar("_T")
 
 
-def serializable(cls):
-    """Registers a class or function with Keras, so that saved models find it again."""
-    return keras.saving.register_keras_serializable(package="keras_transformer")(cls)
+def serializable(cls: _T) -> _T:
+    """Registers a class or function with Keras as `keras_transformer>Name`, for saved models to find.
+
+    `utils.keras_registration` searches the source files for this decorator, which must be alone on its line.
+
+    Example:
+
+    >>> from keras_transformer.feedforward import DenseFeedForward
+    >>> keras.saving.get_registered_name(DenseFeedForward)
+    'keras_transformer>DenseFeedForward'
+    """
+    return keras.saving.register_keras_serializable(package=PACKAGE)(cls)
 
 
-def load_model(path, **kwargs):
-    """Loads a `.keras` file that may hold any layer of this package.
-
-    Keras finds a custom class only when its module has been imported; this imports them all first.
+def load_model(path: Path, **kwargs: Any) -> keras.Model:
+    """Loads a `.keras` file that may contain any layer of this package: `keras.models.load_model`.
 
     Args:
-        path: str or path. The `.keras` file.
-        **kwargs: passed on to `keras.models.load_model`.
+        path: str or path of the `.keras` file.
+        **kwargs: options of `keras.models.load_model`.
 
     Returns:
-        The `keras.Model`.
+        `keras.Model`.
 
     Example:
 
@@ -50,62 +46,106 @@ def load_model(path, **kwargs):
     >>> load_model("vit.keras").count_params()
     1056
     """
-    register_all()
+    register_placeholders()
     return keras.models.load_model(path, **kwargs)
 
 
-def register_all():
-    """Imports every room, so that Keras knows all serializable classes of this package."""
-    for room in _SERIALIZABLE:
-        importlib.import_module(f"keras_transformer.{room}")
+def register_all() -> None:
+    """Imports every module with serializable objects, which replaces their placeholders in Keras by the classes."""
+    for module in dict.fromkeys(module for module, _, _ in serializable_objects()):
+        importlib.import_module(module)
 
 
-def resolve(identifier, choices, base=None, **options):
-    """Turns a name, an instance or a config into an instance.
+def resolve(
+    identifier: Any,
+    choices: Mapping[str, Callable[..., Any]],
+    base: type | None = None,
+    *,
+    argument: str | None = None,
+    **options: Any,
+) -> Any:
+    """Returns an instance from a name, a config or an instance.
 
     Args:
-        identifier: str (a key of `choices`), an instance, or a serialized config. `None` gives `None`.
+        identifier: str (a key of `choices`), an instance, a serialized config, or None.
         choices: dict of name to class or factory.
-        base: class that an instance must be of. Defaults to any Keras object.
-        **options: what the class is called with where it is named.
+        base: class that an instance must be of. Defaults to any class.
+        argument: str. The name of the caller's argument, for the error message.
+        **options: arguments of the class, if `identifier` is a name.
 
     Returns:
-        The instance.
+        The instance; None for None.
 
     Raises:
-        ValueError: the name is unknown (the message lists the valid ones), or the object is of the wrong kind.
+        ValueError: the name is unknown (the message suggests the nearest and lists the valid ones), or the object is of the
+            wrong class.
+
+    Example:
+
+    >>> resolve("relu", {"relu": keras.layers.ReLU}, max_value=6.0).max_value
+    6.0
     """
     if isinstance(identifier, str):
-        return choice(identifier, choices)(**options)
+        return choice(identifier, choices, argument=argument)(**options)
     if isinstance(identifier, dict):
         identifier = keras.saving.deserialize_keras_object(identifier)
     if identifier is None or base is None or isinstance(identifier, base):
         return identifier
-    raise ValueError(f"Expected a {base.__name__}, its config, or one of {sorted(choices)}. Received: {identifier!r}")
+    names = f", its config, or one of {sorted(choices)}" if choices else " or its config"
+    prefix = f"{argument}: " if argument else ""
+    raise ValueError(f"{prefix}Expected a {base.__name__}{names}. Received: {identifier!r}")
 
 
-def choice(name, choices):
-    """Looks `name` up in `choices`; an unknown name raises `ValueError` that lists the valid ones."""
-    if name not in choices:
-        raise ValueError(f"Unknown name {name!r}. Valid names: {', '.join(sorted(choices))}")
-    return choices[name]
+def choice(name: str, choices: Mapping[str, _T], *, argument: str | None = None) -> _T:
+    """Returns the value of a name in a dict.
+
+    Args:
+        name: str.
+        choices: dict of name to value.
+        argument: str. The name of the caller's argument, for the error message.
+
+    Raises:
+        ValueError: the name is unknown; the message suggests the nearest name and lists the valid ones.
+
+    Example:
+
+    >>> choice("bigbrid", {"bigbird": 1, "local": 2}, argument="attention")
+    Traceback (most recent call last):
+    ValueError: Unknown attention='bigbrid': did you mean 'bigbird'? Valid names: bigbird, local
+    """
+    if name in choices:
+        return choices[name]
+    received = f"Unknown {argument}={name!r}" if argument else f"Unknown name {name!r}"
+    nearest = difflib.get_close_matches(str(name), choices, n=1)
+    advice = f": did you mean {nearest[0]!r}?" if nearest else "."
+    raise ValueError(f"{received}{advice} Valid names: {', '.join(sorted(choices))}")
 
 
-def clone(layer, **changes):
-    """A new, unbuilt layer with the configuration of `layer`, but for `changes`; `None` stays `None`.
+def clone(layer: Any, **changes: Any) -> Any:
+    """Returns a new, unbuilt layer with the config of `layer`, except for `changes`; None for None.
 
-    It is named anew unless `changes` name it: one template serves many places.
+    Its name is new unless `changes` contains one: a template may be cloned many times.
+
+    Example:
+
+    >>> clone(keras.layers.Dense(3, use_bias=False), units=5).get_config()["use_bias"]
+    False
     """
     if layer is None:
         return None
     return type(layer).from_config({**layer.get_config(), "name": None, **changes})
 
 
-def serialize(layer):
-    """The config of a layer that stands inside another's; None stays None.
+def serialize(layer: Any) -> Config | None:
+    """Returns the config of a layer that another layer contains; None for None.
 
-    Without the shapes that it was built with: Keras would build it from them by itself, outside its parent, and its weights
-    would come back under other paths.
+    Without the shapes that it was built with: Keras would build it from these outside its parent, and its weights would get
+    other paths.
+
+    Example:
+
+    >>> serialize(keras.layers.Dense(3))["class_name"]
+    'Dense'
     """
     if layer is None:
         return None
@@ -114,17 +154,29 @@ def serialize(layer):
     return config
 
 
-def serialize_shared(layer):
-    """As `serialize`, of a layer that several others may hold: a saved model has it once again when it is loaded.
+def serialize_shared(layer: Any) -> Config | None:
+    """Returns the config of a layer that several others may contain: a loaded model has it once, too.
 
-    Keras marks what it meets a second time, and the first config of it only where no other layer has copied that by then.
-    So it meets this one twice here. Outside of saving a model nothing is marked.
+    Keras marks an object as shared when it serializes it a second time, and the first config only if no other layer has
+    copied that by then. This serializes it twice, so that every config is marked. Outside of saving, nothing is marked.
+
+    Example:
+
+    >>> serialize_shared(keras.layers.Dense(3))["class_name"]
+    'Dense'
     """
     serialize(layer)
     return serialize(layer)
 
 
-def build_once(layer, *shapes):
-    """Builds `layer` unless it is built already, as an instance that the user has called may be."""
+def build_once(layer: keras.layers.Layer, *shapes: Shape) -> None:
+    """Builds `layer` unless it is built already, as an instance that the user has called may be.
+
+    Example:
+
+    >>> layer = keras.layers.Dense(3)
+    >>> build_once(layer, (None, 2)), build_once(layer, (None, 2))
+    (None, None)
+    """
     if not layer.built:
         layer.build(*shapes)

@@ -30,7 +30,7 @@ class EachImage(keras.layers.Layer):
 
     def __init__(self, encoder, **kwargs):
         super().__init__(**kwargs)
-        self.encoder = resolve(encoder, {}, keras.Model)
+        self.encoder = resolve(encoder, {}, keras.Model, argument="encoder")
 
     def build(self, images_shape):
         pass  # The model is built already.

@@ -89,7 +89,7 @@ class PatchEmbedding(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="projection",
         )
-        self.norm = resolve(norm, NORMS, keras.layers.Layer)
+        self.norm = resolve(norm, NORMS, keras.layers.Layer, argument="norm")
         self._pixel_norm, self._token_norm = (
             clone(self.norm, name=name, dtype=self.dtype_policy) for name in ("pixel_norm", "token_norm")
         )

@@ -43,7 +43,7 @@ class Resampler(keras.layers.Layer):
         if not isinstance(num_tokens, int) or num_tokens < 1:
             raise ValueError(f"num_tokens must be a positive integer. Received: {num_tokens!r}")
         self.num_tokens = num_tokens
-        self.attention = resolve(attention, {}, MultiHeadAttention)
+        self.attention = resolve(attention, {}, MultiHeadAttention, argument="attention")
         if "cross" not in self.attention.supports:
             raise ValueError(
                 f"{self.attention.name} attends to its own tokens alone: its queries cannot read features."

@@ -67,7 +67,7 @@ class BranchedConvolution(TokenMixer):
             raise ValueError(
                 "Kernels of one token mix none: one of the branches, and the output, must have a longer one."
             )
-        self.norm = resolve(norm, NORMS, keras.layers.Layer)
+        self.norm = resolve(norm, NORMS, keras.layers.Layer, argument="norm")
         self._norm = clone(self.norm, name="norm", dtype=self.dtype_policy)
         self.dropout = dropout
         self.seed = seed
@@ -156,7 +156,7 @@ _KINDS = (keras.layers.Dense, keras.layers.Conv1D, keras.layers.SeparableConv1D,
 
 def _copy(layer, name, dtype):
     """A layer of its own, which pads nothing."""
-    layer = resolve(layer, {}, keras.layers.Layer)
+    layer = resolve(layer, {}, keras.layers.Layer, argument="layer")
     if not isinstance(layer, _KINDS) or getattr(layer, "strides", (1,))[0] != 1:
         kinds = ", ".join(kind.__name__ for kind in _KINDS)
         raise ValueError(f"{name} must be one of {kinds}, of stride 1. Received: {layer!r}")

@@ -64,7 +64,7 @@ class ChunkedCrossAttention(CachedLayer):
     def __init__(self, attention, chunk_size=64, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.attention = resolve(attention, {}, MultiHeadAttention)
+        self.attention = resolve(attention, {}, MultiHeadAttention, argument="attention")
         check_cross(self.attention)
         self.chunk_size = positive("chunk_size", chunk_size)
 

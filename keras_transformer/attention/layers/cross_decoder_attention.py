@@ -69,7 +69,7 @@ class CrossDecoderAttention(keras.layers.Layer):
         self.supports_masking = True
         self.num_heads = positive("num_heads", num_heads)
         self.key_dim = positive("key_dim", key_dim)
-        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition, argument="position")
         self.dropout = dropout
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)

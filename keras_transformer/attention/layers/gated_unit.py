@@ -22,7 +22,7 @@ class GatedUnit(TokenMixer):
         super().__init__(**kwargs)
         self.intermediate_dim = None if intermediate_dim is None else positive("intermediate_dim", intermediate_dim)
         self.key_dim = positive("key_dim", key_dim)
-        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition, argument="position")
         self.dropout = dropout
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed

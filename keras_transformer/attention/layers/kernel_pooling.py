@@ -67,7 +67,7 @@ class KernelPooling(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.autocast = False  # Points that lie close together must not become one.
-        choice(kernel, KERNELS)
+        choice(kernel, KERNELS, argument="kernel")
         if not width > 0:
             raise ValueError(f"width must be positive. Received: {width}")
         if learn_width and kernel in FLAT_KERNELS:

@@ -44,8 +44,8 @@ class LongShortRangeAttention(TokenMixer):
 
     def __init__(self, attention, convolution, attention_dim=None, **kwargs):
         super().__init__(**kwargs)
-        self.attention = resolve(attention, {}, keras.layers.Layer)
-        self.convolution = resolve(convolution, {}, keras.layers.Layer)
+        self.attention = resolve(attention, {}, keras.layers.Layer, argument="attention")
+        self.convolution = resolve(convolution, {}, keras.layers.Layer, argument="convolution")
         self.attention_dim = None if attention_dim is None else positive("attention_dim", attention_dim)
 
     @property

@@ -111,7 +111,7 @@ class LongformerAttention(CachedLayer):
             positive("dilation", each)
         self.num_global_tokens = num_global_tokens
         self.max_global_tokens = max_global_tokens
-        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition, argument="position")
         self.dropout = dropout
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)

@@ -90,7 +90,7 @@ class SegmentRecurrentAttention(TokenMixer):
         self.segment_length = positive("segment_length", segment_length)
         self.memory_length = positive("memory_length", memory_length)
         self.same_length = same_length
-        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition, argument="position")
         self.dropout = dropout
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)

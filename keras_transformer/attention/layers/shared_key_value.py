@@ -74,7 +74,7 @@ class SharedKeyValue(CachedLayer):
         self.num_heads = positive("num_heads", num_heads)
         self.key_dim = positive("key_dim", key_dim)
         self.value_dim = key_dim if value_dim is None else positive("value_dim", value_dim)
-        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition, argument="position")
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 

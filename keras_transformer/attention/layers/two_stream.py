@@ -84,7 +84,7 @@ class TwoStreamAttention(keras.layers.Layer):
         self.key_dim = positive("key_dim", key_dim)
         self.causal = causal
         self.use_segments = use_segments
-        position = resolve(position, ATTENTION_POSITIONS, AttentionPosition)
+        position = resolve(position, ATTENTION_POSITIONS, AttentionPosition, argument="position")
         self.position = clone(position, name="position", dtype=self.dtype_policy)
         self.dropout = dropout
         self.use_bias = use_bias

@@ -55,7 +55,7 @@ class LinearAttention(Mechanism):
 
     def __init__(self, feature_map="elu", epsilon=1e-6, chunk_size=128, dropout=0.0, seed=None, **kwargs):
         super().__init__(**kwargs)
-        self.feature_map = resolve(feature_map, FEATURE_MAPS, FeatureMap)
+        self.feature_map = resolve(feature_map, FEATURE_MAPS, FeatureMap, argument="feature_map")
         self.epsilon = epsilon
         self.chunk_size = positive("chunk_size", chunk_size)
         self.dropout = dropout

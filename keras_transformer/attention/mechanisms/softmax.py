@@ -46,7 +46,7 @@ class SoftmaxAttention(Mechanism):
 
     def __init__(self, scoring="scaled_dot", dropout=0.0, flash_attention=None, seed=None, **kwargs):
         super().__init__(**kwargs)
-        self.scoring = resolve(scoring, SCORINGS, dtype=self.dtype_policy)
+        self.scoring = resolve(scoring, SCORINGS, dtype=self.dtype_policy, argument="scoring")
         self.dropout = dropout
         self.flash_attention = flash_attention
         self.seed = seed

@@ -89,11 +89,11 @@ class MemoryStack(CachedLayer):
     ):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.blocks = [resolve(block, {}, keras.layers.Layer) for block in blocks]
+        self.blocks = [resolve(block, {}, keras.layers.Layer, argument="block") for block in blocks]
         self.num_memory_tokens = positive("num_memory_tokens", num_memory_tokens)
         self.segment_length = positive("segment_length", segment_length)
         self.gradient_segments = gradient_segments and positive("gradient_segments", gradient_segments)
-        self.norm = resolve(norm, {}, keras.layers.Layer)
+        self.norm = resolve(norm, {}, keras.layers.Layer, argument="norm")
         self.learned_positions = learned_positions
         self.dropout = dropout
         self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))

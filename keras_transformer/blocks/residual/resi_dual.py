@@ -83,7 +83,9 @@ class JoinStreams(keras.layers.Layer):
     def __init__(self, norm="layer_norm", **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.norm = clone(resolve(norm, NORMS, keras.layers.Layer), name="norm", dtype=self.dtype_policy)
+        self.norm = clone(
+            resolve(norm, NORMS, keras.layers.Layer, argument="norm"), name="norm", dtype=self.dtype_policy
+        )
 
     def build(self, input_shape):
         if len(input_shape) != 4:

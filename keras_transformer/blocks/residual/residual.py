@@ -30,8 +30,8 @@ class Residual(keras.layers.Layer):
 
     def __init__(self, norm="layer_norm", stochastic_depth=0.0, seed=None, **kwargs):
         super().__init__(**kwargs)
-        self.norm = norm if isinstance(norm, str) else resolve(norm, NORMS, keras.layers.Layer)
-        template = resolve(norm, NORMS, keras.layers.Layer)
+        self.norm = norm if isinstance(norm, str) else resolve(norm, NORMS, keras.layers.Layer, argument="norm")
+        template = resolve(norm, NORMS, keras.layers.Layer, argument="norm")
         self.norms = {name: clone(template, name=name, dtype=self.dtype_policy) for name in self._norm_names}
         self.stochastic_depth = stochastic_depth
         self.seed = seed
@@ -65,7 +65,7 @@ class Residual(keras.layers.Layer):
         """A layer behind a stack of such blocks, with a copy of `norm`, or None. Options: name, dtype."""
         if not self.needs_final_norm:
             return None
-        return clone(resolve(norm, NORMS, keras.layers.Layer), **options)
+        return clone(resolve(norm, NORMS, keras.layers.Layer, argument="norm"), **options)
 
     def _normalize(self, name, x, mask, training):
         norm = self.norms[name]

@@ -75,9 +75,9 @@ class NeighborEncoder(CachedLayer):
         super().__init__(**kwargs)
         self.vocabulary_size = positive("vocabulary_size", vocabulary_size)
         self.hidden_dim = positive("hidden_dim", hidden_dim)
-        self.blocks = [resolve(block, {}, keras.layers.Layer) for block in blocks]
+        self.blocks = [resolve(block, {}, keras.layers.Layer, argument="block") for block in blocks]
         self.chunk_size = positive("chunk_size", chunk_size)
-        self.norm = resolve(norm, {}, keras.layers.Layer)
+        self.norm = resolve(norm, {}, keras.layers.Layer, argument="norm")
         self.dropout = dropout
         self.seed = seed
         self.embedding = keras.layers.Embedding(vocabulary_size, hidden_dim, name="embedding", dtype=self.dtype_policy)

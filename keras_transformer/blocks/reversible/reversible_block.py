@@ -49,11 +49,11 @@ class ReversibleBlock(keras.layers.Layer):
     def __init__(self, mixer, feedforward, causal=False, norm="layer_norm", dropout=0.0, seed=None, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.mixer = resolve(mixer, {}, keras.layers.Layer)
-        self.feedforward = resolve(feedforward, {}, keras.layers.Layer)
+        self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
+        self.feedforward = resolve(feedforward, {}, keras.layers.Layer, argument="feedforward")
         self.causal = causal
         self.norm = template(norm, NORMS, keras.layers.Layer)
-        layer = resolve(norm, NORMS, keras.layers.Layer)
+        layer = resolve(norm, NORMS, keras.layers.Layer, argument="norm")
         if isinstance(layer, keras.layers.BatchNormalization):
             raise ValueError(f"{self.name} computes its inputs again: a norm over the batch would count them twice.")
         self.mixer_norm, self.feedforward_norm = (

@@ -57,7 +57,7 @@ class ReversibleStack(CachedLayer):
     def __init__(self, blocks, reversible=True, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
-        self.blocks = [resolve(block, {}, keras.layers.Layer) for block in blocks]
+        self.blocks = [resolve(block, {}, keras.layers.Layer, argument="block") for block in blocks]
         self.reversible = reversible
         if not self.blocks or len({id(block) for block in self.blocks}) < len(self.blocks):
             raise ValueError(f"{self.name} takes one block or more, all different.")

@@ -31,7 +31,7 @@ def get_grouped_size(size, sizes, num_key_value_heads=None, key_dim=None):
         ValueError: unknown name, or heads that do not divide the width.
     """
     if isinstance(size, str):
-        found = choice(size, sizes)
+        found = choice(size, sizes, argument="size")
     else:
         size = get_size(size, {})
         found = GroupedSize(size, size.num_heads, size.hidden_dim // size.num_heads)

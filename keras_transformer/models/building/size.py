@@ -27,7 +27,7 @@ def get_size(size, sizes):
     Raises:
         ValueError: unknown name, or heads that do not divide the width.
     """
-    size = choice(size, sizes) if isinstance(size, str) else Size(*size)
+    size = choice(size, sizes, argument="size") if isinstance(size, str) else Size(*size)
     if size.hidden_dim % size.num_heads:
         raise ValueError(f"num_heads must divide hidden_dim. Received: {size}")
     return size

@@ -34,7 +34,7 @@ def split_position(position, max_sequence_length):
         return split_position(added, max_sequence_length)[0], split_position(inside, max_sequence_length)[1]
     if position == "learned":
         return Learned(max_sequence_length, name="position_embedding"), None
-    position = resolve(position, {**EMBEDDING_POSITIONS, **ATTENTION_POSITIONS}, keras.layers.Layer)
+    position = resolve(position, EMBEDDING_POSITIONS | ATTENTION_POSITIONS, keras.layers.Layer, argument="position")
     # A copy: models that are given one instance do not share its weights; blocks of a model may.
     return (None, clone(position, name=position.name)) if isinstance(position, AttentionPosition) else (position, None)
 
@@ -43,6 +43,8 @@ def make_attention(size, template=None, position=None, dropout=0.0, name="self_a
     """Attention for one block: a copy of the template, or as wide as the tokens, around the mechanism that it names."""
     if not (template is None or isinstance(template, str)):
         return clone(template, name=name)
+    if template is not None:
+        choice(template, MECHANISMS, argument="attention")
     return MultiHeadAttention(
         size.num_heads,
         size.hidden_dim // size.num_heads,
@@ -61,7 +63,7 @@ def in_turn(attention, index):
 def make_cross_attention(size, template=None, dropout=0.0):
     """Attention to other tokens: as `make_attention`, but softmax where the mechanism is for self-attention alone."""
     if isinstance(template, str):
-        template = template if "cross" in choice(template, MECHANISMS).supports else None
+        template = template if "cross" in choice(template, MECHANISMS, argument="attention").supports else None
     elif "cross" not in getattr(template, "supports", {"cross"}):
         template = clone(template, mechanism="softmax") if isinstance(template, MultiHeadAttention) else None
     return make_attention(size, template, dropout=dropout, name="cross_attention")
@@ -70,12 +72,12 @@ def make_cross_attention(size, template=None, dropout=0.0):
 def make_feed_forward(size, feedforward, activation, **options):
     """Feed-forward for one block: by name with an activation and `options`, or a copy of an instance."""
     options |= {"intermediate_dim": size.intermediate_dim, "activation": activation}
-    return clone(resolve(feedforward, FEEDFORWARDS, **options), name="feedforward")
+    return clone(resolve(feedforward, FEEDFORWARDS, argument="feedforward", **options), name="feedforward")
 
 
 def make_norm(norm, name):
     """A norm of its own, by name or as a copy of an instance."""
-    return clone(resolve(norm, NORMS, keras.layers.Layer), name=name)
+    return clone(resolve(norm, NORMS, keras.layers.Layer, argument="norm"), name=name)
 
 
 def make_blocks(make_block, num_layers, num_groups=None):
@@ -107,12 +109,12 @@ def of_depth(residual, norm, scheme, *depths):
 
 def first_layer(residual, name="open_streams"):
     """What stands in front of a stack, or None: its scheme says."""
-    return resolve(residual, RESIDUALS, Residual).stack_input_layer(name=name)
+    return resolve(residual, RESIDUALS, Residual, argument="residual").stack_input_layer(name=name)
 
 
 def final_norm(residual, norm, name="final_norm"):
     """The norm at the end of a stack, or None where the residual scheme has normalized already."""
-    return resolve(residual, RESIDUALS, Residual).stack_output_layer(norm, name=name)
+    return resolve(residual, RESIDUALS, Residual, argument="residual").stack_output_layer(norm, name=name)
 
 
 def token_model(
