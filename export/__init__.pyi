@@ -1,7 +1,7 @@
 from .api import (
     export as export,
 )
-from .api import (
+from .bundle_writer import (
     export_spec as export_spec,
 )
 from .engines.genai.write import (

@@ -1,55 +1,66 @@
-"""`export`: one call from a Keras model to files that are proven to compute what it computes."""
+"""`export`: verified SavedModel, TFLite and ONNX files from a Keras model, in one call."""
+
+from __future__ import annotations
 
 import dataclasses
-import time
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export import formats as all_formats
-from keras_transformer.export.bundle import tokenizers
-from keras_transformer.export.bundle import writing as bundle
-from keras_transformer.export.bundle.manifest import file_records
-from keras_transformer.export.bundle.probe_files import write_probes
-from keras_transformer.export.errors import ExportError, QuantizationError
+from keras_transformer.export.bundle import tokenizers, writing
+from keras_transformer.export.bundle_writer import Progress, export_spec
+from keras_transformer.export.errors import ExportError, InvalidModelError, QuantizationError
+from keras_transformer.export.formats import FORMATS, check_formats
 from keras_transformer.export.quantization import ternary
+from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.reporting.html_report import write_report
-from keras_transformer.export.reporting.report import Artifact, Report
-from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE
-from keras_transformer.export.verification import verify
-from keras_transformer.export.verification.conditioning import explaining
+from keras_transformer.export.reporting.report import Report
+from keras_transformer.export.runtime.libraries import Library
+from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ExportSpec
+from keras_transformer.utils.types import ArrayLike, Path
+
+if TYPE_CHECKING:
+    import keras
+
+    from keras_transformer.export.onnx.options import OnnxOptions
+    from keras_transformer.export.spec.language import GenerationOptions
+
+__all__ = ["export", "export_spec"]
 
 
 def export(
-    model,
-    directory,
-    formats=tuple(all_formats.FORMATS),
+    model: keras.Model,
+    directory: Path,
+    formats: str | Iterable[str] = tuple(FORMATS),
     *,
-    tolerance=DEFAULT_TOLERANCE,
-    probes=None,
-    dynamic_axes=None,
-    metadata=None,
-    tokenizer=None,
-    tokenizer_options=None,
-    generation=None,
-    static=None,
-    onnx=None,
-    quantize=None,
-    evaluation=None,
-    progress=None,
-):
-    """Writes a model as SavedModel, TFLite and ONNX, and proves each file in its own runtime.
+    tolerance: float = DEFAULT_TOLERANCE,
+    probes: Sequence[Mapping[str, ArrayLike]] | None = None,
+    dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
+    metadata: dict[str, Any] | None = None,
+    tokenizer: Any = None,
+    tokenizer_options: dict[str, Any] | None = None,
+    generation: GenerationOptions | bool | None = None,
+    static: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None,
+    onnx: OnnxOptions | None = None,
+    quantize: str | Quantization | None = None,
+    evaluation: Evaluation | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Writes a model as SavedModel, TFLite and ONNX, and verifies each file in its own runtime.
 
     Every artifact is run on several probes (batch 1 and 5, short and long, padded and not) and compared with the Keras
-    model. The directory appears only when everything in it is proven; until then, and after any error, whatever was
-    there before stays. A model trained in mixed precision is exported as float32, and so is one on another Keras
-    backend, through a process that runs Keras on TensorFlow.
+    model. The directory appears only when everything in it is verified; until then, and after any error, its old content
+    stays. A model trained in mixed precision is exported as float32, and so is one on another Keras backend, through a
+    process that runs Keras on TensorFlow. The model itself is not changed: other threads may use it meanwhile.
 
     Args:
         model: a built Functional or Sequential Keras model.
-        directory: path of the bundle to write. An existing bundle is replaced; anything else there is left alone.
-        formats: names out of `"saved_model"`, `"tflite"`, `"onnx"`. All by default.
+        directory: path of the bundle to write. An existing bundle is replaced; anything else is kept, and an error.
+        formats: one or more keys of `FORMATS`: `"saved_model"`, `"tflite"`, `"onnx"`. All by default.
         tolerance: largest difference allowed, as a share of each output's largest absolute value. Default 1e-5; at least
-            0.1 for a model with ternary weights, whose roundings make much of little: see `feedforward.BitDense`.
-        probes: list of dicts: arrays by input name, or sizes by axis name. Made up by default.
+            0.1 for a model with ternary weights, whose roundings amplify differences: see `feedforward.BitDense`.
+        probes: list of dicts: arrays by input name, or sizes by axis name. Generated by default.
         dynamic_axes: dict of input name to a dict of axis index to axis name; inputs that share a name share a size.
             By default `batch`, then `length` (or `height` and `width`).
         metadata: dict to keep in the manifest, such as class names; JSON values only.
@@ -57,13 +68,13 @@ def export(
             `LanguageModel` by default.
         tokenizer_options: dict of how texts are encoded: "start", "end", "max_length"; see `Tokenizer.encode`.
         generation: `GenerationOptions` of a `LanguageModel`; False to write its one forward pass, `serve`, instead.
-        static: dict of axis name to size, such as `{"batch": 1, "length": 128}`, or a list of such: TFLite has a copy of
-            the signature for these shapes, `serve_1x128`, which runtimes take by themselves and phones' GPUs need. Those
-            of a `LanguageModel` are set by `generation`.
-        onnx: `OnnxOptions`: opset, and what the optimizer may use; None for what every supported ONNX Runtime takes.
+        static: dict of axis name to size, such as `{"batch": 1, "length": 128}`, or a list of such dicts: TFLite has a copy
+            of the signature for these shapes, `serve_1x128`, which `load` uses by itself and phones' GPUs need. Those of a
+            `LanguageModel` are set by `generation`.
+        onnx: `OnnxOptions`: opset, and what the optimizer may use; None for files that every supported ONNX Runtime takes.
         quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", or a `Quantization`; None for float32, with
-            ternary weights packed in 2 bits. The float files are proven first, then replaced.
-        evaluation: `Evaluation`: what quantization may cost the task.
+            ternary weights packed in 2 bits. The float files are verified first, then replaced.
+        evaluation: `Evaluation`: the loss that quantization may cause.
         progress: called with a line of text as each step begins and ends.
 
     Returns:
@@ -71,12 +82,14 @@ def export(
 
     Raises:
         UnknownFormatError: a format does not exist.
-        InvalidModelError: the model is not functional or not built, or an argument does not fit it.
+        InvalidModelError: the model is not a Keras model (a path, say), not functional or not built, or an argument does
+            not fit it.
+        MissingLibraryError: Keras or TensorFlow is not installed.
         InvalidBundleError: the directory holds something that is not a bundle.
         UnsupportedOpError: a format lacks an op; names the op and its layer.
         ParityError: an artifact differs from the Keras model by more than the tolerance.
         ConversionError: a converter failed for another reason.
-        QuantizationError: what is asked of quantization cannot be had, or costs more than the evaluation allows.
+        QuantizationError: the quantization is not supported, or costs more than the evaluation allows.
         OutOfSpaceError: the disk is full.
 
     Example:
@@ -88,146 +101,119 @@ def export(
     >>> report["onnx"].ratio <= 1e-5
     True
     """
+    import_keras("export")
+    names = check_formats(formats)
+    target = writing.check_target(directory)
+    writing.check_metadata(metadata)
+    tokenizers.check_options(tokenizer_options)
+    _check_model_type(model)
+    quantization, tolerance = _quantization(model, quantize, evaluation, tolerance)
+    text = {"tokenizer": tokenizer or getattr(model, "tokenizer", None), "tokenizer_options": tokenizer_options}
+    shapes = {"probes": probes, "dynamic_axes": dynamic_axes, "static": static}
+    if not _is_on_tensorflow():
+        from keras_transformer.export.spec.other_backend import export_elsewhere
+        from keras_transformer.export.spec.twins import merged_twin
+
+        options = {"tolerance": tolerance, "metadata": metadata, "generation": generation, "onnx": onnx}
+        options |= {"quantize": quantization, "evaluation": evaluation, **shapes, **text}
+        return export_elsewhere(merged_twin(model), target, names, progress, **options)
+    model = _twin(model)
+    spec = _spec(model, generation, tolerance, **shapes)
+    spec = dataclasses.replace(spec, onnx=onnx, quantization=quantization, evaluation=evaluation)
+    _add_text_signature(spec, names, model, **text)
+    return export_spec(spec, target, names, metadata, progress, **text)
+
+
+def import_keras(user: str) -> None:
+    """Imports Keras and its backend.
+
+    Args:
+        user: what needs Keras, for the error.
+
+    Raises:
+        MissingLibraryError: Keras, or TensorFlow as its backend, is not installed.
+    """
+    with Library("keras", "keras").required_by(user), Library("tensorflow", "tensorflow").required_by(user):
+        import keras  # noqa: F401
+
+
+def _is_on_tensorflow() -> bool:
     import keras
 
-    from keras_transformer.training.adapters import merged
+    return keras.backend.backend() == "tensorflow"
 
-    names = all_formats.check_formats(formats)
-    target = bundle.check_target(directory)
-    bundle.check_metadata(metadata)
-    if not 0 < tolerance < float("inf"):
-        raise ExportError(f"tolerance must be a positive number, not {tolerance}")
-    tokenizers.check_options(tokenizer_options)
+
+def _check_model_type(model: Any) -> None:
+    import keras
+
+    if isinstance(model, (str, bytes, os.PathLike)):
+        hint = "load it first, with keras_transformer.load_model"
+        if pathlib.Path(os.fsdecode(model)).is_dir():
+            hint = "load it first, with keras_transformer.checkpoints.from_huggingface for a checkpoint"
+        raise InvalidModelError(f"model must be a Keras model, not the path '{os.fsdecode(model)}': {hint}")
+    if not isinstance(model, keras.Model):
+        raise InvalidModelError(f"model must be a Keras model, not {type(model).__name__}")
+
+
+def _quantization(
+    model: keras.Model, quantize: str | Quantization | None, evaluation: Evaluation | None, tolerance: float
+) -> tuple[Quantization | None, float]:
+    """The `Quantization` of an export, and its tolerance."""
+    if not isinstance(tolerance, (int, float)) or not 0 < tolerance < float("inf"):
+        raise ExportError(f"tolerance must be a positive number. Received: {tolerance!r}")
     quantization = Quantization.of(quantize)
-    if ternary.holds(model):
+    if ternary.has_ternary_layers(model):
         quantization = quantization or Quantization("ternary")
         tolerance = max(tolerance, ternary.TOLERANCE)
+    if evaluation is not None and not isinstance(evaluation, Evaluation):
+        raise QuantizationError(f"evaluation must be an Evaluation. Received: {type(evaluation).__name__}")
     if evaluation is not None and quantization is None:
-        raise QuantizationError("an evaluation is of what quantization costs: give quantize too")
-    options = {"tolerance": tolerance, "probes": probes, "dynamic_axes": dynamic_axes, "static": static}
-    text = {"tokenizer": tokenizer or getattr(model, "tokenizer", None), "tokenizer_options": tokenizer_options}
-    with merged(model):
-        if keras.backend.backend() != "tensorflow":
-            from keras_transformer.export.spec.other_backend import export_elsewhere
-
-            options |= {"metadata": metadata, "generation": generation, "onnx": onnx, **text}
-            options |= {"quantize": quantization, "evaluation": evaluation}
-            return export_elsewhere(model, target, names, progress, **options)
-        spec = _spec(model, generation, **options)
-        spec = dataclasses.replace(spec, onnx=onnx, quantization=quantization, evaluation=evaluation)
-        if text["tokenizer"] is not None and "saved_model" in names:
-            from keras_transformer.export.spec.text_signatures import add_text_signature
-
-            add_text_signature(spec, text["tokenizer"], tokenizer_options, model if spec.generation else None)
-        return export_spec(spec, target, names, metadata, progress, **text)
+        raise QuantizationError("evaluation measures quantization: give quantize too")
+    return quantization, tolerance
 
 
-def _spec(model, generation, tolerance, probes, dynamic_axes, static):
+def _twin(model: keras.Model) -> keras.Model:
+    """The model as it is exported: adapters merged, float32, ternary kernels frozen. The given one is not changed."""
     from keras_transformer.export.spec.float32 import float32_twin
-    from keras_transformer.export.spec.functional import check_model, functional_spec
-    from keras_transformer.export.tflite.signatures import static_signatures
+    from keras_transformer.export.spec.functional import check_model
+    from keras_transformer.export.spec.twins import merged_twin
     from keras_transformer.layers.ternary import frozen_twin
-    from keras_transformer.tasks import LanguageModel
 
     check_model(model)
+    twin = frozen_twin(float32_twin(merged_twin(model)))
+    if twin is not model and getattr(model, "tokenizer", None) is not None:
+        twin.tokenizer = model.tokenizer  # No config holds it.
+    return twin
+
+
+def _spec(
+    model: keras.Model,
+    generation: GenerationOptions | bool | None,
+    tolerance: float,
+    probes: Any,
+    dynamic_axes: Any,
+    static: Any,
+) -> ExportSpec:
+    from keras_transformer.export.spec.functional import functional_spec
+    from keras_transformer.export.tflite.signatures import static_signatures
+    from keras_transformer.tasks import LanguageModel
+
     if not isinstance(model, LanguageModel) or generation is False:
-        spec = functional_spec(frozen_twin(float32_twin(model)), tolerance, probes, dynamic_axes)
+        spec = functional_spec(model, tolerance, probes, dynamic_axes)
         return static_signatures(spec, static) if static else spec
-    from keras_transformer.export.spec.language import language_spec
+    from keras_transformer.export.spec.language import GenerationOptions, language_spec
 
     if probes is not None or dynamic_axes is not None or static is not None:
         raise ExportError("probes, dynamic_axes and static are for a model's forward pass: give generation=False too")
-    return language_spec(frozen_twin(float32_twin(model)), tolerance, generation)
+    return language_spec(model, tolerance, generation if isinstance(generation, GenerationOptions) else None)
 
 
-def export_spec(spec, directory, formats, metadata=None, progress=None, *, tokenizer=None, tokenizer_options=None):
-    """Writes and proves a bundle of any signatures; `export` is this for the one signature of a Functional model.
+def _add_text_signature(
+    spec: ExportSpec, names: list[str], model: keras.Model, tokenizer: Any, tokenizer_options: dict[str, Any] | None
+) -> None:
+    """Adds the signature that takes text, where there is a tokenizer and a format for it."""
+    if tokenizer is None or not any(FORMATS[name].takes_text for name in names):
+        return
+    from keras_transformer.export.spec.text_signatures import add_text_signature
 
-    Args:
-        spec: an `ExportSpec` whose probes hold the reference outputs.
-        directory: path of the bundle.
-        formats: names of the formats.
-        metadata: dict to keep in the manifest.
-        progress: called with lines of text, or None.
-        tokenizer, tokenizer_options: see `export`.
-
-    Returns:
-        A `Report`.
-
-    Raises:
-        ExportError: any of those that `export` names.
-    """
-    from keras_transformer.export.spec.traced import TracedModule
-
-    formats = all_formats.check_formats(formats)
-    target = bundle.check_target(directory)
-    say = progress or (lambda line: None)
-    spec = spec.only(formats)
-    with bundle.replacing(target) as work:
-        traced = TracedModule(spec)
-        manifest = bundle.new_manifest(spec, metadata)
-        if tokenizer is not None:
-            tokenizers.write_tokenizer(work, manifest, tokenizer, tokenizer_options)
-        artifacts = {name: _write(name, traced, spec, work, manifest, say) for name in _with_sources(formats, spec)}
-        artifacts = {name: artifacts[name] for name in formats}
-        if spec.quantization:
-            artifacts = {name: _quantize(each, spec, work, manifest, say) for name, each in artifacts.items()}
-        _finish(work, manifest, spec, formats, target.name)
-        for artifact in artifacts.values():
-            artifact.path = str(target / artifact.path)
-    return Report(str(target), artifacts, spec.quantization.tolerance if spec.quantization else spec.tolerance)
-
-
-def _write(name, traced, spec, work, manifest, say):
-    """Writes and verifies one format; returns its `Artifact`."""
-    start = time.perf_counter()
-    say(f"writing {name}")
-    before = _bytes(work)
-    files = all_formats.writer(name).write(traced, spec, work)
-    size = _bytes(work) - before
-    manifest["artifacts"][name] = {"signatures": files, "bytes": size}
-    probes = {key: spec.signatures[key].probes for key in spec.names(name)}
-    say(f"verifying {name}")
-    times = {}
-    with explaining(spec.signatures, traced.exported_variables):
-        parity = verify.verify_format(work, name, probes, spec.tolerance, manifest, times)
-    manifest["artifacts"][name] |= {"parity": [vars(each) for each in parity], "milliseconds": times}
-    count = sum(len(each) for each in probes.values())
-    path = next(iter(files.values()))
-    artifact = Artifact(name, path, size, time.perf_counter() - start, parity, count)
-    say(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
-    return artifact
-
-
-def _quantize(artifact, spec, work, manifest, say):
-    from keras_transformer.export.quantization.quantizing import quantize_artifact
-
-    say(f"quantizing {artifact.format}")
-    artifact = quantize_artifact(artifact, spec, work, manifest, lambda: _bytes(work))
-    say(f"quantized {artifact.format}: {artifact.size / artifact.float_size:.2f} of the size")
-    return artifact
-
-
-def _with_sources(formats, spec):
-    """The formats, and the SavedModel that TFLite is converted from, unless it needs one of its own."""
-    if "tflite" not in formats or "saved_model" in formats or spec.names("tflite") != spec.names("saved_model"):
-        return formats
-    return ["saved_model", *formats]
-
-
-def _bytes(directory):
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-
-
-def _finish(work, manifest, spec, formats, title):
-    """Removes what was only a step on the way, keeps the probes, writes report and manifest."""
-    import shutil
-
-    for name in set(manifest["artifacts"]) - set(formats):
-        for path in set(manifest["artifacts"].pop(name)["signatures"].values()):
-            shutil.rmtree(work / path)
-    probes = {key: signature.probes for key, signature in spec.signatures.items()}
-    write_probes(work, probes, bundle.PROBE_BYTES)
-    write_report(work, manifest, title)
-    manifest["files"] = file_records(work)
-    bundle.write_manifest(work, manifest)
+    add_text_signature(spec, tokenizer, tokenizer_options, model if spec.generation else None)

@@ -1,18 +1,21 @@
-"""Every error of an export, each one clear line that names the thing at fault."""
+"""The errors of exporting, verifying and running bundles. Each message is one line that names the cause."""
+
+import difflib
+from collections.abc import Iterable
 
 from keras_transformer.version import install_command
 
 
 class ExportError(Exception):
-    """Base of every error that exporting, verifying or running a bundle raises on purpose."""
+    """Base of all errors that exporting, verifying or running a bundle raises on purpose."""
 
 
 class InvalidModelError(ExportError):
-    """The model cannot be exported at all: not functional, not built, or failing on its own inputs."""
+    """The model cannot be exported: it is no Keras model, not functional, not built, or fails on its own inputs."""
 
 
 class InvalidBundleError(ExportError):
-    """A directory is not a bundle, or a file of the bundle is missing, altered or out of place."""
+    """A directory is not a bundle, or a file of the bundle is missing, altered or outside the bundle."""
 
 
 class ConversionError(ExportError):
@@ -24,7 +27,7 @@ class ConversionError(ExportError):
         log: what the converter printed, if anything.
     """
 
-    def __init__(self, format, reason, log=""):
+    def __init__(self, format: str, reason: object, log: str = ""):
         super().__init__(f"{format}: conversion failed: {one_line(reason)}")
         self.format = format
         self.reason = reason
@@ -39,19 +42,21 @@ class UnsupportedOpError(ExportError):
         op: TensorFlow name of the first op without a counterpart.
         layer: the layer (or functional operation) that the op came from.
         others: further unsupported ops, `(op, layer)` pairs.
+        hint: what to do about it, or "".
     """
 
-    def __init__(self, format, op, layer, others=()):
+    def __init__(self, format: str, op: str, layer: str, others: Iterable[tuple[str, str]] = (), hint: str = ""):
+        others = tuple(others)
         text = f"{format}: op {op} of layer '{layer}' has no built-in counterpart in this format"
         if others:
             named = ", ".join(f"{other} of '{where}'" for other, where in others[:5])
             more = f" and {len(others) - 5} more" if len(others) > 5 else ""
             text += f" (also {named}{more})"
-        super().__init__(text)
+        super().__init__(f"{text}: {hint}" if hint else text)
         self.format = format
         self.op = op
         self.layer = layer
-        self.others = tuple(others)
+        self.others = others
 
 
 class ParityError(ExportError):
@@ -61,14 +66,24 @@ class ParityError(ExportError):
         format: name of the format.
         output: name of the output that differs.
         probe: the probe, as text (`"batch=5, length=17, padded"`).
-        difference: largest absolute difference; NaN when no difference can be taken.
+        difference: largest absolute difference; NaN where there is none.
         scale: largest absolute value of the Keras output.
-        tolerance: what was allowed, as a share of the scale.
+        tolerance: largest difference allowed, as a share of the scale.
         detail: set when the fault is not a difference of values (shape, dtype, NaN).
-        hint: what is known of the difference, behind it.
+        hint: text that follows the figures.
     """
 
-    def __init__(self, format, output, probe, difference, scale, tolerance, detail=None, hint=""):
+    def __init__(
+        self,
+        format: str,
+        output: str,
+        probe: str,
+        difference: float,
+        scale: float,
+        tolerance: float,
+        detail: str | None = None,
+        hint: str = "",
+    ):
         if detail is None:
             detail = (
                 f"differs from Keras by {difference:.3g}, {difference / scale:.3g} of its scale {scale:.3g};"
@@ -84,15 +99,15 @@ class ParityError(ExportError):
 
 
 class InputError(ExportError):
-    """A runtime model was given an input that its signature does not take.
+    """An input does not fit the signature of a runtime model.
 
     Args:
         name: name of the input.
         expected: what the signature takes.
-        got: what was given.
+        got: what was received.
     """
 
-    def __init__(self, name, expected, got):
+    def __init__(self, name: str, expected: str, got: str):
         super().__init__(f"input '{name}': expected {expected}, got {got}")
         self.name = name
         self.expected = expected
@@ -100,15 +115,15 @@ class InputError(ExportError):
 
 
 class RunError(ExportError):
-    """A runtime could not compute a signature, or gave something else than the manifest says.
+    """A runtime fails to compute a signature, or returns something else than the manifest says.
 
     Args:
         backend: name of the format.
         signature: name of the signature.
-        reason: what the runtime said.
+        reason: the runtime's error.
     """
 
-    def __init__(self, backend, signature, reason):
+    def __init__(self, backend: str, signature: str, reason: object):
         super().__init__(f"{backend}: signature '{signature}' cannot be computed: {one_line(reason)}")
         self.backend = backend
         self.signature = signature
@@ -116,7 +131,7 @@ class RunError(ExportError):
 
 
 class MissingLibraryError(ExportError, ImportError):
-    """A runtime, or a library that a tokenizer needs, is not installed.
+    """A library that a runtime, a tokenizer or a command needs is not installed.
 
     Args:
         what: what needs it.
@@ -124,39 +139,56 @@ class MissingLibraryError(ExportError, ImportError):
         extra: the extra of this package that brings it, or None.
     """
 
-    def __init__(self, what, library, extra=None):
+    def __init__(self, what: str, library: str, extra: str | None = None):
         command = f"pip install {library}" if extra is None else install_command(extra)
         super().__init__(f"{what} needs {library}: {command}")
         self.library = library
 
 
 class UnknownFormatError(ExportError):
-    """A format (or backend) name that does not exist.
+    """There is no format (or backend) of a name.
 
     Args:
-        name: the name given.
-        valid: the names that exist.
+        name: the name.
+        valid: the existing names.
     """
 
-    def __init__(self, name, valid):
-        super().__init__(f"unknown format '{name}'; valid: {', '.join(valid)}")
+    def __init__(self, name: str, valid: Iterable[str]):
+        valid = tuple(valid)
+        super().__init__(f"unknown format {name!r}; valid: {', '.join(valid)}{suggestion(name, valid)}")
         self.name = name
-        self.valid = tuple(valid)
+        self.valid = valid
 
 
 class QuantizationError(ExportError):
-    """Quantization was asked for in a way that cannot be had, or costs the task more than the caller allows."""
+    """The requested quantization is not supported, or costs the task more than the caller allows."""
 
 
 class OutOfSpaceError(ExportError):
-    """The disk filled up while a bundle was being written; nothing of it was kept."""
+    """The disk is full; nothing of the bundle was kept."""
 
-    def __init__(self, directory):
+    def __init__(self, directory: object):
         super().__init__(f"no space left on the device that holds '{directory}'")
         self.directory = str(directory)
 
 
-def one_line(reason, limit=300):
+def suggestion(name: object, valid: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` with the nearest valid name, or "".
+
+    Args:
+        name: the wrong name.
+        valid: the existing names.
+
+    Example:
+
+    >>> suggestion("tflit", ["saved_model", "tflite", "onnx"])
+    "; did you mean 'tflite'?"
+    """
+    nearest = difflib.get_close_matches(str(name).lower(), list(valid), n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
+
+
+def one_line(reason: object, limit: int = 300) -> str:
     """First line with content of an exception or text, cut to `limit` characters."""
     lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
     text = lines[0] if lines else type(reason).__name__

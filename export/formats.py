@@ -1,30 +1,49 @@
-"""The formats by name. Each is a module with `NAME` and `write(traced, spec, directory)`."""
+"""The file formats by name."""
 
-import importlib
+from collections.abc import Iterable
 
 from keras_transformer.export.errors import UnknownFormatError
+from keras_transformer.export.format import Format
+from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.saved_model.format import SAVED_MODEL
+from keras_transformer.export.tflite.format import TFLITE
 
-# Written in this order: TFLite is converted from the SavedModel.
-FORMATS = {
-    "saved_model": "keras_transformer.export.saved_model.convert",
-    "tflite": "keras_transformer.export.tflite.convert",
-    "onnx": "keras_transformer.export.onnx.convert",
-}
+# In the order in which they are written: a format stands behind the one that it is converted from.
+FORMATS: dict[str, Format] = {each.name: each for each in (SAVED_MODEL, TFLITE, ONNX)}
+
+DEFAULT_BACKEND = ONNX.name
 
 
-def check_formats(names):
-    """The names in the order in which they are written, each once.
+def check_formats(names: str | Iterable[str]) -> list[str]:
+    """Names of formats in the order in which they are written, each once.
+
+    Args:
+        names: one name, or several.
 
     Raises:
         UnknownFormatError: a name is not a key of `FORMATS`, or none is given.
     """
     names = [names] if isinstance(names, str) else list(names)
     for name in names or [""]:
-        if name not in FORMATS:
-            raise UnknownFormatError(name, FORMATS)
+        get_format(name)
     return [name for name in FORMATS if name in names]
 
 
-def writer(name):
-    """The module that writes a format."""
-    return importlib.import_module(FORMATS[name])
+def get_format(name: str) -> Format:
+    """The format of a name.
+
+    Raises:
+        UnknownFormatError: the name is not a key of `FORMATS`.
+    """
+    if name not in FORMATS:
+        raise UnknownFormatError(name, FORMATS)
+    return FORMATS[name]
+
+
+def formats_with(attribute: str) -> tuple[str, ...]:
+    """Names of the formats of which a boolean attribute is True.
+
+    Args:
+        attribute: such as `"takes_text"`; see `Format`.
+    """
+    return tuple(name for name, each in FORMATS.items() if getattr(each, attribute))

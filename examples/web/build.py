@@ -29,7 +29,7 @@ from keras_transformer.export.bundle.manifest import (
 )
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.onnx.external_data import weight_files
-from keras_transformer.export.runtime.runtimes import onnx_session
+from keras_transformer.export.onnx.runtime import onnx_session
 
 HERE = Path(__file__).parent
 RUNTIME = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs")

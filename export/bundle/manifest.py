@@ -6,13 +6,12 @@ import pathlib
 
 from keras_transformer.export.bundle.manifest_checks import check_fields, check_files
 from keras_transformer.export.errors import InvalidBundleError, one_line
+from keras_transformer.export.formats import get_format
 from keras_transformer.export.spec.export_spec import ArraySpec
 
 FILE = "manifest.json"
 PROBES = "probes.npz"
 _MAX_BYTES = 2**26
-# Files of weights, which no signature names, belong to ONNX.
-_ONNX_WEIGHTS = "model."
 
 
 def read_manifest(directory):
@@ -88,7 +87,7 @@ def files_of(manifest, format):
     folders = own | ({manifest["tokenizer"]["path"]} if "tokenizer" in manifest else set())
 
     def is_read(name):
-        is_weights = format == "onnx" and name.startswith(_ONNX_WEIGHTS) and name not in others
+        is_weights = get_format(format).is_weights_file(name) and name not in others
         return name in own or is_weights or any(name.startswith(f"{folder}/") for folder in folders)
 
     return [name for name in manifest["files"] if is_read(name)]

@@ -1,27 +1,39 @@
-"""Writing a bundle: beside its place first, then moved there in one step when it is complete and proven."""
+"""Writing a bundle: into a folder beside its target, which replaces the target when it is complete and verified."""
 
 import contextlib
 import errno
 import json
 import os
 import pathlib
+import threading
+from collections.abc import Iterator
+from typing import Any
 
 from keras_transformer.export.bundle.manifest import FILE
 from keras_transformer.export.bundle.manifest_checks import PRODUCER, SCHEMA
 from keras_transformer.export.errors import ExportError, InvalidBundleError, OutOfSpaceError
+from keras_transformer.export.formats import FORMATS
+from keras_transformer.export.runtime.libraries import installed_version
+from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.utils.atomic_write import FolderReplacement
+from keras_transformer.utils.types import Path
 from keras_transformer.version import DISTRIBUTION, __version__
 
 PROBE_BYTES = 16 * 2**20
 
+# Bundles that this process is writing.
+_active: list[FolderReplacement] = []
+# TensorFlow's and ONNX's converters keep state for the whole process.
+_one_at_a_time = threading.RLock()
 
-def check_target(directory):
+
+def check_target(directory: Path) -> pathlib.Path:
     """Absolute path of the directory to write, if it may be written.
 
-    It may when nothing is there, or an empty directory, or a bundle with nothing in it that a bundle does not have.
+    It may be missing, empty, or a bundle that holds nothing but its own files.
 
     Raises:
-        InvalidBundleError: something else lies there, which an export will not delete.
+        InvalidBundleError: it holds something else, which an export will not delete.
     """
     target = pathlib.Path(directory).resolve()
     if not target.exists():
@@ -34,11 +46,11 @@ def check_target(directory):
     present = {path.name for path in target.iterdir()}
     if present - _own_names(target):
         foreign = sorted(present - _own_names(target))[0]
-        raise InvalidBundleError(f"'{target}' holds '{foreign}', which is no part of a bundle: not replacing it")
+        raise InvalidBundleError(f"'{target}' holds '{foreign}', which is not part of a bundle: it is not replaced")
     return target
 
 
-def _own_names(target):
+def _own_names(target: pathlib.Path) -> set[str]:
     """Names at the top of an existing bundle that an export wrote."""
     try:
         manifest = json.loads((target / FILE).read_text(encoding="utf-8"))
@@ -50,47 +62,49 @@ def _own_names(target):
 
 
 @contextlib.contextmanager
-def replacing(target):
-    """Gives an empty directory beside `target`, and moves it to `target` if the block completes.
+def replacing(target: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A context with an empty directory beside `target`, which replaces `target` if the block completes.
 
-    Whatever ends the block early, an interrupt too, the new directory is removed and the old bundle stays.
+    If the block ends early, through an interrupt too, the new directory is removed and the old bundle stays. One thread of
+    a process is inside at a time; others wait.
 
     Args:
-        target: absolute path, as `check_target` gives it.
+        target: absolute path, as `check_target` returns it.
 
     Yields:
         Path of the directory to fill.
 
     Raises:
-        OutOfSpaceError: the disk filled up.
+        OutOfSpaceError: the disk is full.
     """
     replacement = FolderReplacement(target)
-    _active.append(replacement)
-    try:
-        replacement.begin()
-        yield replacement.work
-        replacement.commit()
-    except BaseException as error:
-        replacement.abandon()
-        if is_out_of_space(error) and not isinstance(error, OutOfSpaceError):
-            raise OutOfSpaceError(target) from error
-        raise
-    finally:
-        _active.remove(replacement)
+    with _one_at_a_time:
+        _active.append(replacement)
+        try:
+            replacement.begin()
+            yield _folder_of(replacement)
+            replacement.commit()
+        except BaseException as error:
+            replacement.abandon()
+            if is_out_of_space(error) and not isinstance(error, OutOfSpaceError):
+                raise OutOfSpaceError(target) from error
+            raise
+        finally:
+            _active.remove(replacement)
 
 
-def abandon_all():
-    """Removes every directory being written and puts old bundles back; for a process about to end."""
+def _folder_of(replacement: FolderReplacement) -> pathlib.Path:
+    return pathlib.Path(str(replacement.work))
+
+
+def abandon_all() -> None:
+    """Removes every directory being written and restores old bundles; for a process about to end."""
     for replacement in _active:
         replacement.abandon()
 
 
-# What is being written by this process now.
-_active = []
-
-
-def is_out_of_space(error):
-    """Whether an exception, or what caused it, says that the disk is full."""
+def is_out_of_space(error: BaseException | None) -> bool:
+    """Whether an exception, or its cause, says that the disk is full."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
@@ -100,13 +114,13 @@ def is_out_of_space(error):
     return False
 
 
-def write_manifest(directory, manifest):
-    """Writes `manifest.json`, last of all files."""
+def write_manifest(directory: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Writes `manifest.json`, the last file of a bundle."""
     text = json.dumps(manifest, indent=2, allow_nan=False)
     (directory / FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def new_manifest(spec, metadata):
+def new_manifest(spec: ExportSpec, metadata: dict[str, Any] | None) -> dict[str, Any]:
     """The manifest of a bundle without artifacts yet."""
     signatures = {
         name: {
@@ -121,6 +135,7 @@ def new_manifest(spec, metadata):
         "signatures": signatures,
         "artifacts": {},
         **({"generation": spec.generation} if spec.generation else {}),
+        **({"axis_limits": spec.axis_limits} if spec.axis_limits else {}),
         "tolerance": float(spec.tolerance),
         "versions": _versions(),
         "metadata": metadata or {},
@@ -128,24 +143,24 @@ def new_manifest(spec, metadata):
     }
 
 
-def check_metadata(metadata):
-    """Refuses metadata that JSON cannot hold, before any work is done.
+def check_metadata(metadata: dict[str, Any] | None) -> None:
+    """Refuses metadata that is no dict of JSON values.
 
     Raises:
         ExportError: says what cannot be written.
     """
+    if metadata is not None and not isinstance(metadata, dict):
+        raise ExportError(f"metadata must be a dict of JSON values. Received: {type(metadata).__name__}")
     try:
         json.dumps(metadata or {}, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ExportError(f"metadata cannot be written as JSON: {error}") from error
 
 
-def _versions():
-    from importlib import metadata
-
-    names = ("keras", "tensorflow", "numpy", "tf2onnx", "onnxscript", "onnx", "onnxruntime", "ai-edge-litert")
-    found = {DISTRIBUTION: __version__}
-    for name in names:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+def _versions() -> dict[str, str]:
+    """Versions of this package and of the installed distributions that write or run bundles."""
+    names = ["keras", "tensorflow", "numpy"]
+    for each in FORMATS.values():
+        names += [*each.writers, each.library.distribution]
+    found = {name: installed_version(name) for name in dict.fromkeys(names)}
+    return {DISTRIBUTION: __version__} | {name: version for name, version in found.items() if version is not None}

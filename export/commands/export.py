@@ -3,6 +3,7 @@
 from keras_transformer.export.commands import quantize_arguments
 from keras_transformer.export.commands.words import say
 from keras_transformer.export.errors import ExportError
+from keras_transformer.export.formats import FORMATS, check_formats
 
 EXAMPLES = [
     "model.keras --out bundle",
@@ -18,7 +19,7 @@ def add_arguments(parser):
     parser.add_argument("model", metavar="MODEL", help=help)
     help = "directory of the bundle; an old bundle is replaced"
     parser.add_argument("--out", required=True, metavar="DIR", help=help)
-    parser.add_argument("--formats", nargs="+", metavar="FORMAT", help="saved_model, tflite, onnx (default: all)")
+    parser.add_argument("--formats", nargs="+", metavar="FORMAT", help=f"{', '.join(FORMATS)} (default: all)")
     parser.add_argument("--tolerance", type=float, help="largest difference, as a share of the scale (default: 1e-5)")
     help = "sizes such as batch=1,length=128 for which TFLite has a signature of fixed shapes; repeatable"
     parser.add_argument("--static", action="append", metavar="SIZES", help=help)
@@ -29,7 +30,6 @@ def run(arguments):
     """Checks everything that can be checked before TensorFlow starts, then exports; returns the exit status."""
     from keras_transformer.export.bundle.writing import check_target
     from keras_transformer.export.commands.model_files import check_model, load_model
-    from keras_transformer.export.formats import FORMATS, check_formats
     from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE
 
     words = arguments.formats if arguments.formats is not None else list(FORMATS)

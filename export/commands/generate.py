@@ -3,7 +3,9 @@
 import itertools
 import sys
 
+from keras_transformer.export.commands.words import BACKEND_HELP
 from keras_transformer.export.errors import ExportError
+from keras_transformer.export.formats import DEFAULT_BACKEND
 
 EXAMPLES = [
     'bundle "ROMEO:"',
@@ -28,7 +30,7 @@ def add_arguments(parser):
     parser.add_argument("prompt", metavar="PROMPT", help=help)
     help = "with -: each line is a prompt, and gives one line (a line break within it becomes a space)"
     parser.add_argument("--lines", action="store_true", help=help)
-    parser.add_argument("--backend", default="onnx", help="onnx (default), tflite or saved_model")
+    parser.add_argument("--backend", default=DEFAULT_BACKEND, help=BACKEND_HELP)
     help = "at most so many (default: 128, or as many as the model can hold)"
     parser.add_argument("--max-new-tokens", type=int, metavar="N", help=help)
     help = "greedy (default), random, beam (shown when complete), contrastive or tree_search"
@@ -55,12 +57,12 @@ def add_arguments(parser):
 
 def run(arguments):
     """Prints what follows the prompt, as it comes."""
-    from keras_transformer.export.runtime import loading as runtime
+    from keras_transformer.export.runtime.loading import load
     from keras_transformer.generation import Generator
 
     sampler = _sampler(arguments)
     prompts = _prompts(arguments)
-    model = runtime.load(arguments.bundle, arguments.backend)
+    model = load(arguments.bundle, arguments.backend)
     if not isinstance(model, Generator):
         raise ExportError(f"'{arguments.bundle}' is not the bundle of a language model: it cannot generate")
     names = ("max_new_tokens", "stop", "seed", "repetition_penalty")

@@ -4,7 +4,9 @@ import json
 import pathlib
 import zipfile
 
+from keras_transformer.export.commands.words import BACKEND_HELP
 from keras_transformer.export.errors import ExportError, InputError, one_line
+from keras_transformer.export.formats import DEFAULT_BACKEND
 
 EXAMPLES = ["bundle --input images.npy", "bundle --input batch.npz --backend tflite --output results.npz"]
 
@@ -14,18 +16,18 @@ def add_arguments(parser):
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
     help = ".npz or .json with an array for each input, or .npy for a model with one input"
     parser.add_argument("--input", required=True, metavar="FILE", help=help)
-    parser.add_argument("--backend", default="onnx", help="onnx (default), tflite or saved_model")
+    parser.add_argument("--backend", default=DEFAULT_BACKEND, help=BACKEND_HELP)
     parser.add_argument("--signature", default="serve", help="name of the signature (default: serve)")
     parser.add_argument("--output", metavar="FILE", help="write the outputs as .npz or .json instead of printing them")
 
 
 def run(arguments):
     """Prints or writes the outputs; returns the exit status."""
-    from keras_transformer.export.runtime import loading as runtime
+    from keras_transformer.export.runtime.loading import load
 
     if arguments.output and pathlib.Path(arguments.output).suffix not in (".npz", ".json"):
         raise ExportError(f"cannot write '{arguments.output}': the name must end in .npz or .json")
-    model = runtime.load(arguments.bundle, arguments.backend, arguments.signature)
+    model = load(arguments.bundle, arguments.backend, arguments.signature)
     outputs = model(_read_arrays(arguments.input, model.inputs))
     if arguments.output:
         _write_arrays(arguments.output, outputs)

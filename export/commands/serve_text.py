@@ -2,8 +2,9 @@
 
 import pathlib
 
-from keras_transformer.export.commands.words import positive, say
+from keras_transformer.export.commands.words import BACKEND_HELP, positive, say
 from keras_transformer.export.errors import ExportError
+from keras_transformer.export.formats import DEFAULT_BACKEND
 from keras_transformer.version import install_command
 
 EXAMPLES = [
@@ -21,7 +22,7 @@ def add_arguments(parser):
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1, this machine alone)")
     parser.add_argument("--port", type=positive, default=8000, metavar="N", help="default: 8000")
     parser.add_argument("--name", help="what clients call the model (default: the name of the file)")
-    parser.add_argument("--backend", default="onnx", help="of a bundle: onnx (default), tflite or saved_model")
+    parser.add_argument("--backend", default=DEFAULT_BACKEND, help=f"of a bundle: {BACKEND_HELP}")
     help = "the most requests that run at once (default: 16)"
     parser.add_argument("--max-batch-size", type=positive, default=16, metavar="N", help=help)
     help = "the most requests that wait; further ones get status 429 (default: 64)"
@@ -61,9 +62,9 @@ def run(arguments):
 def _load(arguments):
     """The language model of a file or a bundle."""
     if pathlib.Path(arguments.model, "manifest.json").is_file():
-        from keras_transformer.export.runtime import loading as runtime
+        from keras_transformer.export.runtime.loading import load
 
-        model = runtime.load(arguments.model, arguments.backend)
+        model = load(arguments.model, arguments.backend)
     else:
         from keras_transformer.export.commands.model_files import check_model, load_model
 

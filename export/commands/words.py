@@ -3,6 +3,10 @@
 import argparse
 import sys
 
+from keras_transformer.export.formats import DEFAULT_BACKEND, FORMATS
+
+BACKEND_HELP = ", ".join(f"{name} (default)" if name == DEFAULT_BACKEND else name for name in FORMATS)
+
 
 def positive(text):
     """A whole number of at least 1, of a word of the command line."""

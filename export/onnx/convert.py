@@ -6,6 +6,7 @@ import onnx
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
+from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.handlers import HANDLERS
 from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
@@ -17,7 +18,7 @@ from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inl
 from keras_transformer.export.spec.traced import arguments_of_weights, weight_arrays, weight_names, weightless
 from keras_transformer.utils.captured_stderr import quiet
 
-NAME = "onnx"
+NAME = ONNX.name
 _MAX_BYTES = 2**31 - 2**20
 _MAX_INLINE = 1_900_000_000
 

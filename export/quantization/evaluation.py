@@ -76,7 +76,7 @@ class Evaluation:
         return np.asarray(array).argmax(axis=-1).reshape(-1)
 
 
-def judge(evaluation, name, before, after):
+def check_loss(evaluation, name, before, after):
     """Compares two measurements, and refuses a loss that is not allowed.
 
     Args:

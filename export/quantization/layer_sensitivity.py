@@ -9,11 +9,12 @@ from typing import NamedTuple
 from keras_transformer.export.bundle.manifest import FILE, file_records, files_of, read_manifest
 from keras_transformer.export.bundle.writing import write_manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
+from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.graphs import load_arrays
 from keras_transformer.export.onnx.quantize import is_candidate, quantize_files
-from keras_transformer.export.quantization.evaluation import judge
+from keras_transformer.export.quantization.evaluation import check_loss
 from keras_transformer.export.quantization.options import Quantization, matches
-from keras_transformer.export.runtime import loading as runtime
+from keras_transformer.export.runtime.loading import load
 
 # How the first entry, which has no weight, is shown.
 ALL = "all quantized"
@@ -64,14 +65,14 @@ def sensitivity(bundle, quantize, evaluation, progress=None):
     ['', 'sequential/wide/kernel']
     """
     manifest = read_manifest(bundle)
-    record = manifest["artifacts"].get("onnx")
+    record = manifest["artifacts"].get(ONNX.name)
     if record is None or "quantization" in record:
         raise InvalidBundleError(f"'{bundle}' holds no float ONNX files to quantize")
     if manifest.get("generation") is not None and len(evaluation.inputs):
         raise QuantizationError("a language model is measured by a score of what it generates, not by inputs")
     quantization = Quantization.of(quantize)
     evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
-    before = evaluation.measure(runtime.load(bundle, "onnx"))
+    before = evaluation.measure(load(bundle, ONNX.name))
     files = record["signatures"]
     arrays = {
         name: each for path in files.values() for name, each in load_arrays(pathlib.Path(bundle, path))[1].items()
@@ -83,7 +84,7 @@ def sensitivity(bundle, quantize, evaluation, progress=None):
         kept = (*quantization.keep_float, *([_literal(weight)] if weight else []))
         changed = dataclasses.replace(quantization, keep_float=kept)
         after, size = _measured(pathlib.Path(bundle), files, changed, evaluation)
-        found.append(Sensitivity(weight=weight, size=size, **judge(evaluation, "onnx", before, after)))
+        found.append(Sensitivity(weight=weight, size=size, **check_loss(evaluation, ONNX.name, before, after)))
         if progress is not None:
             progress(f"{weight or ALL}: agreement {found[-1].agreement}, score {found[-1].score}")
     worth = lambda each: (-(each.score or 0.0), -(each.agreement or 0.0))  # noqa: E731
@@ -99,8 +100,8 @@ def _measured(bundle, files, quantization, evaluation):
         quantize_files(folder, files, quantization, ranges=_ranges(folder, files, quantization))
         manifest["files"] = file_records(folder)
         write_manifest(folder, manifest)
-        size = sum(manifest["files"][name]["bytes"] for name in files_of(manifest, "onnx"))
-        return evaluation.measure(runtime.load(folder, "onnx", check=False)), size
+        size = sum(manifest["files"][name]["bytes"] for name in files_of(manifest, ONNX.name))
+        return evaluation.measure(load(folder, ONNX.name, check=False)), size
 
 
 def _ranges(folder, files, quantization):

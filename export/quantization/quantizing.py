@@ -1,31 +1,34 @@
-"""The second half of a quantized export: from proven float files to small ones, and what that costs."""
+"""The second half of a quantized export: verified float files are quantized, verified again and evaluated."""
 
 import dataclasses
-import importlib
-import os
+import pathlib
 import time
+from collections.abc import Callable
+from typing import Any
 
-from keras_transformer.export.quantization.evaluation import judge
-from keras_transformer.export.runtime import loading as runtime
+from keras_transformer.export.formats import get_format
+from keras_transformer.export.quantization.evaluation import check_loss
+from keras_transformer.export.reporting.report import Artifact
+from keras_transformer.export.runtime.loading import available_cores, open_artifact
+from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.verification import verify
 
-# Each has `quantize(spec, directory, files)`, which replaces the files of its format in a bundle that is being written.
-_QUANTIZERS = {
-    "saved_model": "keras_transformer.export.saved_model.quantize",
-    "tflite": "keras_transformer.export.tflite.quantize",
-    "onnx": "keras_transformer.export.onnx.quantize",
-}
 
-
-def quantize_artifact(artifact, spec, work, manifest, size_of):
+def quantize_artifact(
+    artifact: Artifact,
+    spec: ExportSpec,
+    folder: pathlib.Path,
+    manifest: dict[str, Any],
+    folder_size: Callable[[], int],
+) -> Artifact:
     """Quantizes the files of one format, runs them on the probes, and measures what the task loses.
 
     Args:
         artifact: `Artifact` of the float files.
         spec: the `ExportSpec`, with `quantization` and `evaluation`.
-        work: `pathlib.Path` of the bundle that is being written.
-        manifest: its manifest; the record of the format is brought up to date.
-        size_of: function without arguments: the bytes in `work`.
+        folder: path of the bundle that is being written.
+        manifest: its manifest; the record of the format is updated.
+        folder_size: function without arguments: the bytes in `folder`.
 
     Returns:
         `Artifact` of the quantized files.
@@ -36,20 +39,18 @@ def quantize_artifact(artifact, spec, work, manifest, size_of):
     """
     name, quantization, evaluation = artifact.format, spec.quantization, spec.evaluation
     start = time.perf_counter()
-    measured = evaluation and evaluation.measure(_open(work, manifest, spec, name))
-    rest = size_of() - artifact.size
+    before = evaluation and evaluation.measure(_open(folder, manifest, spec, name))
+    others_size = folder_size() - artifact.size
     record = manifest["artifacts"][name]
-    module = f"keras_transformer.export.{name}.ternary" if quantization.mode == "ternary" else _QUANTIZERS[name]
-    importlib.import_module(module).quantize(spec, work, record["signatures"])
-    record |= {"bytes": size_of() - rest, "float_bytes": artifact.size}
-    record |= {"quantization": quantization.mode, "tolerance": quantization.tolerance}
+    get_format(name).quantize(spec, folder, record["signatures"])
+    record |= {"bytes": folder_size() - others_size, "float_bytes": artifact.size}
+    record |= {"quantization": quantization.mode, "tolerance": quantization.tolerance, "milliseconds": {}}
     probes = {key: spec.signatures[key].probes for key in spec.names(name)}
-    record["milliseconds"] = {}
-    parity = verify.verify_format(work, name, probes, quantization.tolerance, manifest, record["milliseconds"])
+    parity = verify.verify_format(folder, name, probes, quantization.tolerance, manifest, record["milliseconds"])
     record["parity"] = [vars(each) for each in parity]
     if evaluation:
-        after = evaluation.measure(_open(work, manifest, spec, name))
-        record["evaluation"] = judge(evaluation, f"{name}, {quantization.mode}", measured, after)
+        after = evaluation.measure(_open(folder, manifest, spec, name))
+        record["evaluation"] = check_loss(evaluation, f"{name}, {quantization.mode}", before, after)
     return dataclasses.replace(
         artifact,
         size=record["bytes"],
@@ -60,9 +61,9 @@ def quantize_artifact(artifact, spec, work, manifest, size_of):
     )
 
 
-def _open(work, manifest, spec, name):
+def _open(folder: pathlib.Path, manifest: dict[str, Any], spec: ExportSpec, name: str) -> Any:
     if spec.generation:
         from keras_transformer.export.runtime.language_runtime import open_language_model
 
-        return open_language_model(work, manifest, name, os.cpu_count())
-    return runtime.open_artifact(work, manifest, name, next(iter(spec.signatures)))
+        return open_language_model(folder, manifest, name, available_cores())
+    return open_artifact(folder, manifest, name, next(iter(spec.signatures)))

@@ -1,5 +1,7 @@
 """Ternary kernels in files: which weights they are. Packing them loses nothing: see `onnx.ternary` and `tflite.ternary`."""
 
+from typing import Any
+
 import numpy as np
 
 # What a whole model may differ by. A ternary layer computes the same to the last bit in every runtime, but what enters it
@@ -10,7 +12,7 @@ TOLERANCE = 0.1
 _SCALE = "ternary_scale"
 
 
-def holds(model):
+def has_ternary_layers(model: Any) -> bool:
     """Whether a Keras model has a ternary layer."""
     import keras
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_transformer.export.bundle.manifest import files_of, read_manifest
-from keras_transformer.export.errors import ExportError, UnknownFormatError
+from keras_transformer.export.errors import ExportError
+from keras_transformer.export.formats import get_format
 from keras_transformer.export.reporting.report import fixed_width, readable_size
-from keras_transformer.export.runtime.runtimes import ENGINES, LIBRARIES
 from keras_transformer.version import DISTRIBUTION, __version__
 
 _CALLS = 5
@@ -112,8 +112,7 @@ def bench_bundle(bundle, backends=None, sizes=None, rounds=20, num_threads=None)
     manifest = read_manifest(bundle)
     names = list(backends or manifest["artifacts"])
     for name in names:
-        if name not in ENGINES:
-            raise UnknownFormatError(name, ENGINES)
+        get_format(name)
         if name not in manifest["artifacts"]:
             raise ExportError(f"the bundle has no {name} artifact; it has {', '.join(manifest['artifacts'])}")
     with contextlib.ExitStack() as stack:
@@ -187,7 +186,7 @@ class _Worker:
 
 def _versions(backends):
     found = {DISTRIBUTION: __version__}
-    for name in (*(LIBRARIES[backend][1] for backend in backends), "numpy"):
+    for name in (*(get_format(backend).library.distribution for backend in backends), "numpy"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found

@@ -71,10 +71,11 @@ def _import(backend):
     """Imports are paid once in the life of a process, not by each bundle."""
     import importlib
 
-    from keras_transformer.export.runtime.runtimes import LIBRARIES, needs_library
+    from keras_transformer.export.formats import get_format
 
-    with needs_library(backend):
-        importlib.import_module(LIBRARIES[backend][0])
+    library = get_format(backend).library
+    with library.required_by(f"backend '{backend}'"):
+        importlib.import_module(library.module)
 
 
 def _case(name, model, sizes):

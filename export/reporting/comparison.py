@@ -10,7 +10,7 @@ import numpy as np
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.reporting.report import fixed_width, readable_size
-from keras_transformer.export.runtime import loading as runtime
+from keras_transformer.export.runtime.loading import load
 
 _BATCH, _ONE, _FEW = 256, 1, 32
 
@@ -82,7 +82,7 @@ def compare(model, model_path, bundle, inputs, labels):
 
 
 def _only_output(bundle, name):
-    loaded = runtime.load(bundle, name)
+    loaded = load(bundle, name)
 
     def call(batch):
         (output,) = loaded(batch).values()

@@ -3,8 +3,14 @@
 import html
 import math
 
+from keras_transformer.export.formats import FORMATS
+
 _WIDTH, _ROW = 680, 26
-COLORS = {"saved_model": "var(--a)", "tflite": "var(--b)", "onnx": "var(--c)"}
+
+
+def color_of(format: str) -> str:
+    """The CSS color of a format: its own of the page's palette, by the order of `FORMATS`."""
+    return f"var(--{'abcdef'[list(FORMATS).index(format)]})"
 
 
 def parity_plot(artifacts):
@@ -80,7 +86,7 @@ def size_plot(artifacts):
 
 def bar(share, name):
     """A bar of a share of the width, in the color of a format."""
-    color = COLORS.get(name, "var(--a)")
+    color = color_of(name)
     return f'<span class="bar"><span style="width:{100 * share:.1f}%;background:{color}"></span></span>'
 
 
@@ -109,7 +115,7 @@ def _text(x, y, text, kind):
 
 
 def _dot(x, y, name, title, is_hollow=False):
-    color = COLORS.get(name, "var(--a)")
+    color = color_of(name)
     paint = f'fill="var(--paper)" stroke="{color}"' if is_hollow else f'fill="{color}" stroke="{color}"'
     return (
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" stroke-width="2" {paint}><title>{html.escape(title)}</title></circle>'

@@ -2,14 +2,16 @@
 
 import html
 
-from keras_transformer.export.reporting.html_plots import bar, parity_plot, size_plot
+from keras_transformer.export.formats import FORMATS, get_format
+from keras_transformer.export.reporting.html_plots import bar, color_of, parity_plot, size_plot
 from keras_transformer.export.reporting.inspection import op_counts
 from keras_transformer.export.reporting.report import readable_size
 
 FILE = "report.html"
 _MOST_OPS = 14
 
-_STYLE = """
+_STYLE = (
+    """
 :root{--paper:#fff;--ink:#1c1e21;--soft:#6b7280;--rule:#e5e7eb;--a:#3b6fb6;--b:#2f9e6e;--c:#c2683a;--bad:#c0392b}
 @media(prefers-color-scheme:dark){
 :root{--paper:#15171a;--ink:#e8e9eb;--soft:#9aa1ab;--rule:#2c3037;--a:#7aa7e0;--b:#6cc9a0;--c:#e39a70}}
@@ -28,10 +30,11 @@ svg{width:100%;height:auto;display:block}text{fill:var(--soft);font-size:11.5px}
 .grid{stroke:var(--rule)}.axis{stroke:var(--soft)}.limit{stroke:var(--bad);stroke-dasharray:4 3}
 .stem{stroke:var(--soft);opacity:.5}.move{stroke:var(--soft);stroke-dasharray:2 3}
 .middle{text-anchor:middle}.end{text-anchor:end}.label{fill:var(--ink)}
-.legend.saved_model{fill:var(--a)}.legend.tflite{fill:var(--b)}.legend.onnx{fill:var(--c)}
 .bar{display:block;background:var(--rule);height:8px;border-radius:4px}
 .bar span{display:block;height:8px;border-radius:4px}
 """.replace("\n", "")
+    + "".join(f".legend.{name}{{fill:{color_of(name)}}}" for name in FORMATS)
+)
 
 
 def write_report(directory, manifest, title):
@@ -42,7 +45,8 @@ def write_report(directory, manifest, title):
         manifest: its manifest, complete but for the hashes.
         title: str. What was exported.
     """
-    ops = {name: op_counts(directory, manifest, name) for name in manifest["artifacts"] if name != "saved_model"}
+    names = [name for name in manifest["artifacts"] if get_format(name).reports_operations]
+    ops = {name: op_counts(directory, manifest, name) for name in names}
     (directory / FILE).write_text(render(manifest, ops, title), encoding="utf-8")
 
 
@@ -96,9 +100,8 @@ def _cards(artifacts, latencies):
         share = f" · {record['bytes'] / record['float_bytes']:.2f} of float" if "float_bytes" in record else ""
         first = next(iter(latencies.get(name, {}).items()), None)
         time_line = f"{first[1]:.2f} ms a call of {html.escape(first[0])}" if first else ""
-        color = {"saved_model": "--a", "tflite": "--b", "onnx": "--c"}.get(name, "--a")
         cards.append(
-            f'<div class="card" style="--own:var({color})">{html.escape(name)}<b>{readable_size(record["bytes"])}</b>'
+            f'<div class="card" style="--own:{color_of(name)}">{html.escape(name)}<b>{readable_size(record["bytes"])}</b>'
             f"<small>{worst:.1e} of the scale from Keras{share}</small><small>{time_line}</small>{_task(record)}</div>"
         )
     return f'<div class="cards">{"".join(cards)}</div>'

@@ -34,7 +34,7 @@ class Artifact:
         parity: list of `Parity`, one per signature and output.
         probes: how many probes were run.
         float_size: bytes of the float files that were quantized, or None.
-        evaluation: dict of "score_float", "score" and "agreement", as `evaluation.judge` gives it, or None.
+        evaluation: dict of "score_float", "score" and "agreement", as `evaluation.check_loss` returns it, or None.
     """
 
     format: str

@@ -1,15 +1,19 @@
-"""Arrays on their way into a signature and out of it: checked, and cast where nothing is lost."""
+"""Checks and casts of the arrays that a signature takes and returns."""
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from keras_transformer.export.errors import InputError
+from keras_transformer.export.spec.export_spec import ArraySpec
+from keras_transformer.utils.types import ArrayLike
 
 
-def check_inputs(specs, arrays):
-    """Arrays as the signature wants them.
+def check_inputs(specs: Sequence[ArraySpec], arrays: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
+    """Arrays in the dtypes of the signature.
 
-    A cast is made when it loses nothing but the precision of a float: `float64` to `float32`, `int64` to `int32` when
-    every value fits, `uint8` to `float32`, 0 and 1 to `bool`. Anything else is an error.
+    A cast may lose the precision of a float and nothing else: `float64` to `float32`, `int64` to `int32` when every value
+    fits, `uint8` to `float32`, 0 and 1 to `bool`. Anything else is an error.
 
     Args:
         specs: tuple of `ArraySpec`.
@@ -19,12 +23,13 @@ def check_inputs(specs, arrays):
         Dict of name to contiguous numpy array.
 
     Raises:
-        InputError: names the input, what was expected and what came.
+        InputError: names the input, what was expected and what was received.
     """
     for name in arrays:
         if name not in {spec.name for spec in specs}:
             raise InputError(name, f"one of {', '.join(spec.name for spec in specs)}", "an unknown name")
-    checked, sizes = {}, {}
+    checked: dict[str, np.ndarray] = {}
+    sizes: dict[str, int] = {}
     for spec in specs:
         if spec.name not in arrays:
             raise InputError(spec.name, spec.describe(), "nothing")
@@ -34,7 +39,7 @@ def check_inputs(specs, arrays):
     return checked
 
 
-def _as_array(spec, value):
+def _as_array(spec: ArraySpec, value: ArrayLike) -> np.ndarray:
     try:
         array = np.asarray(value)
     except ValueError:
@@ -46,7 +51,7 @@ def _as_array(spec, value):
     return array
 
 
-def _check_shape(spec, array, sizes):
+def _check_shape(spec: ArraySpec, array: np.ndarray, sizes: dict[str, int]) -> None:
     fits = array.ndim == len(spec.shape)
     for size, axis, got in zip(spec.shape, spec.axes, array.shape, strict=False):
         fits = fits and (got == size if axis is None else got == sizes.setdefault(axis, got))
@@ -56,7 +61,7 @@ def _check_shape(spec, array, sizes):
         raise InputError(spec.name, expected, f"{array.dtype} {array.shape}")
 
 
-def _cast(spec, array):
+def _cast(spec: ArraySpec, array: np.ndarray) -> np.ndarray:
     if spec.dtype == "string":
         return array
     target = np.dtype(spec.dtype)
@@ -71,7 +76,26 @@ def _cast(spec, array):
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
-def check_outputs(specs, arrays):
+def check_axis_limits(specs: Sequence[ArraySpec], arrays: Mapping[str, np.ndarray], limits: Mapping[str, int]) -> None:
+    """Raises where an axis is longer than the model allows.
+
+    Call it when the runtime has failed: a limit is that of some layer, and not every model fails beyond it.
+
+    Args:
+        specs: tuple of `ArraySpec`.
+        arrays: dict of input name to array.
+        limits: dict of axis name to its largest size.
+
+    Raises:
+        InputError: names the input, its size and the limit.
+    """
+    for spec in specs:
+        for axis, size in zip(spec.axes, arrays[spec.name].shape, strict=True):
+            if axis is not None and size > limits.get(axis, size):
+                raise InputError(spec.name, f"{spec.describe()} with {axis} <= {limits[axis]}", f"{axis}={size}")
+
+
+def check_outputs(specs: Sequence[ArraySpec], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Refuses results that are not what the manifest says.
 
     Args:
@@ -82,10 +106,11 @@ def check_outputs(specs, arrays):
         `arrays`.
 
     Raises:
-        ValueError: names the output, what was expected and what came.
+        ValueError: names the output, what was expected and what was returned.
     """
-    if set(arrays) != {spec.name for spec in specs}:
-        raise ValueError(f"it gives {', '.join(sorted(arrays))}, not {', '.join(sorted(spec.name for spec in specs))}")
+    expected = {spec.name for spec in specs}
+    if set(arrays) != expected:
+        raise ValueError(f"it returns {', '.join(sorted(arrays))}, not {', '.join(sorted(expected))}")
     for spec in specs:
         array = arrays[spec.name]
         has_dtype = array.dtype.kind == "U" if spec.dtype == "string" else array.dtype == spec.dtype

@@ -3,9 +3,10 @@
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError
+from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.utils.captured_stderr import quiet
 
-NAME = "saved_model"
+NAME = SAVED_MODEL.name
 
 
 def write(traced, spec, directory):

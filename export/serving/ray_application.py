@@ -7,6 +7,7 @@ import pathlib
 from keras_transformer.export.bundle.manifest import read_manifest, signature_specs
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.errors import ExportError, MissingLibraryError
+from keras_transformer.export.formats import DEFAULT_BACKEND
 from keras_transformer.export.serving.batching import Batching
 from keras_transformer.export.serving.gateway import Gateway, ReplicaDiedError
 from keras_transformer.export.serving.replicas import ArrayReplica, TextReplica, served_signatures
@@ -28,7 +29,7 @@ def ray_application(
     bundle,
     *,
     name=None,
-    backend="onnx",
+    backend=DEFAULT_BACKEND,
     num_replicas=1,
     num_threads=1,
     batching=None,

@@ -6,6 +6,7 @@ import re
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.errors import ExportError, RunError
+from keras_transformer.export.formats import DEFAULT_BACKEND
 from keras_transformer.export.runtime.loading import load
 from keras_transformer.export.serving.requests import RequestError
 from keras_transformer.export.serving.together import run_together
@@ -24,7 +25,7 @@ class ArrayReplica:
         num_threads: int >= 1: of one call.
     """
 
-    def __init__(self, bundle, backend="onnx", max_batch_size=32, num_threads=1):
+    def __init__(self, bundle, backend=DEFAULT_BACKEND, max_batch_size=32, num_threads=1):
         manifest = read_manifest(bundle)
         record = manifest["artifacts"].get(backend, {"signatures": {}})
         names = served_signatures(manifest, backend)
@@ -86,7 +87,7 @@ class TextReplica:
         options: of `generation.Engine`.
     """
 
-    def __init__(self, bundle, name, backend="onnx", num_threads=1, **options):
+    def __init__(self, bundle, name, backend=DEFAULT_BACKEND, num_threads=1, **options):
         from keras_transformer.generation import Engine
         from keras_transformer.generation.engine.http import application
 

@@ -1,8 +1,12 @@
-"""What is exported: named signatures, each a callable with named, typed, partly dynamic inputs."""
+"""The specification of an export: named signatures, each a callable with named, typed, partly dynamic inputs."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import numpy as np
+
+from keras_transformer.utils.types import Tensor
 
 DEFAULT_TOLERANCE = 1e-5
 
@@ -20,20 +24,20 @@ class ArraySpec:
 
     name: str
     dtype: str
-    shape: tuple
-    axes: tuple
+    shape: tuple[int | None, ...]
+    axes: tuple[str | None, ...]
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """The spec as plain lists and strings, for `manifest.json`."""
         return {"name": self.name, "dtype": self.dtype, "shape": list(self.shape), "axes": list(self.axes)}
 
     @classmethod
-    def from_dict(cls, record):
+    def from_dict(cls, record: dict[str, Any]) -> "ArraySpec":
         """The spec that `to_dict` wrote."""
         return cls(record["name"], record["dtype"], tuple(record["shape"]), tuple(record["axes"]))
 
-    def describe(self):
-        """The spec for a human: `float32 (batch, length, 64)`."""
+    def describe(self) -> str:
+        """The spec in one line: `float32 (batch, length, 64)`."""
         sizes = [str(axis or size) for axis, size in zip(self.axes, self.shape, strict=True)]
         return f"{self.dtype} ({', '.join(sizes)})"
 
@@ -44,13 +48,13 @@ class Probe:
 
     Args:
         inputs: dict of input name to numpy array.
-        label: the probe in words, for reports and errors.
-        outputs: dict of output name to numpy array: what the reference computes.
+        label: a short description, for reports and errors.
+        outputs: dict of output name to numpy array, as the reference computes them.
     """
 
-    inputs: dict
+    inputs: dict[str, np.ndarray]
     label: str
-    outputs: dict = dataclasses.field(default_factory=dict)
+    outputs: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -65,44 +69,46 @@ class Signature:
         formats: names of the formats that have it; all of them when None.
     """
 
-    function: Callable
-    inputs: tuple
-    probes: list
-    outputs: tuple = ()
-    formats: tuple | None = None
+    function: Callable[[dict[str, Tensor]], dict[str, Tensor]]
+    inputs: tuple[ArraySpec, ...]
+    probes: list[Probe]
+    outputs: tuple[ArraySpec, ...] = ()
+    formats: tuple[str, ...] | None = None
 
 
 @dataclasses.dataclass
 class ExportSpec:
-    """All that the formats need to know.
+    """All that the formats need to know to write a bundle.
 
     Args:
         signatures: dict of signature name to `Signature`. The first is the default one.
         tolerance: largest difference allowed, as a share of each output's largest absolute value.
         variables: the Keras variables that the functions read. With them, ONNX files share one file of weights.
         modules: `tf.Module`s whose resources the functions use.
-        generation: what a runtime needs to know to generate, or None.
+        generation: the manifest's record of generation, or None.
         quantization: `Quantization`, or None for float files.
-        evaluation: `Evaluation` of what quantization does to the task, or None.
+        evaluation: `Evaluation` of the quantized files, or None.
         onnx: `OnnxOptions`, or None for the defaults.
+        axis_limits: dict of axis name to the largest size that the model's layers allow, where they say so.
         locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
     """
 
-    signatures: dict
+    signatures: dict[str, Signature]
     tolerance: float = DEFAULT_TOLERANCE
-    locate: Callable = lambda op, node: node
-    variables: tuple = ()
-    generation: dict | None = None
-    modules: tuple = ()
+    locate: Callable[[str, str], str] = lambda op, node: node
+    variables: tuple[Any, ...] = ()
+    generation: dict[str, Any] | None = None
+    modules: tuple[Any, ...] = ()
     quantization: Any = None
     evaluation: Any = None
     onnx: Any = None
+    axis_limits: dict[str, int] = dataclasses.field(default_factory=dict)
 
-    def only(self, formats):
-        """The spec without the signatures that none of these formats has."""
+    def only(self, formats: Iterable[str]) -> "ExportSpec":
+        """The spec without the signatures that belong to none of these formats."""
         kept = {name for format in formats for name in self.names(format)}
         return dataclasses.replace(self, signatures={key: each for key, each in self.signatures.items() if key in kept})
 
-    def names(self, format):
+    def names(self, format: str) -> list[str]:
         """Names of the signatures that a format has."""
         return [name for name, each in self.signatures.items() if each.formats is None or format in each.formats]

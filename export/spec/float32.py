@@ -1,15 +1,18 @@
 """A float32 twin of a model trained in mixed or half precision."""
 
+from typing import Any
+
 import keras
+import numpy as np
 
 from keras_transformer.backend import keras_private
-from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.export.spec.twins import rebuilt
 
 _HALF = {"mixed_float16", "mixed_bfloat16", "float16", "bfloat16"}
 
 
-def uses_half_precision(model):
-    """Whether anything in the model computes or keeps weights in 16 bits."""
+def uses_half_precision(model: keras.Model) -> bool:
+    """Whether a layer of the model computes, or keeps weights, in 16 bits."""
     layers = [model, *keras_private.flatten_layers(model, include_self=False)]
     dtypes = {str(dtype) for layer in layers for dtype in (layer.compute_dtype, layer.variable_dtype)}
     dtypes |= {str(variable.dtype) for variable in model.variables}
@@ -17,14 +20,14 @@ def uses_half_precision(model):
     return bool(dtypes & _HALF)
 
 
-def float32_twin(model):
-    """Rebuilds a model with every dtype policy float32 and the same weights; the model itself is left alone.
+def float32_twin(model: keras.Model) -> keras.Model:
+    """A model with the weights of another and every dtype policy float32. The other is not changed.
 
     Args:
         model: a built Functional or Sequential model.
 
     Returns:
-        The model given when it is float32 throughout, else its twin.
+        The given model where all of it is float32, else its twin.
 
     Raises:
         InvalidModelError: the model cannot be rebuilt from its config.
@@ -39,32 +42,17 @@ def float32_twin(model):
     """
     if not uses_half_precision(model):
         return model
-    record = keras.saving.serialize_keras_object(model)
-    record.pop("compile_config", None)
-    try:
-        twin = keras.saving.deserialize_keras_object(_in_float32(record), custom_objects_of(model), safe_mode=False)
-        if not twin.built:
-            twin.build(model.input_shape)
-        twin.set_weights([weight.astype("float32") if _is_half(weight) else weight for weight in model.get_weights()])
-    except Exception as error:
-        raise InvalidModelError(
-            f"model '{model.name}' holds 16-bit layers and cannot be rebuilt in float32: {one_line(error)}"
-        ) from error
+    twin = rebuilt(model, _in_float32, "16-bit layers")
+    twin.set_weights([weight.astype("float32") if _is_half(weight) else weight for weight in model.get_weights()])
     return twin
 
 
-def custom_objects_of(model):
-    """Every class used in the model under the name by which Keras looks it up, registered or not."""
-    parts = [*keras_private.flatten_layers(model), *getattr(model, "operations", ())]
-    return {keras.saving.get_registered_name(type(part)): type(part) for part in parts}
-
-
-def _is_half(array):
+def _is_half(array: np.ndarray) -> bool:
     return str(array.dtype) in _HALF
 
 
-def _in_float32(record, key=None, is_policy=False):
-    """Copy of a serialized model with every 16-bit dtype and policy replaced; names of layers are not touched."""
+def _in_float32(record: Any, key: Any = None, is_policy: bool = False) -> Any:
+    """Copy of a serialized model with every 16-bit dtype and policy replaced; names of layers are kept."""
     if isinstance(record, dict):
         policy = is_policy or "Policy" in str(record.get("class_name", ""))
         return {name: _in_float32(value, name, policy and name in ("config", "name")) for name, value in record.items()}

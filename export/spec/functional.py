@@ -5,7 +5,7 @@ import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError, one_line
-from keras_transformer.export.runtime.loading import full_precision
+from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import axes, names, probes, vocabulary
 from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ArraySpec, ExportSpec, Signature
 from keras_transformer.export.spec.operation_origin import layer_of
@@ -35,7 +35,10 @@ def functional_spec(model, tolerance=DEFAULT_TOLERANCE, probes=None, dynamic_axe
     layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     operations = [each for each in model.operations if not isinstance(each, keras.layers.Layer)]
     locate = lambda op, node: layer_of(op, node, layers, operations)  # noqa: E731
-    return ExportSpec({SERVE: signature}, tolerance, locate, tuple(model.variables))
+    longest = vocabulary.longest_sequence(model)
+    lengths = {axis for spec in inputs for axis in spec.axes if axis and "length" in axis}
+    limits = dict.fromkeys(sorted(lengths), longest) if longest else {}
+    return ExportSpec({SERVE: signature}, tolerance, locate, tuple(model.variables), axis_limits=limits)
 
 
 def check_model(model):

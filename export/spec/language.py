@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.formats import formats_with
 from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import fill_references
 from keras_transformer.export.spec.operation_origin import layer_of
@@ -15,6 +16,8 @@ from keras_transformer.tasks.decoding.generate_graph import generate_graph
 _TOKENS = "source_token_ids"
 _UNBOUNDED = 512
 _BUCKETS = (32, 128)
+_FOR_FIXED_SHAPES = formats_with("takes_fixed_shapes")
+_FOR_SINGLE_TOKENS = formats_with("takes_single_tokens")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +79,9 @@ def language_spec(model, tolerance=DEFAULT_TOLERANCE, options=None):
         fill_references(signature)
     layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
-    return ExportSpec(signatures, tolerance, locate, tuple(model.variables), model.generation_spec.to_dict())
+    limits = dict.fromkeys(("length", "cache_length"), model.max_length) if model.max_length else {}
+    record = model.generation_spec.to_dict()
+    return ExportSpec(signatures, tolerance, locate, tuple(model.variables), record, axis_limits=limits)
 
 
 def static_length(model, options):
@@ -193,7 +198,12 @@ class _Builder:
         ids = (ArraySpec("token_ids", "int32", (None, 1), ("batch", None)),)
         inputs = (*ids, _lengths("cache_index"), *self.cache_specs, *self.memory_specs)
         probes = [self._decode_probe(*each) for each in self._sizes(((1, 1, 9), (3, 1, 16)))]
-        return Signature(self._run(self.model.decode_step, "cache_index"), inputs, probes, formats=("onnx",))
+        return Signature(
+            self._run(self.model.decode_step, "cache_index"),
+            inputs,
+            probes,
+            formats=_FOR_SINGLE_TOKENS,
+        )
 
     def static(self, bucket, length):
         """For prompts of at most so many tokens; in an encoder-decoder for such sources."""
@@ -267,7 +277,7 @@ def _static(function, probe):
     inputs = tuple(
         ArraySpec(name, str(array.dtype), array.shape, (None,) * array.ndim) for name, array in probe.inputs.items()
     )
-    return Signature(function, inputs, [probe], formats=("tflite",))
+    return Signature(function, inputs, [probe], formats=_FOR_FIXED_SHAPES)
 
 
 def _ordered(function, index, cache):

@@ -48,7 +48,7 @@ def export_elsewhere(model, directory, formats, progress=None, **options):
 
 
 def _write_job(folder, model, arguments):
-    from keras_transformer.export.spec.float32 import custom_objects_of
+    from keras_transformer.export.spec.twins import custom_objects_of
 
     classes = {}
     for name, cls in custom_objects_of(model).items():

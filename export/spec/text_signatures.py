@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.bundle.tokenizers import encode_texts
+from keras_transformer.export.formats import formats_with
 from keras_transformer.export.spec.export_spec import ArraySpec, Probe, Signature
 from keras_transformer.generation.stop import as_end_ids
 from keras_transformer.tasks.decoding.generate_graph import generate_graph
@@ -60,7 +61,7 @@ def _serve(serve, tokenizer, graph, options):
             continue
         outputs = {name: np.asarray(value) for name, value in outputs.items()}
         probes.append(Probe({"text": np.array(texts)}, f"{len(texts)} texts", outputs))
-    return Signature(serve_text, (_TEXT,), probes, formats=("saved_model",)) if probes else None
+    return Signature(serve_text, (_TEXT,), probes, formats=formats_with("takes_text")) if probes else None
 
 
 def _generate(model, tokenizer, graph):
@@ -93,7 +94,7 @@ def _generate(model, tokenizer, graph):
             continue
         arrays = {"text": np.array(texts), "max_new_tokens": np.array(_NEW_TOKENS, "int32")}
         probes.append(Probe(arrays, f"{len(texts)} texts", {"new_text": np.array(outputs)}))
-    return Signature(generate_text, inputs, probes, formats=("saved_model",)) if probes else None
+    return Signature(generate_text, inputs, probes, formats=formats_with("takes_text")) if probes else None
 
 
 def _lengths(results, end_id):

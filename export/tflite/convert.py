@@ -9,11 +9,12 @@ import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
 from keras_transformer.export.saved_model import convert as saved_model
+from keras_transformer.export.tflite.format import TFLITE
 from keras_transformer.export.tflite.fusions import fused
 from keras_transformer.export.tflite.rewrites import rewritten
 from keras_transformer.utils.captured_stderr import quiet
 
-NAME = "tflite"
+NAME = TFLITE.name
 FILE = "model.tflite"
 _MAX_BYTES = 2**31 - 2**20
 

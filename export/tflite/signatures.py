@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.formats import formats_with
 from keras_transformer.export.spec.axes import sizes_of
 from keras_transformer.export.spec.export_spec import ArraySpec, Probe, Signature
 
@@ -89,7 +90,7 @@ def _static(signature, sizes):
     # One probe that is padded and one that is not, where the signature has both.
     sources = [signature.probes[0], signature.probes[-1]] if len(signature.probes) > 1 else signature.probes
     probes = [_resized(signature, probe, sizes, f"{label}, {number}") for number, probe in enumerate(sources, 1)]
-    static = Signature(signature.function, inputs, probes, formats=("tflite",))
+    static = Signature(signature.function, inputs, probes, formats=formats_with("takes_fixed_shapes"))
     fill_references(static)
     return static
 

@@ -1,24 +1,32 @@
-"""Runs every artifact in its own runtime on every probe and compares it with the Keras model."""
+"""Comparison of every artifact, in its own runtime, with the outputs of the Keras model on the probes."""
 
 import pathlib
 import statistics
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes, write_probes
-from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError, UnknownFormatError
+from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError
+from keras_transformer.export.formats import get_format
 from keras_transformer.export.reporting.report import Artifact, Parity, Report
-from keras_transformer.export.runtime import loading as runtime
+from keras_transformer.export.runtime.loading import open_artifact
+from keras_transformer.export.runtime.precision import full_precision
+from keras_transformer.export.runtime.runtime_model import RuntimeModel
+from keras_transformer.export.spec.export_spec import Probe
+from keras_transformer.utils.types import Path
 
 __all__ = ["difference_and_scale", "read_probes", "verify_bundle", "verify_format", "write_probes"]
 
 SCALE_FLOOR = 1e-6
+_TIMED_CALLS = 10
 
 
-def verify_bundle(directory, backends=None):
-    """Proves a bundle again from the probes kept in it; needs neither Keras nor the model.
+def verify_bundle(directory: Path, backends: Iterable[str] | None = None) -> Report:
+    """Verifies a bundle again with the probes kept in it; needs neither Keras nor the model.
 
     Args:
         directory: path of the bundle.
@@ -43,33 +51,42 @@ def verify_bundle(directory, backends=None):
     directory = pathlib.Path(directory)
     manifest = read_manifest(directory)
     check_hashes(directory, manifest)
-    kept = read_probes(directory)
-    artifacts = {}
-    for name in backends or manifest["artifacts"]:
-        start = time.perf_counter()
-        own = _own_probes(manifest, name, kept)
-        record = manifest["artifacts"][name]
-        parity = verify_format(directory, name, own, record.get("tolerance", manifest["tolerance"]), manifest)
-        path = directory / _top(manifest, name)
-        count = sum(len(probes) for probes in own.values())
-        figures = (record["bytes"], time.perf_counter() - start, parity, count, record.get("float_bytes"))
-        artifacts[name] = Artifact(name, str(path.resolve()), *figures)
+    probes = read_probes(directory)
+    names = list(backends or manifest["artifacts"])
+    artifacts = {name: _verified(directory, manifest, name, probes) for name in names}
     return Report(str(directory.resolve()), artifacts, manifest["tolerance"])
 
 
-def _own_probes(manifest, name, kept):
-    """The probes of every signature of a format; one without would be proven by nothing."""
+def _verified(directory: pathlib.Path, manifest: dict[str, Any], name: str, probes: dict[str, list[Probe]]) -> Artifact:
+    start = time.perf_counter()
+    own = _probes_of_format(manifest, name, probes)
+    record = manifest["artifacts"][name]
+    parity = verify_format(directory, name, own, record.get("tolerance", manifest["tolerance"]), manifest)
+    path = directory / next(iter(record["signatures"].values()))
+    count = sum(len(each) for each in own.values())
+    figures = (record["bytes"], time.perf_counter() - start, parity, count, record.get("float_bytes"))
+    return Artifact(name, str(path.resolve()), *figures)
+
+
+def _probes_of_format(manifest: dict[str, Any], name: str, probes: dict[str, list[Probe]]) -> dict[str, list[Probe]]:
+    """The probes of every signature of a format; a signature without probes would not be verified."""
     if name not in manifest["artifacts"]:
         raise InvalidBundleError(f"the bundle has no {name} artifact; it has {', '.join(manifest['artifacts'])}")
-    if name not in runtime.ENGINES:
-        raise UnknownFormatError(name, runtime.ENGINES)
+    get_format(name)
     for key in manifest["artifacts"][name]["signatures"]:
-        if not kept.get(key) or not all(probe.outputs for probe in kept[key]):
+        if not probes.get(key) or not all(probe.outputs for probe in probes[key]):
             raise InvalidBundleError(f"the bundle has no probe of signature '{key}'")
-    return {key: kept[key] for key in manifest["artifacts"][name]["signatures"]}
+    return {key: probes[key] for key in manifest["artifacts"][name]["signatures"]}
 
 
-def verify_format(directory, format, probes, tolerance, manifest, times=None):
+def verify_format(
+    directory: pathlib.Path,
+    format: str,
+    probes: Mapping[str, Sequence[Probe]],
+    tolerance: float,
+    manifest: dict[str, Any],
+    times: dict[str, float] | None = None,
+) -> list[Parity]:
     """Runs one artifact on probes.
 
     Args:
@@ -78,7 +95,7 @@ def verify_format(directory, format, probes, tolerance, manifest, times=None):
         probes: dict of signature name to a list of `Probe` with their outputs.
         tolerance: largest difference allowed, as a share of each output's scale.
         manifest: the bundle's manifest.
-        times: dict to put the milliseconds of a call of each signature into, or None.
+        times: dict that receives the milliseconds of a call of each signature, or None.
 
     Returns:
         A list of `Parity`.
@@ -87,70 +104,98 @@ def verify_format(directory, format, probes, tolerance, manifest, times=None):
         ParityError: names the output and gives the figures.
     """
     is_quantized = "quantization" in manifest["artifacts"][format]
-    figures = {}
+    worst: dict[tuple[str, str], Parity] = {}
     for signature, cases in probes.items():
-        try:
-            model = runtime.open_artifact(directory, manifest, format, signature)
-        except ExportError:
-            raise
-        except Exception as error:
-            raise ParityError(format, "*", "loading", np.nan, 1.0, tolerance, f"cannot be loaded: {error}") from error
-        with runtime.full_precision():
-            compared = [
-                each for probe in cases for each in _compare(model, format, signature, probe, tolerance, is_quantized)
-            ]
+        model = _opened(directory, manifest, format, signature, tolerance)
+        comparison = _Comparison(model, format, signature, tolerance, is_quantized)
+        with full_precision():
+            compared = [each for probe in cases for each in comparison.parities(probe)]
         if times is not None:
             times[signature] = _milliseconds(model, cases[0].inputs)
         for each in compared:
-            worst = figures.get((signature, each.output))
-            if worst is None or each.ratio > worst.ratio:
-                figures[signature, each.output] = each
-    return list(figures.values())
+            key = signature, each.output
+            if key not in worst or each.ratio > worst[key].ratio:
+                worst[key] = each
+    return list(worst.values())
 
 
-def _compare(model, format, signature, probe, tolerance, is_quantized):
-    def failed(output, detail=None, difference=np.nan, scale=1.0):
-        return ParityError(format, output, probe.label, difference, scale, tolerance, detail)
-
+def _opened(
+    directory: pathlib.Path, manifest: dict[str, Any], format: str, signature: str, tolerance: float
+) -> RuntimeModel:
     try:
-        results = model(probe.inputs)
+        return open_artifact(directory, manifest, format, signature)
+    except ExportError:
+        raise
     except Exception as error:
-        raise failed("*", f"cannot be computed: {' '.join(str(error).split())[:300]}") from error
-    if set(results) != set(probe.outputs):
-        raise failed(str(sorted(results)), f"is not the Keras model's {sorted(probe.outputs)}")
-    parities = []
-    for name, expected in probe.outputs.items():
-        got = results[name]
-        if _kind(got) != _kind(expected) or got.shape != expected.shape:
-            raise failed(name, f"is {got.dtype} {got.shape}, Keras gives {expected.dtype} {expected.shape}")
-        difference, scale = difference_and_scale(got, expected)
-        allowed = tolerance * scale if expected.dtype.kind == "f" else 0
-        if is_quantized and expected.dtype.kind != "f":
-            continue  # A token is chosen by comparing logits: here it may well be another.
-        if not difference <= allowed:
-            raise failed(name, None, difference, scale)
-        parities.append(Parity(signature, name, difference, scale, difference / scale))
-    return parities
+        raise ParityError(format, "*", "loading", np.nan, 1.0, tolerance, f"cannot be loaded: {error}") from error
 
 
-def _milliseconds(model, inputs, calls=10):
-    """The median time of a call; those of the comparison have warmed the runtime up."""
+class _Comparison:
+    """One signature of an artifact compared with the outputs that probes hold."""
+
+    def __init__(self, model: RuntimeModel, format: str, signature: str, tolerance: float, is_quantized: bool):
+        self._model = model
+        self._format = format
+        self._signature = signature
+        self._tolerance = tolerance
+        self._is_quantized = is_quantized
+
+    def parities(self, probe: Probe) -> Iterator[Parity]:
+        """The `Parity` of each output on one probe."""
+        results = self._results(probe)
+        for name, expected in probe.outputs.items():
+            result = results[name]
+            if _kind(result) != _kind(expected) or result.shape != expected.shape:
+                detail = f"is {result.dtype} {result.shape}, Keras gives {expected.dtype} {expected.shape}"
+                raise self._error(probe, name, detail)
+            difference, scale = difference_and_scale(result, expected)
+            is_float = expected.dtype.kind == "f"
+            if self._is_quantized and not is_float:
+                continue  # A token is the largest logit: quantization may change it.
+            if not difference <= (self._tolerance * scale if is_float else 0):
+                raise self._error(probe, name, None, difference, scale)
+            yield Parity(self._signature, name, difference, scale, difference / scale)
+
+    def _results(self, probe: Probe) -> dict[str, np.ndarray]:
+        try:
+            results = self._model(probe.inputs)
+        except Exception as error:
+            raise self._error(probe, "*", f"cannot be computed: {' '.join(str(error).split())[:300]}") from error
+        if set(results) != set(probe.outputs):
+            raise self._error(probe, str(sorted(results)), f"is not the Keras model's {sorted(probe.outputs)}")
+        return results
+
+    def _error(
+        self, probe: Probe, output: str, detail: str | None, difference: float = np.nan, scale: float = 1.0
+    ) -> ParityError:
+        return ParityError(self._format, output, probe.label, difference, scale, self._tolerance, detail)
+
+
+def _milliseconds(model: RuntimeModel, inputs: Mapping[str, np.ndarray]) -> float:
+    """The median time of a call, after the calls of the comparison."""
     seconds = []
-    for _ in range(calls):
+    for _ in range(_TIMED_CALLS):
         start = time.perf_counter()
         model(inputs)
         seconds.append(time.perf_counter() - start)
     return 1000 * statistics.median(seconds)
 
 
-def _kind(array):
+def _kind(array: np.ndarray) -> Any:
     return "text" if array.dtype.kind == "U" else array.dtype
 
 
-def difference_and_scale(got, expected):
-    """Largest absolute difference and the scale to judge it by, the largest absolute expected value.
+def difference_and_scale(got: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
+    """Largest absolute difference, and the largest absolute expected value as the scale.
 
-    Infinities must stand where the reference has them; a NaN anywhere makes the difference NaN.
+    Infinities must be equal and at the same indices; a NaN anywhere makes the difference NaN.
+
+    Args:
+        got: array of a runtime.
+        expected: array of the Keras model, of the same shape.
+
+    Returns:
+        `(difference, scale)`. Of texts: the number that differ, and 1.
     """
     if expected.size == 0:
         return 0.0, 1.0
@@ -164,7 +209,3 @@ def difference_and_scale(got, expected):
     if not np.array_equal(got[~finite], expected[~finite]):
         return float("nan"), scale
     return float(np.max(np.abs(got[finite] - expected[finite]), initial=0.0)), scale
-
-
-def _top(manifest, format):
-    return next(iter(manifest["artifacts"][format]["signatures"].values()))

@@ -47,7 +47,7 @@ def test_a_language_model_by_its_tokens(language):
 @pytest.mark.parametrize("name", ["gpt", "translator"])
 def test_the_steps_that_are_timed(language, name, monkeypatch):
     # A step that read no cache, or always the same place of it, would be another step.
-    from keras_transformer.export.runtime.language_runtime import OnnxSteps
+    from keras_transformer.export.onnx.generation_steps import OnnxSteps
 
     seen, call = [], OnnxSteps._call
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from keras_transformer.export import ExportError, InvalidBundleError, OutOfSpaceError
-from keras_transformer.export.bundle import writing as bundle
+from keras_transformer.export.bundle import writing
 from keras_transformer.export.errors import UnknownFormatError
 from keras_transformer.export.formats import check_formats
 
@@ -15,12 +15,12 @@ def make_bundle(directory, text="old"):
     """The least that an export recognizes as its own work."""
     directory.mkdir(exist_ok=True)
     (directory / "model.onnx").write_text(text)
-    bundle.write_manifest(directory, {"producer": bundle.PRODUCER, "files": {"model.onnx": {}}})
+    writing.write_manifest(directory, {"producer": writing.PRODUCER, "files": {"model.onnx": {}}})
     return directory
 
 
 def fail_within(target, error):
-    with bundle.replacing(target) as work:
+    with writing.replacing(target) as work:
         (work / "half").write_text("...")
         raise error
 
@@ -31,7 +31,7 @@ def names(directory):
 
 def test_a_new_bundle_appears_when_the_block_ends(tmp_path):
     target = tmp_path / "a" / "b" / "bundle"
-    with bundle.replacing(target) as work:
+    with writing.replacing(target) as work:
         (work / "file").write_text("new")
         assert not target.exists()
         assert work.parent == target.parent
@@ -44,7 +44,7 @@ def test_a_new_bundle_appears_when_the_block_ends(tmp_path):
 
 def test_an_old_bundle_is_replaced_whole(tmp_path):
     target = make_bundle(tmp_path / "bundle")
-    with bundle.replacing(target) as work:
+    with writing.replacing(target) as work:
         (work / "model.tflite").write_text("new")
         assert (target / "model.onnx").read_text() == "old"
     assert names(target) == ["model.tflite"]
@@ -61,7 +61,7 @@ def test_nothing_is_left_when_the_block_fails(tmp_path, error):
 
 
 def test_parents_made_on_the_way_are_removed(tmp_path):
-    with pytest.raises(ValueError, match="stop"), bundle.replacing(tmp_path / "a" / "b" / "bundle"):
+    with pytest.raises(ValueError, match="stop"), writing.replacing(tmp_path / "a" / "b" / "bundle"):
         raise ValueError("stop")
     assert names(tmp_path) == []
 
@@ -76,7 +76,7 @@ def test_the_old_bundle_comes_back_when_the_last_step_fails(tmp_path, monkeypatc
         return rename(path, to)
 
     monkeypatch.setattr(type(target), "rename", failing)
-    with pytest.raises(OSError, match="broken disk"), bundle.replacing(target):
+    with pytest.raises(OSError, match="broken disk"), writing.replacing(target):
         pass
     assert names(tmp_path) == ["bundle"]
     assert (target / "model.onnx").read_text() == "old"
@@ -84,12 +84,12 @@ def test_the_old_bundle_comes_back_when_the_last_step_fails(tmp_path, monkeypatc
 
 def test_what_is_being_written_can_be_abandoned_from_outside(tmp_path):
     target = make_bundle(tmp_path / "bundle")
-    writing = bundle.replacing(target)
-    work = writing.__enter__()
+    replacing = writing.replacing(target)
+    work = replacing.__enter__()
     (work / "half").write_text("...")
-    bundle.abandon_all()
+    writing.abandon_all()
     assert names(tmp_path) == ["bundle"]
-    writing.__exit__(ValueError, ValueError("stop"), None)
+    replacing.__exit__(ValueError, ValueError("stop"), None)
     assert names(tmp_path) == ["bundle"]
 
 
@@ -102,35 +102,35 @@ def test_what_is_being_written_can_be_abandoned_from_outside(tmp_path):
     ],
 )
 def test_a_full_disk_has_an_error_of_its_own(tmp_path, error):
-    with pytest.raises(OutOfSpaceError, match="no space left") as caught, bundle.replacing(tmp_path / "bundle"):
+    with pytest.raises(OutOfSpaceError, match="no space left") as caught, writing.replacing(tmp_path / "bundle"):
         raise error
     assert str(tmp_path / "bundle") in str(caught.value)
     assert names(tmp_path) == []
 
 
 def test_the_users_own_files_are_never_replaced(tmp_path):
-    assert bundle.check_target(tmp_path / "new") == (tmp_path / "new").resolve()
-    assert bundle.check_target(tmp_path) == tmp_path.resolve(), "an empty directory may be filled"
+    assert writing.check_target(tmp_path / "new") == (tmp_path / "new").resolve()
+    assert writing.check_target(tmp_path) == tmp_path.resolve(), "an empty directory may be filled"
     target = make_bundle(tmp_path / "bundle")
-    assert bundle.check_target(target) == target.resolve()
+    assert writing.check_target(target) == target.resolve()
     (target / "thesis.tex").write_text("years of work")
     with pytest.raises(InvalidBundleError, match=r"'thesis\.tex', which is no part of a bundle"):
-        bundle.check_target(target)
+        writing.check_target(target)
     with pytest.raises(InvalidBundleError, match="is a file"):
-        bundle.check_target(target / "thesis.tex")
+        writing.check_target(target / "thesis.tex")
     with pytest.raises(InvalidBundleError, match="not a writable directory"):
-        bundle.check_target(target / "thesis.tex" / "bundle")
+        writing.check_target(target / "thesis.tex" / "bundle")
     (target / "thesis.tex").unlink()
     (target / "manifest.json").write_text('{"producer": "another tool", "files": {"model.onnx": {}}}')
     with pytest.raises(InvalidBundleError, match="not replacing it"):
-        bundle.check_target(target)
+        writing.check_target(target)
 
 
 def test_metadata_must_fit_json():
-    bundle.check_metadata({"classes": ["a"], "mean": 0.5})
+    writing.check_metadata({"classes": ["a"], "mean": 0.5})
     for wrong in ({"a": {1, 2}}, {"a": float("nan")}):
         with pytest.raises(ExportError, match="metadata cannot be written as JSON"):
-            bundle.check_metadata(wrong)
+            writing.check_metadata(wrong)
 
 
 def test_formats_are_checked_and_put_in_order():

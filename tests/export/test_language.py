@@ -16,8 +16,10 @@ import pytest
 from keras_transformer import generation, load_model
 from keras_transformer.export import InvalidBundleError, InvalidModelError, export, load
 from keras_transformer.export.bundle.manifest import file_records
-from keras_transformer.export.runtime import language_runtime
-from keras_transformer.export.runtime.loading import RuntimeModel
+from keras_transformer.export.onnx.generation_steps import OnnxSteps
+from keras_transformer.export.runtime.runtime_model import RuntimeModel
+from keras_transformer.export.saved_model.generation_steps import SavedModelSteps
+from keras_transformer.export.tflite.generation_steps import TFLiteSteps
 from keras_transformer.generation import (
     BeamSearch,
     EmptyPromptError,
@@ -97,7 +99,7 @@ def models(language):
 def calls(monkeypatch):
     """The signatures that have run, with the shape of the tokens that each read."""
     seen = []
-    for steps in language_runtime.STEPS.values():
+    for steps in (SavedModelSteps, TFLiteSteps, OnnxSteps):
 
         def spy(self, signature, arrays, cache, call=steps._call):
             seen.append((signature, *np.shape(arrays.get("token_ids", ()))))
@@ -312,13 +314,13 @@ def test_the_source_is_read_once(models, calls, backend):
 
 def test_tflite_takes_the_signature_of_the_shortest_bucket(models, monkeypatch):
     runtime, seen = models.runtime("gpt", "tflite"), []
-    call = runtime.steps._engine.call
+    call = runtime.steps._runtime.call
 
     def spy(signature, arrays):
         seen.append((signature, *arrays["token_ids"].shape))
         return call(signature, arrays)
 
-    monkeypatch.setattr(runtime.steps._engine, "call", spy)
+    monkeypatch.setattr(runtime.steps._runtime, "call", spy)
     prompt = list(range(46, 66))
     for length, signature, width in (
         (1, "decode_1", 1),  # A prompt of one token is read by the same step as any other.
@@ -338,8 +340,8 @@ def test_tflite_takes_the_signature_of_the_shortest_bucket(models, monkeypatch):
 
 def test_tflite_takes_fixed_shapes_for_short_sources(models, monkeypatch):
     runtime, seen = models.runtime("translator", "tflite"), []
-    call = runtime.steps._engine.call
-    monkeypatch.setattr(runtime.steps._engine, "call", lambda name, arrays: seen.append(name) or call(name, arrays))
+    call = runtime.steps._runtime.call
+    monkeypatch.setattr(runtime.steps._runtime, "call", lambda name, arrays: seen.append(name) or call(name, arrays))
     source = PROMPTS[0][:1] * 7
     for prompts, encode, step in (
         (source[:4], "encode_32", "decode_1_32"),

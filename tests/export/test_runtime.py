@@ -23,7 +23,8 @@ from keras_transformer.export import (
     load,
     verify_bundle,
 )
-from keras_transformer.export.runtime.loading import RuntimeModel, check_inputs
+from keras_transformer.export.runtime.inputs import check_inputs
+from keras_transformer.export.runtime.runtime_model import RuntimeModel
 
 BACKENDS = ("saved_model", "tflite", "onnx")
 SPECS = (
@@ -180,7 +181,7 @@ def test_what_has_no_batch_goes_into_every_batch_and_is_never_joined():
 def test_warm_up_runs_the_shapes_asked_for(exported, backend, monkeypatch):
     model, shapes = load(exported.bundle("encoder"), backend), []
     run = model._engine
-    monkeypatch.setattr(model, "_engine", lambda arrays: shapes.append(arrays["token_ids"].shape) or run(arrays))
+    monkeypatch.setattr(model, "_runtime", lambda arrays: shapes.append(arrays["token_ids"].shape) or run(arrays))
     assert model.warm_up() is model
     assert shapes == [(1, 5), (1, 17), (5, 5), (5, 17), (5, 17)]
     shapes.clear()

@@ -6,7 +6,8 @@ import numpy as np
 
 from keras_transformer.export.engines.genai.graph import ENGINE, arrays, empty_past, past_of
 from keras_transformer.export.errors import ConversionError, ParityError
-from keras_transformer.export.runtime.runtimes import onnx_session
+from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.generation.stop import as_end_ids
 
 FILE = "model.onnx"
@@ -65,7 +66,7 @@ def check_greedy(path, model, cache, prompts, max_new_tokens, tolerance):
         scale = np.abs(logits).max()
         gap = (logits.max(axis=1) - logits[np.arange(len(tokens)), tokens])[open_rows].max()
         if not gap <= tolerance * scale:
-            raise ParityError("onnx", "logits", f"greedy decoding, token {step + 1}", gap, scale, tolerance)
+            raise ParityError(ONNX.name, "logits", f"greedy decoding, token {step + 1}", gap, scale, tolerance)
         try:
             logits = steps.send(tokens)
         except StopIteration:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.engines.genai.cache import key_value_cache
+from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.rewrites.walk import each_graph
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import fill_references
@@ -38,7 +39,7 @@ def genai_spec(model, tolerance):
         InvalidModelError: the model's cache is not one that the engine can carry.
     """
     cache = key_value_cache(model, ENGINE)
-    signature = Signature(_step(model, cache), _inputs(cache), _probes(model, cache), formats=("onnx",))
+    signature = Signature(_step(model, cache), _inputs(cache), _probes(model, cache), formats=(ONNX.name,))
     fill_references(signature)
     layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731

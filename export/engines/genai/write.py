@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from keras_transformer.backend import keras_private
-from keras_transformer.export.bundle import writing as bundle
+from keras_transformer.export.bundle import writing
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.engines.genai.cache import float32_decoder, key_value_cache
 from keras_transformer.export.engines.genai.check import FILE, check_engine, check_greedy, is_installed
@@ -68,8 +68,8 @@ def write_genai(
     True
     """
     check_model(model)
-    target = bundle.check_target(directory)
-    bundle.check_metadata(metadata)
+    target = writing.check_target(directory)
+    writing.check_metadata(metadata)
     quantization = Quantization.of(quantize)
     if not 0 < tolerance < float("inf"):
         raise ExportError(f"tolerance must be a positive number, not {tolerance}")
@@ -81,7 +81,7 @@ def write_genai(
     model = float32_decoder(model)
     check_stepwise(model, tolerance)
     spec = dataclasses.replace(genai_spec(model, tolerance), quantization=quantization)
-    with bundle.replacing(target) as work:
+    with writing.replacing(target) as work:
         manifest, artifact, spec = _write(spec, work, metadata)
         check_greedy(work / FILE, model, cache, *_decoding(model, length), tolerance)
         if quantization is not None:
@@ -92,7 +92,7 @@ def write_genai(
         if is_installed():
             check_engine(work, cache, *_decoding(model, length), model.end_id)
         manifest["files"] = file_records(work)
-        bundle.write_manifest(work, manifest)
+        writing.write_manifest(work, manifest)
     artifact.path = str(target / FILE)
     return Report(str(target), {onnx.NAME: artifact}, quantization.tolerance if quantization else tolerance)
 
@@ -157,12 +157,12 @@ def _write(spec, work, metadata):
     traced = TracedModule(spec)
     files = onnx.write(traced, spec, work)
     spec = with_dots(spec, work / FILE)
-    manifest = bundle.new_manifest(spec, metadata)
+    manifest = writing.new_manifest(spec, metadata)
     manifest["artifacts"][onnx.NAME] = record = {"signatures": files, "bytes": _bytes(work)}
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
     parity = verify.verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
     record["parity"] = [vars(each) for each in parity]
-    verify.write_probes(work, probes, bundle.PROBE_BYTES)
+    verify.write_probes(work, probes, writing.PROBE_BYTES)
     count = sum(map(len, probes.values()))
     artifact = Artifact(onnx.NAME, FILE, record["bytes"], time.perf_counter() - start, parity, count)
     return manifest, artifact, spec

@@ -6,7 +6,8 @@ import numpy as np
 
 from keras_transformer.export.engines.litertlm.graph import DECODE, ENGINE
 from keras_transformer.export.errors import ConversionError, ParityError
-from keras_transformer.export.runtime.runtimes import TFLiteEngine
+from keras_transformer.export.tflite.format import TFLITE
+from keras_transformer.export.tflite.runtime import TFLiteRuntime
 from keras_transformer.generation.stop import as_end_ids
 from keras_transformer.utils.captured_stderr import captured_stderr
 
@@ -25,7 +26,7 @@ def greedy(path, spec, prompt, num_threads=1):
     Yields:
         The logits `(V,)` of each token from the last of the prompt on; it is sent the next token, an int.
     """
-    engine = TFLiteEngine(str(path), DECODE, (), num_threads)
+    engine = TFLiteRuntime(str(path), DECODE, num_threads)
     cache = {each.name: np.zeros(each.shape, each.dtype) for each in spec.signatures[DECODE].inputs[2:]}
     buckets = sorted(int(name.split("_")[1]) for name in spec.signatures if name != DECODE)
     place, rest = 0, prompt[:-1]
@@ -67,7 +68,7 @@ def check_greedy(path, spec, model, prompt, max_new_tokens):
     for step, token in enumerate(model.generate(prompt, max_new_tokens=max_new_tokens)):
         gap, scale = logits.max() - logits[token], np.abs(logits).max()
         if not gap <= spec.tolerance * scale:
-            raise ParityError("tflite", "logits", f"greedy decoding, token {step + 1}", gap, scale, spec.tolerance)
+            raise ParityError(TFLITE.name, "logits", f"greedy decoding, token {step + 1}", gap, scale, spec.tolerance)
         logits = steps.send(token)
 
 

@@ -10,6 +10,7 @@ from keras_transformer.export.engines.genai.cache import key_value_cache
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import fill_references
 from keras_transformer.export.spec.operation_origin import layer_of
+from keras_transformer.export.tflite.format import TFLITE
 
 ENGINE = "LiteRT-LM"
 DECODE = "decode"
@@ -54,7 +55,7 @@ def _signature(model, cache, slots, length, is_decode=False):
     inputs += [ArraySpec(name, "float32", shape, (None,) * 4) for pair in _names(cache) for name in pair]
     function = _function(model, cache, slots, length, is_decode)
     probes = [_probe(model, inputs, start, count) for start, count in _chunks(slots, length)]
-    return Signature(function, tuple(inputs), probes, formats=("tflite",))
+    return Signature(function, tuple(inputs), probes, formats=(TFLITE.name,))
 
 
 def _function(model, cache, slots, length, is_decode):

@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 import time
 
-from keras_transformer.export.bundle import writing as bundle
+from keras_transformer.export.bundle import writing
 from keras_transformer.export.engines.genai.cache import float32_decoder, key_value_cache
 from keras_transformer.export.engines.genai.tokenizer import KINDS, write_hugging_face
 from keras_transformer.export.engines.litertlm.check import (
@@ -157,7 +157,7 @@ def _write_graphs(spec, work, model, text):
     """Writes and proves `model.tflite`; returns its `Artifact`."""
     path = work / tflite.FILE
     files = tflite.write(TracedModule(spec), spec, work)
-    manifest = bundle.new_manifest(spec, None)
+    manifest = writing.new_manifest(spec, None)
     manifest["artifacts"][tflite.NAME] = {"signatures": files}
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
     parity = verify.verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)

@@ -21,12 +21,13 @@ from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.bundle.writing import replacing
 from keras_transformer.export.engines.triton.text_proto import text_proto
 from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError, one_line
+from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.serving.batching import Batching, why_alone
 from keras_transformer.utils.captured_stderr import quiet
 
 BATCHING = "batching_params.pbtxt"
 DEFAULT = "serving_default"
-_FORMAT = "saved_model"
+_FORMAT = SAVED_MODEL.name
 
 
 def write_serving(bundle, directory, version=1, default=None, batching=None):
@@ -120,7 +121,7 @@ def _judge(manifest):
 
 def _save_with_default(source, work, default):
     """Saves the loaded model again, with another signature under the name that servers ask for."""
-    from keras_transformer.export.runtime.runtimes import load_saved_model
+    from keras_transformer.export.saved_model.runtime import load_saved_model
 
     loaded = load_saved_model(str(source), 1)
     with quiet():

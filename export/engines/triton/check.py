@@ -3,10 +3,11 @@
 import numpy as np
 
 from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError
-from keras_transformer.export.runtime.runtimes import onnx_session
+from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.verification.verify import difference_and_scale
 
-_FORMAT = "onnx"
+_FORMAT = ONNX.name
 
 
 class SignatureProof:

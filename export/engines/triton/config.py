@@ -8,10 +8,11 @@ from keras_transformer.export.bundle.manifest import artifact_path, signature_sp
 from keras_transformer.export.engines.triton.check import SequenceProof, SignatureProof
 from keras_transformer.export.engines.triton.text_proto import Enum, text_proto
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.runtime.runtimes import onnx_session
+from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.serving.batching import why_alone
 
-_FORMAT = "onnx"
+_FORMAT = ONNX.name
 _SEQUENCE = "decode"
 _OWN = ("token_ids", "cache_index")  # What a client sends with each request of a text.
 _UNBOUNDED = 512

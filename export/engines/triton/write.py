@@ -11,6 +11,7 @@ from keras_transformer.export.bundle.writing import replacing
 from keras_transformer.export.engines.triton.config import triton_models
 from keras_transformer.export.errors import ExportError, InvalidBundleError
 from keras_transformer.export.onnx.external_data import weight_files
+from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.serving.batching import Batching
 
 CONFIG, FILE = "config.pbtxt", "model.onnx"
@@ -61,14 +62,14 @@ def write_triton(bundle, directory, *, name=None, version=1, batching=None, max_
     max_batch_size: 32
     """
     manifest = read_manifest(bundle)
-    if "onnx" not in manifest["artifacts"]:
+    if ONNX.name not in manifest["artifacts"]:
         raise InvalidBundleError(f"the bundle has no onnx artifact; it has {', '.join(manifest['artifacts'])}")
     root, name = pathlib.Path(directory).resolve(), name or pathlib.Path(bundle).resolve().name
     _check(name, version)
     batching = batching or Batching()
     models = triton_models(bundle, manifest, name, batching, max_length)
     targets = [_target(root / each.name, version, each.config) for each in models]
-    check_hashes(bundle, manifest, files_of(manifest, "onnx"))
+    check_hashes(bundle, manifest, files_of(manifest, ONNX.name))
     probes = read_probes(bundle)
     with contextlib.ExitStack() as stack:
         weights = {}

@@ -1,0 +1,110 @@
+"""The contract of a file format. Each format is one object in a folder of its own; `formats.FORMATS` lists them."""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+    from keras_transformer.export.runtime.libraries import Library
+    from keras_transformer.export.runtime.runtime import Runtime
+    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.spec.traced import TracedModule
+
+
+class Format(Protocol):
+    """A file format: how its files are written, quantized, run and described.
+
+    Importing a format, opening a file and running it needs numpy and `library` alone. What writes, quantizes or inspects
+    files imports its libraries when it is called.
+
+    Attributes:
+        name: key in `FORMATS`, and in the artifacts of a manifest.
+        library: the `Library` that runs the files.
+        writers: names of further distributions whose versions the manifest records.
+        source: name of the format that the files are converted from, or None for the traced model.
+        takes_text: bool. Whether files take strings, so that the tokenizer can be part of the graph.
+        takes_fixed_shapes: bool. Whether files hold further signatures of fixed shapes, which run faster.
+        takes_single_tokens: bool. Whether a language model has a further signature for one token a row.
+        reports_operations: bool. Whether `report.html` counts the operations.
+    """
+
+    name: str
+    library: Library
+    writers: tuple[str, ...] = ()
+    source: str | None = None
+    takes_text: bool = False
+    takes_fixed_shapes: bool = False
+    takes_single_tokens: bool = False
+    reports_operations: bool = True
+
+    def write(self, traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
+        """Writes the files of a spec.
+
+        Args:
+            traced: the `TracedModule`.
+            spec: the `ExportSpec` that it was traced from.
+            directory: folder to write into; it holds the artifact of `source`.
+
+        Returns:
+            Dict of signature name to the path, relative to `directory`, that holds it.
+
+        Raises:
+            UnsupportedOpError: the format has no counterpart of an operation.
+            ConversionError: the converter fails for another reason.
+        """
+        ...
+
+    def quantize(self, spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
+        """Replaces float files by quantized ones, by the mode of `spec.quantization`.
+
+        Args:
+            spec: the `ExportSpec`.
+            directory: folder of the bundle that is being written.
+            files: dict of signature name to path, as `write` returns it.
+
+        Raises:
+            QuantizationError: the format does not support what is requested.
+        """
+        ...
+
+    def open(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
+        """Checks the file of one signature, then loads it.
+
+        Args:
+            directory: folder of the bundle.
+            manifest: its manifest.
+            signature: name of the signature.
+            num_threads: threads for one call.
+
+        Returns:
+            A `Runtime`.
+
+        Raises:
+            InvalidBundleError: the bundle has no such artifact or signature.
+            MissingLibraryError: the runtime is not installed.
+            Exception: whatever the runtime raises on a file that it cannot read.
+        """
+        ...
+
+    def open_steps(self, directory: pathlib.Path, manifest: dict[str, Any], num_threads: int) -> RuntimeSteps:
+        """`open` for the signatures that generate: the prefill and decode steps of a language model."""
+        ...
+
+    def count_operations(self, path: pathlib.Path) -> collections.Counter[str]:
+        """How often each operation occurs in a file.
+
+        Raises:
+            ImportError: the library that reads the file is not installed.
+        """
+        ...
+
+    def inspect(self, path: pathlib.Path) -> list[str]:
+        """Lines of text on one file, beyond the number of its operations; none where a library is missing."""
+        return []
+
+    def is_weights_file(self, name: str) -> bool:
+        """Whether a file of a bundle holds weights of this format, by its path; no signature names such files."""
+        return False

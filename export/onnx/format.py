@@ -1,0 +1,68 @@
+"""ONNX as a format object."""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+from keras_transformer.export.format import Format
+from keras_transformer.export.runtime.libraries import Library
+
+if TYPE_CHECKING:
+    from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+    from keras_transformer.export.runtime.runtime import Runtime
+    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.spec.traced import TracedModule
+
+
+class OnnxFormat(Format):
+    """ONNX files, run by ONNX Runtime on the CPU; see `Format`."""
+
+    name = "onnx"
+    library = Library("onnxruntime", "onnxruntime")
+    writers = ("tf2onnx", "onnxscript", "onnx")
+    takes_single_tokens = True
+
+    def write(self, traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
+        from keras_transformer.export.onnx.convert import write
+
+        return write(traced, spec, directory)
+
+    def quantize(self, spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
+        from keras_transformer.export.onnx import quantize, ternary
+
+        module = ternary if spec.quantization.mode == "ternary" else quantize
+        module.quantize(spec, directory, files)
+
+    def open(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
+        from keras_transformer.export.onnx.runtime import OnnxRuntime
+
+        return OnnxRuntime(directory, manifest, signature, num_threads)
+
+    def open_steps(self, directory: pathlib.Path, manifest: dict[str, Any], num_threads: int) -> RuntimeSteps:
+        from keras_transformer.export.onnx.generation_steps import OnnxSteps
+
+        return OnnxSteps(directory, manifest, self.name, num_threads)
+
+    def count_operations(self, path: pathlib.Path) -> collections.Counter[str]:
+        import onnx
+
+        from keras_transformer.export.onnx.rewrites.walk import all_nodes
+
+        graph = onnx.load(str(path), load_external_data=False).graph
+        return collections.Counter(node.op_type for node in all_nodes(graph))
+
+    def inspect(self, path: pathlib.Path) -> list[str]:
+        """The operations of a file, most frequent first."""
+        try:
+            counter = self.count_operations(path)
+        except ImportError:
+            return []
+        return [f"{path.name}: " + ", ".join(f"{op} {count}" for op, count in counter.most_common())]
+
+    def is_weights_file(self, name: str) -> bool:
+        return name.startswith("model.")
+
+
+ONNX = OnnxFormat()

@@ -1,0 +1,71 @@
+"""Prefill and decode steps of a language model in ONNX Runtime."""
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.onnx.binding import Binding, BoundCache
+from keras_transformer.export.onnx.runtime import onnx_session
+from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+from keras_transformer.utils.types import Cache
+
+
+class OnnxSteps(RuntimeSteps):
+    """Steps in ONNX Runtime, which write into a growing cache in place: no step copies it. See `RuntimeSteps`."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._sessions: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        _, manifest, backend, _ = arguments
+        # A state of fixed size has other readers than the node that writes it, which therefore needs its own memory.
+        self._in_place = {spec.name for spec in self._specs("decode")[0] if "cache_length" in spec.axes}
+        self._has_decode_token = "decode_token" in manifest["artifacts"][backend]["signatures"]
+
+    def init_cache(self, batch_size: int, length: int, source: tuple[Any, ...] | None = None) -> Cache:
+        return self._bindable(super().init_cache(batch_size, length, source))
+
+    def make_cache(self, arrays: dict[str, np.ndarray]) -> Cache:
+        return self._bindable(super().make_cache(arrays))
+
+    def _session(self, signature: str) -> Any:
+        with self._lock:
+            if signature not in self._sessions:
+                # Threads of what runs once per text must not spin on the cores that the next steps need.
+                keeps_spinning = signature.startswith("decode")
+                self._sessions[signature] = onnx_session(str(self._path(signature)), self._num_threads, keeps_spinning)
+            return self._sessions[signature]
+
+    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+        if signature == "decode" and arrays["token_ids"].shape[1] == 1 and self._has_decode_token:
+            signature = "decode_token"
+        binding = self._bound(signature, arrays["token_ids"].shape, cache) if "token_ids" in arrays else None
+        binding = binding or Binding(self._session(signature), self._names(signature), cache, self._in_place)
+        return {
+            name: value if name in self._updated else value.numpy().copy()
+            for name, value in binding.run(arrays).items()
+        }
+
+    def _bound(self, signature: str, shape: tuple[int, ...], cache: Cache) -> Binding | None:
+        """The binding of a cache that steps update in place, which serves every step of one shape; else None."""
+        if not isinstance(cache, BoundCache):
+            return None
+        if cache.key != (signature, shape):
+            cache.binding = Binding(self._session(signature), self._names(signature), cache, self._in_place)
+            cache.key = signature, shape
+        return cache.binding
+
+    def _names(self, signature: str) -> list[str]:
+        return [spec.name for spec in self._specs(signature)[1]]
+
+    def _bindable(self, cache: Cache) -> Cache:
+        return BoundCache(cache) if self._in_place.issuperset(self._updated) else cache
+
+    def _array(self, array: np.ndarray) -> Any:
+        import onnxruntime
+
+        return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+
+    def _numpy(self, array: Any) -> np.ndarray:
+        return array.numpy()

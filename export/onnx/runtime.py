@@ -1,0 +1,54 @@
+"""ONNX Runtime on the CPU."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
+from keras_transformer.export.onnx.external_data import check_external_data
+from keras_transformer.export.onnx.format import ONNX
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+
+def onnx_session(path: str, num_threads: int, keeps_spinning: bool = True) -> onnxruntime.InferenceSession:
+    """A session of ONNX Runtime on the CPU. Several threads may run it at once.
+
+    Args:
+        path: path of the file. It is checked first: see `check_external_data`.
+        num_threads: threads for one call.
+        keeps_spinning: bool. Whether the threads spin for a while after a call, so that the next starts at once.
+
+    Raises:
+        MissingLibraryError: ONNX Runtime is not installed.
+        ValueError: weights of the file are outside its folder.
+    """
+    with ONNX.library.required_by(f"backend '{ONNX.name}'"):
+        import onnxruntime
+
+    check_external_data(path)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = num_threads
+    options.inter_op_num_threads = 1  # Operations run one after another, each on all threads.
+    options.log_severity_level = 4  # Errors are raised, not printed.
+    if not keeps_spinning:
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+class OnnxRuntime:
+    """One signature in ONNX Runtime; see `Runtime`."""
+
+    def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int):
+        _, outputs = signature_specs(manifest, signature)
+        path = artifact_path(directory, manifest, ONNX.name, signature)
+        self._session = onnx_session(str(path), num_threads)
+        self._outputs = [spec.name for spec in outputs]
+
+    def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        # By index: an output that shares its name with an input has another name in the file.
+        return dict(zip(self._outputs, self._session.run(None, arrays), strict=True))

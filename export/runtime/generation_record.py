@@ -1,0 +1,31 @@
+"""Checks of what a manifest says about generation."""
+
+from typing import Any
+
+from keras_transformer.export.bundle.manifest import signature_specs
+from keras_transformer.export.errors import InvalidBundleError
+from keras_transformer.generation import GenerationSpec
+
+
+def is_language_bundle(manifest: dict[str, Any]) -> bool:
+    """Whether the bundle of a manifest generates.
+
+    Raises:
+        InvalidBundleError: the manifest says so, but lacks what generation needs.
+    """
+    record = manifest.get("generation")
+    if record is None:
+        return False
+    try:
+        spec = GenerationSpec.from_dict(record)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidBundleError(f"the manifest's record of generation is not valid: {error}") from None
+    if not {"prefill", "decode"} <= set(manifest["signatures"]):
+        raise InvalidBundleError("the manifest's record of generation is incomplete: no prefill or decode")
+    inputs, outputs = signature_specs(manifest, "decode")
+    if not {"token_ids", "cache_index"} <= {each.name for each in inputs}:
+        raise InvalidBundleError("signature 'decode' has no input token_ids or no input cache_index")
+    logits = next((each for each in outputs if each.name == "logits"), None)
+    if logits is None or logits.shape[-1:] != (spec.vocabulary_size,):
+        raise InvalidBundleError(f"signature 'decode' has no output logits of {spec.vocabulary_size} tokens")
+    return True

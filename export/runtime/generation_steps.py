@@ -1,0 +1,114 @@
+"""Prefill and decode steps of a language model, as every runtime has them."""
+
+import contextlib
+import functools
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
+from keras_transformer.export.errors import ExportError, RunError
+from keras_transformer.generation import GenerationSpec
+from keras_transformer.generation.plan import Output
+from keras_transformer.utils.types import ArrayLike, Cache
+
+_INDEX = {"prefill": "lengths", "decode": "cache_index"}
+
+
+class RuntimeSteps:
+    """Base of the steps of a bundle's language model: what the decoding loop calls, see `generation.loop.decode`.
+
+    A cache is a dict of the runtime's own arrays by name. A subclass implements `_call`, which runs one signature, and
+    `_array` and `_numpy` where its arrays are not numpy's.
+
+    Args:
+        directory: path of the bundle.
+        manifest: its manifest, with a record of generation.
+        backend: name of the format.
+        num_threads: threads for one call.
+    """
+
+    def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], backend: str, num_threads: int):
+        self.spec = GenerationSpec.from_dict(manifest["generation"])
+        self._path = functools.partial(artifact_path, directory, manifest, backend)
+        self._specs = functools.cache(functools.partial(signature_specs, manifest))
+        self._backend = backend
+        self._num_threads = num_threads
+        # The tensors of the cache that a step returns; the others hold the encoded source, which does not change.
+        self._updated = [spec.name for spec in self._specs("decode")[1] if spec.name not in ("logits", "hidden_states")]
+
+    def init_cache(self, batch_size: int, length: int, source: tuple[Any, ...] | None = None) -> Cache:
+        """An empty cache of `length` slots, with the encoded source of an encoder-decoder."""
+        sizes = {"batch": batch_size, "cache_length": length}
+        cache = {}
+        for spec in self._specs("decode")[0]:
+            if spec.name in self._updated:
+                shape = [sizes[axis] if axis else size for axis, size in zip(spec.axes, spec.shape, strict=True)]
+                cache[spec.name] = self._array(np.zeros(shape, spec.dtype))
+        if source is not None:
+            with self._typed_errors("encode"):
+                memory = self._call("encode", dict(zip(self.spec.source_names, source, strict=True)), {})
+                cache |= {name: self._array(np.asarray(array)) for name, array in memory.items()}
+        return cache
+
+    def make_source(self, token_ids: np.ndarray) -> tuple[np.ndarray, ...] | None:
+        """A source to warm the model up with: these tokens, none padded; zeros where the source is not text; None where
+        there is no source."""
+        if not self.spec.is_encoder_decoder:
+            return None
+        if self.spec.source_shape is not None:
+            length = 1 if self.spec.takes_prompts else token_ids.shape[1]
+            shape = [length if size is None else size for size in self.spec.source_shape]
+            return (np.zeros((len(token_ids), *shape), "float32"),)
+        return token_ids, np.ones(token_ids.shape, bool)
+
+    def prefill(self, token_ids: ArrayLike, lengths: ArrayLike, cache: Cache) -> tuple[Output, Cache]:
+        """Reads prompts: the logits after the last token of each, and the next cache."""
+        return self._step("prefill", token_ids, lengths, cache)
+
+    def decode_step(self, token_ids: ArrayLike, cache: Cache, cache_index: ArrayLike) -> tuple[Output, Cache]:
+        """Reads further tokens: the logits after each, and the next cache."""
+        return self._step("decode", token_ids, cache_index, cache)
+
+    def take_rows(self, cache: Cache, rows: ArrayLike) -> Cache:
+        """A cache of the chosen rows of another."""
+        return self.make_cache({name: np.take(self._numpy(array), rows, axis=0) for name, array in cache.items()})
+
+    def make_cache(self, arrays: dict[str, np.ndarray]) -> Cache:
+        """A cache with the values of numpy arrays."""
+        return {name: self._array(array) for name, array in arrays.items()}
+
+    def as_numpy(self, array: Any) -> np.ndarray:
+        """A tensor of a cache as a numpy array."""
+        return self._numpy(array)
+
+    def _step(self, signature: str, token_ids: ArrayLike, index: ArrayLike, cache: Cache) -> tuple[Output, Cache]:
+        arrays = {"token_ids": np.ascontiguousarray(token_ids, "int32"), _INDEX[signature]: np.asarray(index, "int32")}
+        with self._typed_errors(signature):
+            results = self._call(signature, arrays, cache)
+            output = Output(np.asarray(results["logits"]), np.asarray(results["hidden_states"]))
+            if output.logits.ndim != 3 or output.logits.shape[-1] != self.spec.vocabulary_size:
+                raise ValueError(f"logits of shape {output.logits.shape} for {self.spec.vocabulary_size} tokens")
+        new = {name: results[name] for name in self._updated if name in results}
+        return output, {**cache, **new} if new else cache
+
+    @contextlib.contextmanager
+    def _typed_errors(self, signature: str) -> Iterator[None]:
+        """Raises errors of the runtime as `RunError`."""
+        try:
+            yield
+        except ExportError:
+            raise
+        except Exception as error:
+            raise RunError(self._backend, signature, error) from error
+
+    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _array(self, array: np.ndarray) -> Any:
+        return array
+
+    def _numpy(self, array: Any) -> np.ndarray:
+        return np.asarray(array)

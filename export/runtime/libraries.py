@@ -1,0 +1,47 @@
+"""The Python library that a runtime needs, by its module and by its distribution."""
+
+import contextlib
+from collections.abc import Iterator
+from importlib import metadata
+from typing import NamedTuple
+
+from keras_transformer.export.errors import MissingLibraryError
+
+
+class Library(NamedTuple):
+    """A Python library that may be missing.
+
+    Args:
+        module: name by which it is imported.
+        distribution: name by which pip installs it.
+    """
+
+    module: str
+    distribution: str
+
+    @contextlib.contextmanager
+    def required_by(self, user: str) -> Iterator[None]:
+        """A context in which a failed import of the library raises `MissingLibraryError`.
+
+        Args:
+            user: what needs the library, for the error.
+        """
+        try:
+            yield
+        except ModuleNotFoundError as error:
+            if (error.name or "").split(".")[0] != self.module:
+                raise
+            raise MissingLibraryError(user, self.distribution) from error
+
+    @property
+    def version(self) -> str | None:
+        """Version of the installed distribution, or None."""
+        return installed_version(self.distribution)
+
+
+def installed_version(distribution: str) -> str | None:
+    """Version of a distribution, or None where it is not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,63 @@
+"""SavedModel as a format object."""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+from keras_transformer.export.format import Format
+from keras_transformer.export.runtime.libraries import Library
+
+if TYPE_CHECKING:
+    from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+    from keras_transformer.export.runtime.runtime import Runtime
+    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.spec.traced import TracedModule
+
+
+class SavedModelFormat(Format):
+    """SavedModels, run by TensorFlow; see `Format`."""
+
+    name = "saved_model"
+    library = Library("tensorflow", "tensorflow")
+    takes_text = True
+    reports_operations = False
+
+    def write(self, traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
+        from keras_transformer.export.saved_model.convert import write
+
+        return write(traced, spec, directory)
+
+    def quantize(self, spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
+        if spec.quantization.mode == "ternary":
+            return  # TensorFlow multiplies float32: ternary kernels stay in it.
+        from keras_transformer.export.saved_model.quantize import quantize
+
+        quantize(spec, directory, files)
+
+    def open(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
+        from keras_transformer.export.saved_model.runtime import SavedModelRuntime
+
+        return SavedModelRuntime(directory, manifest, signature, num_threads)
+
+    def open_steps(self, directory: pathlib.Path, manifest: dict[str, Any], num_threads: int) -> RuntimeSteps:
+        from keras_transformer.export.saved_model.generation_steps import SavedModelSteps
+
+        return SavedModelSteps(directory, manifest, self.name, num_threads)
+
+    def count_operations(self, path: pathlib.Path) -> collections.Counter[str]:
+        from keras_transformer.utils.captured_stderr import quiet
+
+        with quiet():
+            from tensorflow.core.protobuf import saved_model_pb2
+
+            message = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
+        counter: collections.Counter[str] = collections.Counter()
+        for function in message.meta_graphs[0].graph_def.library.function:
+            if "signature_wrapper" not in function.signature.name and "traced_" not in function.signature.name:
+                counter.update(node.op for node in function.node_def)
+        return counter
+
+
+SAVED_MODEL = SavedModelFormat()

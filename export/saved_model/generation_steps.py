@@ -1,0 +1,21 @@
+"""Prefill and decode steps of a language model in TensorFlow."""
+
+from typing import Any
+
+from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+from keras_transformer.export.saved_model.runtime import load_saved_model
+from keras_transformer.utils.types import Cache
+
+
+class SavedModelSteps(RuntimeSteps):
+    """Steps in TensorFlow; the cache stays in its tensors. See `RuntimeSteps`."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._loaded = load_saved_model(str(self._path("prefill")), self._num_threads)
+
+    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+        import tensorflow as tf
+
+        tensors = {name: tf.convert_to_tensor(array) for name, array in {**arrays, **cache}.items()}
+        return self._loaded.signatures[signature](**tensors)

@@ -1,0 +1,61 @@
+"""TensorFlow as the runtime of SavedModels."""
+
+import contextlib
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.bundle.manifest import artifact_path
+from keras_transformer.export.saved_model.format import SAVED_MODEL
+from keras_transformer.utils.captured_stderr import captured_stderr
+
+
+def load_saved_model(path: str, num_threads: int) -> Any:
+    """A loaded SavedModel; what TensorFlow prints on stderr while it starts is dropped.
+
+    Args:
+        path: path of the folder.
+        num_threads: threads of the process; without effect once TensorFlow runs.
+
+    Raises:
+        MissingLibraryError: TensorFlow is not installed.
+    """
+    with captured_stderr():
+        with SAVED_MODEL.library.required_by(f"backend '{SAVED_MODEL.name}'"):
+            import tensorflow as tf
+
+        with contextlib.suppress(RuntimeError):  # TensorFlow runs already and keeps its threads.
+            tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+            tf.config.threading.set_inter_op_parallelism_threads(num_threads)
+        try:
+            return tf.saved_model.load(path)
+        except (FileNotFoundError, tf.errors.NotFoundError) as error:
+            if "Op type not registered" not in str(error):
+                raise
+            import tensorflow_text  # noqa: F401 The tokenizer in the graph uses operations that this import registers.
+
+            return tf.saved_model.load(path)
+
+
+class SavedModelRuntime:
+    """One signature in TensorFlow; see `Runtime`."""
+
+    def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int):
+        path = artifact_path(directory, manifest, SAVED_MODEL.name, signature)
+        self._loaded = load_saved_model(str(path), num_threads)  # The functions do not keep their variables alive.
+        import tensorflow as tf
+
+        self._function = self._loaded.signatures[signature]
+        self._convert = tf.convert_to_tensor
+
+    def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        outputs = self._function(**{name: self._convert(array) for name, array in arrays.items()})
+        return {name: _decoded(tensor.numpy()) for name, tensor in outputs.items()}
+
+
+def _decoded(array: np.ndarray) -> np.ndarray:
+    """TensorFlow's strings, which are bytes, as text; other arrays unchanged."""
+    if array.dtype != object:
+        return array
+    return np.array([each.decode("utf-8") for each in array.ravel()], str).reshape(array.shape)

@@ -1,0 +1,82 @@
+"""Twins: models rebuilt for export with the weights of another, which may be in use meanwhile and is not changed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from keras_transformer.backend import keras_private
+from keras_transformer.export.errors import InvalidModelError, one_line
+
+_ADAPTER_KEYS = ("lora_rank", "lora_alpha")
+
+
+def rebuilt(model: keras.Model, change: Callable[[Any], Any], reason: str) -> keras.Model:
+    """A model from the changed config of another, with new weights.
+
+    Args:
+        model: a built Functional or Sequential model.
+        change: maps the serialized model to the one to build.
+        reason: what the model has that needs another one, for the error.
+
+    Raises:
+        InvalidModelError: the model cannot be rebuilt from its config.
+    """
+    record = keras.saving.serialize_keras_object(model)
+    record.pop("compile_config", None)
+    try:
+        twin = keras.saving.deserialize_keras_object(change(record), custom_objects_of(model), safe_mode=False)
+        if not twin.built:
+            twin.build(model.input_shape)
+    except Exception as error:
+        raise InvalidModelError(
+            f"model '{model.name}' has {reason}, and cannot be rebuilt from its config: {one_line(error)}"
+        ) from error
+    return twin
+
+
+def merged_twin(model: keras.Model) -> keras.Model:
+    """A model whose kernels are the sums of the kernels and the adapters of another.
+
+    Args:
+        model: a built Functional or Sequential model.
+
+    Returns:
+        The given model where it has no adapters, else its twin.
+
+    Raises:
+        InvalidModelError: the model cannot be rebuilt from its config.
+
+    Example:
+
+    >>> import keras
+    >>> from keras_transformer import training
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")])
+    >>> model = training.add_lora(model, rank=1, layers="dense")
+    >>> len(model.weights), len(merged_twin(model).weights)
+    (4, 2)
+    """
+    if not any(getattr(layer, "lora_enabled", False) for layer in keras_private.flatten_layers(model)):
+        return model
+    from keras_transformer.training.adapters import merged_values
+
+    twin = rebuilt(model, _without_adapters, "adapters")
+    values = merged_values(model)
+    for weight in twin.weights:
+        weight.assign(values[weight.path])
+    return twin
+
+
+def custom_objects_of(model: keras.Model) -> dict[str, type]:
+    """Every class used in a model by the name under which Keras looks it up, registered or not."""
+    parts = [*keras_private.flatten_layers(model), *getattr(model, "operations", ())]
+    return {keras.saving.get_registered_name(type(part)): type(part) for part in parts}
+
+
+def _without_adapters(record: Any) -> Any:
+    """Copy of a serialized model without the adapters of Keras's layers."""
+    if isinstance(record, dict):
+        return {name: _without_adapters(value) for name, value in record.items() if name not in _ADAPTER_KEYS}
+    if isinstance(record, (list, tuple)):
+        return type(record)(_without_adapters(value) for value in record)
+    return record

@@ -1,0 +1,73 @@
+"""TFLite (LiteRT) as a format object."""
+
+from __future__ import annotations
+
+import collections
+import importlib.util
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+from keras_transformer.export.format import Format
+from keras_transformer.export.runtime.libraries import Library
+from keras_transformer.export.saved_model.format import SAVED_MODEL
+
+if TYPE_CHECKING:
+    from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+    from keras_transformer.export.runtime.runtime import Runtime
+    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.spec.traced import TracedModule
+
+
+class TFLiteFormat(Format):
+    """TFLite files of built-in operations, run by LiteRT's interpreter; see `Format`."""
+
+    name = "tflite"
+    library = Library("ai_edge_litert", "ai-edge-litert")
+    source = SAVED_MODEL.name
+    takes_fixed_shapes = True
+
+    def write(self, traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
+        from keras_transformer.export.tflite.convert import write
+
+        return write(traced, spec, directory)
+
+    def quantize(self, spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
+        from keras_transformer.export.tflite import quantize, ternary
+
+        module = ternary if spec.quantization.mode == "ternary" else quantize
+        module.quantize(spec, directory, files)
+
+    def open(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
+        from keras_transformer.export.tflite.runtime import fitting_runtime
+
+        return fitting_runtime(directory, manifest, signature, num_threads)
+
+    def open_steps(self, directory: pathlib.Path, manifest: dict[str, Any], num_threads: int) -> RuntimeSteps:
+        from keras_transformer.export.tflite.generation_steps import TFLiteSteps
+
+        return TFLiteSteps(directory, manifest, self.name, num_threads)
+
+    def count_operations(self, path: pathlib.Path) -> collections.Counter[str]:
+        from ai_edge_litert import schema_py_generated as schema
+
+        names = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
+        model = schema.Model.GetRootAs(path.read_bytes(), 0)
+        codes = [model.OperatorCodes(index) for index in range(model.OperatorCodesLength())]
+        counter: collections.Counter[str] = collections.Counter()
+        for position in range(model.SubgraphsLength()):
+            graph = model.Subgraphs(position)
+            for index in range(graph.OperatorsLength()):
+                code = codes[graph.Operators(index).OpcodeIndex()]
+                counter[names[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())]] += 1
+        return counter
+
+    def inspect(self, path: pathlib.Path) -> list[str]:
+        """What XNNPACK and a GPU delegate take of each signature."""
+        if importlib.util.find_spec(self.library.module) is None:
+            return []
+        from keras_transformer.export.tflite.inspection import delegate_report
+
+        return [str(row) for row in delegate_report(path)]
+
+
+TFLITE = TFLiteFormat()

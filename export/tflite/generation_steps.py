@@ -1,0 +1,74 @@
+"""Prefill and decode steps of a language model in LiteRT."""
+
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.runtime.generation_steps import RuntimeSteps
+from keras_transformer.export.tflite.runtime import TFLiteRuntime
+from keras_transformer.utils.types import Cache
+
+
+class TFLiteSteps(RuntimeSteps):
+    """Steps in LiteRT. One row runs in the signatures of fixed shapes as far as they reach, several rows in the dynamic
+    ones. See `RuntimeSteps`."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._runtime = TFLiteRuntime(str(self._path("prefill")), "prefill", self._num_threads)
+        self._names = set(self._runtime.signatures())
+        # Lengths of the prompts, or of the sources, that have signatures of fixed shapes.
+        kind = "encode" if self.spec.is_encoder_decoder else "prefill"
+        lengths = (int(name.split("_")[1]) for name in self._names if name.startswith(f"{kind}_"))
+        self._buckets = sorted(lengths) if self.spec.source_shape is None else []
+        self._fixed_length = self._length_of_fixed_cache()
+
+    def init_cache(self, batch_size: int, length: int, source: tuple[Any, ...] | None = None) -> Cache:
+        if batch_size == 1 and self._fixed_length and length <= self._fixed_length:
+            length = self._fixed_length
+        return super().init_cache(batch_size, length, source)
+
+    def _length_of_fixed_cache(self) -> int | None:
+        """The slots of the cache in the decoding signature of fixed shapes; None without one."""
+        name = next((name for name in self._names if name.startswith("decode_1")), None)
+        return name and self._length({spec.name: np.empty(spec.shape) for spec in self._specs(name)[0]})
+
+    def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
+        if signature == "encode":
+            signature, arrays = self._encoding(arrays)
+        elif self._length(cache) == self._fixed_length and len(arrays["token_ids"]) == 1:
+            signature, arrays = self._fixed(signature, arrays, cache)
+        return self._runtime.call(signature, {**arrays, **cache})
+
+    def _encoding(self, arrays: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The signature that encodes a source, and its inputs."""
+        if self.spec.source_shape is None:
+            return self._padded("encode", arrays, self.spec.source_names)
+        is_one = len(arrays[self.spec.source_names[0]]) == 1 and "encode_1" in self._names
+        return "encode_1" if is_one else "encode", arrays
+
+    def _fixed(self, signature: str, arrays: dict[str, Any], cache: Cache) -> tuple[str, dict[str, Any]]:
+        """The signature of fixed shapes for one row, where there is one, and its inputs."""
+        source_length = self._length(cache, "source_length")
+        step = "decode_1" if source_length is None else f"decode_1_{source_length}"
+        if arrays["token_ids"].shape[1] == 1 and step in self._names:
+            if signature == "prefill":  # A prompt of one token is a decoding step.
+                arrays = {"token_ids": arrays["token_ids"], "cache_index": arrays["lengths"] - 1}
+            return step, arrays
+        return self._padded("prefill", arrays, ("token_ids",)) if signature == "prefill" else (signature, arrays)
+
+    def _padded(self, signature: str, arrays: dict[str, Any], names: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
+        """Pads the arrays of one row to the next length that has a signature of fixed shapes."""
+        batch, length = arrays[names[0]].shape
+        bucket = next((bucket for bucket in self._buckets if bucket >= length), None)
+        if batch != 1 or bucket is None:
+            return signature, arrays
+        padded = {name: np.pad(arrays[name], ((0, 0), (0, bucket - length))) for name in names}
+        return f"{signature}_{bucket}", {**arrays, **padded}
+
+    def _length(self, cache: Cache, axis: str = "cache_length") -> int | None:
+        """Size of an axis of the cache; None where the cache has no such axis, as a state of fixed size."""
+        for spec in self._specs("decode")[0]:
+            if axis in spec.axes:
+                return cache[spec.name].shape[spec.axes.index(axis)]
+        return None
