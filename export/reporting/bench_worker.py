@@ -92,19 +92,19 @@ def _language_cases(model, sizes):
         if axis not in ("batch", "length"):
             raise InputError(axis, "one of the axes batch, length", "an unknown axis")
     batch, length = sizes.get("batch", 1), sizes.get("length", _LENGTH)
-    if steps.max_length is not None:
-        length = sizes.get("length", min(length, -(-steps.max_length // 2)))
-        if not 0 < length < steps.max_length:
-            raise InputError("length", f"a size of 1 to {steps.max_length - 1}", repr(length))
+    if steps.spec.max_length is not None:
+        length = sizes.get("length", min(length, -(-steps.spec.max_length // 2)))
+        if not 0 < length < steps.spec.max_length:
+            raise InputError("length", f"a size of 1 to {steps.spec.max_length - 1}", repr(length))
     if batch < 1 or length < 1:
         raise InputError("batch, length", "sizes of 1 or more", f"{batch}, {length}")
     rng = np.random.default_rng(0)
-    tokens = rng.integers(0, steps.vocabulary_size, (batch, length)).astype("int32")
+    tokens = rng.integers(0, steps.spec.vocabulary_size, (batch, length)).astype("int32")
     source = steps.make_source(tokens)
     prompt = tokens if source is None else tokens[:, :1]
     read, space = prompt.shape[1], _NEW
-    if steps.max_length is not None:
-        space = min(space, steps.max_length - read)
+    if steps.spec.max_length is not None:
+        space = min(space, steps.spec.max_length - read)
 
     def prefill():
         cache = steps.init_cache(batch, read + space, source)
