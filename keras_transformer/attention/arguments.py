@@ -21,7 +21,7 @@ def key_value_heads(num_key_value_heads, num_heads):
     return num_key_value_heads
 
 
-def vector_shape(output_shape):
+def output_shape_tuple(output_shape):
     """The shape of an output vector as a tuple; None stays None."""
     if output_shape is None:
         return None

@@ -22,7 +22,7 @@ def capture(layers):
         _captured.reset(token)
 
 
-def wants(layer):
+def is_captured(layer):
     """Whether a running capture asks for what `layer` computes."""
     return id(layer) in (_captured.get() or ())
 

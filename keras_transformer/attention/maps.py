@@ -59,7 +59,7 @@ def attention_layers(model):
 
 def _gives_scores(layer):
     """Whether a layer that is no `MultiHeadAttention` records scores of its own."""
-    return getattr(layer, "gives_attention_scores", False)
+    return getattr(layer, "records_attention_scores", False)
 
 
 def _path(layer):

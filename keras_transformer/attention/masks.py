@@ -77,12 +77,12 @@ def combine(*masks):
 
 def _as_grid(query_slots, key_slots):
     """`(T,)` or `(B, T)` to `(B | 1, 1, T, 1)`, and `(S,)` or `(B, S)` to `(B | 1, 1, 1, S)`."""
-    query_slots = ops.expand_dims(slot_rows(query_slots), 1)
-    key_slots = ops.expand_dims(slot_rows(key_slots), 1)
+    query_slots = ops.expand_dims(with_batch_axis(query_slots), 1)
+    key_slots = ops.expand_dims(with_batch_axis(key_slots), 1)
     return ops.expand_dims(query_slots, 3), ops.expand_dims(key_slots, 2)
 
 
-def slot_rows(slots, batch_size=None):
+def with_batch_axis(slots, batch_size=None):
     """Slots or positions `(T,)` or `(1 | B, T)` as `(1 | B, T)`; with a batch size, as `(B, T)`."""
     slots = ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
     return slots if batch_size is None else ops.broadcast_to(slots, (batch_size, ops.shape(slots)[1]))
@@ -102,7 +102,7 @@ class Visibility:
         key_slots: int `(S,)` or `(B, S)`: the order of the keys.
         query_positions: int `(T,)` or `(B, T)`: where the queries stand, for position objects; often the slots.
         key_positions: int `(S,)` or `(B, S)`.
-        from_start: whether the slots of queries and keys both count 0, 1, 2, ...: no cache.
+        starts_at_zero: whether the slots of queries and keys both count 0, 1, 2, ...: no cache.
     """
 
     query_mask: Any = None
@@ -114,7 +114,7 @@ class Visibility:
     key_slots: Any = None
     query_positions: Any = None
     key_positions: Any = None
-    from_start: bool = False
+    starts_at_zero: bool = False
 
     @classmethod
     def from_slots(cls, query_slots, key_slots, **options):
@@ -124,17 +124,17 @@ class Visibility:
             key_slots=key_slots,
             query_positions=query_slots,
             key_positions=key_slots,
-            from_start=True,
+            starts_at_zero=True,
             **options,
         )
 
     @property
-    def is_plainly_causal(self):
+    def is_only_causal(self):
         """Whether causality is all there is, as a fused kernel builds it by itself."""
-        return self.causal and self.from_start and self.window is None and not self.can_hide_all_keys
+        return self.causal and self.starts_at_zero and self.window is None and not self.can_mask_all_keys
 
     @property
-    def can_hide_all_keys(self):
+    def can_mask_all_keys(self):
         """Whether a query may be left with no key: causality and windows leave each its own."""
         return any(mask is not None for mask in (self.query_mask, self.key_mask, self.attention_mask))
 

@@ -26,7 +26,7 @@ _ADVICE = {
     "query": "a position that reads the queries has nowhere to act: use one that turns queries and keys, as 'rotary'",
     "values": "a position that adds to the values has nowhere to act: use one that turns queries and keys, as 'rotary'",
 }
-EVERYTHING = frozenset(_ADVICE)
+ALL_CAPABILITIES = frozenset(_ADVICE)
 
 
 class Mechanism(CachedLayer):
@@ -41,8 +41,8 @@ class Mechanism(CachedLayer):
             "window", "scores", "cache", and of what positions need: "bias", "query", "values".
         shares_key: bool. Whether keys are the queries, so that there is no projection of keys.
         shares_value: bool. Whether values are the queries too, as they are projected, before they are normalized or turned.
-        rotates: bool. Whether it turns queries and keys itself, by `position.rotate`, as one must that reads them unturned
-            too; then it is given them as they were projected.
+        applies_rotation: bool. Whether it calls `position.rotate` itself, because it also reads queries and keys before
+            rotation. If True, it receives queries and keys as projected.
         cache_is_rewindable: bool. Whether a cache can go back to an earlier index; one of fixed size cannot, and
             must be told which new tokens are padding (`query_mask`).
 
@@ -51,7 +51,7 @@ class Mechanism(CachedLayer):
         key: float `(B, S, K, H)`; N is a multiple of K.
         value: float `(B, S, K, H_value)`.
         visibility: `masks.Visibility`, or None: every query sees every key.
-        position: an `AttentionPosition` that has turned query and key already, unless the mechanism `rotates`; or None.
+        position: an `AttentionPosition`, or None. Query and key are already rotated, unless `applies_rotation`.
         cache: dict as `init_cache` returns, or None.
         cache_index: int32 `()` or `(B,)`: the slot of each row's first new token; with a cache.
         return_attention_scores: bool.
@@ -67,7 +67,7 @@ class Mechanism(CachedLayer):
     supports = frozenset()
     shares_key = False
     shares_value = False
-    rotates = False
+    applies_rotation = False
     cache_is_rewindable = True
 
     def __init__(self, **kwargs):
@@ -129,8 +129,8 @@ class Mechanism(CachedLayer):
             "scores": return_attention_scores,
             **dict.fromkeys(() if position is None else position.needs, True),
         }
-        refuse(self, asked)
-        refuse_key_mask(self, visibility.key_mask, cache)
+        check_supported(self, asked)
+        check_no_key_mask(self, visibility.key_mask, cache)
 
     def compute_output_shape(self, query_shape, key_shape, value_shape):
         return (*query_shape[:-1], value_shape[-1])
@@ -139,7 +139,7 @@ class Mechanism(CachedLayer):
         return super().get_config()
 
 
-def refuse(layer, asked):
+def check_supported(layer, asked):
     """Raises `ValueError`, with advice, for the first thing asked for that `layer.supports` does not name.
 
     Args:
@@ -151,13 +151,13 @@ def refuse(layer, asked):
             raise ValueError(f"{type(layer).__name__} cannot honor {what!r}: {_ADVICE[what]}.")
 
 
-def check_cross(layer):
+def check_cross_attention(layer):
     """Raises `ValueError` for a layer that says in `supports` that its queries and keys must be the same tokens."""
-    if "cross" not in getattr(layer, "supports", EVERYTHING):
+    if "cross" not in getattr(layer, "supports", ALL_CAPABILITIES):
         raise ValueError(f"{layer.name} attends to its own tokens alone: it is no cross-attention.")
 
 
-def refuse_key_mask(layer, key_mask, cache):
+def check_no_key_mask(layer, key_mask, cache):
     """Raises `ValueError` for a key mask beside the cache of a layer that does not keep all keys."""
     if cache is not None and not layer.cache_is_rewindable and key_mask is not None:
         raise ValueError(

@@ -4,7 +4,13 @@ import keras
 from keras import ops
 
 from keras_transformer.attention import capture
-from keras_transformer.attention.arguments import check_key_shape, check_shapes, key_value_heads, positive, vector_shape
+from keras_transformer.attention.arguments import (
+    check_key_shape,
+    check_shapes,
+    key_value_heads,
+    output_shape_tuple,
+    positive,
+)
 from keras_transformer.attention.axes import AttentionAxes, attention_axes_tuple
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import (
@@ -16,7 +22,7 @@ from keras_transformer.attention.cache.dense import (
     token_slots,
 )
 from keras_transformer.attention.masks import Visibility, combine
-from keras_transformer.attention.mechanism import Mechanism, refuse
+from keras_transformer.attention.mechanism import Mechanism, check_supported
 from keras_transformer.attention.mechanisms import MECHANISMS
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.layers.norms import NORMS
@@ -148,7 +154,7 @@ class MultiHeadAttention(CachedLayer):
         self._value_dim = key_dim if value_dim is None else positive("value_dim", value_dim)
         self._num_key_value_heads = key_value_heads(num_key_value_heads, num_heads)
         self._sliding_window = None if sliding_window is None else positive("sliding_window", sliding_window)
-        self._output_shape = vector_shape(output_shape)
+        self._output_shape = output_shape_tuple(output_shape)
         self._attention_axes = attention_axes_tuple(attention_axes)
         self._dropout = dropout
         self._use_bias = use_bias
@@ -311,7 +317,7 @@ class MultiHeadAttention(CachedLayer):
         query = query if self._query_norm is None else self._query_norm(query)
         query_slots, key_slots = _slots(query, key, cache_index)
         query_positions, key_positions = _positions(positions, query_slots, key_slots)
-        if self.position is not None and not self.mechanism.rotates:
+        if self.position is not None and not self.mechanism.applies_rotation:
             query, rotated = self.position.rotate(query, key, query_positions, key_positions)
             key = rotated if cache is None or grows else key
         visibility = Visibility(
@@ -324,7 +330,7 @@ class MultiHeadAttention(CachedLayer):
             key_slots=key_slots,
             query_positions=query_positions,
             key_positions=key_positions,
-            from_start=cache is None,
+            starts_at_zero=cache is None,
         )
         past = (cache, cache_index) if grows else (None, None)
         result = self._attend(query, key, value, visibility, past, return_attention_scores, training)
@@ -338,7 +344,7 @@ class MultiHeadAttention(CachedLayer):
     def _call_over_axes(self, query, value, key, masks, use_causal_mask, return_attention_scores, training):
         """The call on inputs of rank above 3: on rank 3, with all but the attention axes folded into the batch."""
         axes = self._axes(query.shape, value.shape, value.shape if key is None else key.shape)
-        captured = capture.wants(self)
+        captured = capture.is_captured(self)
         query_mask, value_mask, key_mask, attention_mask = masks
         result = self.call(
             axes.fold(query),
@@ -380,7 +386,7 @@ class MultiHeadAttention(CachedLayer):
         if self._value_dense is not None:
             return self._value_dense(value)
         lengths = (query.shape[1], value.shape[1])
-        refuse(self.mechanism, {"cross": None not in lengths and lengths[0] != lengths[1]})
+        check_supported(self.mechanism, {"cross": None not in lengths and lengths[0] != lengths[1]})
         return query
 
     def _normed(self, context):
@@ -391,7 +397,7 @@ class MultiHeadAttention(CachedLayer):
 
     def _attend(self, query, key, value, visibility, past, return_attention_scores, training):
         """Context, scores if asked, and the next cache where the past is one."""
-        captured = capture.wants(self)
+        captured = capture.is_captured(self)
         cache, cache_index = past
         result = self.mechanism(
             query,

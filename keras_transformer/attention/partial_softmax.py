@@ -9,23 +9,23 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_transformer.attention.softmax import HIDDEN, join, weigh
+from keras_transformer.attention.softmax_ops import MASKED_SCORE, masked_bias, weighted_sum
 
 
-class Part(NamedTuple):
+class PartialAttention(NamedTuple):
     """What attention over some of the keys gives.
 
     Attributes:
         context: `(B, T, N, H_value)`, the softmax-weighted values of this part alone; zeros where it sees nothing.
-        log_sum: float32 `(B, T, N, 1)`, the logarithm of the sum of the exponentials of its scores; about -1e9 where it
+        log_sum_exp: float32 `(B, T, N, 1)`, the logarithm of the sum of the exponentials of its scores; about -1e9 where it
             sees nothing.
     """
 
     context: Any
-    log_sum: Any
+    log_sum_exp: Any
 
 
-def attend_part(softmax, query, key, value, visibility, position=None, bias=None, training=None):
+def partial_attention(softmax, query, key, value, visibility, position=None, bias=None, training=None):
     """Softmax attention over a part of the keys, together with the weight that the part has among others.
 
     Time and memory grow with the queries times the keys of the part.
@@ -41,7 +41,7 @@ def attend_part(softmax, query, key, value, visibility, position=None, bias=None
         training: bool or None.
 
     Returns:
-        `Part`.
+        `PartialAttention`.
 
     Example: two halves of the keys are the whole.
 
@@ -49,15 +49,15 @@ def attend_part(softmax, query, key, value, visibility, position=None, bias=None
     >>> from keras_transformer.attention import SoftmaxAttention, Visibility
     >>> x = np.arange(8.0).reshape(1, 4, 1, 2) / 8
     >>> softmax, everything = SoftmaxAttention(), Visibility()
-    >>> halves = [attend_part(softmax, x, half, half, everything) for half in (x[:, :2], x[:, 2:])]
-    >>> bool(np.allclose(merge(halves), softmax(x, x, x), atol=1e-6))
+    >>> halves = [partial_attention(softmax, x, half, half, everything) for half in (x[:, :2], x[:, 2:])]
+    >>> bool(np.allclose(merge_parts(halves), softmax(x, x, x), atol=1e-6))
     True
     """
     positions = (visibility.query_positions, visibility.key_positions)
     position_bias = None if position is None else position.bias(query, *positions)
     mask = visibility.dense()
     scores = ops.cast(softmax.scoring(query, key), "float32")
-    for term in (position_bias, join(mask, bias)):
+    for term in (position_bias, masked_bias(mask, bias)):
         scores = scores if term is None else scores + term
     # The largest score cancels: no gradient flows through it.
     largest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
@@ -67,35 +67,35 @@ def attend_part(softmax, query, key, value, visibility, position=None, bias=None
     if adds_values:
         weights = weights / total
     weights = softmax.drop(ops.cast(weights, query.dtype), training)
-    context = weigh(weights, value)
+    context = weighted_sum(weights, value)
     if adds_values:
         context = context + position.values(weights, *positions)
-    log_sum = _heads_last(largest + ops.log(total))
+    log_sum_exp = _heads_last(largest + ops.log(total))
     # Divided after the weighing: the context is smaller than the weights.
     # One is divided before the sum is turned: TensorFlow Lite's converter loses the division after that.
     factor = None if adds_values else _heads_last(1.0 / total)
     if mask is not None:
-        seen = ops.cast(log_sum > 0.5 * HIDDEN, "float32")
+        seen = ops.cast(log_sum_exp > 0.5 * MASKED_SCORE, "float32")
         factor = seen if factor is None else seen * factor
-    return Part(context if factor is None else context * ops.cast(factor, context.dtype), log_sum)
+    return PartialAttention(context if factor is None else context * ops.cast(factor, context.dtype), log_sum_exp)
 
 
-def merge(parts):
+def merge_parts(parts):
     """The context of softmax over all keys of disjoint parts.
 
     Args:
-        parts: sequence of `Part`, of one shape.
+        parts: sequence of `PartialAttention`, of one shape.
 
     Returns:
         `(B, T, N, H_value)`: a part that sees nothing has no weight; zeros where none sees anything.
     """
     if len(parts) == 1:
         return parts[0].context
-    largest = parts[0].log_sum
+    largest = parts[0].log_sum_exp
     for part in parts[1:]:
-        largest = ops.maximum(largest, part.log_sum)
+        largest = ops.maximum(largest, part.log_sum_exp)
     largest = ops.stop_gradient(largest)
-    weights = [ops.exp(part.log_sum - largest) for part in parts]
+    weights = [ops.exp(part.log_sum_exp - largest) for part in parts]
     total = sum(weights[1:], start=weights[0])
     merged = None
     for part, weight in zip(parts, weights, strict=True):

@@ -14,7 +14,7 @@ _SOFTMAX_FLOOR, _RELU_FLOOR = 1e-4, 1e-3
 # The largest exponent of a key where no maximum over keys may be taken off: sums of such features stay in float32.
 _LARGEST_EXPONENT = 60.0
 # Below every projection: padded keys have no part in the largest.
-_HIDDEN = -1e9
+_MASKED_SCORE = -1e9
 
 
 @serializable
@@ -91,7 +91,7 @@ class RandomFeatures(FeatureMap):
         seen = projected
         if key_mask is not None:
             mask = ops.expand_dims(ops.cast(key_mask, "bool"), (2, 3))
-            seen = ops.where(mask, projected, ops.full_like(projected, _HIDDEN))
+            seen = ops.where(mask, projected, ops.full_like(projected, _MASKED_SCORE))
         return self._exponentials(key, projected, ops.max(seen, axis=(1, 3), keepdims=True))
 
     def redraw(self):

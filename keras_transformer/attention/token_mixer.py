@@ -5,7 +5,7 @@ from keras import ops
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.attention.masks import Visibility, combine
-from keras_transformer.attention.mechanism import refuse, refuse_key_mask
+from keras_transformer.attention.mechanism import check_no_key_mask, check_supported
 
 
 class TokenMixer(CachedLayer):
@@ -105,8 +105,8 @@ class TokenMixer(CachedLayer):
             "scores": scores,
             **dict.fromkeys(() if self.position is None else self.position.needs, True),
         }
-        refuse(self, asked)
-        refuse_key_mask(self, key_mask, cache)
+        check_supported(self, asked)
+        check_no_key_mask(self, key_mask, cache)
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         return tuple(query_shape)

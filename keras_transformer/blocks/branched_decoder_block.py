@@ -5,7 +5,7 @@ import keras
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.prefixes import part, prefixed, rest
 from keras_transformer.attention.masks import implicit_mask
-from keras_transformer.attention.mechanism import check_cross
+from keras_transformer.attention.mechanism import check_cross_attention
 from keras_transformer.blocks.block import Block
 from keras_transformer.blocks.encoder_attention import CROSS, EncoderAttention
 from keras_transformer.utils.serialization import resolve, serializable, serialize
@@ -77,7 +77,7 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
         self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
         self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer, argument="cross_attention")
         self.convolution = resolve(convolution, {}, keras.layers.Layer, argument="convolution")
-        check_cross(self.cross_attention)
+        check_cross_attention(self.cross_attention)
         self.attention_residual = self._make_residual("attention_residual")
         self.convolution_residual = self._make_residual("convolution_residual")
 

@@ -5,7 +5,7 @@ import keras
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.prefixes import part, prefixed, rest
 from keras_transformer.attention.masks import implicit_mask
-from keras_transformer.attention.mechanism import check_cross
+from keras_transformer.attention.mechanism import check_cross_attention
 from keras_transformer.blocks.block import Block
 from keras_transformer.blocks.encoder_attention import CROSS, EncoderAttention
 from keras_transformer.utils.serialization import resolve, serializable, serialize
@@ -78,7 +78,7 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
         self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
         self.feedforward = resolve(feedforward, {}, keras.layers.Layer, argument="feedforward")
         self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer, argument="cross_attention")
-        check_cross(self.cross_attention)
+        check_cross_attention(self.cross_attention)
         self.mixer_residual = self._make_residual("mixer_residual")
         self.cross_attention_residual = cross_attention and self._make_residual("cross_attention_residual")
         self.feedforward_residual = feedforward and self._make_residual("feedforward_residual")

@@ -64,7 +64,7 @@ class ISTA(keras.layers.Layer):
         missing = z - ops.matmul(z, ops.transpose(dictionary))
         z = ops.relu(z + self.step_size * (ops.matmul(missing, dictionary) - self.sparsity_weight))
         code = ops.reshape(z, (-1, length, width))
-        if capture.wants(self):  # `training.coding_rates` asks how sparse it is.
+        if capture.is_captured(self):  # `training.coding_rates` asks how sparse it is.
             capture.record(self, code)
         return code
 

@@ -6,7 +6,7 @@ from keras_transformer.attention.arguments import check_shapes
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.attention.masks import combine
-from keras_transformer.attention.mechanism import refuse, refuse_key_mask
+from keras_transformer.attention.mechanism import check_no_key_mask, check_supported
 
 
 class Recurrence(CachedLayer):
@@ -69,8 +69,8 @@ class Recurrence(CachedLayer):
             "attention_mask": attention_mask is not None,
             "scores": return_attention_scores,
         }
-        refuse(self, asked)
-        refuse_key_mask(self, key_mask, cache)
+        check_supported(self, asked)
+        check_no_key_mask(self, key_mask, cache)
         mask = combine(query_mask, key_mask)
         x, per_token = query, None
         if mask is not None:

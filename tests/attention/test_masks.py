@@ -49,7 +49,7 @@ def test_parts_are_joined_by_and():
 
 def test_no_mask_at_all_is_none():
     assert Visibility().dense() is None
-    assert not Visibility().can_hide_all_keys
+    assert not Visibility().can_mask_all_keys
 
 
 def test_mask_of_wrong_rank_is_refused():

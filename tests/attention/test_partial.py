@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.attention import SoftmaxAttention, Visibility
-from keras_transformer.attention.partial_softmax import Part, attend_part, merge
+from keras_transformer.attention.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.positions import ShawRelative
 
 
@@ -21,7 +21,7 @@ def parts_of(query, key, value, mask, places, position=None):
     parts = []
     for chosen in places:
         visibility = Visibility.from_slots(slots[:5], slots[chosen], key_mask=mask[:, chosen])
-        parts.append(attend_part(softmax, query, key[:, chosen], value[:, chosen], visibility, position))
+        parts.append(partial_attention(softmax, query, key[:, chosen], value[:, chosen], visibility, position))
     return parts
 
 
@@ -39,29 +39,29 @@ def test_parts_of_any_size_are_the_whole(scale, with_position):
     visibility = Visibility.from_slots(slots[:5], slots, key_mask=mask)
     expected = SoftmaxAttention()(query, key, value, visibility=visibility, position=position)
     for places in ([[0, 1, 2, 3, 4, 5, 6, 7, 8]], [[3], [0, 1, 2], [8, 7, 6, 5, 4]]):
-        merged = merge(parts_of(query, key, value, mask, places, position))
+        merged = merge_parts(parts_of(query, key, value, mask, places, position))
         np.testing.assert_allclose(merged, expected, atol=2e-6)
 
 
 def test_log_sum_is_that_of_the_scores():
     query, key, value = arrays()
-    part = attend_part(SoftmaxAttention(), query, key, value, Visibility())
+    part = partial_attention(SoftmaxAttention(), query, key, value, Visibility())
     scores = np.einsum("btnh,bsnh->btns", query.astype(float), np.repeat(key, 2, axis=2)) / np.sqrt(6)
-    np.testing.assert_allclose(np.asarray(part.log_sum)[..., 0], np.log(np.exp(scores).sum(-1)), atol=1e-6)
+    np.testing.assert_allclose(np.asarray(part.log_sum_exp)[..., 0], np.log(np.exp(scores).sum(-1)), atol=1e-6)
 
 
 def test_where_no_part_sees_anything_there_are_zeros():
     query, key, value = arrays()
     mask = np.ones((2, 9), bool)
     mask[1] = False
-    merged = np.asarray(merge(parts_of(query, key, value, mask, [[0, 1], [2, 3, 4, 5, 6, 7, 8]])))
+    merged = np.asarray(merge_parts(parts_of(query, key, value, mask, [[0, 1], [2, 3, 4, 5, 6, 7, 8]])))
     np.testing.assert_array_equal(merged[1], 0)
     assert np.abs(merged[0]).min() > 0
 
 
 def test_weights_are_the_exponentials_of_the_log_sums():
     parts = [
-        Part(np.full((1, 1, 1, 1), y, "float32"), np.full((1, 1, 1, 1), np.log(z), "float32"))
+        PartialAttention(np.full((1, 1, 1, 1), y, "float32"), np.full((1, 1, 1, 1), np.log(z), "float32"))
         for y, z in ((1, 3), (5, 1))
     ]
-    np.testing.assert_allclose(np.asarray(merge(parts)).ravel(), [2.0], atol=1e-6)
+    np.testing.assert_allclose(np.asarray(merge_parts(parts)).ravel(), [2.0], atol=1e-6)

@@ -6,7 +6,7 @@ import math
 from keras import ops
 
 from keras_transformer.attention.cache.dense import check_key_mask, read_dense_cache, token_slots, update_dense_cache
-from keras_transformer.attention.masks import slot_rows
+from keras_transformer.attention.masks import with_batch_axis
 
 
 def extend_dense(mechanism, query, key, value, cache, cache_index, visibility, position, training):
@@ -17,7 +17,7 @@ def extend_dense(mechanism, query, key, value, cache, cache_index, visibility, p
 
     Args:
         mechanism: with `softmax`, a `SoftmaxAttention`; `mask(query_slots, key_slots)`, which gives the pattern as a boolean
-            `(1 | B, T, S)` or `(1 | B, N, T, S)` for slots `(1 | B, T)` and `(S,)`; and `few_tokens`, an int.
+            `(1 | B, T, S)` or `(1 | B, N, T, S)` for slots `(1 | B, T)` and `(S,)`; and `max_dense_queries`, an int.
         query, key, value, cache, cache_index, visibility, position, training: as for `Mechanism.extend`.
 
     Returns:
@@ -28,7 +28,7 @@ def extend_dense(mechanism, query, key, value, cache, cache_index, visibility, p
     key, value = read_dense_cache(cache, query.dtype)
     slots = ops.arange(ops.shape(key)[1], dtype="int32")
     visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
-    if query.shape[1] is not None and query.shape[1] <= mechanism.few_tokens:
+    if query.shape[1] is not None and query.shape[1] <= mechanism.max_dense_queries:
         query_slots = token_slots(cache_index, query.shape[1])
         visibility = dataclasses.replace(visibility, attention_mask=mechanism.mask(query_slots, slots))
         options = {"visibility": visibility, "position": position, "training": training}
@@ -40,8 +40,8 @@ def extend_dense(mechanism, query, key, value, cache, cache_index, visibility, p
         visibility,
         query_mask=None,
         query_slots=slots,
-        query_positions=_placed(slot_rows(visibility.query_positions, batch), places, batch, length),
-        from_start=True,
+        query_positions=_placed(with_batch_axis(visibility.query_positions, batch), places, batch, length),
+        starts_at_zero=True,
     )
     query = _placed(query, places, batch, length)
     context = _taken(mechanism.attend(query, key, value, visibility, position, training=training), places)

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.cached_layer import CachedLayer
-from keras_transformer.attention.mechanism import check_cross
+from keras_transformer.attention.mechanism import check_cross_attention
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 from keras_transformer.attention.partition.bands import block_count, pad_length, take_rows
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
@@ -65,7 +65,7 @@ class ChunkedCrossAttention(CachedLayer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.attention = resolve(attention, {}, MultiHeadAttention, argument="attention")
-        check_cross(self.attention)
+        check_cross_attention(self.attention)
         self.chunk_size = positive("chunk_size", chunk_size)
 
     def build(self, inputs_shape, neighbors_shape, neighbor_mask_shape):

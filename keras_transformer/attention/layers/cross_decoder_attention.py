@@ -101,7 +101,7 @@ class CrossDecoderAttention(keras.layers.Layer):
             key_slots=key_slots,
             query_positions=slots,
             key_positions=key_slots,
-            from_start=positions is None,
+            starts_at_zero=positions is None,
         )
         if self.position is not None:
             query, _ = self.position.rotate(query, query, slots, slots)

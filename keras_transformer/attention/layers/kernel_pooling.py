@@ -10,7 +10,7 @@ from keras_transformer.attention.masks import Visibility
 from keras_transformer.utils.serialization import choice, serializable
 
 # Below every score.
-_HIDDEN = -1e30
+_MASKED_SCORE = -1e30
 
 # Up to so many features, differences are taken one by one, exactly; beyond, squares come from one product.
 _FEW = 8
@@ -113,7 +113,7 @@ class KernelPooling(keras.layers.Layer):
             scores = -0.5 * squared
             if seen is None:
                 return ops.softmax(scores, axis=-1)
-            weights = ops.softmax(ops.where(seen, scores, ops.full_like(scores, _HIDDEN)), axis=-1)
+            weights = ops.softmax(ops.where(seen, scores, ops.full_like(scores, _MASKED_SCORE)), axis=-1)
             return ops.where(seen, weights, ops.zeros_like(weights))
         weights = KERNELS[self.kernel](squared)
         if seen is not None:

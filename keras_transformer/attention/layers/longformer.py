@@ -8,10 +8,10 @@ from keras import ops
 from keras_transformer.attention.arguments import check_shapes, positive
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache, token_slots
-from keras_transformer.attention.masks import Visibility, combine, slot_rows
-from keras_transformer.attention.mechanism import refuse, refuse_key_mask
+from keras_transformer.attention.masks import Visibility, combine, with_batch_axis
+from keras_transformer.attention.mechanism import check_no_key_mask, check_supported
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
-from keras_transformer.attention.partial_softmax import attend_part, merge
+from keras_transformer.attention.partial_softmax import merge_parts, partial_attention
 from keras_transformer.attention.partition.global_tokens import (
     FirstTokens,
     MarkedTokens,
@@ -190,33 +190,33 @@ class LongformerAttention(CachedLayer):
             "scores": scores,
             **dict.fromkeys(() if self.position is None else self.position.needs, True),
         }
-        refuse(self, asked)
+        check_supported(self, asked)
         if global_mask is not None and not self.max_global_tokens:
             raise ValueError("A global_mask needs room for the tokens that it marks: set max_global_tokens.")
         if global_mask is not None and cache is not None:
             raise ValueError("With a cache, the global tokens are the first ones: set num_global_tokens.")
-        refuse_key_mask(self, key_mask, cache)
+        check_no_key_mask(self, key_mask, cache)
 
     def _attend(self, tokens, visibility, global_mask, training):
         """The context `(B, T, N, H)` of whole sequences."""
         query, key, value = self._local_heads(tokens, visibility)
         chosen, key_mask = self._global_tokens(global_mask, visibility), visibility.key_mask
         if chosen is not None:
-            key_mask = combine(key_mask, ops.logical_not(slot_rows(chosen.is_global, ops.shape(query)[0])))
+            key_mask = combine(key_mask, ops.logical_not(with_batch_axis(chosen.is_global, ops.shape(query)[0])))
         visible = dataclasses.replace(visibility, key_mask=key_mask)
         window = window_part(
             self.softmax, query, key, value, visible, self._window, self._dilations, self.position, training
         )
         if chosen is None:
-            return merge([window])
+            return merge_parts([window])
         visible = of_keys(visibility, chosen)
-        chosen_part = attend_part(
+        chosen_part = partial_attention(
             self.softmax, query, chosen.gather(key), chosen.gather(value), visible, self.position, training=training
         )
         tokens, visible = (chosen.gather(tokens[0]), *tokens[1:]), of_queries(visibility, chosen)
         query, key, value = self._global_heads(tokens, visible)
-        seeing = attend_part(self.softmax, query, key, value, visible, self.position, training=training)
-        return chosen.scatter(merge([window, chosen_part]), seeing.context)
+        seeing = partial_attention(self.softmax, query, key, value, visible, self.position, training=training)
+        return chosen.scatter(merge_parts([window, chosen_part]), seeing.context)
 
     def _global_tokens(self, global_mask, visibility):
         length = ops.shape(visibility.query_slots)[1]
@@ -257,7 +257,7 @@ class LongformerAttention(CachedLayer):
         query, key, value = self._local_heads(tokens, visibility)
         recent = {name: cache[name] for name in ("recent_keys", "recent_values")}
         keys, values, slots, following = extend_window_cache(recent, key, value, cache_index, visibility.query_mask)
-        slots = slot_rows(slots, ops.shape(keys)[0])
+        slots = with_batch_axis(slots, ops.shape(keys)[0])
         visible = dataclasses.replace(
             visibility, key_mask=slots >= self.num_global_tokens, key_slots=slots, key_positions=slots
         )
@@ -265,7 +265,7 @@ class LongformerAttention(CachedLayer):
             self.softmax, query, keys, values, visible, self._window, self._dilations, self.position, training
         )
         if not self.num_global_tokens:
-            return merge([window]), following
+            return merge_parts([window]), following
         heads = self._global_heads(tokens, visibility)
         new = {"first_keys": key, "first_values": value, "global_keys": heads[1], "global_values": heads[2]}
         following |= write_first(cache, new, visibility.query_slots, visibility.query_mask)
@@ -275,11 +275,11 @@ class LongformerAttention(CachedLayer):
             ops.cast(ops.transpose(following[name], (0, 2, 1, 3)), key.dtype) for name in new
         )
         options = {"visibility": visible, "position": self.position, "training": training}
-        chosen = attend_part(self.softmax, query, first_keys, first_values, **options)
-        seeing = attend_part(self.softmax, heads[0], global_keys, global_values, **options).context
+        chosen = partial_attention(self.softmax, query, first_keys, first_values, **options)
+        seeing = partial_attention(self.softmax, heads[0], global_keys, global_values, **options).context
         is_global = ops.cast(visibility.query_slots < self.num_global_tokens, seeing.dtype)
         is_global = ops.expand_dims(ops.expand_dims(is_global, 2), 3)
-        return merge([window, chosen]) * (1 - is_global) + seeing * is_global, following
+        return merge_parts([window, chosen]) * (1 - is_global) + seeing * is_global, following
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         return query_shape

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
-from keras_transformer.attention.masks import Visibility, slot_rows
+from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.partition.bands import pad_length, take_rows
 from keras_transformer.attention.partition.memory_blocks import MemoryBlocks
@@ -125,7 +125,7 @@ class SegmentRecurrentAttention(TokenMixer):
         mask, places = visibility.key_mask, None
         mask = ops.ones((batch, length), dtype="bool") if mask is None else ops.cast(mask, "bool")
         if _are_given(visibility):
-            positions = slot_rows(visibility.query_positions, batch)
+            positions = with_batch_axis(visibility.query_positions, batch)
             places = blocks.pad(positions), blocks.pad(positions, memory)
         own, remembered = [blocks.pad(x) for x in (key, value)], [blocks.pad(x, memory) for x in remembered]
         context = self._attend(blocks.pad(query), own, remembered, blocks.pad(mask, memory), places, training)
@@ -162,11 +162,11 @@ class SegmentRecurrentAttention(TokenMixer):
 
         places = None
         if _are_given(visibility):
-            positions = (slot_rows(x, batch) for x in (visibility.query_positions, visibility.key_positions))
+            positions = (with_batch_axis(x, batch) for x in (visibility.query_positions, visibility.key_positions))
             places = tuple(move(x) for move, x in zip((of_queries, of_keys), positions, strict=True))
         remembered = [of_keys(x) for x in (key, value)]
         own = [x[:, self.memory_length :] for x in remembered]
-        seen = of_keys(slot_rows(visibility.key_slots, batch)) >= 0
+        seen = of_keys(with_batch_axis(visibility.key_slots, batch)) >= 0
         context = self._attend(of_queries(query), own, remembered, seen, places, training)
         return take_rows(context, offsets, length)
 
@@ -211,7 +211,7 @@ class SegmentRecurrentAttention(TokenMixer):
         """Those of the kept keys and the new ones; the kept stand one by one before the first that is new."""
         if not _are_given(visibility):
             return slots
-        positions = slot_rows(visibility.query_positions)
+        positions = with_batch_axis(visibility.query_positions)
         kept = positions[:, :1] + ops.expand_dims(ops.arange(-self._kept, 0, dtype=positions.dtype), 0)
         return ops.concatenate([kept, positions], axis=1)
 

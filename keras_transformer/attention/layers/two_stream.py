@@ -4,9 +4,9 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.masks import Visibility, slot_rows
+from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
-from keras_transformer.attention.partial_softmax import attend_part
+from keras_transformer.attention.partial_softmax import partial_attention
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.positions.distances import distances
@@ -127,7 +127,7 @@ class TwoStreamAttention(keras.layers.Layer):
         content, padding_mask = query[:, :length], value_mask
         query, key, value = self._query_dense(query), self._key_dense(content), self._value_dense(content)
         bias = None if segment_ids is None else self._segment_bias(query, segment_ids, segment_ids[:, :length])
-        slots = slot_rows(ops.arange(ops.shape(query)[1], dtype="int32") if positions is None else positions)
+        slots = with_batch_axis(ops.arange(ops.shape(query)[1], dtype="int32") if positions is None else positions)
         key_slots = slots[:, :length]
         if self.position is not None:
             query, key = self.position.rotate(query, key, slots, key_slots)
@@ -141,7 +141,7 @@ class TwoStreamAttention(keras.layers.Layer):
             query_positions=slots,
             key_positions=key_slots,
         )
-        part = attend_part(self.softmax, query, key, value, visibility, self.position, bias, training)
+        part = partial_attention(self.softmax, query, key, value, visibility, self.position, bias, training)
         return self._output_dense(part.context)
 
     def _segment_bias(self, query, query_segments, key_segments):

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.masks import Visibility
-from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.attention.partition.bands import block_count
 from keras_transformer.attention.partition.block_layout import BlockLayout, join_blocks
 from keras_transformer.utils.serialization import serializable
@@ -16,7 +16,7 @@ _DRAWN_BITS = 15
 
 
 @serializable
-class BigBirdAttention(SoftmaxMechanism):
+class BigBirdAttention(SoftmaxBasedMechanism):
     """Softmax attention over blocks near by, global blocks, and some at random.
 
     A block of queries sees the blocks fewer than `⌈num_window_blocks / 2⌉` places away, the first and last blocks of the

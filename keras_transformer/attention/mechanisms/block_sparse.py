@@ -6,14 +6,14 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.extend_dense import extend_dense
-from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.attention.partition.bands import block_count
-from keras_transformer.attention.partition.block_layout import BlockLayout, join_blocks, put_blocks
+from keras_transformer.attention.partition.block_layout import BlockLayout, join_blocks, scatter_blocks
 from keras_transformer.utils.serialization import serializable
 
 
 @serializable
-class BlockSparseAttention(SoftmaxMechanism):
+class BlockSparseAttention(SoftmaxBasedMechanism):
     """Softmax attention over the blocks of keys that a layout names for each block of queries.
 
     Query i sees key j where `layout[⌊i / block_size⌋, ⌊j / block_size⌋]`, under one softmax. Only the blocks of the layout
@@ -66,7 +66,7 @@ class BlockSparseAttention(SoftmaxMechanism):
         if not callable(self.layout) and self.layout.ndim == 3:  # A bias is of all heads.
             self.supports = self.supports - {"bias", "query", "values"}
 
-    few_tokens = property(lambda self: self.block_size)
+    max_dense_queries = property(lambda self: self.block_size)
 
     def build(self, query_shape, key_shape, value_shape):
         if not callable(self.layout) and self.layout.ndim == 3 and len(self.layout) != query_shape[2]:
@@ -107,9 +107,9 @@ class BlockSparseAttention(SoftmaxMechanism):
             return ops.zeros((ops.shape(query)[0], length, *heads), dtype=value.dtype)
         context, places = ops.concatenate(contexts, axis=1), ops.concatenate(places, axis=1)
         if query.shape[1] is None:
-            context = put_blocks(context, ops.minimum(places, count), count + 1)[:, :count]
+            context = scatter_blocks(context, ops.minimum(places, count), count + 1)[:, :count]
         else:
-            context = put_blocks(context, places, count)
+            context = scatter_blocks(context, places, count)
         return join_blocks(context, length, heads)
 
     def _layout(self, length):

@@ -7,11 +7,11 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.mechanism import EVERYTHING, Mechanism
+from keras_transformer.attention.mechanism import ALL_CAPABILITIES, Mechanism
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.partition.bands import block_count, pad_length
 from keras_transformer.attention.scoring import ScaledDot
-from keras_transformer.attention.tiled.counted_dropout import CountedDropout
+from keras_transformer.attention.tiled.counter_based_dropout import CounterBasedDropout
 from keras_transformer.attention.tiled.tile_position import TilePosition
 from keras_transformer.attention.tiled.tiled_attention import tiled_attention
 from keras_transformer.attention.tiled.tiles import Tiles
@@ -59,7 +59,7 @@ class BlockwiseAttention(Mechanism):
     arXiv 2205.14135, algorithms 1 and 4.
     """
 
-    supports = EVERYTHING - {"scores"}
+    supports = ALL_CAPABILITIES - {"scores"}
 
     def __init__(self, query_block_size=512, block_size=512, scale=None, dropout=0.0, seed=None, **kwargs):
         super().__init__(**kwargs)
@@ -81,7 +81,7 @@ class BlockwiseAttention(Mechanism):
             return self.softmax(query, key, value, visibility=visibility, position=position, training=training)
         lengths, sizes, counts = self._measures(query, key)
         padding = [size * count - length for size, count, length in zip(sizes, counts, lengths, strict=True)]
-        dropout = CountedDropout(self.dropout, self._seeds.next()) if training and self.dropout > 0 else None
+        dropout = CounterBasedDropout(self.dropout, self._seeds.next()) if training and self.dropout > 0 else None
         tiles = Tiles(sizes, counts, _padded(visibility, lengths, padding), TilePosition(position), dropout)
         scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         key = _heads_first(key * ops.cast(scale, key.dtype), padding[1])
@@ -105,8 +105,8 @@ class BlockwiseAttention(Mechanism):
             return False
         if keras.backend.backend() == "jax" and all(d.startswith("cpu") for d in keras.distribution.list_devices()):
             return False  # There the scores would be built.
-        is_plain = visibility.is_plainly_causal or not (
-            visibility.causal or visibility.window or visibility.can_hide_all_keys
+        is_plain = visibility.is_only_causal or not (
+            visibility.causal or visibility.window or visibility.can_mask_all_keys
         )
         biased = position is not None and position.needs
         return is_plain and not biased and key.shape[-1] == value.shape[-1] and not (training and self.dropout > 0)

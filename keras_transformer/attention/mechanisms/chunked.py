@@ -6,15 +6,15 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
-from keras_transformer.attention.masks import slot_rows
-from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.masks import with_batch_axis
+from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.attention.partition.bands import Bands, pad_length, take_rows
 from keras_transformer.attention.partition.memory_blocks import MemoryBlocks
 from keras_transformer.utils.serialization import serializable
 
 
 @serializable
-class ChunkedAttention(SoftmaxMechanism):
+class ChunkedAttention(SoftmaxBasedMechanism):
     """Softmax attention of chunks of tokens to themselves and to the chunks beside them.
 
     With c = `chunk_length` and the chunk `⌊i / c⌋` of the token i, counted from the first token of a row,
@@ -102,7 +102,7 @@ class ChunkedAttention(SoftmaxMechanism):
     def _attend_few(self, query, key, value, visibility, position, training):
         """The context of new tokens, whose chunks are a mask over the kept keys and the new ones."""
         first = visibility.query_slots - ops.mod(visibility.query_slots, self.chunk_length) - self._memory
-        key_slots = slot_rows(visibility.key_slots)
+        key_slots = with_batch_axis(visibility.key_slots)
         mask = ops.greater_equal(ops.expand_dims(key_slots, 1), ops.expand_dims(first, 2))
         visible = dataclasses.replace(visibility, key_mask=key_slots >= 0, attention_mask=mask)
         return self.softmax(query, key, value, visibility=visible, position=position, training=training)
@@ -116,7 +116,7 @@ class ChunkedAttention(SoftmaxMechanism):
             return blocks.align(x, offsets, aligned, self._kept)
 
         # Queries stand beside their keys again: those of the past are not asked for.
-        slots = moved(slot_rows(visibility.key_slots, batch) + 1) - 1  # What fills up is no token.
+        slots = moved(with_batch_axis(visibility.key_slots, batch) + 1) - 1  # What fills up is no token.
         visibility = dataclasses.replace(
             visibility,
             query_mask=None,

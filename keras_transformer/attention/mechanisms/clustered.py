@@ -9,7 +9,7 @@ from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.partition.bands import pad_length
 from keras_transformer.attention.partition.clusters import ClusterBlocks, cluster_bits, hash_bits, members_of
-from keras_transformer.attention.softmax import weigh
+from keras_transformer.attention.softmax_ops import weighted_sum
 from keras_transformer.utils.serialization import serializable
 
 
@@ -173,7 +173,7 @@ class ImprovedClusteredAttention(_Clustered):
         _, weights = self.softmax(means, key, value, visibility=visibility, return_attention_scores=True)
         mass, index = ops.top_k(weights, self.top_k)  # (B, N, C, top_k)
         rest = self.softmax.drop(_without(weights, index), training)
-        shared = _to_members(weigh(rest, value), members, heads)
+        shared = _to_members(weighted_sum(rest, value), members, heads)
         blocks = ClusterBlocks.of_members(members, self.block_size)
         seen = None
         if key_mask is not None:

@@ -10,7 +10,7 @@ from keras_transformer.attention.cache.dense import extend_window_cache, init_wi
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.local import LocalAttention
 from keras_transformer.attention.partition.bands import pad_length
-from keras_transformer.attention.partition.strides import Residues
+from keras_transformer.attention.partition.strides import StridedSubsequences
 from keras_transformer.utils.serialization import serializable, serialize
 
 
@@ -67,16 +67,16 @@ class DilatedAttention(Mechanism):
         self.local.build(query_shape, key_shape, value_shape)
 
     def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
-        residues = Residues(self.dilation)
+        subsequences = StridedSubsequences(self.dilation)
         context = self.local.attend(
-            residues.fold(query),
-            residues.fold(key),
-            residues.fold(value),
-            residues.visibility(visibility, query),
+            subsequences.fold(query),
+            subsequences.fold(key),
+            subsequences.fold(value),
+            subsequences.visibility(visibility, query),
             position,
             training=training,
         )
-        return residues.unfold(context, ops.shape(query)[1])
+        return subsequences.unfold(context, ops.shape(query)[1])
 
     def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
         return init_window_cache(batch_size, self.window * self.dilation, num_heads, key_dim, value_dim, dtype)

@@ -8,8 +8,8 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.compressive_memory import memories, read_memory, segment_heads
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache, token_slots
-from keras_transformer.attention.masks import Visibility, slot_rows
-from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.masks import Visibility, with_batch_axis
+from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.attention.partition.bands import Bands, block_count, pad_length, pad_to_blocks, take_rows
 from keras_transformer.attention.token_mixer import zero_masked
 from keras_transformer.backend.scan import chunk_size_for
@@ -19,7 +19,7 @@ _UPDATES = ("linear", "delta")
 
 
 @serializable
-class InfiniAttention(SoftmaxMechanism):
+class InfiniAttention(SoftmaxBasedMechanism):
     """Softmax attention within a segment, and a read of the memory of the segments before it, mixed by a gate of each head.
 
         y = sigmoid(β) σ(q) M / (σ(q) · z) + (1 - sigmoid(β)) softmax(q kᵀ / √H) v,    σ(x) = elu(x) + 1
@@ -66,7 +66,7 @@ class InfiniAttention(SoftmaxMechanism):
     """
 
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
-    rotates = True
+    applies_rotation = True
     cache_is_rewindable = False
 
     def __init__(
@@ -119,7 +119,7 @@ class InfiniAttention(SoftmaxMechanism):
         turned, turned_key = _turned(position, query, key, visibility)
         *recent, slots, following = extend_window_cache(cache, turned_key, value, cache_index, mask)
         features = _features(query, key, value, mask)
-        read = slot_rows(token_slots(cache_index, 1), ops.shape(query)[0]) % self.segment_length
+        read = with_batch_axis(token_slots(cache_index, 1), ops.shape(query)[0]) % self.segment_length
         options = {"position": position, "training": training}
         step = self._step if query.shape[1] == 1 else self._steps
         context, memory = step(turned, *recent, features, slots, read, cache, visibility, options)

@@ -6,7 +6,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.feature_maps import FEATURE_MAPS, FeatureMap
 from keras_transformer.attention.mechanism import Mechanism
-from keras_transformer.attention.partition.chunks import causal_products, products
+from keras_transformer.attention.partition.chunks import causal_unnormalized_attention, unnormalized_attention
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 
 
@@ -70,9 +70,9 @@ class LinearAttention(Mechanism):
         operands = self._operands(query, key, value, visibility, visibility.key_mask, training)
         if visibility.causal:
             _check_lengths(query, key)
-            sums = _split(causal_products(*_with_ones(*operands), self.chunk_size)[0])
+            sums = _split(causal_unnormalized_attention(*_with_ones(*operands), self.chunk_size)[0])
         else:
-            sums = products(*operands)
+            sums = unnormalized_attention(*operands)
         return self._normalize(*sums, visibility.query_mask, value.dtype)
 
     def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
@@ -82,7 +82,7 @@ class LinearAttention(Mechanism):
 
     def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
         operands = self._operands(query, key, value, visibility, visibility.query_mask, training)
-        sums, state = causal_products(*_with_ones(*operands), self.chunk_size, cache["state"])
+        sums, state = causal_unnormalized_attention(*_with_ones(*operands), self.chunk_size, cache["state"])
         return self._normalize(*_split(sums), visibility.query_mask, value.dtype), {"state": state}
 
     def _operands(self, query, key, value, visibility, key_mask, training):

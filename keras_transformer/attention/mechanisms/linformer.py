@@ -5,14 +5,14 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.masks import Visibility
-from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.utils.serialization import build_once, serializable
 
 _SHARINGS = ("headwise", "key_value", "none")
 
 
 @serializable
-class LinformerAttention(SoftmaxMechanism):
+class LinformerAttention(SoftmaxBasedMechanism):
     """`softmax(scores(Q, Eᵀ K)) Fᵀ V`: the tokens of keys and values are projected to `projected_length` rows.
 
     E and F have a row for every place up to `max_sequence_length`; a shorter sequence uses the first of them. Time and

@@ -6,13 +6,13 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
-from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.attention.partition.bands import Bands, pad_length
 from keras_transformer.utils.serialization import serializable
 
 
 @serializable
-class LocalAttention(SoftmaxMechanism):
+class LocalAttention(SoftmaxBasedMechanism):
     """Softmax attention over the keys fewer than `window` places away; with causality, the last `window` keys.
 
     `y_i = Σ_{|i - j| < window} softmax_j(scores(q_i, k_j) + bias_ij) v_j`. Queries are cut into blocks, and a block

@@ -7,9 +7,9 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
-from keras_transformer.attention.masks import slot_rows
-from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
-from keras_transformer.attention.partial_softmax import Part, attend_part, merge
+from keras_transformer.attention.masks import with_batch_axis
+from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
+from keras_transformer.attention.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.attention.partition.bands import take_rows
 from keras_transformer.attention.partition.segments import Segments, align_rows, segment_mask_of_heads
 from keras_transformer.utils.serialization import serializable
@@ -19,7 +19,7 @@ _FEW = 16
 
 
 @serializable
-class LongNetAttention(SoftmaxMechanism):
+class LongNetAttention(SoftmaxBasedMechanism):
     """Dilated attention: short segments seen densely, long ones sparsely, mixed token by token.
 
     Branch b cuts the sequence into segments of w_b tokens. In it, head h keeps the tokens whose index within the segment
@@ -91,7 +91,7 @@ class LongNetAttention(SoftmaxMechanism):
         parts = []
         for segment, rate in self._branches():
             segments = Segments.of_length(length, segment, rate, heads)
-            part = attend_part(
+            part = partial_attention(
                 self.softmax,
                 segments.blocks(query),
                 segments.key_blocks(key),
@@ -107,15 +107,15 @@ class LongNetAttention(SoftmaxMechanism):
 
     def _mix(self, parts):
         if not self.mixing_gradient:
-            parts = [Part(part.context, ops.stop_gradient(part.log_sum)) for part in parts]
-        return merge(parts)
+            parts = [PartialAttention(part.context, ops.stop_gradient(part.log_sum_exp)) for part in parts]
+        return merge_parts(parts)
 
     def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
         return init_window_cache(batch_size, max(self.segment_lengths), num_heads, key_dim, value_dim, dtype)
 
     def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
         key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
-        slots = slot_rows(slots, ops.shape(key)[0])
+        slots = with_batch_axis(slots, ops.shape(key)[0])
         if query.shape[1] is not None and query.shape[1] <= _FEW:
             return self._attend_few(query, key, value, slots, visibility, training), cache
         # Rows begin where all segments begin, each at a place of its own.
@@ -135,10 +135,10 @@ class LongNetAttention(SoftmaxMechanism):
         visibility = dataclasses.replace(visibility, key_mask=slots >= 0, key_slots=slots, key_positions=slots)
         for segment, rate in self._branches():
             mask = segment_mask_of_heads(
-                slot_rows(visibility.query_slots, ops.shape(query)[0]), slots, segment, rate, heads
+                with_batch_axis(visibility.query_slots, ops.shape(query)[0]), slots, segment, rate, heads
             )
             visible = dataclasses.replace(visibility, attention_mask=mask)
-            parts.append(attend_part(self.softmax, query, key, value, visible, training=training))
+            parts.append(partial_attention(self.softmax, query, key, value, visible, training=training))
         return self._mix(parts)
 
     def get_config(self):

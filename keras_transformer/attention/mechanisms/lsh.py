@@ -9,13 +9,13 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import check_key_mask, init_dense_cache, update_dense_cache
-from keras_transformer.attention.masks import Visibility, causal_mask, slot_rows
+from keras_transformer.attention.masks import Visibility, causal_mask, with_batch_axis
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
-from keras_transformer.attention.partial_softmax import Part, attend_part, merge
+from keras_transformer.attention.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.attention.partition.bands import take_rows
 from keras_transformer.attention.partition.sorted_chunks import SortedChunks
-from keras_transformer.attention.softmax import HIDDEN
+from keras_transformer.attention.softmax_ops import MASKED_SCORE
 from keras_transformer.backend.shared_products import times_shared
 from keras_transformer.utils.serialization import serializable
 
@@ -148,7 +148,7 @@ class LSHAttention(Mechanism):
         query, value = tokens.gather(query), tokens.with_previous(tokens.gather(value), wraps)
         key = tokens.with_previous(_unit(query), wraps)
         mask, bias = self._across(tokens, visibility.causal) if wraps else self._within(tokens, visibility.causal)
-        part = attend_part(
+        part = partial_attention(
             self.softmax,
             ops.reshape(query, (-1, size, 1, query.shape[3])),
             ops.reshape(key, (-1, 2 * size, 1, key.shape[3])),
@@ -158,7 +158,7 @@ class LSHAttention(Mechanism):
             training=training,
         )
         rounds = zip(*(tokens.scatter(x) for x in part), strict=True)
-        context = merge([Part(*each) for each in rounds])
+        context = merge_parts([PartialAttention(*each) for each in rounds])
         if visibility.query_mask is None:
             return context
         return context * ops.cast(ops.expand_dims(ops.expand_dims(visibility.query_mask, 2), 3), context.dtype)
@@ -180,7 +180,7 @@ class LSHAttention(Mechanism):
         distances = (np.arange(size) + size)[:, None] - np.arange(2 * size)[None]
         bias = np.where(distances == 0, _SELF, 0.0)
         if causal:  # Within a bucket, the order is that of places.
-            bias = np.where((distances >= 0) & (distances <= size), bias, HIDDEN)
+            bias = np.where((distances >= 0) & (distances <= size), bias, MASKED_SCORE)
         return mask, ops.convert_to_tensor(bias[None, None], dtype="float32")
 
     def _beside(self, tokens, x):
@@ -205,7 +205,7 @@ class LSHAttention(Mechanism):
         if query.shape[1] is not None and query.shape[1] <= _FEW:
             return self._attend_few(query, keys, values, buckets, all_buckets, visibility, training), following
         batch, length = ops.shape(query)[0], ops.shape(query)[1]
-        slots = slot_rows(visibility.query_slots, batch)
+        slots = with_batch_axis(visibility.query_slots, batch)
         written = ops.expand_dims(ops.arange(ops.shape(keys)[1], dtype="int32"), 0) <= slots[:, -1:]
         key_mask = written if visibility.key_mask is None else ops.logical_and(written, visibility.key_mask)
         whole = dataclasses.replace(visibility, query_mask=None, key_mask=key_mask)
@@ -219,7 +219,9 @@ class LSHAttention(Mechanism):
         if visibility.key_mask is not None:
             key_mask = ops.expand_dims(ops.expand_dims(ops.cast(visibility.key_mask, "bool"), 1), 1)
             causal = ops.logical_and(causal, key_mask)
-        query_slots = ops.expand_dims(ops.expand_dims(slot_rows(visibility.query_slots, ops.shape(query)[0]), 1), 3)
+        query_slots = ops.expand_dims(
+            ops.expand_dims(with_batch_axis(visibility.query_slots, ops.shape(query)[0]), 1), 3
+        )
         bias = ops.where(ops.equal(query_slots, ops.reshape(slots, (1, 1, 1, -1))), _SELF, 0.0)
         masks = []
         for each in range(self.num_rounds):
@@ -231,9 +233,11 @@ class LSHAttention(Mechanism):
         visible = Visibility(attention_mask=ops.concatenate(masks, axis=2))
         queries = ops.concatenate([query] * self.num_rounds, axis=1)
         bias = ops.concatenate([bias] * self.num_rounds, axis=2)
-        part = attend_part(self.softmax, queries, _unit(keys), values, visible, bias=bias, training=training)
+        part = partial_attention(self.softmax, queries, _unit(keys), values, visible, bias=bias, training=training)
         length = ops.shape(query)[1]
-        return merge([Part(*(x[:, i * length : (i + 1) * length] for x in part)) for i in range(self.num_rounds)])
+        return merge_parts(
+            [PartialAttention(*(x[:, i * length : (i + 1) * length] for x in part)) for i in range(self.num_rounds)]
+        )
 
     def get_config(self):
         return {

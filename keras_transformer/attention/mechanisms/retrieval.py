@@ -6,13 +6,13 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.masks import Visibility, slot_rows
+from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.partition.bands import pad_length
 from keras_transformer.utils.serialization import serializable
 
 # Below every score, and the line between what is seen and what is not.
-_HIDDEN, _SEEN = -1e30, -1e29
+_MASKED_SCORE, _SEEN = -1e30, -1e29
 
 
 @serializable
@@ -71,7 +71,7 @@ class RetrievalAttention(Mechanism):
         key, value = (self._gather(x, places) for x in (key, value))  # (B · N · T, top_k, H) each
         scores = ops.cast(ops.matmul(query, ops.transpose(key, (0, 2, 1))), "float32")
         is_key = ops.reshape(is_key, (-1, 1, is_key.shape[3]))
-        weights = ops.softmax(ops.where(is_key, scores, ops.full_like(scores, _HIDDEN)), axis=-1)
+        weights = ops.softmax(ops.where(is_key, scores, ops.full_like(scores, _MASKED_SCORE)), axis=-1)
         weights = ops.cast(ops.where(is_key, weights, ops.zeros_like(weights)), value.dtype)
         context = ops.matmul(self._dropout_layer(weights, training=training), value)
         context = ops.transpose(ops.reshape(context, (-1, heads, length, value.shape[-1])), (0, 2, 1, 3))
@@ -84,7 +84,7 @@ class RetrievalAttention(Mechanism):
         """The places of the best keys of each query, int32 `(B, N, T, top_k)`, and whether there is a key."""
         blocks = _KeyBlocks(query, key, visibility, self.block_size)
         shape = (ops.shape(query)[0], query.shape[2], ops.shape(query)[1], self.top_k)
-        best, places = ops.full(shape, _HIDDEN, dtype="float32"), ops.zeros(shape, dtype="int32")
+        best, places = ops.full(shape, _MASKED_SCORE, dtype="float32"), ops.zeros(shape, dtype="int32")
 
         def look(index, best, places):
             found, found_places = ops.top_k(blocks.scores(index), min(self.top_k, blocks.size))
@@ -130,7 +130,7 @@ class _KeyBlocks:
             key_mask = ops.ones((1, ops.shape(key)[1]), dtype="bool")
         self._visibility = visibility
         self._key_mask = pad_length(ops.cast(key_mask, "bool"), 0, end)
-        self._key_slots = pad_length(slot_rows(visibility.key_slots), 0, end) if visibility.causal else None
+        self._key_slots = pad_length(with_batch_axis(visibility.key_slots), 0, end) if visibility.causal else None
         self._key_heads, self._query_heads = key.shape[2], query.shape[2]
         # Heads that share a key stand next to each other in the length.
         query = ops.transpose(query, (0, 2, 1, 3))
@@ -149,7 +149,7 @@ class _KeyBlocks:
             query_slots=self._visibility.query_slots,
             key_slots=None if self._key_slots is None else self._block(self._key_slots, index),
         )
-        return ops.where(visibility.dense(), scores, ops.full_like(scores, _HIDDEN))
+        return ops.where(visibility.dense(), scores, ops.full_like(scores, _MASKED_SCORE))
 
     def _block(self, x, index):
         """Block `index` along the last axis."""

@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from keras_transformer.attention.mechanism import EVERYTHING, Mechanism
+from keras_transformer.attention.mechanism import ALL_CAPABILITIES, Mechanism
 from keras_transformer.attention.scoring import SCORINGS, ScaledDot
-from keras_transformer.attention.softmax import join, weigh, where_seen
+from keras_transformer.attention.softmax_ops import masked_bias, weighted_sum, zero_masked_queries
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 
 
@@ -42,7 +42,7 @@ class SoftmaxAttention(Mechanism):
     Reference: Vaswani et al., arXiv 1706.03762, equation 1.
     """
 
-    supports = EVERYTHING
+    supports = ALL_CAPABILITIES
 
     def __init__(self, scoring="scaled_dot", dropout=0.0, flash_attention=None, seed=None, **kwargs):
         super().__init__(**kwargs)
@@ -62,19 +62,19 @@ class SoftmaxAttention(Mechanism):
         bias = None if position is None else position.bias(query, *positions)
         adds_values = position is not None and "values" in position.needs
         takes_kernel = not adds_values and self._takes_kernel(key, value, return_attention_scores, training)
-        if takes_kernel and visibility.is_plainly_causal:
+        if takes_kernel and visibility.is_only_causal:
             return self._fused(query, key, value, None, bias, is_causal=True)
         mask, seen = visibility.dense(), None
-        if visibility.can_hide_all_keys:
+        if visibility.can_mask_all_keys:
             seen = ops.any(mask, axis=-1, keepdims=True)  # (B | 1, N | 1, T | 1, 1)
         if takes_kernel:
-            return where_seen(self._fused(query, key, value, mask, bias), seen)
-        weights = self._softmax(self.scoring(query, key), join(mask, bias))
+            return zero_masked_queries(self._fused(query, key, value, mask, bias), seen)
+        weights = self._softmax(self.scoring(query, key), masked_bias(mask, bias))
         dropped = self.drop(weights, training)
-        context = weigh(dropped, value)
+        context = weighted_sum(dropped, value)
         if adds_values:
             context = context + position.values(dropped, *positions)
-        context = where_seen(context, seen)
+        context = zero_masked_queries(context, seen)
         if not return_attention_scores:
             return context
         return context, weights if seen is None else weights * ops.cast(seen, weights.dtype)

@@ -8,15 +8,15 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.extend_dense import extend_dense
 from keras_transformer.attention.masks import Visibility, combine
-from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
-from keras_transformer.attention.mechanisms.sparse_strided import others_alone
-from keras_transformer.attention.partial_softmax import Part, attend_part, merge
+from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
+from keras_transformer.attention.mechanisms.sparse_strided import exclude_own_slot
+from keras_transformer.attention.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.attention.partition.bands import Bands
 from keras_transformer.utils.serialization import serializable
 
 
 @serializable
-class FixedSparseAttention(SoftmaxMechanism):
+class FixedSparseAttention(SoftmaxBasedMechanism):
     """Softmax attention over the query's own block, and over the last columns of every block: the fixed pattern.
 
     Query i sees key j where `⌊i / block_size⌋ = ⌊j / block_size⌋`, or where j is among the last `summary_size` places of
@@ -77,7 +77,7 @@ class FixedSparseAttention(SoftmaxMechanism):
                 f"block_size={block_size}, summary_size={summary_size}, summary_groups={summary_groups}"
             )
 
-    few_tokens = property(lambda self: self.block_size)
+    max_dense_queries = property(lambda self: self.block_size)
     _columns = property(lambda self: self.summary_size * self.summary_groups)
 
     def build(self, query_shape, key_shape, value_shape):
@@ -88,9 +88,9 @@ class FixedSparseAttention(SoftmaxMechanism):
         options = {"position": position, "training": training}
         bands = Bands(self.block_size, 0, 0)
         blocks = bands.blocks(query), bands.blocks(key), bands.blocks(value)
-        own = attend_part(self.softmax, *blocks, bands.visibility(visibility, query, key), **options)
-        own = Part(*(bands.join(x, ops.shape(query)[1]) for x in own))
-        return merge([own, self._summaries(query, key, value, visibility, bands, options)])
+        own = partial_attention(self.softmax, *blocks, bands.visibility(visibility, query, key), **options)
+        own = PartialAttention(*(bands.join(x, ops.shape(query)[1]) for x in own))
+        return merge_parts([own, self._summaries(query, key, value, visibility, bands, options)])
 
     def _summaries(self, query, key, value, visibility, bands, options):
         """The summary columns of other blocks; of earlier ones, with causality."""
@@ -111,7 +111,7 @@ class FixedSparseAttention(SoftmaxMechanism):
             query_positions=visibility.query_positions,
             key_positions=self._last_columns(positions, bands),
         )
-        seen = others_alone(seen)
+        seen = exclude_own_slot(seen)
         if self.summary_groups > 1:
             columns = ops.tile(ops.convert_to_tensor(self._columns_of_heads()), (1, count))  # (N, S)
             columns = ops.expand_dims(ops.expand_dims(columns, 1), 0)
@@ -120,7 +120,7 @@ class FixedSparseAttention(SoftmaxMechanism):
             )
             seen = dataclasses.replace(seen, attention_mask=combine(columns, others))
         key, value = self._last_columns(key, bands), self._last_columns(value, bands)
-        return attend_part(self.softmax, query, key, value, seen, **options)
+        return partial_attention(self.softmax, query, key, value, seen, **options)
 
     def _last_columns(self, x, bands):
         """The summary columns of each block of `(B, T, ...)`, `(B, n · columns, ...)`."""

@@ -6,15 +6,15 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.extend_dense import extend_dense
-from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
-from keras_transformer.attention.partial_softmax import Part, attend_part, merge
+from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
+from keras_transformer.attention.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.attention.partition.bands import Bands
-from keras_transformer.attention.partition.strides import Residues
+from keras_transformer.attention.partition.strides import StridedSubsequences
 from keras_transformer.utils.serialization import serializable
 
 
 @serializable
-class StridedSparseAttention(SoftmaxMechanism):
+class StridedSparseAttention(SoftmaxBasedMechanism):
     """Softmax attention over the keys near by, and over every `stride`-th key: local ∪ strided.
 
     Query i sees key j where `|i - j| < stride` or `i ≡ j mod stride`, under one softmax. The near keys are read by
@@ -63,7 +63,7 @@ class StridedSparseAttention(SoftmaxMechanism):
         if separate_heads:  # A bias is of all heads.
             self.supports = self.supports - {"bias", "query", "values"}
 
-    few_tokens = property(lambda self: self.stride)
+    max_dense_queries = property(lambda self: self.stride)
 
     def build(self, query_shape, key_shape, value_shape):
         self._num_heads = query_shape[2]
@@ -80,7 +80,7 @@ class StridedSparseAttention(SoftmaxMechanism):
         options = {"position": position, "training": training}
         if not self.separate_heads:
             near = self._near(query, key, value, visibility, options)
-            return merge([near, self._strided(query, key, value, visibility, options, with_itself=False)])
+            return merge_parts([near, self._strided(query, key, value, visibility, options, with_itself=False)])
         first, second = zip(*(_halves(x) for x in (query, key, value)), strict=True)
         near = self._near(*first, visibility, options)
         strided = self._strided(*second, visibility, options, with_itself=True)
@@ -91,18 +91,18 @@ class StridedSparseAttention(SoftmaxMechanism):
         bands = Bands.of_window(self.stride, (self.stride + 1) // 2, visibility.causal)
         windowed = dataclasses.replace(visibility, window=self.stride)
         blocks = bands.blocks(query), bands.neighbors(key), bands.neighbors(value)
-        part = attend_part(self.softmax, *blocks, bands.visibility(windowed, query, key), **options)
-        return Part(*(bands.join(x, ops.shape(query)[1]) for x in part))
+        part = partial_attention(self.softmax, *blocks, bands.visibility(windowed, query, key), **options)
+        return PartialAttention(*(bands.join(x, ops.shape(query)[1]) for x in part))
 
     def _strided(self, query, key, value, visibility, options, with_itself):
         """The keys of the query's own residue class."""
-        residues, length = Residues(self.stride), ops.shape(query)[1]
-        folded = residues.fold(query), residues.fold(key), residues.fold(value)
-        rows = residues.visibility(visibility, query)
+        subsequences, length = StridedSubsequences(self.stride), ops.shape(query)[1]
+        folded = subsequences.fold(query), subsequences.fold(key), subsequences.fold(value)
+        rows = subsequences.visibility(visibility, query)
         if not with_itself:
-            rows = others_alone(rows)
-        part = attend_part(self.softmax, *folded, rows, **options)
-        return Part(*(residues.unfold(x, length) for x in part))
+            rows = exclude_own_slot(rows)
+        part = partial_attention(self.softmax, *folded, rows, **options)
+        return PartialAttention(*(subsequences.unfold(x, length) for x in part))
 
     def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
         return extend_dense(self, query, key, value, cache, cache_index, visibility, position, training)
@@ -123,7 +123,7 @@ class StridedSparseAttention(SoftmaxMechanism):
         }
 
 
-def others_alone(visibility):
+def exclude_own_slot(visibility):
     """The keys of other slots than the query's own; with causality, of earlier ones."""
     queries, keys = visibility.query_slots, visibility.key_slots
     if visibility.causal:

@@ -1,13 +1,13 @@
 """Attention whose queries, keys and values are one projection."""
 
 from keras_transformer.attention import capture
-from keras_transformer.attention.mechanism import EVERYTHING
-from keras_transformer.attention.mechanisms.softmax_mechanism import SoftmaxMechanism
+from keras_transformer.attention.mechanism import ALL_CAPABILITIES
+from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.utils.serialization import serializable
 
 
 @serializable
-class SubspaceAttention(SoftmaxMechanism):
+class SubspaceAttention(SoftmaxBasedMechanism):
     """MSSA: `softmax(Z_k Z_kᵀ / √H) Z_k`, `Z_k = X U_k`: the tokens in the k-th of N subspaces are query, key and value.
 
     Each head moves its tokens a step towards the subspaces spanned by U, which lowers their coding rate. Memory and time
@@ -41,7 +41,7 @@ class SubspaceAttention(SoftmaxMechanism):
     output projection learned, as in their experiments, and not U again.
     """
 
-    supports = EVERYTHING - {"cross"}
+    supports = ALL_CAPABILITIES - {"cross"}
     shares_key = True
     shares_value = True
 
@@ -54,7 +54,7 @@ class SubspaceAttention(SoftmaxMechanism):
         self.softmax.build(query_shape, key_shape, value_shape)
 
     def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
-        if capture.wants(self):  # `training.coding_rates` asks for the tokens in the subspaces.
+        if capture.is_captured(self):  # `training.coding_rates` asks for the tokens in the subspaces.
             capture.record(self, value)
         options = {"return_attention_scores": return_attention_scores, "training": training}
         return self.softmax(query, key, value, visibility=visibility, position=position, **options)

@@ -9,7 +9,7 @@ import math
 
 from keras import ops
 
-from keras_transformer.attention.masks import Visibility, slot_rows
+from keras_transformer.attention.masks import Visibility, with_batch_axis
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Bands:
         batch, key_mask = ops.shape(key)[0], visibility.key_mask
         if key_mask is None:
             key_mask = ops.ones(ops.shape(key)[:2], dtype="bool")
-        slots = [slot_rows(each, batch) for each in (visibility.query_slots, visibility.key_slots)]
-        positions = [slot_rows(each, batch) for each in (visibility.query_positions, visibility.key_positions)]
+        slots = [with_batch_axis(each, batch) for each in (visibility.query_slots, visibility.key_slots)]
+        positions = [with_batch_axis(each, batch) for each in (visibility.query_positions, visibility.key_positions)]
         return Visibility(
             query_mask=None if visibility.query_mask is None else self.blocks(visibility.query_mask),
             key_mask=self.neighbors(key_mask),

@@ -10,7 +10,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_transformer.attention.masks import Visibility, slot_rows
+from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.partition.bands import block_count, pad_to_blocks
 
 
@@ -70,7 +70,7 @@ class BlockLayout:
         valid = ops.repeat(ops.reshape(valid, (-1, ops.shape(valid)[2])), self.block_size, axis=1)
         slots = ops.expand_dims(ops.arange(shape[1], dtype="int32"), 0)
         slots, places, key_places = (
-            slot_rows(x, shape[0]) for x in (slots, visibility.query_positions, visibility.key_positions)
+            with_batch_axis(x, shape[0]) for x in (slots, visibility.query_positions, visibility.key_positions)
         )
         return Visibility(
             query_mask=None if visibility.query_mask is None else self.queries(visibility.query_mask),
@@ -92,7 +92,7 @@ class BlockLayout:
         return ops.reshape(gathered, (-1, self.block_size, *rest))
 
 
-def put_blocks(context, rows, count):
+def scatter_blocks(context, rows, count):
     """Blocks of context at their places among all blocks, and zeros elsewhere.
 
     Args:

@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.attention.partition.bands import block_count, pad_to_blocks
 
 
-def products(query, key, value):
+def unnormalized_attention(query, key, value):
     """`y_t = q_t Σ_s k_s v_sᵀ` and `q_t · Σ_s k_s`: every query reads every key, in time and memory that grow with T + S.
 
     Args:
@@ -28,7 +28,7 @@ def products(query, key, value):
     return tokens_first(sums, length, heads), tokens_first(totals, length, heads)
 
 
-def causal_products(query, key, value, chunk_size, state=None):
+def causal_unnormalized_attention(query, key, value, chunk_size, state=None):
     """`y_t = q_t (S_0 + Σ_{s <= t} k_s v_sᵀ)`, with the sums after the last token.
 
     Time grows with `T · (C + M) · H`, memory with `T · C` and, for the sums before each chunk, `T / C · M · H`.

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_transformer.attention.masks import combine, slot_rows
+from keras_transformer.attention.masks import combine, with_batch_axis
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +96,8 @@ def of_keys(visibility, chosen):
     return dataclasses.replace(
         visibility,
         key_mask=mask,
-        key_slots=chosen.gather_integers(slot_rows(visibility.key_slots)),
-        key_positions=chosen.gather_integers(slot_rows(visibility.key_positions)),
+        key_slots=chosen.gather_integers(with_batch_axis(visibility.key_slots)),
+        key_positions=chosen.gather_integers(with_batch_axis(visibility.key_positions)),
     )
 
 
@@ -109,8 +109,8 @@ def of_queries(visibility, chosen):
     return dataclasses.replace(
         visibility,
         query_mask=mask,
-        query_slots=chosen.gather_integers(slot_rows(visibility.query_slots)),
-        query_positions=chosen.gather_integers(slot_rows(visibility.query_positions)),
+        query_slots=chosen.gather_integers(with_batch_axis(visibility.query_slots)),
+        query_positions=chosen.gather_integers(with_batch_axis(visibility.query_positions)),
     )
 
 

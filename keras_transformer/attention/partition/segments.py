@@ -10,9 +10,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.attention.masks import Visibility
-from keras_transformer.attention.partial_softmax import Part
+from keras_transformer.attention.partial_softmax import PartialAttention
 from keras_transformer.attention.partition.bands import block_count, pad_length, take_rows
-from keras_transformer.attention.softmax import HIDDEN
+from keras_transformer.attention.softmax_ops import MASKED_SCORE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,14 +75,14 @@ class Segments:
         return Visibility(key_mask=key_mask, attention_mask=mask, **options)
 
     def join(self, part, length):
-        """A `Part` of blocks back to `(B, length, N, ...)`; a token that a head has not kept saw nothing."""
+        """A `PartialAttention` of blocks back to `(B, length, N, ...)`; a token that a head has not kept saw nothing."""
         if self.rate == 1:
-            return Part(*(self._join(x, length) for x in part))
+            return PartialAttention(*(self._join(x, length) for x in part))
         kept = _kept(np.arange(self.rate), self.rate, self.heads)[None, :, :, None]  # (1, r, N, 1)
-        context, log_sum = (ops.reshape(x, (-1, 1, self.heads, x.shape[3])) for x in part)
+        context, log_sum_exp = (ops.reshape(x, (-1, 1, self.heads, x.shape[3])) for x in part)
         context = context * ops.cast(kept, context.dtype)
-        log_sum = ops.where(kept, log_sum, HIDDEN)
-        return Part(self._join(context, length), self._join(log_sum, length))
+        log_sum_exp = ops.where(kept, log_sum_exp, MASKED_SCORE)
+        return PartialAttention(self._join(context, length), self._join(log_sum_exp, length))
 
     def _join(self, x, length):
         return ops.reshape(x, (-1, self._padded(length), *x.shape[2:]))[:, :length]

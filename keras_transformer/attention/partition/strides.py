@@ -5,12 +5,12 @@ import math
 
 from keras import ops
 
-from keras_transformer.attention.masks import Visibility, slot_rows
+from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.partition.bands import block_count, pad_length
 
 
 @dataclasses.dataclass(frozen=True)
-class Residues:
+class StridedSubsequences:
     """Token t goes to row `t mod stride` of its sequence, at place `t // stride`. In shapes, n is `ceil(T / stride)`.
 
     Attributes:
@@ -51,8 +51,8 @@ class Residues:
             causal=visibility.causal,
             query_slots=places,
             key_slots=places,
-            query_positions=self.fold(slot_rows(visibility.query_positions, batch)),
-            key_positions=self.fold(slot_rows(visibility.key_positions, batch)),
+            query_positions=self.fold(with_batch_axis(visibility.query_positions, batch)),
+            key_positions=self.fold(with_batch_axis(visibility.key_positions, batch)),
             **changes,
         )
 

@@ -4,10 +4,10 @@ import dataclasses
 
 from keras import ops
 
-from keras_transformer.attention.masks import Visibility, slot_rows
-from keras_transformer.attention.partial_softmax import Part, attend_part
+from keras_transformer.attention.masks import Visibility, with_batch_axis
+from keras_transformer.attention.partial_softmax import PartialAttention, partial_attention
 from keras_transformer.attention.partition.bands import Bands, pad_length
-from keras_transformer.attention.partition.strides import Residues
+from keras_transformer.attention.partition.strides import StridedSubsequences
 
 
 def window_part(softmax, query, key, value, visibility, window, dilations, position=None, training=None):
@@ -27,7 +27,7 @@ def window_part(softmax, query, key, value, visibility, window, dilations, posit
         training: bool or None.
 
     Returns:
-        `Part`.
+        `PartialAttention`.
     """
     options = {
         "softmax": softmax,
@@ -46,7 +46,9 @@ def window_part(softmax, query, key, value, visibility, window, dilations, posit
     ]
     order = [head for chosen in heads for head in chosen]
     back = [order.index(head) for head in range(len(order))]
-    return Part(*(ops.take(ops.concatenate(each, axis=2), back, axis=2) for each in zip(*parts, strict=True)))
+    return PartialAttention(
+        *(ops.take(ops.concatenate(each, axis=2), back, axis=2) for each in zip(*parts, strict=True))
+    )
 
 
 def new_window_part(softmax, query, key, value, visibility, window, dilations, position=None, training=None):
@@ -58,14 +60,14 @@ def new_window_part(softmax, query, key, value, visibility, window, dilations, p
     if query.shape[1] is not None and query.shape[1] < 2 * window:
         mask = window_mask_of_heads(visibility.query_slots, visibility.key_slots, window, dilations)
         visibility = dataclasses.replace(visibility, attention_mask=mask)
-        return attend_part(softmax, query, key, value, visibility, position, training=training)
+        return partial_attention(softmax, query, key, value, visibility, position, training=training)
     # Queries stand beside their keys again: those of the past are not asked for.
     before = (window - 1) * max(dilations)
     slots, positions = visibility.key_slots, visibility.key_positions
     visibility = dataclasses.replace(visibility, query_mask=None, query_slots=slots, query_positions=positions)
     query = pad_length(query, before, 0)
     part = window_part(softmax, query, key, value, visibility, window, dilations, position, training)
-    return Part(*(x[:, before:] for x in part))
+    return PartialAttention(*(x[:, before:] for x in part))
 
 
 def window_mask_of_heads(query_slots, key_slots, window, dilations):
@@ -80,11 +82,11 @@ def window_mask_of_heads(query_slots, key_slots, window, dilations):
 def _dilated(query, key, value, softmax, visibility, window, position, training, dilation):
     if dilation == 1:
         return _windowed(softmax, query, key, value, visibility, window, position, training)
-    residues = Residues(dilation)
-    visibility = residues.visibility(visibility, key)
-    heads = (residues.fold(x) for x in (query, key, value))
+    subsequences = StridedSubsequences(dilation)
+    visibility = subsequences.visibility(visibility, key)
+    heads = (subsequences.fold(x) for x in (query, key, value))
     part = _windowed(softmax, *heads, visibility, window, position, training)
-    return Part(*(residues.unfold(x, ops.shape(key)[1]) for x in part))
+    return PartialAttention(*(subsequences.unfold(x, ops.shape(key)[1]) for x in part))
 
 
 def _windowed(softmax, query, key, value, visibility, window, position, training):
@@ -104,10 +106,10 @@ def _windowed(softmax, query, key, value, visibility, window, position, training
         key_slots=slots,
     )
     if position is not None and position.needs:
-        positions = [slot_rows(each, batch) for each in (visibility.query_positions, visibility.key_positions)]
+        positions = [with_batch_axis(each, batch) for each in (visibility.query_positions, visibility.key_positions)]
         blocks = dataclasses.replace(
             blocks, query_positions=bands.blocks(positions[0]), key_positions=bands.neighbors(positions[1])
         )
     query, key, value = bands.blocks(query), bands.neighbors(key), bands.neighbors(value)
-    part = attend_part(softmax, query, key, value, blocks, position, training=training)
-    return Part(*(bands.join(x, length) for x in part))
+    part = partial_attention(softmax, query, key, value, blocks, position, training=training)
+    return PartialAttention(*(bands.join(x, length) for x in part))

@@ -5,7 +5,7 @@ Heads come before tokens here: queries `(B, N, T, H)`, keys `(B, K, S, H)`, with
 
 from keras import ops
 
-from keras_transformer.attention.softmax import join
+from keras_transformer.attention.softmax_ops import masked_bias
 from keras_transformer.attention.tiled.tiles import integer, take_block
 
 # Below every score, and far above a hidden one: a query that sees nothing has weights of exactly zero.
@@ -147,7 +147,7 @@ def _times(x, factors):
 
 def _scores(queries, keys, bias, mask):
     """`(B, N, block of queries, block of keys)` in float32."""
-    scores, term = ops.cast(_matmul(queries, _swap(keys)), "float32"), join(mask, bias)
+    scores, term = ops.cast(_matmul(queries, _swap(keys)), "float32"), masked_bias(mask, bias)
     return scores if term is None else scores + term
 
 

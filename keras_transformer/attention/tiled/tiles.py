@@ -18,7 +18,7 @@ class Tiles:
         counts: how many blocks of queries there are, and of keys.
         visibility: of the padded sequences; `query_mask` is not read.
         position: `TilePosition`: of the padded sequences too.
-        dropout: `CountedDropout`, or None.
+        dropout: `CounterBasedDropout`, or None.
     """
 
     sizes: tuple
@@ -44,7 +44,7 @@ class Tiles:
         """The first block of queries that may see key block `j`, and the end of them."""
         (queries, keys), visible = self.sizes, self.visibility
         first, end = 0, self.counts[0]
-        if not visible.from_start:
+        if not visible.starts_at_zero:
             return integer(first), integer(end)
         if visible.causal:
             first = j * keys // queries

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.attention.mechanism import check_cross
+from keras_transformer.attention.mechanism import check_cross_attention
 from keras_transformer.blocks.block import Block
 from keras_transformer.utils.serialization import resolve, serializable, serialize
 
@@ -67,7 +67,7 @@ class NeighborBlock(Block):
         self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
         self.feedforward = resolve(feedforward, {}, keras.layers.Layer, argument="feedforward")
         self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer, argument="cross_attention")
-        check_cross(self.cross_attention)
+        check_cross_attention(self.cross_attention)
         self.mixer_residual = self._make_residual("mixer_residual")
         self.cross_attention_residual = cross_attention and self._make_residual("cross_attention_residual")
         self.feedforward_residual = self._make_residual("feedforward_residual")

@@ -7,7 +7,7 @@ from keras_transformer.attention import capture
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.scoring import Additive
-from keras_transformer.attention.softmax import join
+from keras_transformer.attention.softmax_ops import masked_bias
 from keras_transformer.blocks.encoder_attention import has_encoder_cache
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.gated_step import gated_step, joined, recurrent_kernels
@@ -129,7 +129,7 @@ class AttentionalGRU(CachedLayer):
     """
 
     cache_is_rewindable = False
-    gives_attention_scores = True
+    records_attention_scores = True
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class AttentionalGRU(CachedLayer):
             begins = ops.equal(ops.reshape(ops.convert_to_tensor(cache_index), (-1, 1)), 0)
             state = ops.where(begins, state, ops.cast(cache["state"], "float32"))
         states, contexts, state = self._write(inputs, state, memory, (padding_mask, encoder_padding_mask), training)
-        if capture.wants(self):
+        if capture.is_captured(self):
             capture.record(self, self._align(states, memory[0], encoder_padding_mask))
         output = self.readout_dense(ops.concatenate([states, inputs, contexts], axis=-1))
         output = ops.max(ops.reshape(output, (-1, ops.shape(inputs)[1], self.readout_dim, 2)), axis=-1)
@@ -218,7 +218,7 @@ class AttentionalGRU(CachedLayer):
         if mask is None:
             return ops.cast(ops.softmax(ops.cast(scores, "float32")), scores.dtype)
         mask = ops.expand_dims(mask, (1, 2))
-        weights = ops.softmax(ops.cast(scores, "float32") + join(mask, None))
+        weights = ops.softmax(ops.cast(scores, "float32") + masked_bias(mask, None))
         return ops.cast(weights * ops.cast(ops.any(mask, axis=-1, keepdims=True), "float32"), scores.dtype)
 
     def _first_state(self, values):

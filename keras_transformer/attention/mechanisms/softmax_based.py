@@ -5,7 +5,7 @@ from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.utils.serialization import serialize
 
 
-class SoftmaxMechanism(Mechanism):
+class SoftmaxBasedMechanism(Mechanism):
     """Base of mechanisms with `softmax`, a `SoftmaxAttention`, in them, which is given fewer keys than there are.
 
     Args:

@@ -7,7 +7,7 @@ from keras import ops
 
 
 @dataclasses.dataclass(frozen=True)
-class CountedDropout:
+class CounterBasedDropout:
     """Factors for the weights of a tile: 0 for those dropped, `1 / (1 - rate)` for others, the same at every call.
 
     Attributes:

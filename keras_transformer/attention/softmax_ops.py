@@ -3,18 +3,18 @@
 from keras import ops
 
 # Far below every score, and far from overflow when a score or a bias is added to it.
-HIDDEN = -1e9
+MASKED_SCORE = -1e9
 
 
-def join(mask, bias):
+def masked_bias(mask, bias):
     """Mask and position bias as one float32 term, `(B | 1, N | 1, T | 1, S)`, so that the scores are read once."""
     if mask is None:
         return bias
-    hidden = ops.cast(ops.logical_not(mask), "float32") * HIDDEN
+    hidden = ops.cast(ops.logical_not(mask), "float32") * MASKED_SCORE
     return hidden if bias is None else hidden + ops.cast(bias, "float32")
 
 
-def weigh(weights, value):
+def weighted_sum(weights, value):
     """The weighted sum of values, `(B, T, N, H_value)`, without repeating the values of grouped heads."""
     heads, value_heads = weights.shape[1], value.shape[2]
     value = ops.transpose(value, (0, 2, 1, 3))
@@ -26,7 +26,7 @@ def weigh(weights, value):
     return ops.transpose(context, (0, 2, 1, 3))
 
 
-def where_seen(context, seen):
+def zero_masked_queries(context, seen):
     """Zeros in the context `(B, T, N, H)` of queries that see no key, so neither NaN nor the mean of the values."""
     if seen is None:
         return context
