@@ -8,11 +8,11 @@ import tensorflow as tf
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.handlers import HANDLERS
+from keras_transformer.export.onnx.loop_invariants import hoist_invariants
 from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.loops import hoist_invariants
-from keras_transformer.export.onnx.rewrites.peephole import optimize_graph
-from keras_transformer.export.onnx.rewrites.walk import all_nodes
+from keras_transformer.export.onnx.tf2onnx_optimizer import optimize_graph
+from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inline
 from keras_transformer.export.spec.traced import arguments_of_weights, weight_arrays, weight_names, weightless
@@ -69,7 +69,7 @@ def _model(traced, spec, name, weights):
 
 def _optimized(model, arrays, options):
     """The rewritten graph; the graph as it is, with a warning, where rewriting it fails."""
-    from keras_transformer.export.onnx.rewrites.optimize import optimize_proto
+    from keras_transformer.export.onnx.optimize import optimize_proto
 
     try:
         return optimize_proto(model, arrays, options)

@@ -48,7 +48,7 @@ class OnnxFormat(Format):
     def count_operations(self, path: pathlib.Path) -> collections.Counter[str]:
         import onnx
 
-        from keras_transformer.export.onnx.rewrites.walk import all_nodes
+        from keras_transformer.export.onnx.traversal import all_nodes
 
         graph = onnx.load(str(path), load_external_data=False).graph
         return collections.Counter(node.op_type for node in all_nodes(graph))

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from keras_transformer.export.onnx.graphs import load_arrays, save
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.walk import all_nodes, each_graph
+from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.options import matches
 
@@ -102,7 +102,7 @@ class _Quantizer:
         else:
             self._find_transposed()
             # Bodies before the graphs that hold them: to give a graph other nodes is to copy its loops.
-            for graph in reversed(list(each_graph(self.model.graph))):
+            for graph in reversed(list(all_graphs(self.model.graph))):
                 self._rewrite(graph)
             self._keep_the_rest_in_8_bits()
         nodes = [*self.top, *self.model.graph.node]

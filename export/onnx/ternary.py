@@ -11,7 +11,7 @@ from onnx import helper
 from keras_transformer.export.onnx.graphs import load_arrays, save
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantize import _import_contrib, _Maker
-from keras_transformer.export.onnx.rewrites.walk import all_nodes, each_graph
+from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
 from keras_transformer.export.quantization.ternary import is_ternary, kernel_paths, pack_pairs
 
 # Larger blocks are faster, up to here: with 256 numbers in one, ONNX Runtime takes a hundred times as long.
@@ -48,7 +48,7 @@ class _Packer:
 
     def run(self):
         if self.contrib_ops:
-            for graph in reversed(list(each_graph(self.model.graph))):
+            for graph in reversed(list(all_graphs(self.model.graph))):
                 self._rewrite(graph)
         read = {name for node in all_nodes(self.model.graph) for name in node.input}
         self._keep_in_8_bits(sorted(self.kernels & read))

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from keras_transformer.export.onnx.rewrites.walk import each_graph
+from keras_transformer.export.onnx.traversal import all_graphs
 
 FILE = "model.weights"
 _INLINE = 1024
@@ -100,7 +100,7 @@ def fold(model, weights):
     del graph.input[:]
     graph.input.extend(kept)
     origins = _fold(graph, weights)
-    used = {name for each in each_graph(graph) for node in each.node for name in node.input}
+    used = {name for each in all_graphs(graph) for node in each.node for name in node.input}
     return _named_after(origins, graph, {name: array for name, array in weights.items() if name in used})
 
 
@@ -114,7 +114,7 @@ def _named_after(origins, graph, weights):
             label = f"{origins[name]}~{number}"
         taken.add(label)
         names[name] = label
-    for each in each_graph(graph):
+    for each in all_graphs(graph):
         for node in each.node:
             for place, name in enumerate(node.input):
                 node.input[place] = names.get(name, name)
@@ -124,11 +124,11 @@ def _named_after(origins, graph, weights):
 def _multiply_by_table(model, weights):
     """`MatMul(x, Transpose(weight))` of matrices as `Gemm` with `transB`: no transposed copy of a table anywhere."""
     ranks = {}
-    for graph in each_graph(onnx.shape_inference.infer_shapes(model).graph):
+    for graph in all_graphs(onnx.shape_inference.infer_shapes(model).graph):
         for value in (*graph.value_info, *graph.input):
             if value.type.tensor_type.HasField("shape"):
                 ranks[value.name] = len(value.type.tensor_type.shape.dim)
-    for graph in each_graph(model.graph):
+    for graph in all_graphs(model.graph):
         turned = {
             node.output[0]: node.input[0]
             for node in graph.node
@@ -144,9 +144,9 @@ def _multiply_by_table(model, weights):
 
 def _drop_unread(graph):
     """Removes transposes that nothing reads any more."""
-    read = {name for each in each_graph(graph) for node in each.node for name in node.input}
-    read |= {value.name for each in each_graph(graph) for value in each.output}
-    for each in each_graph(graph):
+    read = {name for each in all_graphs(graph) for node in each.node for name in node.input}
+    read |= {value.name for each in all_graphs(graph) for value in each.output}
+    for each in all_graphs(graph):
         for node in list(each.node):
             if node.op_type == "Transpose" and node.output[0] not in read:
                 each.node.remove(node)
@@ -161,15 +161,15 @@ def _fold(graph, weights):
     origins = {}
     constants = {
         tensor.name: numpy_helper.to_array(tensor)
-        for each in each_graph(graph)
+        for each in all_graphs(graph)
         for tensor in each.initializer
         if tensor.dims == [] or np.prod(tensor.dims) < _INLINE
     }
     counts = {}
-    for each in each_graph(graph):
+    for each in all_graphs(graph):
         for name in (name for node in each.node for name in node.input):
             counts[name] = counts.get(name, 0) + 1
-    for each in each_graph(graph):
+    for each in all_graphs(graph):
         outputs = {value.name for value in each.output}
         for node in list(each.node):
             first = node.input[0] if node.input else None

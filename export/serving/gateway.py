@@ -16,7 +16,7 @@ from starlette.routing import Route
 from keras_transformer.export.errors import one_line
 from keras_transformer.export.serving.metrics import Metrics
 from keras_transformer.export.serving.requests import RequestError, write_outputs
-from keras_transformer.export.serving.resume import Resumed
+from keras_transformer.export.serving.resumable_stream import ResumableStream
 from keras_transformer.generation.engine.completions import InvalidBodyError, read_body
 
 _LOG = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class Gateway:
 
     async def _stream(self, body):
         """A stream whose beginning, or refusal, has come."""
-        events = self._events(body, Resumed())
+        events = self._events(body, ResumableStream())
         start = await anext(events)
         if not _is_stream(start):
             return _response(start, b"".join([each async for each in events]))

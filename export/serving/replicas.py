@@ -8,8 +8,8 @@ from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.errors import ExportError, RunError
 from keras_transformer.export.formats import DEFAULT_BACKEND
 from keras_transformer.export.runtime.loading import load
+from keras_transformer.export.serving.batch_execution import run_batched
 from keras_transformer.export.serving.requests import RequestError
-from keras_transformer.export.serving.together import run_together
 from keras_transformer.export.verification.verify import difference_and_scale
 
 _UNHEALTHY = "the model does not compute what it computed when it was exported"
@@ -48,7 +48,7 @@ class ArrayReplica:
         answers, sizes = [None] * len(asks), []
         for name, model in self.models.items():
             places = [place for place, (signature, _) in enumerate(asks) if signature == name]
-            found, calls = run_together(model, [asks[place][1] for place in places], self._max_batch_size)
+            found, calls = run_batched(model, [asks[place][1] for place in places], self._max_batch_size)
             sizes += calls
             for place, answer in zip(places, found, strict=True):
                 answers[place] = self._blamed(answer) if isinstance(answer, RunError) else answer

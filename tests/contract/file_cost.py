@@ -8,7 +8,7 @@ import tempfile
 import onnx
 
 from graph_cost import Cost
-from keras_transformer.export.onnx.rewrites.walk import all_nodes
+from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.tflite.graph import Graph, read
 from keras_transformer.planning.products import einsum_terms
 

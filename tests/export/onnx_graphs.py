@@ -7,9 +7,9 @@ import onnx
 import onnxruntime
 from onnx import parser
 
+from keras_transformer.export.onnx.optimize import optimize_proto
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.optimize import optimize_proto
-from keras_transformer.export.onnx.rewrites.walk import all_nodes
+from keras_transformer.export.onnx.traversal import all_nodes
 
 
 def operators(model):

@@ -15,12 +15,12 @@ from onnx_graphs import operators, random, rewritten
 
 from keras_transformer.export import load
 from keras_transformer.export.errors import ExportError
+from keras_transformer.export.onnx.naming import tell_apart
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.names import tell_apart
-from keras_transformer.export.onnx.rewrites.walk import all_nodes
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import sizes_of
-from keras_transformer.export.onnx.shapes.products import divide, multiply
+from keras_transformer.export.onnx.shapes.symbolic import divide, multiply
+from keras_transformer.export.onnx.traversal import all_nodes
 
 BLOCKS = 1
 CHAINS = ("ReduceMean", "Erf", "Softmax", "Sqrt", "Reciprocal", "Gemm")

@@ -5,7 +5,7 @@ import pytest
 from onnx_graphs import operators, random, rewritten
 
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.walk import all_nodes
+from keras_transformer.export.onnx.traversal import all_nodes
 
 HALVES = """
 <ir_version: 10, opset_import: ["" : 18]>

@@ -14,8 +14,8 @@ from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 from ternary_worker import WIDTH
 
-from keras_transformer.export.onnx.rewrites.walk import all_nodes
 from keras_transformer.export.onnx.ternary import _layout
+from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.runtime.loading import load
 
 # Two layers of four projections and three kernels of the feed-forward.

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_transformer.backend import keras_private
 from keras_transformer.export.engines.genai.cache import key_value_cache
 from keras_transformer.export.onnx.format import ONNX
-from keras_transformer.export.onnx.rewrites.walk import each_graph
+from keras_transformer.export.onnx.traversal import all_graphs
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.functional import fill_references
 from keras_transformer.export.spec.operation_origin import layer_of
@@ -152,7 +152,7 @@ def with_dots(spec, path):
     names = {_plain(past.format(layer)): past.format(layer) for layer in range(layers) for past in PAST}
     renamed = lambda name: names.get(name, name)  # noqa: E731
     model = onnx.load(str(path), load_external_data=False)
-    for graph in each_graph(model.graph):
+    for graph in all_graphs(model.graph):
         for node in graph.node:
             node.input[:] = map(renamed, node.input)
     for value in model.graph.input:

@@ -1,1 +1,42 @@
-"""Rewrite rules for converted ONNX graphs."""
+"""Rewrite rules of ONNX graphs: a file for each kind of pattern, and `RULES`, which lists them.
+
+To add one: a file with a function of `Dims` and `OnnxOptions` that returns rule sets, a line in `RULES`, and a case in
+`tests/export/test_onnx_optimize.py`.
+"""
+
+from typing import Protocol
+
+from onnxscript.rewriter import RewriteRuleSet
+
+from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.rewrites.attention import attention_rules
+from keras_transformer.export.onnx.rewrites.einsum import einsum_rules
+from keras_transformer.export.onnx.rewrites.fusions import fusion_rules
+from keras_transformer.export.onnx.rewrites.masks import mask_rules
+from keras_transformer.export.onnx.rewrites.reshapes import reshape_rules
+from keras_transformer.export.onnx.rewrites.rotary import rotary_rules
+from keras_transformer.export.onnx.rewrites.scatter import scatter_rules
+from keras_transformer.export.onnx.shapes.dims import Dims
+
+
+class MakeRules(Protocol):
+    """Makes rule sets for a graph of known shapes."""
+
+    def __call__(self, dims: Dims, options: OnnxOptions, /) -> list[RewriteRuleSet]: ...
+
+
+# The least opset that each needs, in the order in which they are applied.
+RULES: tuple[tuple[int, MakeRules], ...] = (
+    (18, fusion_rules),
+    (23, rotary_rules),
+    (23, einsum_rules),
+    (23, mask_rules),
+    (23, attention_rules),
+    (24, scatter_rules),
+    (18, reshape_rules),
+)
+
+
+def rule_sets(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
+    """Returns the rule sets for the opset of `options`, in the order of `RULES`."""
+    return [each for opset, make_rules in RULES if options.target >= opset for each in make_rules(dims, options)]

@@ -1,10 +1,13 @@
 """Rules that turn matrix products around a softmax into `Attention`, and give it the layout that it runs best in."""
 
 import onnx_ir as ir
+from onnxscript.rewriter import RewriteRuleSet
 
-from keras_transformer.export.onnx.rewrites.rules import Rule, attributes_of, is_float, rule_set, scalar
+from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.rewrites.rule import Rule, attributes_of, is_float, rule_set, scalar
+from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
-from keras_transformer.export.onnx.shapes.products import multiply
+from keras_transformer.export.onnx.shapes.symbolic import multiply
 
 _SWAP = [0, 2, 1, 3]
 
@@ -219,7 +222,7 @@ class RepeatedHeads(Rule):
         return op.Attention(query, *flat, *node.inputs[3:], **options)
 
 
-def attention_rules(dims):
+def attention_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
     """The rules for a graph whose sizes are known."""
     rules = [Attention, AttentionWithoutBias, GroupedAttention, GroupedAttentionWithoutBias]
     rules += [TokensFirst, TokensFirstMasked, ScaleThroughTranspose, ScaleIntoAttention, RepeatedHeads]

@@ -5,11 +5,13 @@ The converter lines up the axes of an einsum in rank 5 and multiplies in rank 3;
 
 import numpy as np
 import onnx_ir as ir
+from onnxscript.rewriter import RewriteRuleSet
 
-from keras_transformer.export.onnx.rewrites.names import VECTOR
-from keras_transformer.export.onnx.rewrites.rules import Rule, is_float, rule_set, scalar
+from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.rewrites.rule import VECTOR, Rule, is_float, rule_set, scalar
+from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import sizes_of
-from keras_transformer.export.onnx.shapes.products import multiply
+from keras_transformer.export.onnx.shapes.symbolic import multiply
 
 _SWAP = [0, 1, 3, 2]
 
@@ -186,7 +188,7 @@ class BiasOfReshape(Rule):
         return op.Reshape(op.Add(x, op.Constant(value=vector, _outputs=[f"{bias.name}{VECTOR}"])), shape)
 
 
-def einsum_rules(dims):
+def einsum_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
     """The rules for a graph whose sizes are known."""
     rules = [StackOfHalves, TransposeOfOnes, ProductOfGroups, GroupsOfTranspose, TransposeOfProduct]
     found = [rule(dims, each) for each in ("Squeeze", "Unsqueeze") for rule in (ReshapeOfAxes, AxesOfReshape)]

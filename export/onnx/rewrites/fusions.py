@@ -7,9 +7,20 @@ import math
 
 import numpy as np
 import onnx_ir as ir
+from onnxscript.rewriter import RewriteRuleSet
 
-from keras_transformer.export.onnx.rewrites.names import TRANSPOSED, VECTOR
-from keras_transformer.export.onnx.rewrites.rules import CONTRIB, Rule, is_close, is_float, rule_set, scalar
+from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.rewrites.rule import (
+    CONTRIB,
+    TRANSPOSED,
+    VECTOR,
+    Rule,
+    is_close,
+    is_float,
+    rule_set,
+    scalar,
+)
+from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
 
 
@@ -205,7 +216,7 @@ class GemmOfReshaped(GemmOfTransposed):
         return op.MatMul(x, op.Constant(value=turned, _outputs=[f"{weight.name}{TRANSPOSED}"]))
 
 
-def fusion_rules(options):
+def fusion_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
     """The rules for `OnnxOptions`."""
     norms = [LayerNormalization()] + ([RMSNormalization(), RMSNormalizationOfPower()] if options.target >= 23 else [])
     has_gelu = options.target >= 20

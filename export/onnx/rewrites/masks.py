@@ -1,8 +1,11 @@
 """Rules that give the masks of Keras's own softmax the form that `attention` knows: one bias of the scores."""
 
 import onnx_ir as ir
+from onnxscript.rewriter import RewriteRuleSet
 
-from keras_transformer.export.onnx.rewrites.rules import Rule, is_float, rule_set, scalar
+from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.rewrites.rule import Rule, is_float, rule_set, scalar
+from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import sizes_of
 
 _LOWEST = -1e8  # Whatever is added to so low a score, nothing is left of it after the softmax.
@@ -73,6 +76,6 @@ def _cast_of(value):
     return node.inputs[0] if is_cast and is_float(value) else None
 
 
-def mask_rules(dims):
+def mask_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
     """The rules for a graph whose sizes are known."""
     return [rule_set([rule(dims) for rule in (SelectAsBias, WeightsWhereShown, MaskOfOnes)], commute=True)]

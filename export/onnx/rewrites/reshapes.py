@@ -1,8 +1,12 @@
 """Rules that leave of reshapes and transposes only those that move numbers, and let projections meet in rank 2."""
 
-from keras_transformer.export.onnx.rewrites.rules import Rule, attributes_of, rule_set
+from onnxscript.rewriter import RewriteRuleSet
+
+from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.rewrites.rule import Rule, attributes_of, rule_set
+from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
-from keras_transformer.export.onnx.shapes.products import multiply
+from keras_transformer.export.onnx.shapes.symbolic import multiply
 
 _UNARY = ("Gelu", "Relu", "Tanh", "Sigmoid", "Erf", "Neg", "Sqrt", "Exp")
 _BINARY = ("Add", "Mul", "Sub")
@@ -169,7 +173,7 @@ class NormThenReshape(Rule):
         return getattr(op, self.op_type)(flat, scale, *norm.producer().inputs[2:], **attributes_of(norm))
 
 
-def reshape_rules(dims):
+def reshape_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
     """The rules for a graph whose sizes are known."""
     rules = [TransposeOfTranspose, TransposeOfReshapable, ReshapeOfReshape, ReshapeToItself, PlainTarget]
     found = [rule(dims) for rule in rules]

@@ -5,8 +5,11 @@ The operator is given rank 3, `(B, T, N · H)`: the oldest runtimes of the suppo
 
 import numpy as np
 import onnx_ir as ir
+from onnxscript.rewriter import RewriteRuleSet
 
-from keras_transformer.export.onnx.rewrites.rules import Rule, is_float, rule_set, scalar
+from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.rewrites.rule import Rule, is_float, rule_set, scalar
+from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
 
 
@@ -167,7 +170,7 @@ def _bounds(value, width):
     return slice(start, end).indices(width)[:2]
 
 
-def rotary_rules(dims):
+def rotary_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
     """The rules for a graph whose sizes are known: those of a part of each head go first."""
     partial = (PartialRotaryEmbedding, PartialRotaryEmbeddingOfPairs)
     whole = (RotaryEmbedding, RotaryEmbeddingOfPairs, RotaryEmbeddingOfSplit)

@@ -1,10 +1,13 @@
 """A rule that turns the update of a key/value cache into `TensorScatter` (opset 24)."""
 
 import numpy as np
+from onnxscript.rewriter import RewriteRuleSet
 
-from keras_transformer.export.onnx.rewrites.rules import Rule, rule_set, scalar
+from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.rewrites.rule import Rule, rule_set, scalar
+from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
-from keras_transformer.export.onnx.shapes.products import multiply
+from keras_transformer.export.onnx.shapes.symbolic import multiply
 
 _MOVES = ("Reshape", "Unsqueeze", "Squeeze", "Cast", "Identity")
 
@@ -130,6 +133,6 @@ def _origin(value):
     return value
 
 
-def scatter_rules(dims):
+def scatter_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
     """The rules for a graph whose sizes are known."""
     return [rule_set([TensorScatter(dims)])]

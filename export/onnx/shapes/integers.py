@@ -4,7 +4,7 @@ import operator
 
 import onnx_ir as ir
 
-from keras_transformer.export.onnx.shapes.products import multiply
+from keras_transformer.export.onnx.shapes.symbolic import multiply
 
 INTEGERS = (ir.DataType.INT32, ir.DataType.INT64)
 _OPERATORS = {"Add": operator.add, "Sub": operator.sub, "Max": max, "Min": min}

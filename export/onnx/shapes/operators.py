@@ -1,7 +1,7 @@
 """What each operator does to the sizes of its inputs, for `dims.Dims`."""
 
 from keras_transformer.export.onnx.shapes.integers import Integers, sizes_of
-from keras_transformer.export.onnx.shapes.products import divide, multiply
+from keras_transformer.export.onnx.shapes.symbolic import divide, multiply
 
 _NAMES = """
     Add Sub Mul Div Pow Max Min And Or Xor Equal Less LessOrEqual Greater GreaterOrEqual Where Mod Not Neg Abs Sqrt

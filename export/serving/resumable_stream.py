@@ -7,7 +7,7 @@ _PREFIX, _SUFFIX = b"data: ", b"\n\n"
 _HEAD = ("id", "created")
 
 
-class Resumed:
+class ResumableStream:
     """Lets each event of a stream of completions through once, however often the stream is begun.
 
     The streams must be alike: the same model, prompt and seed. Choices may come in any order.
@@ -15,7 +15,7 @@ class Resumed:
     Example:
 
     >>> events = [b'data: {"id": "a", "choices": [{"index": 0, "text": "%s"}]}\\n\\n' % text for text in (b"x", b"y")]
-    >>> stream = Resumed()
+    >>> stream = ResumableStream()
     >>> stream.take(events[0]) is not None
     True
     >>> stream.begin_again()

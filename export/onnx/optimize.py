@@ -5,14 +5,8 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 from onnxscript import optimizer, version_converter
 
-from keras_transformer.export.onnx.rewrites.attention import attention_rules
-from keras_transformer.export.onnx.rewrites.einsum import einsum_rules
-from keras_transformer.export.onnx.rewrites.fusions import fusion_rules
-from keras_transformer.export.onnx.rewrites.masks import mask_rules
-from keras_transformer.export.onnx.rewrites.names import name_parts, tell_apart
-from keras_transformer.export.onnx.rewrites.reshapes import reshape_rules
-from keras_transformer.export.onnx.rewrites.rotary import rotary_rules
-from keras_transformer.export.onnx.rewrites.scatter import scatter_rules
+from keras_transformer.export.onnx.naming import name_parts, tell_apart
+from keras_transformer.export.onnx.rewrites import rule_sets
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.sizes import settle_sizes
 
@@ -79,17 +73,11 @@ def optimize(model, options):
         count = settle_sizes(model.graph, dims)
         # What only sizes were read from would seem to be needed outside of what a rule replaces.
         common.RemoveUnusedNodesPass()(model)
-        if not count + sum(rules.apply_to_model(model) for rules in _rules(dims, options)):
+        if not count + sum(rules.apply_to_model(model) for rules in rule_sets(dims, options)):
             break
         _clean(model)
     common.RemoveUnusedOpsetsPass()(model)
     return model
-
-
-def _rules(dims, options):
-    makers = [rotary_rules, einsum_rules, mask_rules, attention_rules] if options.target >= 23 else []
-    makers += [scatter_rules] if options.target >= 24 else []
-    return [*fusion_rules(options), *(rules for make in (*makers, reshape_rules) for rules in make(dims))]
 
 
 def _clean(model):

@@ -5,7 +5,7 @@ import numpy as np
 from keras_transformer.export.errors import RunError
 
 
-def run_together(model, asks, max_batch_size):
+def run_batched(model, asks, max_batch_size):
     """Computes requests with as few calls as can be.
 
     Requests go together where everything but the number of their examples is equal, and every input and output has the axis

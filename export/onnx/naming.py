@@ -5,8 +5,8 @@ import re
 
 import onnx_ir as ir
 
-VECTOR = "/as_vector"
-TRANSPOSED = "/transposed"
+from keras_transformer.export.onnx.rewrites.rule import TRANSPOSED, VECTOR
+
 _SEARCHED = ("Reshape", "Transpose", "Mul", "Add", "RotaryEmbedding", "Squeeze", "Unsqueeze")
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.export import ArraySpec, RunError
-from keras_transformer.export.serving.together import run_together
+from keras_transformer.export.serving.batch_execution import run_batched
 
 X = ArraySpec("x", "float32", (None, None), ("batch", "length"))
 Y = ArraySpec("y", "float32", (None,), ("batch",))
@@ -32,7 +32,7 @@ def asks(*shapes):
 
 def test_equal_shapes_go_together():
     model, given = Model(Y), asks((1, 3), (2, 3), (1, 4), (1, 3), (3, 3), (9, 4))
-    answers, sizes = run_together(model, given, max_batch_size=5)
+    answers, sizes = run_batched(model, given, max_batch_size=5)
     assert model.calls == [(4, 3), (1, 4), (3, 3), (9, 4)]
     assert sizes == [4, 1, 3, 9]
     for ask, answer in zip(given, answers, strict=True):
@@ -42,7 +42,7 @@ def test_equal_shapes_go_together():
 def test_one_that_fails_spoils_no_other():
     model, given = Model(Y), asks((1, 3), (2, 3), (1, 3))
     given[1]["x"] *= -1
-    answers, _ = run_together(model, given, max_batch_size=8)
+    answers, _ = run_batched(model, given, max_batch_size=8)
     assert isinstance(answers[1], RunError)
     for place in (0, 2):
         np.testing.assert_array_equal(answers[place]["y"], given[place]["x"].sum(1))
@@ -50,7 +50,7 @@ def test_one_that_fails_spoils_no_other():
 
 def test_what_has_no_batch_is_computed_alone():
     model, given = Model(Y, TOTAL), asks((1, 3), (2, 3))
-    answers, sizes = run_together(model, given, max_batch_size=8)
+    answers, sizes = run_batched(model, given, max_batch_size=8)
     assert model.calls == [(1, 3), (2, 3)]
     assert sizes == [1, 1]
     assert answers[1]["total"] == pytest.approx(given[1]["x"].sum())

@@ -8,6 +8,8 @@ from onnxscript.rewriter import RewriteRuleClassBase, pattern
 from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
 
 CONTRIB = "com.microsoft"
+# Suffixes of constants that were made of a weight: `naming` finds the weight by them.
+VECTOR, TRANSPOSED = "/as_vector", "/transposed"
 
 
 class Rule(RewriteRuleClassBase):
