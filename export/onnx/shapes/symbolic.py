@@ -3,7 +3,7 @@
 import math
 from typing import TypeAlias
 
-Size: TypeAlias = "int | str"
+Size: TypeAlias = int | str
 
 
 def multiply(*sizes: Size | None) -> Size:
