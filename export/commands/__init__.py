@@ -1,4 +1,4 @@
 """The commands of the command line, a file each: `EXAMPLES`, `add_arguments(parser)` and `run(arguments)`.
 
-`cli.COMMANDS` names them. What is heavy, they import when they run.
+To add one: its file, a line in `main.COMMANDS`, and a case in its test. Heavy imports belong into `run`.
 """

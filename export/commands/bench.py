@@ -1,10 +1,10 @@
-"""The command `bench`: how fast a bundle is in each of its runtimes."""
+"""The command `bench`: measures a bundle in each of its runtimes."""
 
 import argparse
 import json
 import pathlib
 
-from keras_transformer.export.commands.words import positive
+from keras_transformer.export.commands.console import positive_int
 
 EXAMPLES = [
     "bundle",
@@ -13,26 +13,30 @@ EXAMPLES = [
 ]
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer bench`."""
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
-    parser.add_argument("--backend", action="append", help="only this runtime; may be given more than once")
-    help = "size of an axis; may be given more than once (default: as in the bundle's smallest probe)"
+    parser.add_argument("--backend", action="append", help="only this runtime; repeatable")
+    help = "size of an axis; repeatable (default: as in the smallest probe of the bundle)"
     parser.add_argument("--size", action="append", type=_size, default=[], metavar="AXIS=N", help=help)
-    parser.add_argument("--batch", type=positive, metavar="N", help="--size batch=N")
-    parser.add_argument("--length", type=positive, metavar="N", help="--size length=N; of a language model the prompt")
-    parser.add_argument("--rounds", type=positive, default=20, metavar="N", help="turns of five calls (default: 20)")
-    parser.add_argument("--threads", type=positive, metavar="N", help="for one call (default: every core)")
+    parser.add_argument("--batch", type=positive_int, metavar="N", help="--size batch=N")
+    parser.add_argument(
+        "--length", type=positive_int, metavar="N", help="--size length=N; of a language model the prompt"
+    )
+    parser.add_argument(
+        "--rounds", type=positive_int, default=20, metavar="N", help="rounds of five calls (default: 20)"
+    )
+    parser.add_argument("--threads", type=positive_int, metavar="N", help="for one call (default: every core)")
     parser.add_argument("--json", metavar="FILE", help="also write the figures as JSON")
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> int:
     """Prints the table."""
     from keras_transformer.export.reporting.bench import bench_bundle
 
     sizes = dict(arguments.size)
     sizes |= {axis: getattr(arguments, axis) for axis in ("batch", "length") if getattr(arguments, axis) is not None}
-    if arguments.json:  # What can be wrong is looked at before the measuring.
+    if arguments.json:  # Fails before the measuring, if it cannot be written.
         pathlib.Path(arguments.json).touch()
     found = bench_bundle(arguments.bundle, arguments.backend, sizes, arguments.rounds, arguments.threads)
     print(found)
@@ -41,8 +45,8 @@ def run(arguments):
     return 0
 
 
-def _size(text):
+def _size(text: str) -> tuple[str, int]:
     axis, _, size = text.partition("=")
     if not axis or not size:
         raise argparse.ArgumentTypeError(f"{text!r} is not AXIS=N")
-    return axis, positive(size)
+    return axis, positive_int(size)

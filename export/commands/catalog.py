@@ -1,30 +1,31 @@
-"""The command `catalog`: what this package has, read from the package."""
+"""The command `catalog`: lists the parts of this package, read from its code."""
 
+import argparse
 import json
 
-from keras_transformer.export.errors import ExportError
+from keras_transformer.export.errors import ExportError, suggestion
 
 EXAMPLES = ["", "mechanisms recurrences", "checkpoints --json"]
 _WIDEST = 60
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer catalog`."""
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help="only these (default: all)")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help="only these sections (default: all)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> int:
     """Prints tables, or JSON; returns the exit status."""
     from keras_transformer.utils.captured_stderr import quiet
 
     with quiet():
-        from keras_transformer import catalog as catalog
+        from keras_transformer import catalog
 
         tables = catalog.tables()
     unknown = [name for name in arguments.sections if name not in tables]
     if unknown:
-        raise ExportError(f"no section {unknown[0]!r}; there are {', '.join(tables)}")
+        raise ExportError(f"no section {unknown[0]!r}; valid: {', '.join(tables)}{suggestion(unknown[0], tables)}")
     chosen = {name: rows for name, rows in tables.items() if not arguments.sections or name in arguments.sections}
     if arguments.json:
         print(json.dumps(chosen, indent=2))
@@ -34,8 +35,8 @@ def run(arguments):
     return 0
 
 
-def _text(rows):
-    """Rows, as dicts of column to text, in columns."""
+def _text(rows: list[dict[str, str]]) -> str:
+    """A table of rows, each a dict of column to text."""
     names = list(rows[0])
     lines = [names] + [[_short(row[name]) for name in names] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -44,5 +45,5 @@ def _text(rows):
     )
 
 
-def _short(text):
+def _short(text: str) -> str:
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"

@@ -1,29 +1,34 @@
-"""The command `demo`: a small Vision Transformer trained on real images, exported, the three runtimes side by side."""
+"""The command `demo`: trains a small Vision Transformer on real images, exports it and compares the three runtimes."""
 
+from __future__ import annotations
+
+import argparse
 import math
 import os
 import pathlib
 import time
+from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.commands.words import positive, say
+from keras_transformer.export.commands.console import positive_int, print_status
 from keras_transformer.export.errors import ExportError
+
+if TYPE_CHECKING:
+    import keras
+
+    from keras_transformer.data import ImageData
 
 EXAMPLES = ["", "--dataset cifar10"]
 DATASETS = ("digits", "cifar10", "fashion_mnist", "mnist")
 BATCH = 64
 
 
-def add_arguments(parser):
-    """Adds the options of `keras-transformer demo`.
-
-    Args:
-        parser: an `argparse.ArgumentParser`.
-    """
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `keras-transformer demo`."""
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--dataset",
         choices=DATASETS,
-        help="digits (the default) come with scikit-learn, the others are downloaded once",
+        help="digits (default) is part of scikit-learn, the others are downloaded once",
     )
     source.add_argument(
         "--data-dir",
@@ -36,27 +41,27 @@ def add_arguments(parser):
         type=pathlib.Path,
         default=pathlib.Path("keras_transformer_demo"),
         metavar="DIR",
-        help="where the results go (default: %(default)s)",
+        help="directory of the results (default: %(default)s)",
     )
-    parser.add_argument("--epochs", type=positive, metavar="N", help="default: by the number of images")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the training (default: %(default)s)")
+    parser.add_argument("--epochs", type=positive_int, metavar="N", help="default: depends on the number of images")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the training (default: %(default)s)")
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> int:
     """Runs `keras-transformer demo`.
 
     Args:
-        arguments: what a parser with `add_arguments` has parsed.
+        arguments: the parsed options of `add_arguments`.
 
     Returns:
         0, the exit status.
 
     Raises:
-        ExportError: the images are unfit or missing, the output cannot be written, or an artifact is not what it should be.
+        ExportError: the images are unsuitable or missing, the output cannot be written, or an artifact fails verification.
     """
-    # What can be wrong is looked at before the training.
+    # Errors in the arguments are raised before the training.
     out = _check_out(arguments.out)
-    os.environ["KERAS_BACKEND"] = "tensorflow"  # The data come as `tf.data`, and only it writes the formats.
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # The data are `tf.data`, and only TensorFlow writes the formats.
     data = _load(arguments.dataset, arguments.data_dir)
     patch_size = _patch_size(*data.train.images.shape[1:3])
     model, history = _train(data, patch_size, arguments.epochs or _default_epochs(data), arguments.seed)
@@ -64,11 +69,11 @@ def run(arguments):
     table = _compare(model, data.test, out)
     _draw(model, history, data, out)
     print(f"\n{table}")
-    print(_farewell(out), flush=True)
+    print(_next_steps(out), flush=True)
     return 0
 
 
-def _check_out(out):
+def _check_out(out: pathlib.Path) -> pathlib.Path:
     from keras_transformer.export.bundle.writing import check_target
 
     if out.exists() and not out.is_dir():
@@ -77,46 +82,46 @@ def _check_out(out):
     return out
 
 
-def _load(dataset, data_dir):
+def _load(dataset: str | None, data_dir: pathlib.Path | None) -> ImageData:
     from keras_transformer.utils.captured_stderr import quiet
 
     if data_dir and not data_dir.exists():
         raise ExportError(f"no such folder or zip: '{data_dir}'")
-    with quiet():  # TensorFlow starts here.
+    with quiet():  # Imports TensorFlow.
         from keras_transformer.data import ImageDataError, load_images
-    say(f"reading {data_dir or dataset or 'digits'}")
+    print_status(f"reading {data_dir or dataset or 'digits'}")
     try:
         data = load_images(None if data_dir else dataset or "digits", data_dir)
     except (ImageDataError, ImportError) as error:
         raise ExportError(str(error)) from error
     height, width, channels = data.train.images.shape[1:]
     count = f"{len(data.train.labels):,} training and {len(data.test.labels):,} test images"
-    say(f"{count}, {width}x{height}x{channels}, {len(data.class_names)} classes")
+    print_status(f"{count}, {width}x{height}x{channels}, {len(data.class_names)} classes")
     if len(data.train.labels) < BATCH:
         raise ExportError(f"too few images to train with: {len(data.train.labels)}, at least {BATCH} are needed")
     return data
 
 
-def _patch_size(height, width):
-    """The smallest patch, of 2 pixels or more, that cuts the image into 64 at most; else the largest for 256 at most."""
+def _patch_size(height: int, width: int) -> int:
+    """The smallest patch size from 2 pixels for at most 64 patches; else the largest for at most 256 patches."""
     common = math.gcd(height, width)
     sizes = [size for size in range(2, common + 1) if common % size == 0]
     few = [size for size in sizes if height * width <= 64 * size**2]
     some = [size for size in sizes if height * width <= 256 * size**2]
     if not some:
         raise ExportError(
-            f"images of {width}x{height} pixels do not divide into square patches; resize them, say to 64x64"
+            f"images of {width}x{height} pixels do not divide into square patches; resize them, for example to 64x64"
         )
     return few[0] if few else some[-1]
 
 
-def _default_epochs(data):
-    """About 80,000 looks at an image, 3 epochs at least."""
+def _default_epochs(data: ImageData) -> int:
+    """Epochs for about 80,000 training examples in total, at least 3."""
     return max(3, round(80_000 / len(data.train.labels)))
 
 
-def _train(data, patch_size, epochs, seed):
-    """A compact ViT, trained; returns it and its history."""
+def _train(data: ImageData, patch_size: int, epochs: int, seed: int) -> tuple[keras.Model, dict[str, list[float]]]:
+    """Trains a compact ViT; returns the model and its history."""
     from keras_transformer.utils.captured_stderr import quiet
 
     with quiet():
@@ -128,13 +133,18 @@ def _train(data, patch_size, epochs, seed):
         keras.utils.set_random_seed(seed)
         model = _build(data, patch_size)
         classes = len(data.class_names)
-        # Warped, but not mirrored: that would turn digits into other signs.
-        options = {"augmentation": Augmentation(warp=0.2), "label_smoothing": 0.05, "shuffle": True, "seed": seed}
+        # Without mirroring, which would change the meaning of digits.
+        options: dict[str, Any] = {
+            "augmentation": Augmentation(warp=0.2),
+            "label_smoothing": 0.05,
+            "shuffle": True,
+            "seed": seed,
+        }
         training, testing = batches(data.train, BATCH, classes, **options), batches(data.test, 256, classes)
         steps = epochs * len(training)
         optimizer = keras.optimizers.AdamW(WarmupCosine(3e-3, steps // 10, steps), weight_decay=0.05)
         model.compile(optimizer, "categorical_crossentropy", metrics=["accuracy"])
-    say(f"training a ViT of {model.count_params():,} parameters for {epochs} epochs with model.fit")
+    print_status(f"training a ViT of {model.count_params():,} parameters for {epochs} epochs with model.fit")
     with quiet():
         report = _progress(epochs)
         history = model.fit(
@@ -143,7 +153,7 @@ def _train(data, patch_size, epochs, seed):
     return model, history.history
 
 
-def _build(data, patch_size):
+def _build(data: ImageData, patch_size: int) -> keras.Model:
     from keras_transformer import models, tasks
     from keras_transformer.data import on_pixels
 
@@ -153,13 +163,13 @@ def _build(data, patch_size):
     return on_pixels(tasks.ImageClassifier(backbone, len(data.class_names)), data.train.images, name="demo")
 
 
-def _progress(epochs):
-    """A callback that says on about 12 epochs how far it is."""
+def _progress(epochs: int) -> keras.callbacks.Callback:
+    """A callback that reports progress in about 12 of the epochs."""
     import keras
 
     start = time.perf_counter()
 
-    def report(epoch, logs):
+    def report(epoch: int, logs: dict[str, float]) -> None:
         if (epoch + 1) % math.ceil(epochs / 12) and epoch + 1 < epochs:
             return
         seconds = time.perf_counter() - start
@@ -171,15 +181,15 @@ def _progress(epochs):
     return keras.callbacks.LambdaCallback(on_epoch_end=report)
 
 
-def _to_user(line):
-    """Says a line to the user while everything else on stderr is being caught."""
+def _to_user(line: str) -> None:
+    """Prints a line on the real stderr while stderr is captured."""
     from keras_transformer.utils.captured_stderr import real_stderr
 
     os.write(real_stderr(), (line + "\n").encode())
 
 
-def _write_model(model, history, data, out):
-    """Writes the bundle, proven on test images, then the Keras file and some images to try."""
+def _write_model(model: keras.Model, history: dict[str, list[float]], data: ImageData, out: pathlib.Path) -> None:
+    """Writes the bundle, verified on test images, then the Keras file and some images as input."""
     import numpy as np
 
     from keras_transformer.export.api import export
@@ -188,23 +198,23 @@ def _write_model(model, history, data, out):
     images = data.test.images.astype("float32")
     probes = [{"images": images[:count]} for count in (1, 5, 32)]
     metadata = {"class_names": list(data.class_names), "epochs": len(history["loss"]), "input": "pixels from 0 to 255"}
-    export(model, out / "bundle", metadata=metadata, probes=probes, progress=say)
+    export(model, out / "bundle", metadata=metadata, probes=probes, progress=print_status)
     model.save(out / "model.keras")
     np.save(out / "images.npy", images[:8])
 
 
-def _compare(model, test, out):
+def _compare(model: keras.Model, test: Any, out: pathlib.Path) -> Any:
     from keras_transformer.export.reporting.comparison import compare
     from keras_transformer.utils.captured_stderr import quiet
 
     images = test.images.astype("float32")
-    say(f"running the {len(images):,} test images through Keras and each runtime")
+    print_status(f"running the {len(images):,} test images through Keras and each runtime")
     with quiet():
         return compare(model, out / "model.keras", out / "bundle", images, test.labels)
 
 
-def _draw(model, history, data, out):
-    """Pictures, where matplotlib is there."""
+def _draw(model: keras.Model, history: dict[str, list[float]], data: ImageData, out: pathlib.Path) -> None:
+    """Draws the figures if matplotlib is installed."""
     from keras_transformer import plots
     from keras_transformer.attention import attention_maps
 
@@ -214,17 +224,17 @@ def _draw(model, history, data, out):
     try:
         plots.training_curve(history).savefig(out / "curve.png", dpi=150)
     except ImportError as error:
-        say(f"no pictures: {error}")
+        print_status(f"no pictures: {error}")
         return
     maps = attention_maps(model)(images.astype("float32"))
     plots.attention(maps, image=images[clearest], example=clearest).savefig(out / "attention.png", dpi=150)
     plots.predictions(images, labels, probabilities, data.class_names).savefig(out / "predictions.png", dpi=150)
 
 
-def _farewell(out):
+def _next_steps(out: pathlib.Path) -> str:
     pictures = "curve.png, attention.png, predictions.png, " if (out / "predictions.png").exists() else ""
     return (
-        f"\nIn {out}: bundle/ (the three formats), model.keras, {pictures}images.npy. What to type next:\n"
+        f"\nIn {out}: bundle/ (the three formats), model.keras, {pictures}images.npy. Next commands:\n"
         f"  keras-transformer inspect {out / 'bundle'}\n"
         f"  keras-transformer verify {out / 'bundle'}\n"
         f"  keras-transformer run {out / 'bundle'} --input {out / 'images.npy'} --backend tflite"

@@ -1,4 +1,6 @@
-"""The command `engine`: a language model as another engine loads it."""
+"""The command `engine`: writes a language model for onnxruntime-genai or LiteRT-LM."""
+
+import argparse
 
 from keras_transformer.export.errors import ExportError
 
@@ -8,18 +10,18 @@ EXAMPLES = [
 ]
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer engine`."""
-    parser.add_argument("model", metavar="MODEL", help="a language model: a .keras file, or a folder of Hugging Face")
+    parser.add_argument("model", metavar="MODEL", help="a language model: a .keras file, or a Hugging Face checkpoint")
     help = "genai: onnxruntime-genai's directory; litertlm: LiteRT-LM's file"
     parser.add_argument("--for", dest="engine", required=True, choices=("genai", "litertlm"), help=help)
     parser.add_argument("--out", required=True, metavar="PATH", help="the directory, or the .litertlm file")
     parser.add_argument("--quantize", metavar="MODE", help="fp16, int8, weight_int8 or weight_int4 (default: float32)")
-    parser.add_argument("--max-length", type=int, metavar="N", help="the most tokens of a text, prompt included")
-    parser.add_argument("--no-tokenizer", action="store_true", help="genai: without the tokenizer's files")
+    parser.add_argument("--max-length", type=int, metavar="N", help="largest number of tokens, prompt included")
+    parser.add_argument("--no-tokenizer", action="store_true", help="genai: without the files of the tokenizer")
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> int:
     """Writes the model; returns the exit status."""
     from keras_transformer.export.commands.model_files import check_model, load_model
     from keras_transformer.export.quantization.options import Quantization

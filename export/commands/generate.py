@@ -1,11 +1,17 @@
-"""The command `generate`: continues a text, or translates one, with a bundle."""
+"""The command `generate`: continues or translates a text with a bundle."""
 
+import argparse
 import itertools
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.commands.words import BACKEND_HELP
+from keras_transformer.export.commands.console import BACKEND_HELP
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import DEFAULT_BACKEND
+
+if TYPE_CHECKING:
+    from keras_transformer.generation import Generator
 
 EXAMPLES = [
     'bundle "ROMEO:"',
@@ -13,7 +19,7 @@ EXAMPLES = [
     "bundle - --lines --sampler beam < sentences.en > sentences.de",
 ]
 
-# The options of each sampler, and its argument that each stands for.
+# The options of each sampler, named after its constructor arguments.
 _SAMPLER_OPTIONS = {
     "greedy": (),
     "random": ("temperature", "top_k", "top_p", "min_p"),
@@ -23,15 +29,15 @@ _SAMPLER_OPTIONS = {
 }
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer generate`."""
     parser.add_argument("bundle", metavar="DIR", help="the bundle of a language model")
-    help = "the text; - reads standard input, of which one line break at the end is left out"
+    help = "the text; - reads standard input, without a line break at its end"
     parser.add_argument("prompt", metavar="PROMPT", help=help)
-    help = "with -: each line is a prompt, and gives one line (a line break within it becomes a space)"
+    help = "with -: each line is a prompt and yields one line (line breaks in it become spaces)"
     parser.add_argument("--lines", action="store_true", help=help)
     parser.add_argument("--backend", default=DEFAULT_BACKEND, help=BACKEND_HELP)
-    help = "at most so many (default: 128, or as many as the model can hold)"
+    help = "largest number of new tokens (default: 128, or as many as the model can hold)"
     parser.add_argument("--max-new-tokens", type=int, metavar="N", help=help)
     help = "greedy (default), random, beam (shown when complete), contrastive or tree_search"
     parser.add_argument("--sampler", choices=tuple(_SAMPLER_OPTIONS), default="greedy", metavar="NAME", help=help)
@@ -39,24 +45,24 @@ def add_arguments(parser):
     parser.add_argument("--temperature", type=float, metavar="T", help=help)
     help = "random, contrastive (default: 4), tree_search (default: 50): only the K most likely tokens"
     parser.add_argument("--top-k", type=int, metavar="K", help=help)
-    help = "random: only the smallest set of most likely tokens with this probability"
+    help = "random: only the smallest set of most likely tokens whose probabilities sum to P"
     parser.add_argument("--top-p", type=float, metavar="P", help=help)
-    help = "random: only tokens at least this share as likely as the most likely one"
+    help = "random: only tokens of at least P times the probability of the most likely one"
     parser.add_argument("--min-p", type=float, metavar="P", help=help)
-    parser.add_argument("--num-beams", type=int, metavar="N", help="beam: the beginnings that are kept (default: 4)")
-    help = "tree_search: looks ahead so often for each token, for what the model finds likely (default: 50)"
+    parser.add_argument("--num-beams", type=int, metavar="N", help="beam: number of beams (default: 4)")
+    help = "tree_search: number of simulations for each token (default: 50)"
     parser.add_argument("--num-simulations", type=int, metavar="N", help=help)
-    help = "above 1: makes tokens less likely that have been seen (default: 1)"
+    help = "above 1: lowers the probability of tokens that occurred already (default: 1)"
     parser.add_argument("--repetition-penalty", type=float, default=1.0, metavar="X", help=help)
-    help = "end before this text; may be given more than once"
+    help = "end before this text; repeatable"
     parser.add_argument("--stop", action="append", metavar="TEXT", help=help)
-    parser.add_argument("--seed", type=int, metavar="N", help="random: the same text again")
-    parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="with --lines: so many at a time")
+    parser.add_argument("--seed", type=int, metavar="N", help="random: seed of the samples")
+    parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="with --lines: prompts in a batch")
     parser.set_defaults(check=lambda arguments: _check_usage(parser, arguments))
 
 
-def run(arguments):
-    """Prints what follows the prompt, as it comes."""
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the continuation of the prompt as it is generated; returns the exit status."""
     from keras_transformer.export.runtime.loading import load
     from keras_transformer.generation import Generator
 
@@ -78,21 +84,21 @@ def run(arguments):
     return 0
 
 
-def _whole(model, prompt, options):
+def _whole(model: "Generator", prompt: str | bytes, options: dict[str, Any]) -> Iterator[str]:
     yield model.generate(prompt, **options)
 
 
-def _check_usage(parser, arguments):
-    """Refuses, as wrong usage, what would be without effect."""
+def _check_usage(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Reports options without effect as wrong usage."""
     if arguments.lines and arguments.prompt != "-":
-        parser.error("--lines reads standard input: give - as the PROMPT")
+        parser.error("--lines reads standard input: PROMPT must be -")
     for name in dict.fromkeys(itertools.chain(*_SAMPLER_OPTIONS.values())):
         if getattr(arguments, name) is not None and name not in _SAMPLER_OPTIONS[arguments.sampler]:
             samplers = " or ".join(key for key, options in _SAMPLER_OPTIONS.items() if name in options)
             parser.error(f"--{name.replace('_', '-')} is for --sampler {samplers}, not {arguments.sampler}")
 
 
-def _sampler(arguments):
+def _sampler(arguments: argparse.Namespace) -> Any:
     from keras_transformer.generation import SAMPLERS, GenerationError
 
     given = {name: getattr(arguments, name) for name in _SAMPLER_OPTIONS[arguments.sampler]}
@@ -102,8 +108,8 @@ def _sampler(arguments):
         raise GenerationError(str(error)) from None
 
 
-def _prompts(arguments):
-    """The prompt, or with `--lines` a list of them, as bytes where they come from standard input."""
+def _prompts(arguments: argparse.Namespace) -> Any:
+    """The prompt, or with `--lines` a list of prompts; bytes if they were read from standard input."""
     if arguments.prompt != "-":
         return arguments.prompt
     text = sys.stdin.buffer.read()
@@ -115,12 +121,12 @@ def _prompts(arguments):
     return lines
 
 
-def _without_line_break(line):
+def _without_line_break(line: bytes) -> bytes:
     return line.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def _check_line(number, line):
-    """The same as `generate` refuses, but by the number of the line."""
+def _check_line(number: int, line: bytes) -> None:
+    """Raises the errors of `generate` for a prompt, with the number of the line."""
     from keras_transformer.generation import EmptyPromptError, GenerationError
 
     if not line:

@@ -1,29 +1,35 @@
-"""The command line `keras-transformer`. Only the command that is named is imported."""
+"""The command line `keras-transformer`. It imports only the command that runs."""
 
 import argparse
 import importlib
 import os
+import re
 import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn, Protocol
 
 from keras_transformer.utils import interrupts
 
-# Each is a file in `commands`; what it is for begins its own help, too.
-COMMANDS = {
+# Each is a file in this package. The text is the help of the command.
+COMMANDS: dict[str, str] = {
     "demo": "train a Vision Transformer on real images, export it, and compare all three runtimes",
-    "export": "write a model as a bundle and prove every file in it",
-    "convert": "turn a checkpoint of Hugging Face into a .keras file, or back",
-    "verify": "prove a bundle again, from the probes kept in it, without Keras or the model",
+    "export": "write a model as a bundle and verify every file in it",
+    "convert": "convert a Hugging Face checkpoint to a .keras file, or back",
+    "verify": "verify a bundle again with its stored probes, without Keras or the model",
     "run": "run a bundle on arrays from a file",
     "generate": "continue or translate a text with the bundle of a language model",
-    "inspect": "show what a bundle holds",
+    "inspect": "show the contents of a bundle",
     "bench": "measure latency, throughput, memory and size in each runtime",
-    "sensitivity": "show which weights cost most accuracy when they are quantized",
+    "sensitivity": "show which weights lose most accuracy when they are quantized",
     "serving": "write a bundle as one version of a model for TensorFlow Serving, or for Triton Inference Server",
-    "engine": "write a language model as onnxruntime-genai or LiteRT-LM loads it",
-    "serve-text": "serve a language model over HTTP in the manner of OpenAI, many requests in one batch",
-    "catalog": "list every architecture, mechanism and other part, and what each supports",
-    "plan": "say how much memory and time a model takes, on one device or many, without running it",
+    "engine": "write a language model for onnxruntime-genai or LiteRT-LM",
+    "serve-text": "serve a language model over an OpenAI-compatible HTTP API, with continuous batching",
+    "catalog": "list architectures, mechanisms and other parts, and what each supports",
+    "plan": "estimate the memory and time of a model on one or many devices, without running it",
 }
+
+# The names under which pip installs modules, where they differ.
+_DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "tensorflow_text": "tensorflow-text"}
 
 _EXAMPLES = """examples:
   keras-transformer demo
@@ -44,24 +50,39 @@ _EXAMPLES = """examples:
 """
 
 
-def main(arguments=None):
+class Command(Protocol):
+    """A module of a command."""
+
+    # Arguments, without the name of the command, for the end of its help.
+    EXAMPLES: Sequence[str]
+
+    def add_arguments(self, parser: argparse.ArgumentParser, /) -> None:
+        """Adds the options of the command."""
+
+    def run(self, arguments: argparse.Namespace, /) -> int:
+        """Runs the command; returns the exit status."""
+        ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        arguments: list of command line words; those of the process when None.
+        arguments: list of command line arguments. None for those of the process.
 
     Returns:
         The exit status: 0, 1 after an error (one line of it on stderr), 2 for wrong usage, 130 when interrupted.
     """
-    # Quiet by default; whoever set these keeps what they set.
+    # Quiet by default; values that are set already are kept.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    words = sys.argv[1:] if arguments is None else arguments
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    name = next((each for each in given if not each.startswith("-")), None)
     try:
-        parsed = build_parser(next((word for word in words if not word.startswith("-")), None)).parse_args(words)
+        parsed = build_parser(name).parse_args(given)
         parsed.check(parsed)
     except SystemExit as stop:
-        return stop.code or 0
+        return stop.code if isinstance(stop.code, int) else 0
     try:
         with interrupts.ends_cleanly():
             return parsed.run(parsed) or 0
@@ -71,63 +92,78 @@ def main(arguments=None):
     except Exception as error:
         if parsed.debug:
             raise
-        return _fail(_explain(error), 1)
+        print(f"keras-transformer: error: {_explain(error, str(name))}", file=sys.stderr)
+        return 1
 
 
-def _fail(message, status):
-    print(f"keras-transformer: error: {message}", file=sys.stderr)
-    return status
-
-
-def _explain(error):
-    """One line for any error; those that are not ours are named by their class too."""
-    from keras_transformer.export.errors import ExportError, one_line
+def _explain(error: Exception, command: str) -> str:
+    """One line for any error. Errors that this package does not raise on purpose are named by their class too."""
+    from keras_transformer.export.errors import ExportError, MissingLibraryError, one_line
     from keras_transformer.generation.errors import GenerationError
     from keras_transformer.planning.errors import PlanningError
     from keras_transformer.text.errors import TextError
 
     if isinstance(error, (ExportError, GenerationError, PlanningError, TextError, *_checkpoint_errors())):
         return str(error)
+    missing = (error.name or "").split(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if missing and missing != "keras_transformer":
+        return str(MissingLibraryError(f"the command '{command}'", _DISTRIBUTIONS.get(missing, missing)))
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: '{error.filename}'" if error.filename else error.strerror
     return f"{type(error).__name__}: {one_line(error)} (--debug shows where)"
 
 
-def _checkpoint_errors():
-    """The base of a checkpoint's errors, where one can have been raised: the room is heavy to import."""
+def _checkpoint_errors() -> tuple[type[Exception], ...]:
+    """The base of checkpoint errors, if its module is loaded: the package is heavy to import."""
     module = sys.modules.get("keras_transformer.checkpoints.errors")
     return () if module is None else (module.CheckpointError,)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports wrong usage in one line."""
+    """Reports wrong usage in one line, with the nearest valid name."""
 
-    def error(self, message):
+    options: Sequence[str] = ()  # Of the command that is parsed.
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = ", ".join(map(str, action.choices))
+            message = f"invalid choice: {value!r}{_suggestion(value, action.choices)} (choose from {known})"
+            raise argparse.ArgumentError(action, message)
+
+    def error(self, message: str) -> NoReturn:
+        if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
+            message += _suggestion(unknown.group(1), self.options)
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
-class _Version(argparse.Action):
-    """Prints the version without importing more than that."""
+def _suggestion(name: str, valid: Iterable[str]) -> str:
+    from keras_transformer.export.errors import suggestion
 
-    def __call__(self, parser, namespace, values, option=None):
+    return suggestion(name, valid)
+
+
+class _Version(argparse.Action):
+    """Prints the version, and imports nothing else."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *arguments: Any) -> None:
         from keras_transformer import __version__
 
         print(f"keras-transformer {__version__}")
         parser.exit()
 
 
-def build_parser(name=None):
-    """The parser of the command line, with the options of one command.
+def build_parser(name: str | None = None) -> argparse.ArgumentParser:
+    """Builds the parser of the command line, with the options of one command.
 
     Args:
-        name: str or None: the command whose options are read. Of the others, only what they are for is known.
+        name: str or None: the command whose options are added. The other commands have their help line only.
 
     Returns:
         `argparse.ArgumentParser`.
     """
     parser = _Parser(
         prog="keras-transformer",
-        description="Export Keras models as SavedModel, TFLite and ONNX, proven to compute what Keras computes.",
+        description="Export Keras models to SavedModel, TFLite and ONNX, each file verified against Keras.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -138,13 +174,14 @@ def build_parser(name=None):
     for each, help in COMMANDS.items():
         options = commands.add_parser(each, help=help, formatter_class=argparse.RawDescriptionHelpFormatter)
         if each == name:
-            _complete(options, each, help)
+            _add_command(options, each, help)
+            parser.options = list(options._option_string_actions)
     return parser
 
 
-def _complete(parser, name, help):
-    """Gives the parser of a command its options, and a `--help` that ends in examples."""
-    command = importlib.import_module(f"keras_transformer.export.commands.{name.replace('-', '_')}")
+def _add_command(parser: argparse.ArgumentParser, name: str, help: str) -> None:
+    """Adds the options of a command, and the examples at the end of its help."""
+    command: Command = importlib.import_module(f"keras_transformer.export.commands.{name.replace('-', '_')}")
     parser.description = f"{help[0].upper()}{help[1:]}."
     parser.epilog = "examples:\n" + "".join(f"  keras-transformer {name} {each}\n" for each in command.EXAMPLES)
     parser.set_defaults(run=command.run)

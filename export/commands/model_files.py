@@ -1,15 +1,22 @@
-"""The models that commands work on: `.keras` files, and checkpoints of Hugging Face."""
+"""The models of commands: `.keras` files and Hugging Face checkpoints."""
+
+from __future__ import annotations
 
 import os
 import pathlib
 import sys
 import zipfile
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    import keras
 
 
-def check_model(path):
-    """Refuses, from its first bytes, a path that is neither a `.keras` (or old `.h5`) file nor a checkpoint's folder.
+def check_model(path: Path) -> pathlib.Path:
+    """Checks, from its first bytes, that a path is a `.keras` (or `.h5`) file or the folder of a checkpoint.
 
     Args:
         path: str or path.
@@ -18,16 +25,14 @@ def check_model(path):
         `pathlib.Path`.
 
     Raises:
-        InvalidModelError: it is neither.
+        InvalidModelError: it is none of these, or does not exist.
     """
     path = pathlib.Path(path)
     if not path.exists():
         raise InvalidModelError(f"no such file: '{path}'")
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise InvalidModelError(
-                f"'{path}' is a directory, and no checkpoint of Hugging Face: it holds no config.json"
-            )
+            raise InvalidModelError(f"'{path}' is a directory, but no Hugging Face checkpoint: it holds no config.json")
         return path
     with open(path, "rb") as file:
         start = file.read(8)
@@ -40,29 +45,29 @@ def check_model(path):
     return path
 
 
-def load_model(path, dtype=None):
-    """The model of a file or a folder, on the TensorFlow backend, without what converters and drivers print.
+def load_model(path: Path, dtype: str | None = None) -> keras.Model:
+    """Loads the model of a file or a folder on the TensorFlow backend, without the output of converters and drivers.
 
     Args:
-        path: `pathlib.Path` that `check_model` has let pass, or the name of a repository of Hugging Face.
-        dtype: of the weights of a checkpoint, or None for float32.
+        path: path that `check_model` accepts, or the name of a Hugging Face repository.
+        dtype: dtype of the weights of a checkpoint, or None for float32.
 
     Returns:
         `keras.Model`.
 
     Raises:
         InvalidModelError: the file cannot be loaded.
-        CheckpointError: the checkpoint cannot.
+        CheckpointError: the checkpoint cannot be loaded.
     """
     from keras_transformer.utils.captured_stderr import quiet
 
-    os.environ["KERAS_BACKEND"] = "tensorflow"  # a model is the same for every backend
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # Saved models load on every backend.
     print(f"loading {path}", file=sys.stderr, flush=True)
     with quiet():
         return _load_file(path) if pathlib.Path(path).is_file() else _load_checkpoint(path, dtype)
 
 
-def _load_file(path):
+def _load_file(path: Path) -> keras.Model:
     import keras
 
     from keras_transformer.utils.serialization import register_all
@@ -74,7 +79,7 @@ def _load_file(path):
         raise InvalidModelError(f"'{path}' cannot be loaded: {one_line(error)}") from error
 
 
-def _load_checkpoint(path, dtype):
+def _load_checkpoint(path: Path, dtype: str | None) -> keras.Model:
     from keras_transformer.checkpoints import from_huggingface
 
     return from_huggingface(path, dtype=dtype, verbose=0)

@@ -1,6 +1,13 @@
-"""The command `plan`: memory and time of a model on devices that need not be here."""
+"""The command `plan`: estimates the memory and time of a model on given devices, without running it."""
 
+from __future__ import annotations
+
+import argparse
 import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from keras_transformer.planning import Device, Plan
 
 EXAMPLES = [
     "llama:3-8B --device h100 --devices 8 --model-parallel 8 --dtype mixed_bfloat16 --recompute 1",
@@ -9,50 +16,51 @@ EXAMPLES = [
 ]
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer plan`."""
-    help = "a config.json of Hugging Face, or its folder; or MODEL:SIZE, as the catalog names models"
+    help = "a Hugging Face config.json, or its folder; or MODEL:SIZE, as the catalog lists models"
     parser.add_argument("config", metavar="CONFIG", help=help)
     parser.add_argument(
-        "--device", default="h100", metavar="NAME", help="its name; here: this processor (default: h100)"
+        "--device", default="h100", metavar="NAME", help="name of the device; here: this processor (default: h100)"
     )
-    parser.add_argument("--devices", type=int, default=1, metavar="N", help="how many (default: 1)")
-    help = "so many devices share the weights of a replica (default: 1)"
+    parser.add_argument("--devices", type=int, default=1, metavar="N", help="number of devices (default: 1)")
+    help = "number of devices that share the weights of a replica (default: 1)"
     parser.add_argument("--model-parallel", type=int, default=1, metavar="N", help=help)
-    parser.add_argument("--batch", type=int, default=1, help="rows that a replica takes at once (default: 1)")
-    parser.add_argument("--length", type=int, default=1024, help="tokens of a row (default: 1024)")
+    parser.add_argument("--batch", type=int, default=1, help="batch size of a replica (default: 1)")
+    parser.add_argument("--length", type=int, default=1024, help="tokens of an example (default: 1024)")
     parser.add_argument("--dtype", help="dtype policy, such as mixed_bfloat16 (default: float32)")
     parser.add_argument("--optimizer", default="adamw", help="sgd, momentum, lion, adam, adamw (default: adamw)")
     parser.add_argument("--accumulate", action="store_true", help="gradients are accumulated over several steps")
-    help = "each so-many-th block recomputes its activations: 1 for all, 0 for none (default: 0)"
-    parser.add_argument("--recompute", type=int, default=0, metavar="EVERY", help=help)
-    help = "share of its peak that a device reaches (default: 0.5; here: 1)"
+    help = "every N-th block recomputes its activations: 1 for all, 0 for none (default: 0)"
+    parser.add_argument("--recompute", type=int, default=0, metavar="N", help=help)
+    help = "share of its peak performance that a device reaches (default: 0.5; here: 1)"
     parser.add_argument("--efficiency", type=float, help=help)
     parser.add_argument("--json", action="store_true", help="print JSON: bytes and seconds")
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> int:
     """Prints a table, or JSON; returns the exit status."""
-    from keras_transformer.export.errors import ExportError
+    from keras_transformer.export.errors import ExportError, suggestion
     from keras_transformer.utils.captured_stderr import quiet
 
     with quiet():
         from keras_transformer import planning
 
         if arguments.optimizer not in planning.OPTIMIZER_SLOTS:
-            known = ", ".join(planning.OPTIMIZER_SLOTS)
-            raise ExportError(f"no optimizer {arguments.optimizer!r}; there are {known}")
+            known = list(planning.OPTIMIZER_SLOTS)
+            hint = suggestion(arguments.optimizer, known)
+            raise ExportError(f"unknown --optimizer {arguments.optimizer!r}; valid: {', '.join(known)}{hint}")
         try:
             device = planning.get_device(arguments.device)
             model = planning.build(arguments.config, arguments.dtype)
             found = planning.plan(model, device, **_options(arguments))
         except planning.UnknownCostError as error:
-            raise ExportError(f"{arguments.config} cannot be planned for: {error}") from None
+            raise ExportError(f"{arguments.config} cannot be planned: {error}") from None
     print(json.dumps(found._asdict(), indent=2) if arguments.json else text(found, device, arguments.devices))
     return 0
 
 
-def _options(arguments):
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     usual = 1.0 if arguments.device == "here" else 0.5
     return {
         "batch_size": arguments.batch,
@@ -66,8 +74,8 @@ def _options(arguments):
     }
 
 
-def text(plan, device, devices=1):
-    """A `Plan` as lines to read."""
+def text(plan: Plan, device: Device, devices: int = 1) -> str:
+    """Returns a `Plan` as text."""
     lines = [
         f"{plan.parameters:,} parameters",
         "",
@@ -91,15 +99,15 @@ def text(plan, device, devices=1):
     return "\n".join(lines)
 
 
-def gigabytes(count):
-    """Bytes, in GB of 10⁹."""
+def gigabytes(count: float) -> str:
+    """Returns a number of bytes in GB of 10⁹."""
     return f"{count / 1e9:>10,.3f} GB"
 
 
-def seconds(time):
-    """A time, in the unit that suits it."""
+def seconds(time: float) -> str:
+    """Returns a time in s or ms."""
     return f"{time:>10,.2f} s " if time >= 1 else f"{time * 1e3:>10,.2f} ms"
 
 
-def _fits(count, device):
+def _fits(count: float, device: Device) -> str:
     return "fits" if count <= device.memory * 1e9 else f"does NOT fit into {device.memory:.0f} GB"

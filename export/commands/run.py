@@ -1,17 +1,25 @@
-"""The command `run`: a bundle on arrays from a file."""
+"""The command `run`: runs a bundle on arrays from a file."""
 
+from __future__ import annotations
+
+import argparse
 import json
 import pathlib
 import zipfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.commands.words import BACKEND_HELP
+from keras_transformer.export.commands.console import BACKEND_HELP
 from keras_transformer.export.errors import ExportError, InputError, one_line
 from keras_transformer.export.formats import DEFAULT_BACKEND
+
+if TYPE_CHECKING:
+    from keras_transformer.export.spec.export_spec import ArraySpec
 
 EXAMPLES = ["bundle --input images.npy", "bundle --input batch.npz --backend tflite --output results.npz"]
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer run`."""
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
     help = ".npz or .json with an array for each input, or .npy for a model with one input"
@@ -21,7 +29,7 @@ def add_arguments(parser):
     parser.add_argument("--output", metavar="FILE", help="write the outputs as .npz or .json instead of printing them")
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> int:
     """Prints or writes the outputs; returns the exit status."""
     from keras_transformer.export.runtime.loading import load
 
@@ -37,13 +45,14 @@ def run(arguments):
     return 0
 
 
-def _read_arrays(path, inputs):
-    """Dict of input name to array, from a .npz, .npy or .json file; one unnamed array is that of the only input."""
+def _read_arrays(path: str, inputs: Sequence[ArraySpec]) -> dict[str, Any]:
+    """Dict of input name to array, from an .npz, .npy or .json file. A single unnamed array belongs to the only input."""
     import numpy as np
 
     suffix = pathlib.Path(path).suffix
     if suffix not in (".npz", ".npy", ".json"):
         raise ExportError(f"cannot read '{path}': the name must end in .npz, .npy or .json")
+    loaded: Any
     try:
         if suffix == ".json":
             loaded = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
@@ -61,10 +70,10 @@ def _read_arrays(path, inputs):
     return {inputs[0].name: loaded}
 
 
-def _write_arrays(path, outputs):
+def _write_arrays(name: str, outputs: dict[str, Any]) -> None:
     import numpy as np
 
-    path = pathlib.Path(path)
+    path = pathlib.Path(name)
     if path.suffix == ".npz":
         np.savez(path, **outputs)
     else:

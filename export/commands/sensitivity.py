@@ -1,10 +1,18 @@
-"""The command `sensitivity`: which weights of a bundle cost most when they are quantized."""
+"""The command `sensitivity`: the accuracy that each weight of a bundle loses when it is quantized."""
 
+from __future__ import annotations
+
+import argparse
 import json
 import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.commands import quantize_arguments
-from keras_transformer.export.commands.words import positive, say
+from keras_transformer.export.commands.console import positive_int, print_status
+
+if TYPE_CHECKING:
+    from keras_transformer.export.quantization.layer_sensitivity import Sensitivity
 
 EXAMPLES = [
     "bundle --evaluate test.npz",
@@ -13,24 +21,24 @@ EXAMPLES = [
 _COLUMNS = ("left in float", "agreement", "score", "size", "gain")
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer sensitivity`."""
     parser.add_argument("bundle", metavar="DIR", help="a float bundle with ONNX files; it is not changed")
     quantize_arguments.add_evaluation(parser, required=True)
     quantize_arguments.add_mode(parser, default="int8")
-    help = "show only the N weights that cost most (default: all)"
-    parser.add_argument("--top", type=positive, metavar="N", help=help)
+    help = "show only the N weights with the largest loss (default: all)"
+    parser.add_argument("--top", type=positive_int, metavar="N", help=help)
     parser.add_argument("--json", metavar="FILE", help="also write the figures of all weights as JSON")
 
 
-def run(arguments):
+def run(arguments: argparse.Namespace) -> int:
     """Prints the table."""
     from keras_transformer.export.quantization.layer_sensitivity import sensitivity
 
     options = quantize_arguments.read_arguments(arguments)
-    if arguments.json:  # What can be wrong is looked at before the measuring.
+    if arguments.json:  # Fails before the measuring, if it cannot be written.
         pathlib.Path(arguments.json).touch()
-    found = sensitivity(arguments.bundle, options["quantize"], options["evaluation"], progress=say)
+    found = sensitivity(arguments.bundle, options["quantize"], options["evaluation"], progress=print_status)
     mode = options["quantize"].mode
     print(table(arguments.bundle, mode, found, arguments.top))
     if arguments.json:
@@ -39,13 +47,13 @@ def run(arguments):
     return 0
 
 
-def table(bundle, mode, found, top=None):
-    """The figures as text.
+def table(bundle: str, mode: str, found: Sequence[Sensitivity], top: int | None = None) -> str:
+    """Returns the figures as text.
 
     Args:
         bundle: path, for the head.
         mode: name of the mode, for the head.
-        found: list of `Sensitivity`, as `sensitivity` gives it.
+        found: list of `Sensitivity`, as `sensitivity` returns it.
         top: int or None: how many weights to show; all when None.
 
     Returns:
@@ -56,7 +64,7 @@ def table(bundle, mode, found, top=None):
 
     whole = found[0]
     gained = "agreement" if whole.score is None else "score"
-    rows = [_COLUMNS]
+    rows: list[tuple[str, ...]] = [_COLUMNS]
     for each in found[: None if top is None else top + 1]:
         gain = getattr(each, gained) - getattr(whole, gained)
         size = readable_size(each.size)
@@ -65,5 +73,5 @@ def table(bundle, mode, found, top=None):
     return f"{head}\n\n{fixed_width(rows)}\n\ngain: in {gained}, by leaving one weight in float"
 
 
-def _cell(value):
+def _cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"

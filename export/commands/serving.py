@@ -1,31 +1,41 @@
-"""The command `serving`: a bundle as TensorFlow Serving, or Triton Inference Server, loads it."""
+"""The command `serving`: writes a bundle for TensorFlow Serving or Triton Inference Server."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.errors import ExportError
+
+if TYPE_CHECKING:
+    from keras_transformer.export.serving.batching import Batching
 
 EXAMPLES = ["bundle --out served", "bundle --out served --version 2", "bundle --for triton --out repository"]
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer serving`."""
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
-    parser.add_argument("--out", required=True, metavar="DIR", help="directory of the model, its versions in it")
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help="directory of the model, which contains its versions"
+    )
     parser.add_argument("--version", dest="number", type=int, default=1, metavar="N", help="default: 1")
-    help = "the signature that serving_default stands for (default: the bundle's first)"
+    help = "the signature that serving_default is an alias of (default: the first of the bundle)"
     parser.add_argument("--default", metavar="NAME", help=help)
     help = "tensorflow (default) or triton"
     parser.add_argument("--for", dest="server", choices=("tensorflow", "triton"), default="tensorflow", help=help)
-    help = "the most examples that are computed at once (default: 32)"
+    help = "largest number of examples in a batch (default: 32)"
     parser.add_argument("--max-batch-size", type=int, metavar="N", help=help)
-    help = "how long the first request of a batch waits for others (default: 2)"
+    help = "time that the first request of a batch waits for others (default: 2)"
     parser.add_argument("--wait-ms", type=float, metavar="MS", help=help)
-    help = "triton: what clients call the model (default: the name of the bundle's folder)"
+    help = "triton: name of the model for clients (default: the name of the bundle's folder)"
     parser.add_argument("--name", metavar="NAME", help=help)
-    help = "triton: the most tokens of a text whose cache the server keeps"
+    help = "triton: largest number of tokens of a text whose cache the server keeps"
     parser.add_argument("--max-length", type=int, metavar="N", help=help)
 
 
-def run(arguments):
-    """Writes the version and prints where it is; returns the exit status."""
+def run(arguments: argparse.Namespace) -> int:
+    """Writes the version and prints its path; returns the exit status."""
     batching = _batching(arguments)
     if arguments.server == "triton":
         from keras_transformer.export.engines.triton.write import write_triton
@@ -40,8 +50,8 @@ def run(arguments):
     return 0
 
 
-def _batching(arguments):
-    """The `Batching` that was asked for, None where it was not; refuses the options of the other server."""
+def _batching(arguments: argparse.Namespace) -> Batching | None:
+    """The `Batching` of the options, or None without any. Options of the other server raise `ExportError`."""
     from keras_transformer.export.serving.batching import Batching
 
     if arguments.server == "triton" and arguments.default is not None:

@@ -1,16 +1,18 @@
-"""The command `verify`: a bundle proven again, from the probes kept in it."""
+"""The command `verify`: verifies a bundle again with its stored probes."""
+
+import argparse
 
 EXAMPLES = ["bundle", "bundle --backend onnx"]
 
 
-def add_arguments(parser):
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `keras-transformer verify`."""
     parser.add_argument("bundle", metavar="DIR", help="the bundle")
-    parser.add_argument("--backend", action="append", help="only this runtime; may be given more than once")
+    parser.add_argument("--backend", action="append", help="only this runtime; repeatable")
 
 
-def run(arguments):
-    """Prints how far each file is from Keras; returns the exit status."""
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the difference of each file from Keras; returns the exit status."""
     from keras_transformer.export.verification.verify import verify_bundle
 
     print(verify_bundle(arguments.bundle, arguments.backend))

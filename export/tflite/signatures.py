@@ -77,7 +77,7 @@ def _check_sizes(name, axes, sizes):
         raise InvalidModelError(f"{what}; the axes of signature '{name}' are {axes}")
     for axis, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-            raise InvalidModelError(f"static: the size of axis '{axis}' must be a positive whole number, not {size!r}")
+            raise InvalidModelError(f"static: the size of axis '{axis}' must be a positive integer, not {size!r}")
 
 
 def _static(signature, sizes):

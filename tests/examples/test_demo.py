@@ -106,7 +106,7 @@ def test_what_it_says_to_type_next_works(finished):
     "words, status, message",
     [
         (["--data-dir", "nowhere"], 1, "no such folder or zip: 'nowhere'"),
-        (["--epochs", "0"], 2, "not a positive whole number"),
+        (["--epochs", "0"], 2, "not a positive integer"),
         (["--dataset", "imagenet"], 2, "invalid choice"),
         (["--dataset", "mnist", "--data-dir", "bars"], 2, "not allowed with"),
         (["--out", "file"], 1, "--out 'file' is a file"),

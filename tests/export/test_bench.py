@@ -117,7 +117,7 @@ def test_the_command(exported, tmp_path, capsys):
     assert f"{row['p50']:.2f}" in shown
     for words, message, status in (
         (["--size", "batch"], "'batch' is not AXIS=N", 2),
-        (["--rounds", "0"], "'0' is not a positive whole number", 2),
+        (["--rounds", "0"], "'0' is not a positive integer", 2),
         (["--size", "width=3"], "an unknown axis", 1),
         (["--json", str(tmp_path / "none" / "x")], "No such file or directory", 1),
     ):

@@ -168,7 +168,49 @@ def test_interrupted_export_leaves_the_old_bundle(exported, keras_file, tmp_path
 def test_wrong_usage_is_one_line(capsys):
     assert "the following arguments are required: COMMAND" in fails(capsys, status=2)
     assert "--out" in fails(capsys, "export", "model.keras", status=2)
-    assert "invalid choice: 'exprt'" in fails(capsys, "exprt", status=2)
+    assert "invalid choice: 'exprt'; did you mean 'export'?" in fails(capsys, "exprt", status=2)
+    line = fails(capsys, "verify", "bundle", "--backand", "onnx", status=2)
+    assert "unrecognized arguments: --backand onnx; did you mean '--backend'?" in line
+    line = fails(capsys, "generate", "bundle", "a", "--sampler", "beem", status=2)
+    assert "invalid choice: 'beem'; did you mean 'beam'?" in line
+    assert "unknown format 'tflit'; valid:" in fails(capsys, "export", "none.keras", "--out", "b", "--formats", "tflit")
+    assert "did you mean 'adamw'?" in fails(capsys, "plan", "gpt2:small", "--optimizer", "adamww")
+    assert "no section 'mechanism'" in (line := fails(capsys, "catalog", "mechanism"))
+    assert line.endswith("; did you mean 'mechanisms'?\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("catalog",),
+        ("export", "model.keras", "--out", "bundle"),
+        ("convert", "folder", "x.keras"),
+        ("plan", "gpt2:small"),
+    ],
+)
+def test_commands_that_need_keras_name_it(words, tmp_path):
+    with zipfile.ZipFile(tmp_path / "model.keras", "w") as file:
+        file.writestr("config.json", "{}")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "config.json").write_text('{"model_type": "bert"}')
+    script = (
+        "import sys\nfor name in ('keras', 'tensorflow'):\n    sys.modules[name] = None\n"
+        f"from keras_transformer.export.commands.main import main\nsys.exit(main({list(words)!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1
+    expected = f"keras-transformer: error: the command '{words[0]}' needs keras: pip install keras"
+    assert [line for line in done.stderr.splitlines() if not line.startswith("loading ")] == [expected]
+
+
+def test_evaluation_files_of_a_wrong_kind(tmp_path, capsys):
+    bundle = tmp_path / "bundle"
+    np.save(tmp_path / "images.npy", np.zeros((4, 8)))
+    line = fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "images.npy")
+    assert "images.npy' holds one unnamed array: an .npz file names an array for each input" in line
+    (tmp_path / "text.npz").write_text("no zip")
+    assert "is not an .npz file of arrays" in fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "text.npz")
+    assert "No such file" in fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "none.npz")
 
 
 def test_help_has_examples_and_version_is_short(capsys):
@@ -188,28 +230,28 @@ def test_every_command_has_help_with_examples(name, capsys):
 
 
 def test_every_file_of_a_command_is_listed():
-    files = pathlib.Path(cli.__file__).with_name("commands").glob("*.py")
+    files = pathlib.Path(cli.__file__).parent.glob("*.py")
     commands = {file.stem.replace("_", "-") for file in files if "\nEXAMPLES = " in file.read_text()}
     assert commands == set(cli.COMMANDS)
 
 
-@pytest.mark.parametrize("words, command", [(["--help"], []), (["plan", "--help"], ["plan"])])
+@pytest.mark.parametrize("words, command", [(["--help"], ["main"]), (["plan", "--help"], ["main", "plan"])])
 def test_help_imports_nothing_heavy_and_one_command_at_most(words, command):
     script = (
-        f"import sys\nfrom keras_transformer.export import cli\ncli.main({words!r})\n"
+        f"import sys\nfrom keras_transformer.export.commands.main import main\nmain({words!r})\n"
         "print(sorted({'tensorflow', 'keras', 'numpy', 'onnx'} & set(sys.modules)))\n"
-        "room = 'keras_transformer.export.commands.'\n"
-        "print([name.removeprefix(room) for name in sys.modules if name.startswith(room)])"
+        "package = 'keras_transformer.export.commands.'\n"
+        "print([name.removeprefix(package) for name in sys.modules if name.startswith(package)])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.splitlines()[-2:] == ["[]", str(command)]
 
 
 def test_every_public_name_loads():
-    import keras_transformer.export as room
+    import keras_transformer.export as package
 
-    for name in room.__all__:
+    for name in package.__all__:
         with contextlib.suppress(MissingLibraryError):  # Of an extra that is not installed.
-            assert getattr(room, name).__name__ == name
+            assert getattr(package, name).__name__ == name
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        room.nothing  # noqa: B018
+        package.nothing  # noqa: B018

@@ -118,7 +118,7 @@ def test_a_line_break_of_a_text_does_not_make_two_lines(bundle, capsys, stdin, m
 @pytest.mark.parametrize("backend", ["onnx", "tflite"])
 def test_imports_neither_tensorflow_nor_keras(bundle, backend):
     script = (
-        "import sys\nfrom keras_transformer.export import cli\n"
+        "import sys\nfrom keras_transformer.export.commands import main as cli\n"
         f"assert cli.main(['generate', {bundle!r}, 'abc', '--max-new-tokens', '4', '--backend', {backend!r}]) == 0\n"
         "print(sorted({name.split('.')[0] for name in sys.modules} & {'tensorflow', 'keras', 'torch', 'jax'}))\n"
     )
@@ -156,7 +156,7 @@ def test_bad_input(language, bundle, capsys, stdin, tmp_path):
 
 
 def test_wrong_usage(bundle, capsys):
-    assert "--lines reads standard input: give - as the PROMPT" in fails(capsys, bundle, "a", "--lines", status=2)
+    assert "--lines reads standard input: PROMPT must be -" in fails(capsys, bundle, "a", "--lines", status=2)
     for words, message in (
         (("--temperature", "2"), "--temperature is for --sampler random or tree_search, not greedy"),
         (

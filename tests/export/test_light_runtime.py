@@ -148,7 +148,7 @@ def test_a_missing_runtime_is_named(exported):
 def test_the_command_line_needs_no_more(exported):
     script = f"""
         import json
-        from keras_transformer.export import cli
+        from keras_transformer.export.commands import main as cli
         bundle = {str(exported.bundle("mlp"))!r}
         import contextlib, io
         with contextlib.redirect_stdout(io.StringIO()) as shown:

@@ -94,7 +94,7 @@ def test_without_labels_it_ranks_by_agreement(folder, capsys):
         (["small", "--evaluate", "test.npz"], "no float ONNX files", 1),
         (["bundle", "--evaluate", "bundle/manifest.json"], "not an .npz file of arrays", 1),
         (["bundle", "--evaluate", "test.npz", "--quantize", "int7"], "unknown quantization 'int7'", 1),
-        (["bundle", "--evaluate", "test.npz", "--top", "0"], "'0' is not a positive whole number", 2),
+        (["bundle", "--evaluate", "test.npz", "--top", "0"], "'0' is not a positive integer", 2),
         (["bundle", "--evaluate", "test.npz", "--json", "none/figures"], "No such file or directory", 1),
         (["bundle", "--evaluate", "test.npz", "--keep-float", "absent"], "'absent' matches none", 1),
     ],

@@ -57,8 +57,8 @@ def test_its_probes_have_its_sizes_and_references_of_their_own():
     [
         ({"batch": 1, "width": 3}, r"names \['width'\].*\['batch', 'length'\]"),
         ({"batch": 1}, r"lacks \['length'\]"),
-        ({"batch": 0, "length": 3}, "'batch' must be a positive whole number, not 0"),
-        ({"batch": 1, "length": 2.5}, "'length' must be a positive whole number, not 2.5"),
+        ({"batch": 0, "length": 3}, "'batch' must be a positive integer, not 0"),
+        ({"batch": 1, "length": 2.5}, "'length' must be a positive integer, not 2.5"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(sizes, message):
