@@ -1,0 +1,155 @@
+"""One tiny instance of each model and task, and inputs for it. To add a model, add its line here; `test_models.py` does the rest."""
+
+import keras
+import numpy as np
+
+from keras_transformer import models, tasks
+
+SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=24)
+VOCABULARY = 23
+LENGTH = 8
+
+
+def _vision(**options):
+    return models.CLIPVision(SIZE, patch_size=4, image_size=8, **options)
+
+
+def _clip():
+    text = models.CLIPText(SIZE, VOCABULARY, max_sequence_length=LENGTH, end_id=1, projection_dim=6)
+    return models.CLIP(vision=_vision(projection_dim=6), text=text)
+
+
+def _retro():
+    encoder = models.RetroSize(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=24, key_dim=8)
+    return models.RETRO(SIZE, VOCABULARY, encoder_size=encoder, chunk_size=4, retrieval_layers=(1,))
+
+
+MODELS = {
+    "vit": lambda: models.ViT(SIZE, patch_size=4, image_size=8),
+    "deit": lambda: models.DeiT(SIZE, patch_size=4, image_size=8),
+    "dinov2": lambda: models.DINOv2(SIZE, patch_size=4, image_size=8, gated=True, mask_token=False, layer_scale=0.3),
+    "swin": lambda: models.Swin(
+        models.SwinSize(hidden_dim=8, num_layers=(2, 2), num_heads=(2, 4)), patch_size=2, image_size=12, window_size=3
+    ),
+    "crate": lambda: models.CRATE(SIZE._replace(intermediate_dim=16), patch_size=4, image_size=8),
+    "rednet": lambda: models.RedNet((1, 1, 1, 1), image_size=32, hidden_dim=16, kernel_size=3, group_channels=4),
+    "clip": _clip,
+    "clip_text": lambda: models.CLIPText(SIZE, VOCABULARY, max_sequence_length=LENGTH, end_id=1),
+    "clip_vision": _vision,
+    "kosmos": lambda: models.Kosmos(SIZE, VOCABULARY, _vision(), begin_image_id=2, num_image_tokens=3),
+    "kosmos2": lambda: models.Kosmos2(SIZE, VOCABULARY, vision=_vision(), begin_image_id=2, num_image_tokens=3),
+    "transformer": lambda: models.Transformer(SIZE, VOCABULARY),
+    "lite_transformer": lambda: models.LiteTransformer(SIZE, VOCABULARY, kernel_sizes=(3, 5)),
+    "evolved_transformer": lambda: models.EvolvedTransformer(
+        models.EvolvedSize(1, 1, hidden_dim=16, num_heads=2), VOCABULARY
+    ),
+    "encoder": lambda: models.Encoder(SIZE, VOCABULARY, max_sequence_length=16),
+    "decoder": lambda: models.Decoder(SIZE, VOCABULARY, max_sequence_length=16),
+    "albert": lambda: models.ALBERT(SIZE, VOCABULARY, embedding_dim=6, max_sequence_length=16),
+    "bert": lambda: models.BERT(SIZE, VOCABULARY, max_sequence_length=16),
+    "bigbird": lambda: models.BigBird(SIZE, VOCABULARY, block_size=2, num_random_blocks=1, max_sequence_length=16),
+    "distilbert": lambda: models.DistilBERT(SIZE, VOCABULARY, max_sequence_length=16),
+    "electra": lambda: models.ELECTRA(SIZE, VOCABULARY, embedding_dim=6, max_sequence_length=16),
+    "layoutlm": lambda: models.LayoutLM(SIZE, VOCABULARY, max_sequence_length=16, num_box_coordinates=VOCABULARY),
+    "longformer": lambda: models.Longformer(
+        SIZE, VOCABULARY, attention_window=4, max_global_tokens=2, max_sequence_length=16
+    ),
+    "modernbert": lambda: models.ModernBERT(SIZE, VOCABULARY, local_window=3),
+    "mpnet": lambda: models.MPNet(SIZE, VOCABULARY, max_sequence_length=16),
+    "roberta": lambda: models.RoBERTa(SIZE, VOCABULARY, max_sequence_length=16),
+    "roformer": lambda: models.RoFormer(SIZE, VOCABULARY),
+    "xlnet": lambda: models.XLNet(SIZE, VOCABULARY),
+    "gpt2": lambda: models.GPT2(SIZE, VOCABULARY, max_sequence_length=16),
+    "llama": lambda: models.Llama(SIZE, VOCABULARY, num_key_value_heads=1),
+    "mistral": lambda: models.Mistral(SIZE, VOCABULARY, window=3),
+    "mixtral": lambda: models.Mixtral(SIZE, VOCABULARY),
+    "qwen2": lambda: models.Qwen2(SIZE, VOCABULARY),
+    "qwen3": lambda: models.Qwen3(SIZE, VOCABULARY),
+    "gemma": lambda: models.Gemma(SIZE, VOCABULARY),
+    "gemma2": lambda: models.Gemma2(SIZE, VOCABULARY, window=(3, None)),
+    "gemma3": lambda: models.Gemma3(SIZE, VOCABULARY, window=(3, None)),
+    "bloom": lambda: models.BLOOM(SIZE, VOCABULARY),
+    "reformer": lambda: models.Reformer(SIZE, VOCABULARY, key_dim=8, dropout=0.0, max_sequence_length=64),
+    "retnet": lambda: models.RetNet(SIZE, VOCABULARY, chunk_size=4),
+    "rwkv": lambda: models.RWKV(SIZE, VOCABULARY),
+    "s4": lambda: models.S4Model(SIZE, VOCABULARY),
+    "transformer_xl": lambda: models.TransformerXL(SIZE, VOCABULARY, segment_length=4, memory_length=3),
+    "recurrent_memory": lambda: models.RecurrentMemory(SIZE, VOCABULARY, segment_length=4, num_memory_tokens=2),
+    "retro": _retro,
+    "yoco": lambda: models.YOCO(SIZE, VOCABULARY, window=3),
+    "bahdanau": lambda: models.Bahdanau(models.BahdanauSize(6, 8, 5, 10), VOCABULARY),
+    "bart": lambda: models.BART(SIZE, VOCABULARY, max_sequence_length=16),
+    "mbart": lambda: models.MBart(SIZE, VOCABULARY, max_sequence_length=16),
+    "marian": lambda: models.Marian(SIZE, VOCABULARY),
+    "pegasus": lambda: models.Pegasus(SIZE, VOCABULARY),
+    "whisper": lambda: models.Whisper(SIZE, VOCABULARY, num_mel_bins=4, num_frames=16, max_sequence_length=16),
+    "whisper_encoder": lambda: models.WhisperEncoder(SIZE, num_mel_bins=4, num_frames=16),
+    "t5": lambda: models.T5(models.T5Size(*SIZE, head_dim=8), VOCABULARY),
+    "t5_encoder": lambda: models.T5Encoder(models.T5Size(*SIZE, head_dim=8), VOCABULARY),
+}
+
+# Backbones that a `LanguageModel` generates from.
+GENERATIVE = sorted(
+    {name for name, build in MODELS.items()}
+    - {"vit", "deit", "dinov2", "swin", "crate", "rednet", "clip", "clip_text", "clip_vision", "encoder", "albert", "bert"}
+    - {"bigbird", "distilbert", "electra", "layoutlm", "longformer", "modernbert", "mpnet", "roberta", "roformer"}
+    - {"xlnet", "reformer", "whisper_encoder", "t5_encoder"}
+    - {"retro"}  # Its neighbors come as chunks fill: see tests/models/test_retro.py.
+)
+
+
+def _encoder(**options):
+    return models.Encoder(SIZE, VOCABULARY, max_sequence_length=16, **options)
+
+
+TASKS = {
+    "image_classification": lambda: tasks.ImageClassifier(MODELS["vit"](), 3),
+    "distilled_image_classification": lambda: tasks.DistilledImageClassifier(MODELS["deit"](), 3),
+    "language_model": lambda: tasks.LanguageModel(MODELS["decoder"]()),
+    "masked_language_model": lambda: tasks.MaskedLanguageModel(_encoder()),
+    "permutation_language_model": lambda: tasks.PermutationLanguageModel(MODELS["xlnet"]()),
+    "sequence_classification": lambda: tasks.SequenceClassifier(_encoder(), 3),
+    "pair_classification": lambda: tasks.PairClassifier(_encoder(num_segments=2), 3),
+    "pair_matching": lambda: tasks.PairMatcher(_encoder(), 3),
+    "tagging": lambda: tasks.Tagger(_encoder(), 5),
+    "multiple_choice": lambda: tasks.MultipleChoice(tasks.SequenceClassifier(_encoder(), 1, activation=None)),
+    "replaced_token_detection": lambda: tasks.ReplacedTokenDetector(_encoder()),
+    "sentence_embedding": lambda: tasks.SentenceEmbedder(_encoder()),
+    "span_answers": lambda: tasks.SpanAnswerer(_encoder(num_segments=2)),
+}
+
+SAMPLERS = {
+    "greedy": {},
+    "random": {"temperature": 0.7, "top_k": 5, "top_p": 0.9, "min_p": 0.01},
+    "beam": {"num_beams": 3, "length_penalty": 0.7, "num_results": 2, "early_stopping": True},
+    "contrastive": {"top_k": 3, "alpha": 0.4},
+    "tree_search": {"scorer": lambda texts: [0.1] * len(texts), "num_simulations": 5, "top_k": 4, "num_leaves": 2},
+}
+
+
+def inputs(model, batch_size=2, length=LENGTH, seed=0):
+    """Arrays for a model's inputs, by what they are named and shaped like; without padding."""
+    rng = np.random.default_rng(seed)
+    return {
+        tensor.name: _array(rng, tensor, batch_size, length)
+        for tensor in sorted(keras.tree.flatten(model.input), key=lambda tensor: tensor.name)
+    }
+
+
+def _array(rng, tensor, batch_size, length):
+    shape = [batch_size, *(length if size is None else size for size in tensor.shape[1:])]
+    if tensor.name == "images" and tensor.shape[1] is None:
+        shape[1] = 1  # Images in text: one a row.
+    if "retrieved" in tensor.name or tensor.name.startswith("neighbor"):
+        shape[1] = length // 4
+    if tensor.dtype == "bool":
+        first = np.arange(shape[-1]) == 0
+        return np.broadcast_to(first, shape) if tensor.name == "global_mask" else np.ones(shape, bool)
+    if "int" in tensor.dtype:
+        ids = rng.integers(3, VOCABULARY, shape).astype(tensor.dtype)
+        if tensor.name == "segment_ids":
+            return ids % 2
+        if tensor.name == "boxes":
+            return np.sort(ids, axis=-1)
+        return ids
+    return rng.uniform(size=shape).astype(tensor.dtype)

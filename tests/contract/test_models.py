@@ -1,0 +1,142 @@
+"""What every model and task must pass."""
+
+import keras
+import model_cases as cases
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformer.models import Stepwise
+from keras_transformer.utils.serialization import load_model
+from laws import as_float32, randomize
+
+BUILDERS = {**cases.MODELS, **cases.TASKS}
+# Padding is a matter of tokens: features of a fixed length have none.
+OF_TOKENS = sorted(set(BUILDERS) - {"clip", "clip_text", "clip_vision", "whisper_encoder"})
+# What a mixed policy leaves in float32 whatever the model's dtype.
+FLOAT32_OUTPUTS = {*cases.TASKS, "clip"}
+
+
+def make(name, seed=0):
+    keras.utils.set_random_seed(seed)
+    model = BUILDERS[name]()
+    # Through the batch norms of a convolutional network random statistics would grow beyond float32.
+    return model if name == "rednet" else randomize(model, scale=0.2)
+
+
+def outputs(model, arrays):
+    return [as_float32(output) for output in keras.tree.flatten(model(arrays))]
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+def test_saved_and_loaded_it_is_the_same(name, tmp_path):
+    model = make(name)
+    model.save(tmp_path / "model.keras")
+    loaded = load_model(tmp_path / "model.keras")
+    assert type(loaded) is type(model)
+    assert [weight.path for weight in loaded.weights] == [weight.path for weight in model.weights]
+    arrays = cases.inputs(model)
+    for got, expected in zip(outputs(loaded, arrays), outputs(model, arrays), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+def test_a_row_does_not_depend_on_the_others(name):
+    model = make(name)
+    arrays = cases.inputs(model, batch_size=3)
+    one = {key: array[1:2] for key, array in arrays.items()}
+    for whole, alone in zip(outputs(model, arrays), outputs(model, one), strict=True):
+        if alone.shape == (1, 1):  # CLIP's similarities of every image with every text.
+            whole = whole[:, 1:2]
+        np.testing.assert_allclose(alone[0], whole[1], atol=2e-5 * max(1, np.abs(whole).max()))
+
+
+def masks(model):
+    return [tensor.name for tensor in keras.tree.flatten(model.input) if tensor.name.endswith("padding_mask")]
+
+
+@pytest.mark.parametrize("name", OF_TOKENS)
+def test_padding_changes_nothing(name):
+    model = make(name)
+    if not masks(model):
+        pytest.skip("it reads no tokens")
+    arrays = cases.inputs(model)
+    padded = {key: _pad(array, key, model) for key, array in arrays.items()}
+    for expected, got in zip(outputs(model, arrays), outputs(model, padded), strict=True):
+        got = got[tuple(slice(size) for size in expected.shape)]
+        np.testing.assert_allclose(got, expected, atol=2e-5 * max(1, np.abs(expected[np.abs(expected) < 1e8]).max()))
+
+
+def _pad(array, name, model):
+    """Four tokens more on the right, which are padding: other tokens, so that one that is read shows."""
+    axes = [axis for axis, size in enumerate(model_input(model, name).shape) if axis and size is None]
+    if name == "images" or name.startswith("neighbor") or name == "targets":
+        return array if name != "targets" else np.pad(array, [(0, 0), (0, 0), (0, 4)])
+    if name == "permutation_mask":
+        return np.pad(array, [(0, 0), (0, 4), (0, 4)])
+    if not axes:  # Features of a fixed length.
+        return array
+    axis = axes[-1]
+    widths = [(0, 4 if each == axis else 0) for each in range(array.ndim)]
+    return np.pad(array, widths, constant_values=False if array.dtype == bool else 1)
+
+
+def model_input(model, name):
+    return next(tensor for tensor in keras.tree.flatten(model.input) if tensor.name == name)
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+def test_gradients_reach_every_weight(name):
+    model = make(name)
+    arrays = cases.inputs(model)
+    targets = keras.tree.map_structure(
+        lambda output: np.random.default_rng(3).normal(size=output.shape).astype("float32"), model(arrays)
+    )
+    before = {weight.path: np.asarray(weight) for weight in model.trainable_weights}
+    model.compile(keras.optimizers.SGD(1.0), loss="mse", jit_compile=False)
+    model.train_on_batch(arrays, targets)
+    for weight in model.trainable_weights:
+        assert np.all(np.isfinite(np.asarray(weight))), weight.path
+    still = [weight.path for weight in model.trainable_weights if np.all(np.asarray(weight) == before[weight.path])]
+    # The bias of keys adds the same to every score of a query, which softmax does not see.
+    assert [path for path in still if "/key" not in path or not path.endswith("bias")] == []
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+def test_mixed_precision(name):
+    full = make(name)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        mixed = BUILDERS[name]()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    mixed.set_weights(full.get_weights())
+    assert {weight.dtype for weight in mixed.trainable_weights} == {"float32"}
+    arrays = cases.inputs(full)
+    tensors, expected = keras.tree.flatten(mixed(arrays)), outputs(full, arrays)
+    for tensor, reference in zip(tensors, expected, strict=True):
+        if name in FLOAT32_OUTPUTS:
+            assert keras.backend.standardize_dtype(tensor.dtype) == "float32"
+        got = np.asarray(ops.cast(tensor, "float32"))
+        scale = np.abs(reference[np.abs(reference) < 1e8]).max()
+        # A unit in the last place of bfloat16 is 2^-8; through two blocks they add up.
+        assert np.sqrt(np.mean((got - reference) ** 2)) <= 2**-8 * 8 * scale
+
+
+@pytest.mark.parametrize("sizes", [[1] * 8, [5, 1, 2], [8]], ids=str)
+@pytest.mark.parametrize("name", cases.GENERATIVE)
+def test_whole_is_chunked_is_stepwise(name, sizes):
+    backbone = make(name)
+    steps = Stepwise(backbone)
+    arrays = cases.inputs(backbone)
+    whole = np.asarray(backbone(arrays))
+    side = "target_" if "target_token_ids" in arrays else ""
+    ids = arrays[f"{side}token_ids"]
+    cache = steps.init_cache(len(ids), max_length=ids.shape[1])
+    cache |= steps.encode(*(arrays[key] for key in steps.source_names)) if steps.source_names else {}
+    parts, index = [], 0
+    for size in sizes:
+        output, cache = steps(ids[:, index : index + size], cache, np.full(len(ids), index, "int32"))
+        parts.append(np.asarray(output))
+        index += size
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=3e-5 * np.abs(whole).max())
