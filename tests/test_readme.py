@@ -21,7 +21,7 @@ def test_python_blocks_run_one_after_the_other(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(keras.datasets.fashion_mnist, "load_data", lambda: ((images, labels), (images[:8], labels[:8])))
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 5
     (tmp_path / "input.txt").write_text("To be, or not to be: that is the question.\n" * 200)
     shutil.copytree(CHECKPOINT, tmp_path / "bert-folder")
     tokens = np.array([[5, 6, 7], [8, 9, 0]], "int32")

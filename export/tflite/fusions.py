@@ -118,10 +118,10 @@ def _rewrite_norm(graph, operators, tensors):
     position = graph.subgraph.operators.index(operators[-1]) - len(operators) + 1
     graph.subgraph.operators[:] = [each for each in graph.subgraph.operators if all(each is not o for o in operators)]
     name, shape = graph.tensors[output].name.decode(), signature_of(graph.tensors[output])
-    centerd, normed, scaled = (
-        graph.add_tensor(f"{name}/{part}", "FLOAT32", shape) for part in ("centerd", "normed", "scaled")
+    centered, normed, scaled = (
+        graph.add_tensor(f"{name}/{part}", "FLOAT32", shape) for part in ("centered", "normed", "scaled")
     )
-    steps = (("SUB", (x, mean), centerd), ("MUL", (centerd, inverse), normed), ("MUL", (normed, gamma), scaled))
+    steps = (("SUB", (x, mean), centered), ("MUL", (centered, inverse), normed), ("MUL", (normed, gamma), scaled))
     for kind, inputs, result in reversed((*steps, ("ADD", (scaled, beta), output))):
         options = {"SUB": schema().SubOptionsT, "MUL": schema().MulOptionsT, "ADD": schema().AddOptionsT}[kind]()
         graph.insert(position, kind, inputs, (result,), options)

@@ -35,7 +35,7 @@ class LogMel(keras.layers.Layer):
             sample rate.
         mel_scale: "slaney" (triangles of equal area) or "htk" (triangles of height 1).
         log: "log10", "natural", "decibel" (ten times log10), or None for the powers themselves.
-        padding: "reflect": half a frame is mirrored at either end, so that frame `t` is centerd on sample `t · hop_length`,
+        padding: "reflect": half a frame is mirrored at either end, so that frame `t` is centered on sample `t · hop_length`,
             and there are `samples // hop_length` frames. None: frames lie within the samples. Recordings that are too short
             to be mirrored, or for one frame, are filled with silence until they are not.
         num_samples: int or None. Recordings are cut, or filled with silence, to so many samples.

@@ -25,8 +25,8 @@ def load(golden, layer, rows, output, bias_scale):
 def normalized(golden):
     """The layer norm before the unit, which is the block's here."""
     x = golden["inputs/x"].astype("float64")
-    centerd = x - x.mean(-1, keepdims=True)
-    x = centerd / np.sqrt((centerd**2).mean(-1, keepdims=True) + 1e-5)
+    centered = x - x.mean(-1, keepdims=True)
+    x = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-5)
     return (x * golden["params/norm.weight"] + golden["params/norm.bias"]).astype("float32")
 
 

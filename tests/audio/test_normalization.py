@@ -23,8 +23,8 @@ def formula(x, active_range, limit, per_bin):
         loudness = [frame.mean() for frame in row]
         weights = np.array([max(0, 1 - (max(loudness) - each) / active_range) for each in loudness])
         means = np.average(row, axis=0, weights=weights)
-        centerd = row - (means if per_bin else means.mean())
-        found[:] = np.maximum(centerd / np.sqrt(np.average((centerd**2).mean(axis=1), weights=weights)), -limit)
+        centered = row - (means if per_bin else means.mean())
+        found[:] = np.maximum(centered / np.sqrt(np.average((centered**2).mean(axis=1), weights=weights)), -limit)
     return result
 
 
