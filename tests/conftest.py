@@ -8,7 +8,45 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import keras
 import pytest
 
+# Fixtures of pytest itself with a wide scope, which cost nothing to make again.
+_CHEAP = {"tmp_path_factory", "pytestconfig", "doctest_namespace", "worker_id", "testrun_uid", "selected"}
+
 
 @pytest.fixture(autouse=True)
 def _seeded():
     keras.utils.set_random_seed(0)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Slow tests first, so that no process is left alone with them; tests that share a fixture run in one process."""
+    for item in items:
+        group = _shared_fixture(item)
+        if group and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def _shared_fixture(item):
+    """The name of a session's fixture that a test uses, or the path of its file if it uses one of the file; else None."""
+    fixtures = getattr(item, "_fixtureinfo", None)
+    scopes = {name: found[-1].scope for name, found in fixtures.name2fixturedefs.items()} if fixtures else {}
+    wide = {name: scope for name, scope in scopes.items() if scope != "function" and name not in _CHEAP}
+    of_session = sorted(name for name, scope in wide.items() if scope == "session")
+    return of_session[0] if of_session else str(item.path) if wide else None
+
+
+@pytest.fixture(scope="module")
+def selected(request):
+    """Function of a fixture and a parameter of the module: the values that the selected tests with that fixture ask for.
+
+    What prepares all cases of a module at once prepares those alone. Empty where a selected test has no such parameter:
+    it looks at the whole.
+    """
+
+    def values(fixture, parameter):
+        items = [item for item in request.session.items if item.path == request.path and fixture in item.fixturenames]
+        params = [item.callspec.params if hasattr(item, "callspec") else {} for item in items]
+        return {each[parameter] for each in params} if all(parameter in each for each in params) else set()
+
+    return values

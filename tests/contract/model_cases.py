@@ -1,4 +1,4 @@
-"""One tiny instance of each model and task, and inputs for it. To add a model, add its line here; `test_models.py` does the rest."""
+"""One tiny instance of each model and task, and inputs for it. To add a model, add its line here."""
 
 import keras
 import numpy as np
@@ -8,6 +8,7 @@ from keras_transformer import models, tasks
 SIZE = models.Size(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=24)
 VOCABULARY = 23
 LENGTH = 8
+END_ID, BEGIN_IMAGE_ID = 1, 2
 
 
 def _vision(**options):
@@ -15,7 +16,7 @@ def _vision(**options):
 
 
 def _clip():
-    text = models.CLIPText(SIZE, VOCABULARY, max_sequence_length=LENGTH, end_id=1, projection_dim=6)
+    text = models.CLIPText(SIZE, VOCABULARY, max_sequence_length=LENGTH, end_id=END_ID, projection_dim=6)
     return models.CLIP(vision=_vision(projection_dim=6), text=text)
 
 
@@ -34,10 +35,12 @@ MODELS = {
     "crate": lambda: models.CRATE(SIZE._replace(intermediate_dim=16), patch_size=4, image_size=8),
     "rednet": lambda: models.RedNet((1, 1, 1, 1), image_size=32, hidden_dim=16, kernel_size=3, group_channels=4),
     "clip": _clip,
-    "clip_text": lambda: models.CLIPText(SIZE, VOCABULARY, max_sequence_length=LENGTH, end_id=1),
+    "clip_text": lambda: models.CLIPText(SIZE, VOCABULARY, max_sequence_length=LENGTH, end_id=END_ID),
     "clip_vision": _vision,
-    "kosmos": lambda: models.Kosmos(SIZE, VOCABULARY, _vision(), begin_image_id=2, num_image_tokens=3),
-    "kosmos2": lambda: models.Kosmos2(SIZE, VOCABULARY, vision=_vision(), begin_image_id=2, num_image_tokens=3),
+    "kosmos": lambda: models.Kosmos(SIZE, VOCABULARY, _vision(), begin_image_id=BEGIN_IMAGE_ID, num_image_tokens=3),
+    "kosmos2": lambda: models.Kosmos2(
+        SIZE, VOCABULARY, vision=_vision(), begin_image_id=BEGIN_IMAGE_ID, num_image_tokens=3
+    ),
     "transformer": lambda: models.Transformer(SIZE, VOCABULARY),
     "lite_transformer": lambda: models.LiteTransformer(SIZE, VOCABULARY, kernel_sizes=(3, 5)),
     "evolved_transformer": lambda: models.EvolvedTransformer(
@@ -91,7 +94,20 @@ MODELS = {
 # Backbones that a `LanguageModel` generates from.
 GENERATIVE = sorted(
     {name for name, build in MODELS.items()}
-    - {"vit", "deit", "dinov2", "swin", "crate", "rednet", "clip", "clip_text", "clip_vision", "encoder", "albert", "bert"}
+    - {
+        "vit",
+        "deit",
+        "dinov2",
+        "swin",
+        "crate",
+        "rednet",
+        "clip",
+        "clip_text",
+        "clip_vision",
+        "encoder",
+        "albert",
+        "bert",
+    }
     - {"bigbird", "distilbert", "electra", "layoutlm", "longformer", "modernbert", "mpnet", "roberta", "roformer"}
     - {"xlnet", "reformer", "whisper_encoder", "t5_encoder"}
     - {"retro"}  # Its neighbors come as chunks fill: see tests/models/test_retro.py.
@@ -144,6 +160,8 @@ def _array(rng, tensor, batch_size, length):
         shape[1] = length // 4
     if tensor.dtype == "bool":
         first = np.arange(shape[-1]) == 0
+        if tensor.name == "targets":  # Each target is one token.
+            return np.broadcast_to(np.eye(shape[-1], dtype=bool), shape)
         return np.broadcast_to(first, shape) if tensor.name == "global_mask" else np.ones(shape, bool)
     if "int" in tensor.dtype:
         ids = rng.integers(3, VOCABULARY, shape).astype(tensor.dtype)
@@ -151,5 +169,6 @@ def _array(rng, tensor, batch_size, length):
             return ids % 2
         if tensor.name == "boxes":
             return np.sort(ids, axis=-1)
+        ids[..., 1], ids[..., -1] = BEGIN_IMAGE_ID, END_ID
         return ids
     return rng.uniform(size=shape).astype(tensor.dtype)

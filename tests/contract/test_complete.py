@@ -2,10 +2,11 @@
 
 import inspect
 
+import model_cases
 import pytest
 
 import cases
-from keras_transformer import attention, blocks, feedforward, positions, recurrence
+from keras_transformer import attention, blocks, feedforward, generation, models, positions, recurrence, tasks
 
 DICTS = {
     "MECHANISMS": (attention.MECHANISMS, cases.MECHANISMS),
@@ -23,6 +24,19 @@ DICTS = {
 def test_every_variant_has_a_case_of_its_own_class(name):
     variants, named_cases = DICTS[name]
     assert {key: case.cls for key, case in named_cases.items()} == variants
+
+
+@pytest.mark.parametrize(
+    "choices, named_cases",
+    [
+        (models.MODELS, model_cases.MODELS),
+        (tasks.TASKS, model_cases.TASKS),
+        (generation.SAMPLERS, model_cases.SAMPLERS),
+    ],
+    ids=["MODELS", "TASKS", "SAMPLERS"],
+)
+def test_every_model_task_and_sampler_has_a_case(choices, named_cases):
+    assert set(named_cases) == set(choices)
 
 
 def test_every_constructor_argument_has_a_value_that_is_not_its_default(case):

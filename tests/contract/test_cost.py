@@ -96,10 +96,10 @@ def test_a_window_that_is_only_masked_does_not_pass():
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
+def files(tmp_path_factory, selected):
     directory = tmp_path_factory.mktemp("cost") / "files"
     directory.mkdir()
-    command = [sys.executable, WORKER, directory, ",".join(map(str, LENGTHS)), *SUBQUADRATIC]
+    command = [sys.executable, WORKER, directory, ",".join(map(str, LENGTHS)), *sorted(selected("files", "name"))]
     environment = os.environ | {"KERAS_BACKEND": "tensorflow"}
     with open(directory / "log", "w") as log:
         subprocess.run(command, stdout=log, stderr=log, env=environment, check=False)
@@ -108,6 +108,7 @@ def files(tmp_path_factory):
     return json.loads((directory / "results.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["onnx", "tflite"])
 @pytest.mark.parametrize("name", SUBQUADRATIC)
 def test_exported_files_grow_as_claimed(files, name, form):

@@ -10,6 +10,8 @@ import pytest
 
 import cases
 
+pytestmark = pytest.mark.slow
+
 WORKER = Path(__file__).with_name("export_worker.py")
 FORMATS = ("saved_model", "tflite", "onnx")
 NAMES = [
@@ -31,11 +33,14 @@ NAMES = [
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(tmp_path_factory, selected):
+    names = sorted(selected("results", "name"))
     directory = tmp_path_factory.mktemp("exports")
     environment = os.environ | {"KERAS_BACKEND": "tensorflow"}
     with open(directory / "log", "w") as log:
-        subprocess.run([sys.executable, WORKER, directory], stdout=log, stderr=log, env=environment, check=False)
+        subprocess.run(
+            [sys.executable, WORKER, directory, *names], stdout=log, stderr=log, env=environment, check=False
+        )
     if not (directory / "results.json").exists():
         pytest.fail((directory / "log").read_text()[-3000:])
     return json.loads((directory / "results.json").read_text())

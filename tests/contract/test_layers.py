@@ -150,6 +150,7 @@ def test_mixed_precision(case, policy):
     np.testing.assert_allclose(np.asarray(ops.cast(output, "float32")), expected, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_jit_compiled_is_eager(case):
     layer, inputs = randomize(built(case)), case.inputs()
     symbolic = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in inputs]

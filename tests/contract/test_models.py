@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformer.generation import SAMPLERS
 from keras_transformer.models import Stepwise
 from keras_transformer.utils.serialization import load_model
 from laws import as_float32, randomize
@@ -140,3 +141,21 @@ def test_whole_is_chunked_is_stepwise(name, sizes):
         parts.append(np.asarray(output))
         index += size
     np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=3e-5 * np.abs(whole).max())
+
+
+@pytest.fixture(scope="module")
+def writer():
+    return make("language_model")
+
+
+@pytest.mark.parametrize("name", sorted(cases.SAMPLERS))
+def test_a_sampler_continues_a_prompt_as_alone(writer, name):
+    """Each prompt in turn comes first in a batch of several lengths; the same seed continues it as it does alone."""
+    sampler = SAMPLERS[name](**cases.SAMPLERS[name])
+    prompts, options = [[5, 6, 7], [8], [9, 4, 3, 12, 11]], {"max_new_tokens": 5, "sampler": sampler, "seed": 4}
+    for first in range(3):
+        together = writer.generate([*prompts[first:], *prompts[:first]], **options)
+        assert together[0] == writer.generate(prompts[first], **options)
+        tokens = keras.tree.flatten(together)
+        assert len(tokens) >= 15
+        assert all(0 <= token < cases.VOCABULARY for token in tokens)
