@@ -1,13 +1,18 @@
 """Activations that Keras has no name for."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Activation, Tensor
 
 
 @serializable
-def gelu_tanh(x):
+def gelu_tanh(x: Tensor) -> Tensor:
     """GELU by its tanh approximation: `0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))`.
 
     Reference: Hendrycks and Gimpel, arXiv 1606.08415, section 2.
@@ -16,7 +21,7 @@ def gelu_tanh(x):
 
 
 @serializable
-def quick_gelu(x):
+def quick_gelu(x: Tensor) -> Tensor:
     """GELU by a logistic function: `x σ(1.702 x)`.
 
     Reference: Hendrycks and Gimpel, arXiv 1606.08415, section 2.
@@ -33,7 +38,7 @@ ACTIVATIONS = {
 }
 
 
-def get_activation(identifier):
+def get_activation(identifier: Activation) -> Callable[..., Tensor]:
     """A name in `ACTIVATIONS`, or anything `keras.activations.get` takes."""
     if isinstance(identifier, str) and identifier in ACTIVATIONS:
         return ACTIVATIONS[identifier]

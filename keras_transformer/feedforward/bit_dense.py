@@ -1,10 +1,15 @@
 """The linear layer of BitNet b1.58."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.layers.ternary import prepare_kernel, saved_variables, ternary_product
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Activation, Initializer, Shape, Tensor
 
 
 @serializable
@@ -44,20 +49,27 @@ class BitDense(keras.layers.Dense):
     without the norm that its authors' code has inside of the layer.
     """
 
-    def __init__(self, units, activation=None, use_bias=False, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self,
+        units: int,
+        activation: Activation = None,
+        use_bias: bool = False,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             units, activation=activation, use_bias=use_bias, kernel_initializer=kernel_initializer, **kwargs
         )
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         prepare_kernel(self)
 
     @property
-    def variable_serialization_spec(self):
+    def variable_serialization_spec(self) -> Any:
         return saved_variables(self, super().variable_serialization_spec)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         x = ops.reshape(inputs, (-1, inputs.shape[-1]))
         x = ops.cast(ternary_product(x, self.kernel, self.ternary_scale), self.compute_dtype)
         if self.bias is not None:

@@ -1,11 +1,16 @@
 """The dense feed-forward of the Transformer."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.layers.projection import Projection
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
+from keras_transformer.utils.types import Activation, Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -43,15 +48,15 @@ class DenseFeedForward(keras.layers.Layer):
 
     def __init__(
         self,
-        intermediate_dim,
-        activation="relu",
-        dropout=0.0,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        hidden_norm=None,
-        **kwargs,
-    ):
+        intermediate_dim: int,
+        activation: Activation = "relu",
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        hidden_norm: str | Config | keras.layers.Layer | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if not isinstance(intermediate_dim, int) or intermediate_dim < 1:
             raise ValueError(f"intermediate_dim must be a positive integer. Received: {intermediate_dim!r}")
@@ -66,7 +71,7 @@ class DenseFeedForward(keras.layers.Layer):
         self.supports_masking = True
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self._hidden_dense = self._dense("hidden", self.intermediate_dim, self.activation)
         self._hidden_dense.build(input_shape)
         self._build_output(input_shape)
@@ -90,17 +95,17 @@ class DenseFeedForward(keras.layers.Layer):
             name=name,
         )
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         hidden = self._dropout_layer(self._hidden(inputs), training=training)
         return self._output_dense(hidden if self.hidden_norm is None else self._hidden_norm(hidden))
 
     def _hidden(self, inputs):
         return self._hidden_dense(inputs)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,

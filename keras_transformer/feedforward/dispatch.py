@@ -4,10 +4,14 @@ Slots come in groups of one size, each group of one expert, so that experts are 
 assignment is one token at one of the experts chosen for it; they are counted token by token, first choice first.
 """
 
+from __future__ import annotations
+
 import math
 from typing import NamedTuple
 
 from keras import ops
+
+from keras_transformer.utils.types import Tensor
 
 # So that the noise of float32 does not make one slot more of a product that is an integer.
 _SLACK = 1e-3
@@ -33,7 +37,7 @@ class Dispatch(NamedTuple):
     experts: object = None
 
 
-def in_blocks(experts, num_experts):
+def in_blocks(experts: Tensor, num_experts: int) -> Dispatch:
     """A slot for every assignment: the assignments of one expert fill blocks, of which the last may not be full.
 
     For a assignments to E experts there are at most `a / S + E` blocks of S; with `S = a / (4 E)` that is a quarter more
@@ -69,7 +73,7 @@ def in_blocks(experts, num_experts):
     )
 
 
-def in_buffers(experts, num_experts, lengths, capacity_factor):
+def in_buffers(experts: Tensor, num_experts: int, lengths: Tensor, capacity_factor: float) -> Dispatch:
     """At most `ceil(capacity_factor · k · length / E)` slots at each expert for each row, to those who come first.
 
     Args:
@@ -100,12 +104,12 @@ def in_buffers(experts, num_experts, lengths, capacity_factor):
     )
 
 
-def gather(x, dispatch):
+def gather(x: Tensor, dispatch: Dispatch) -> Tensor:
     """Tokens `(n, D)` in their slots, `(G, S, D)`."""
     return ops.reshape(ops.take(x, dispatch.tokens, axis=0), (-1, dispatch.group_size, x.shape[-1]))
 
 
-def combine(y, weights, dispatch):
+def combine(y: Tensor, weights: Tensor, dispatch: Dispatch) -> Tensor:
     """What experts gave `(G, S, D)`, summed by `weights` `(n, k)` for each token, `(n, D)`; nothing for what is not kept."""
     y = ops.reshape(y, (-1, y.shape[-1]))
     weights = ops.where(dispatch.kept, weights, ops.zeros_like(weights))

@@ -1,7 +1,11 @@
 """What a mixture of experts tells the training logs."""
 
+from __future__ import annotations
+
 import keras
 from keras import ops
+
+from keras_transformer.utils.types import Tensor
 
 
 class ExpertCounts(keras.metrics.Metric):
@@ -16,21 +20,21 @@ class ExpertCounts(keras.metrics.Metric):
         name: str. What the entries begin with: "NAME/load_0", "NAME/load_1", ..., "NAME/dropped".
     """
 
-    def __init__(self, loads, dropped, name="experts"):
+    def __init__(self, loads: Tensor, dropped: Tensor, name: str = "experts") -> None:
         super().__init__(name=name, dtype="int32")
         # Behind a function: what Keras sees a metric hold it takes for the metric's own, and carries twice.
         self._counters = lambda: (loads, dropped)
 
-    def update_state(self, loads, dropped):
+    def update_state(self, loads: Tensor, dropped: Tensor) -> None:
         """Adds int32 `(E,)` and `()`."""
         for variable, count in zip(self._counters(), (loads, dropped), strict=True):
             variable.assign(variable + count)
 
-    def reset_state(self):
+    def reset_state(self) -> None:
         for variable in self._counters():
             variable.assign(ops.zeros(variable.shape, "int32"))
 
-    def result(self):
+    def result(self) -> dict[str, Tensor]:
         """dict of str to int32 `()`."""
         loads, dropped = (_value(variable) for variable in self._counters())
         counts = {f"{self.name}/load_{index}": loads[index] for index in range(loads.shape[0])}

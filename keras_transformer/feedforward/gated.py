@@ -1,7 +1,12 @@
 """Gated feed-forwards: GLU, ReGLU, GEGLU, SwiGLU, by the activation."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from keras_transformer.feedforward.dense import DenseFeedForward
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Activation, Shape
 
 
 @serializable
@@ -36,10 +41,17 @@ class GatedFeedForward(DenseFeedForward):
     Reference: Shazeer, GLU Variants Improve Transformer, arXiv 2002.05202, equation 6.
     """
 
-    def __init__(self, intermediate_dim, activation="silu", dropout=0.0, use_bias=False, **kwargs):
+    def __init__(
+        self,
+        intermediate_dim: int,
+        activation: Activation = "silu",
+        dropout: float = 0.0,
+        use_bias: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(intermediate_dim, activation=activation, dropout=dropout, use_bias=use_bias, **kwargs)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self._gate_dense = self._dense("gate", self.intermediate_dim, self.activation)
         self._gate_dense.build(input_shape)
         self._hidden_dense = self._dense("hidden", self.intermediate_dim)

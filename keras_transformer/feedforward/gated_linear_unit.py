@@ -1,9 +1,14 @@
 """The gated linear unit by itself."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -36,25 +41,27 @@ class GatedLinearUnit(keras.layers.Layer):
     kernels of one token.
     """
 
-    def __init__(self, use_bias=True, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self, use_bias: bool = True, kernel_initializer: Initializer = "glorot_uniform", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self._value_dense = token_projection(self, "value", input_shape[-1], self.use_bias)
         self._gate_dense = token_projection(self, "gate", input_shape[-1], self.use_bias, activation="sigmoid")
         self._value_dense.build(input_shape)
         self._gate_dense.build(input_shape)
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         return self._value_dense(inputs) * self._gate_dense(inputs)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "use_bias": self.use_bias,

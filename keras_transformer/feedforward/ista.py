@@ -1,10 +1,15 @@
 """The feed-forward of CRATE: one step towards a sparse code."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.attention import capture
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -41,7 +46,13 @@ class ISTA(keras.layers.Layer):
     the step from the normalized token, as in their code.
     """
 
-    def __init__(self, step_size=0.1, sparsity_weight=0.1, kernel_initializer="he_uniform", **kwargs):
+    def __init__(
+        self,
+        step_size: float = 0.1,
+        sparsity_weight: float = 0.1,
+        kernel_initializer: Initializer = "he_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if step_size <= 0 or sparsity_weight < 0:
             raise ValueError(
@@ -53,11 +64,11 @@ class ISTA(keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         shape = (input_shape[-1], input_shape[-1])
         self.dictionary = self.add_weight(name="dictionary", shape=shape, initializer=self.kernel_initializer.clone())
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         width, length = inputs.shape[-1], ops.shape(inputs)[1]
         dictionary = ops.convert_to_tensor(self.dictionary)
         z = ops.reshape(inputs, (-1, width))
@@ -68,10 +79,10 @@ class ISTA(keras.layers.Layer):
             capture.record(self, code)
         return code
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "step_size": self.step_size,

@@ -1,5 +1,9 @@
 """The mixture of experts: many feed-forwards, of which each token uses a few."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -10,6 +14,7 @@ from keras_transformer.feedforward.dispatch import combine, gather, in_blocks, i
 from keras_transformer.feedforward.expert_counts import ExpertCounts
 from keras_transformer.feedforward.router import TopKRouter
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
+from keras_transformer.utils.types import Activation, Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -64,16 +69,16 @@ class MixtureOfExperts(keras.layers.Layer):
 
     def __init__(
         self,
-        intermediate_dim,
-        router=8,
-        gated=True,
-        activation="silu",
-        dropout=0.0,
-        use_bias=False,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
+        intermediate_dim: int,
+        router: int | Config | TopKRouter = 8,
+        gated: bool = True,
+        activation: Activation = "silu",
+        dropout: float = 0.0,
+        use_bias: bool = False,
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.intermediate_dim = positive("intermediate_dim", intermediate_dim)
         router = TopKRouter(router) if isinstance(router, int) else resolve(router, {}, TopKRouter, argument="router")
@@ -87,7 +92,7 @@ class MixtureOfExperts(keras.layers.Layer):
         self.supports_masking = True
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         width, hidden = input_shape[-1], self.intermediate_dim
         self.router.build(input_shape)
         self.gate_kernel, self.gate_bias = self._dense("gate", width, hidden) if self.gated else (None, None)
@@ -108,7 +113,7 @@ class MixtureOfExperts(keras.layers.Layer):
             bias = self.add_weight(name=f"{name}_bias", shape=(count, columns), initializer="zeros")
         return kernel, bias
 
-    def call(self, inputs, padding_mask=None, training=None):
+    def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Tensor:
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
         routing = self.router(inputs, padding_mask=padding_mask, training=training)
         dispatch = self._dispatch(routing, padding_mask, training)
@@ -152,10 +157,10 @@ class MixtureOfExperts(keras.layers.Layer):
         kept = ops.sum(ops.cast(dispatch.kept, "int32"))
         self.counts.update_state(routing.counts, ops.sum(routing.counts) - kept)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,

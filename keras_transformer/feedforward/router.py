@@ -1,12 +1,15 @@
 """The router of a mixture of experts: which experts a token goes to, and how much each counts."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 class Routing(NamedTuple):
@@ -69,16 +72,16 @@ class TopKRouter(keras.layers.Layer):
 
     def __init__(
         self,
-        num_experts,
-        top_k=2,
-        capacity_factor=None,
-        jitter=0.0,
-        load_balancing_weight=0.01,
-        z_weight=0.0,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
+        num_experts: int,
+        top_k: int = 2,
+        capacity_factor: float | None = None,
+        jitter: float = 0.0,
+        load_balancing_weight: float = 0.01,
+        z_weight: float = 0.0,
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.num_experts = positive("num_experts", num_experts)
         self.top_k = positive("top_k", top_k)
@@ -99,11 +102,11 @@ class TopKRouter(keras.layers.Layer):
         self.seed = seed
         self._seeds = keras.random.SeedGenerator(seed) if jitter else None
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         shape = (input_shape[-1], self.num_experts)
         self.kernel = self.add_weight(name="kernel", shape=shape, initializer=self.kernel_initializer.clone())
 
-    def call(self, inputs, padding_mask=None, training=None):
+    def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Tensor:
         if self.jitter and training:
             noise = (1 - self.jitter, 1 + self.jitter)
             inputs = inputs * keras.random.uniform(ops.shape(inputs), *noise, dtype="float32", seed=self._seeds)
@@ -132,7 +135,7 @@ class TopKRouter(keras.layers.Layer):
             squares = ops.square(ops.logsumexp(logits, axis=-1, keepdims=True))
             self.add_loss(self.z_weight * ops.sum(_mean(squares, mask)))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_experts": self.num_experts,

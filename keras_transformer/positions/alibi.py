@@ -1,11 +1,16 @@
 """Attention with linear biases."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.distances import distances
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
@@ -39,21 +44,21 @@ class ALiBi(AttentionPosition):
 
     needs = frozenset({"bias"})
 
-    def __init__(self, symmetric=True, **kwargs):
+    def __init__(self, symmetric: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.symmetric = symmetric
 
-    def bias(self, query, query_positions, key_positions):
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         distance = ops.cast(distances(query_positions, key_positions), "float32")
         distance = -ops.abs(distance) if self.symmetric else distance
         slopes = alibi_slopes(query.shape[2]).astype("float32").reshape(1, -1, 1, 1)
         return ops.expand_dims(distance, 1) * slopes
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "symmetric": self.symmetric}
 
 
-def alibi_slopes(num_heads):
+def alibi_slopes(num_heads: int) -> np.ndarray:
     """The slope of each head, float64 `(num_heads,)`.
 
     Example:

@@ -1,6 +1,12 @@
 """The contract of a position that plugs into attention."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
+
+from keras_transformer.utils.types import Tensor
 
 
 class AttentionPosition(keras.layers.Layer):
@@ -19,17 +25,19 @@ class AttentionPosition(keras.layers.Layer):
     needs = frozenset()
     is_shared = False
 
-    def build(self, *shapes):
+    def build(self, *shapes: Any) -> None:
         """Makes weights; the shapes are those of the queries `(B, T, N, H)` and the values `(B, S, K, H_value)`."""
 
-    def rotate(self, query, key, query_positions, key_positions):
+    def rotate(
+        self, query: Tensor, key: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Returns the query `(B, T, N, H)` and the key `(B, S, K, H)`, turned by their positions."""
         return query, key
 
-    def bias(self, query, query_positions, key_positions):
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Returns a float32 term `(1 | B, N, T, S)` to add to the scores, or None; the query is as `rotate` left it."""
         return None
 
-    def values(self, weights, query_positions, key_positions):
+    def values(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Returns a term `(B, T, N, H_value)` to add to the context; the weights are `(B, N, T, S)`."""
         return None

@@ -1,11 +1,15 @@
 """Learned positions in two short tables."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -40,7 +44,13 @@ class Axial(keras.layers.Layer):
     columns in training.
     """
 
-    def __init__(self, shape=(64, 64), widths=None, initializer=None, **kwargs):
+    def __init__(
+        self,
+        shape: tuple[int, int] = (64, 64),
+        widths: tuple[int, int] | None = None,
+        initializer: Initializer = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         for name, pair in (("shape", shape), ("widths", widths)):
             if pair is not None and (len(pair) != 2 or min(pair) < 1):
@@ -51,7 +61,7 @@ class Axial(keras.layers.Layer):
         self.max_sequence_length = math.prod(self.shape)
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self._check_length(input_shape[1])
         width = input_shape[-1]
         widths = self.widths or (width // 2, width - width // 2)
@@ -62,7 +72,7 @@ class Axial(keras.layers.Layer):
             for name, shape in zip(("row", "column"), zip(self.shape, widths, strict=True), strict=True)
         )
 
-    def call(self, inputs, positions=None):
+    def call(self, inputs: Tensor, positions: Tensor = None) -> Tensor:
         self._check_length(inputs.shape[1])
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
@@ -79,10 +89,10 @@ class Axial(keras.layers.Layer):
                 f"Sequence of {length} is longer than the {self.max_sequence_length} places of {self.shape}."
             )
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "shape": self.shape,

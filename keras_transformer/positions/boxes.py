@@ -1,9 +1,14 @@
 """Learned positions on a page."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -37,7 +42,7 @@ class BoxPosition(keras.layers.Layer):
     Reference: Xu et al., LayoutLM, arXiv 1912.13318, section 2.2; height and width as in its published code.
     """
 
-    def __init__(self, num_coordinates, initializer=None, **kwargs):
+    def __init__(self, num_coordinates: int, initializer: Initializer = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(num_coordinates, int) or num_coordinates < 1:
             raise ValueError(f"num_coordinates must be a positive integer. Received: {num_coordinates!r}")
@@ -45,7 +50,7 @@ class BoxPosition(keras.layers.Layer):
         self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))
         self.supports_masking = True
 
-    def build(self, inputs_shape, boxes_shape=None):
+    def build(self, inputs_shape: Shape, boxes_shape: Shape | None = None) -> None:
         self._tables = {
             name: self.add_weight(
                 name=name, shape=(self.num_coordinates, inputs_shape[-1]), initializer=self.initializer.clone()
@@ -53,7 +58,7 @@ class BoxPosition(keras.layers.Layer):
             for name in ("x", "y", "height", "width")
         }
 
-    def call(self, inputs, boxes):
+    def call(self, inputs: Tensor, boxes: Tensor) -> Tensor:
         boxes = ops.cast(boxes, "int32")
         left, top, right, bottom = (boxes[:, :, side] for side in range(4))
         places = (
@@ -68,10 +73,10 @@ class BoxPosition(keras.layers.Layer):
             inputs = inputs + ops.cast(ops.take(self._tables[name], place, axis=0), inputs.dtype)
         return inputs
 
-    def compute_output_shape(self, inputs_shape, boxes_shape=None):
+    def compute_output_shape(self, inputs_shape: Shape, boxes_shape: Shape | None = None) -> Shape:
         return inputs_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_coordinates": self.num_coordinates,

@@ -1,9 +1,14 @@
 """Learned absolute positions."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -34,7 +39,9 @@ class Learned(keras.layers.Layer):
     Reference: Gehring et al., Convolutional Sequence to Sequence Learning, arXiv 1705.03122, section 3.1.
     """
 
-    def __init__(self, max_sequence_length, initializer=None, offset=0, **kwargs):
+    def __init__(
+        self, max_sequence_length: int, initializer: Initializer = None, offset: int = 0, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         if not isinstance(max_sequence_length, int) or max_sequence_length < 1:
             raise ValueError(f"max_sequence_length must be a positive integer. Received: {max_sequence_length!r}")
@@ -45,7 +52,7 @@ class Learned(keras.layers.Layer):
         self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self._check_length(input_shape[1])
         self.embeddings = self.add_weight(
             name="embeddings",
@@ -53,7 +60,7 @@ class Learned(keras.layers.Layer):
             initializer=self.initializer,
         )
 
-    def call(self, inputs, positions=None):
+    def call(self, inputs: Tensor, positions: Tensor = None) -> Tensor:
         self._check_length(inputs.shape[1])
         table = ops.convert_to_tensor(self.embeddings)
         if positions is None:
@@ -67,10 +74,10 @@ class Learned(keras.layers.Layer):
         if length is not None and length > self.max_sequence_length:
             raise ValueError(f"Sequence of {length} is longer than max_sequence_length={self.max_sequence_length}.")
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "max_sequence_length": self.max_sequence_length,

@@ -1,5 +1,9 @@
 """Relative position biases, learned for buckets of distances."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -7,6 +11,7 @@ from keras import ops
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.distances import distances
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -46,7 +51,14 @@ class RelativeBias(AttentionPosition):
     needs = frozenset({"bias"})
     is_shared = True
 
-    def __init__(self, num_buckets=32, max_distance=128, bidirectional=True, initializer=None, **kwargs):
+    def __init__(
+        self,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = True,
+        initializer: Initializer = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_buckets = num_buckets
         self.max_distance = max_distance
@@ -54,7 +66,7 @@ class RelativeBias(AttentionPosition):
         self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))
         self._buckets = relative_buckets(num_buckets, max_distance, bidirectional)
 
-    def build(self, query_shape, *shapes):
+    def build(self, query_shape: Shape, *shapes: Any) -> None:
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.num_buckets, query_shape[2]),
@@ -62,7 +74,7 @@ class RelativeBias(AttentionPosition):
             autocast=False,
         )
 
-    def bias(self, query, query_positions, key_positions):
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         reach = self.max_distance
         # By distance first: a small table, and one gather of numbers that leaves heads ahead of positions.
         by_distance = ops.transpose(ops.take(self.embeddings, self._buckets, axis=0))  # (N, 2 reach + 1)
@@ -70,7 +82,7 @@ class RelativeBias(AttentionPosition):
         bias = ops.take(by_distance, places, axis=1)  # (N, 1 | B, T, S)
         return ops.transpose(bias, (1, 0, 2, 3))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_buckets": self.num_buckets,
@@ -80,7 +92,7 @@ class RelativeBias(AttentionPosition):
         }
 
 
-def relative_buckets(num_buckets, max_distance, bidirectional=True):
+def relative_buckets(num_buckets: int, max_distance: int, bidirectional: bool = True) -> np.ndarray:
     """The bucket of each distance `-max_distance .. max_distance`, key minus query, as an int32 array.
 
     A table, and not a logarithm in the graph: at the edges of buckets, runtimes would round it apart.

@@ -1,11 +1,16 @@
 """Relative position biases of tokens that stand in a grid."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.distances import distances
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -42,14 +47,14 @@ class RelativeGridBias(AttentionPosition):
 
     needs = frozenset({"bias"})
 
-    def __init__(self, grid_size=7, initializer=None, **kwargs):
+    def __init__(self, grid_size: int | tuple[int, int] = 7, initializer: Initializer = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.grid_size = (grid_size, grid_size) if isinstance(grid_size, int) else tuple(grid_size)
         if len(self.grid_size) != 2 or min(self.grid_size) < 1:
             raise ValueError(f"grid_size must be one or two integers, and at least 1. Received: {grid_size!r}")
         self.initializer = keras.initializers.get(initializer or keras.initializers.TruncatedNormal(stddev=0.02))
 
-    def build(self, query_shape, *shapes):
+    def build(self, query_shape: Shape, *shapes: Any) -> None:
         height, width = self.grid_size
         self.embeddings = self.add_weight(
             name="embeddings",
@@ -58,7 +63,7 @@ class RelativeGridBias(AttentionPosition):
             autocast=False,
         )
 
-    def bias(self, query, query_positions, key_positions):
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         height, width = self.grid_size
         places = None
         for length, span, of in ((height, 2 * width - 1, _row), (width, 1, _column)):
@@ -68,7 +73,7 @@ class RelativeGridBias(AttentionPosition):
         bias = ops.take(ops.transpose(self.embeddings), places, axis=1)  # (N, 1 | B, T, S)
         return ops.transpose(bias, (1, 0, 2, 3))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "grid_size": self.grid_size,

@@ -1,5 +1,9 @@
 """Rotary position embedding (RoPE)."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -7,6 +11,7 @@ from keras import ops
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.rotary_scaling import ROTARY_SCALINGS, RotaryScaling, rotary_rates
 from keras_transformer.utils.serialization import resolve, serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 _LAYOUTS = ("pairs", "halves")
 
@@ -48,8 +53,14 @@ class Rotary(AttentionPosition):
     """
 
     def __init__(
-        self, max_wavelength=10000.0, layout="pairs", rotary_dim=None, scaling=None, max_sequence_length=None, **kwargs
-    ):
+        self,
+        max_wavelength: float = 10000.0,
+        layout: str = "pairs",
+        rotary_dim: int | None = None,
+        scaling: str | Config | RotaryScaling | None = None,
+        max_sequence_length: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_layout(layout)
         if rotary_dim is not None and (rotary_dim < 2 or rotary_dim % 2):
@@ -60,12 +71,14 @@ class Rotary(AttentionPosition):
         self.scaling = resolve(scaling, ROTARY_SCALINGS, RotaryScaling, argument="scaling")
         self.max_sequence_length = max_sequence_length
 
-    def call(self, inputs, positions=None):
+    def call(self, inputs: Tensor, positions: Tensor = None) -> Tensor:
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
         return self._turn(inputs, positions)
 
-    def rotate(self, query, key, query_positions, key_positions):
+    def rotate(
+        self, query: Tensor, key: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> tuple[Tensor, Tensor]:
         return self._turn(query, query_positions), self._turn(key, key_positions)
 
     def _turn(self, x, positions):
@@ -88,10 +101,10 @@ class Rotary(AttentionPosition):
             cos, sin = cos * magnitude, sin * magnitude
         return turn(x, cos, sin, self.layout)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "max_wavelength": self.max_wavelength,
@@ -102,13 +115,13 @@ class Rotary(AttentionPosition):
         }
 
 
-def check_layout(layout):
+def check_layout(layout: str) -> None:
     """Refuses a layout of pairs that there is not."""
     if layout not in _LAYOUTS:
         raise ValueError(f"layout must be one of {_LAYOUTS}. Received: {layout!r}")
 
 
-def cos_and_sin(positions, rates, layout):
+def cos_and_sin(positions: Tensor, rates: np.ndarray, layout: str) -> tuple[Tensor, Tensor]:
     """Of the angle of each feature, float32 `(1 | B, T, 1, H)` each.
 
     Args:
@@ -122,12 +135,12 @@ def cos_and_sin(positions, rates, layout):
     return ops.cos(angles), ops.sin(angles)
 
 
-def spread(values, layout):
+def spread(values: Tensor, layout: str) -> np.ndarray:
     """An array `(H / 2,)` with a value for each pair, as one with a value for each feature."""
     return np.repeat(values, 2) if layout == "pairs" else np.tile(values, 2)
 
 
-def turn(x, cos, sin, layout):
+def turn(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
     """`(B, T, N, H)` turned: each pair `(a, b)` becomes `(a cos θ - b sin θ, a sin θ + b cos θ)`."""
     return x * ops.cast(cos, x.dtype) + _quarter_turn(x, layout) * ops.cast(sin, x.dtype)
 

@@ -3,11 +3,15 @@
 A scaling changes the rate of each pair of features, in angle per position, and may stretch the turned features.
 """
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import numpy as np
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config
 
 
 class RotaryScaling:
@@ -19,20 +23,20 @@ class RotaryScaling:
 
     magnitude = 1.0
 
-    def __init__(self, factor):
+    def __init__(self, factor: float) -> None:
         if not factor >= 1:
             raise ValueError(f"factor must be at least 1. Received: {factor}")
         self.factor = float(factor)
 
-    def rates(self, width, max_wavelength):
+    def rates(self, width: int, max_wavelength: float) -> np.ndarray:
         """The rates, float64 `(width / 2,)`, of heads of which `width` features are turned."""
         raise NotImplementedError
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {"factor": self.factor}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: Config) -> Any:
         return cls(**config)
 
 
@@ -55,10 +59,10 @@ class LinearScaling(RotaryScaling):
     arXiv 2306.15595, equation 4.
     """
 
-    def __init__(self, factor=2.0):
+    def __init__(self, factor: float = 2.0) -> None:
         super().__init__(factor)
 
-    def rates(self, width, max_wavelength):
+    def rates(self, width: int, max_wavelength: float) -> np.ndarray:
         return rotary_rates(width, max_wavelength) / self.factor
 
 
@@ -84,10 +88,10 @@ class NTKScaling(RotaryScaling):
     Reference: Peng et al., YaRN, arXiv 2309.00071, definition 1.
     """
 
-    def __init__(self, factor=2.0):
+    def __init__(self, factor: float = 2.0) -> None:
         super().__init__(factor)
 
-    def rates(self, width, max_wavelength):
+    def rates(self, width: int, max_wavelength: float) -> np.ndarray:
         if width < 4:
             raise ValueError(f"NTK scaling needs at least 4 features to turn. Received: {width}")
         return rotary_rates(width, max_wavelength * self.factor ** (width / (width - 2)))
@@ -124,13 +128,13 @@ class YaRNScaling(RotaryScaling):
 
     def __init__(
         self,
-        factor=2.0,
-        original_max_sequence_length=4096,
-        beta_fast=32.0,
-        beta_slow=1.0,
-        magnitude=None,
-        truncate=True,
-    ):
+        factor: float = 2.0,
+        original_max_sequence_length: int = 4096,
+        beta_fast: float = 32.0,
+        beta_slow: float = 1.0,
+        magnitude: float | None = None,
+        truncate: bool = True,
+    ) -> None:
         super().__init__(factor)
         if not 0 < beta_slow < beta_fast:
             raise ValueError(f"beta_slow must be in (0, beta_fast={beta_fast}). Received: {beta_slow}")
@@ -140,7 +144,7 @@ class YaRNScaling(RotaryScaling):
         self.magnitude = 0.1 * math.log(factor) + 1.0 if magnitude is None else float(magnitude)
         self.truncate = truncate
 
-    def rates(self, width, max_wavelength):
+    def rates(self, width: int, max_wavelength: float) -> np.ndarray:
         first, last = (self._pair(turns, width, max_wavelength) for turns in (self.beta_fast, self.beta_slow))
         if self.truncate:
             first, last = math.floor(first), math.ceil(last)
@@ -155,7 +159,7 @@ class YaRNScaling(RotaryScaling):
         wavelength = self.original_max_sequence_length / (2 * math.pi * turns)
         return width * math.log(wavelength) / (2 * math.log(max_wavelength))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "original_max_sequence_length": self.original_max_sequence_length,
@@ -190,7 +194,13 @@ class Llama3Scaling(RotaryScaling):
     Reference: the code of Llama 3.1 (`apply_scaling`); Grattafiori et al., The Llama 3 Herd of Models, arXiv 2407.21783.
     """
 
-    def __init__(self, factor=8.0, original_max_sequence_length=8192, low_freq_factor=1.0, high_freq_factor=4.0):
+    def __init__(
+        self,
+        factor: float = 8.0,
+        original_max_sequence_length: int = 8192,
+        low_freq_factor: float = 1.0,
+        high_freq_factor: float = 4.0,
+    ) -> None:
         super().__init__(factor)
         if not low_freq_factor < high_freq_factor:
             raise ValueError(
@@ -200,13 +210,13 @@ class Llama3Scaling(RotaryScaling):
         self.low_freq_factor = low_freq_factor
         self.high_freq_factor = high_freq_factor
 
-    def rates(self, width, max_wavelength):
+    def rates(self, width: int, max_wavelength: float) -> np.ndarray:
         kept = rotary_rates(width, max_wavelength)
         turns = self.original_max_sequence_length * kept / (2 * math.pi)
         share = np.clip((turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor), 0, 1)
         return kept * share + kept / self.factor * (1 - share)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "original_max_sequence_length": self.original_max_sequence_length,
@@ -215,7 +225,7 @@ class Llama3Scaling(RotaryScaling):
         }
 
 
-def rotary_rates(width, max_wavelength):
+def rotary_rates(width: int, max_wavelength: float) -> np.ndarray:
     """`max_wavelength^(-2i / width)` of each pair i, float64 `(width / 2,)`."""
     return max_wavelength ** -(np.arange(0, width, 2) / width)
 

@@ -1,6 +1,9 @@
 """Relative positions among keys and values."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -9,6 +12,7 @@ from keras_transformer.backend.shared_products import times_shared
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.distances import distances
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -44,7 +48,14 @@ class ShawRelative(AttentionPosition):
     Reference: Shaw et al., Self-Attention with Relative Position Representations, arXiv 1803.02155, equations 3 to 5.
     """
 
-    def __init__(self, max_distance=16, use_values=True, scale=None, initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self,
+        max_distance: int = 16,
+        use_values: bool = True,
+        scale: float | None = None,
+        initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if max_distance < 1:
             raise ValueError(f"max_distance must be at least 1. Received: {max_distance}")
@@ -54,7 +65,7 @@ class ShawRelative(AttentionPosition):
         self.initializer = keras.initializers.get(initializer)
         self.needs = frozenset({"bias", "query", "values"} if use_values else {"bias", "query"})
 
-    def build(self, query_shape, value_shape):
+    def build(self, query_shape: Shape, value_shape: Shape) -> None:
         self.key_embeddings = self._table("key_embeddings", query_shape[-1])
         if self.use_values:
             self.value_embeddings = self._table("value_embeddings", value_shape[-1])
@@ -63,7 +74,7 @@ class ShawRelative(AttentionPosition):
         initializer = keras.initializers.get(self.initializer)
         return self.add_weight(name=name, shape=(2 * self.max_distance + 1, width), initializer=initializer)
 
-    def bias(self, query, query_positions, key_positions):
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         table = ops.cast(ops.transpose(self.key_embeddings), query.dtype)
         by_distance = times_shared(ops.transpose(query, (0, 2, 1, 3)) * ops.cast(scale, query.dtype), table)
@@ -71,7 +82,7 @@ class ShawRelative(AttentionPosition):
         places = self._places(by_distance, query_positions, key_positions)
         return ops.take(ops.reshape(ops.cast(by_distance, "float32"), (-1,)), places, axis=0)
 
-    def values(self, weights, query_positions, key_positions):
+    def values(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         if not self.use_values:
             return None
         reach = 2 * self.max_distance + 1
@@ -92,7 +103,7 @@ class ShawRelative(AttentionPosition):
         places = ops.clip(distances(query_positions, key_positions), -reach, reach)
         return ops.reshape(starts, (-1, heads, length, 1)) + ops.expand_dims(places, 1)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "max_distance": self.max_distance,

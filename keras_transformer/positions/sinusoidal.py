@@ -1,10 +1,15 @@
 """Fixed sinusoidal positions."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 
 @serializable
@@ -40,7 +45,14 @@ class Sinusoidal(keras.layers.Layer):
     Reference: Vaswani et al., Attention Is All You Need, arXiv 1706.03762, section 3.5.
     """
 
-    def __init__(self, max_wavelength=10000.0, layout="interleaved", endpoint=False, offset=0, **kwargs):
+    def __init__(
+        self,
+        max_wavelength: float = 10000.0,
+        layout: str = "interleaved",
+        endpoint: bool = False,
+        offset: int = 0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if layout not in ("interleaved", "halves"):
             raise ValueError(f"layout must be 'interleaved' or 'halves'. Received: {layout!r}")
@@ -50,13 +62,13 @@ class Sinusoidal(keras.layers.Layer):
         self.offset = offset
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         if input_shape[-1] % 2:
             raise ValueError(f"The width must be even. Received input shape: {input_shape}")
         if self.endpoint and input_shape[-1] < 4:
             raise ValueError(f"With endpoint=True the width must be at least 4. Received input shape: {input_shape}")
 
-    def call(self, inputs, positions=None):
+    def call(self, inputs: Tensor, positions: Tensor = None) -> Tensor:
         width = inputs.shape[-1]
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="float32")
@@ -77,9 +89,9 @@ class Sinusoidal(keras.layers.Layer):
             rates, phases = np.tile(rates, 2), np.repeat([0.0, np.pi / 2], width // 2)
         return ops.convert_to_tensor(rates, "float32"), ops.convert_to_tensor(phases, "float32")
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         own = {name: getattr(self, name) for name in ("max_wavelength", "layout", "endpoint", "offset")}
         return {**super().get_config(), **own}

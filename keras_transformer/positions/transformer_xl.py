@@ -1,6 +1,9 @@
 """The relative positions of Transformer-XL."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -10,6 +13,7 @@ from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.distances import rows
 from keras_transformer.positions.rotary_scaling import rotary_rates
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -50,13 +54,13 @@ class TransformerXLRelative(AttentionPosition):
 
     def __init__(
         self,
-        width=None,
-        max_wavelength=10000.0,
-        scale=None,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        **kwargs,
-    ):
+        width: int | None = None,
+        max_wavelength: float = 10000.0,
+        scale: float | None = None,
+        kernel_initializer: Initializer = "glorot_uniform",
+        bias_initializer: Initializer = "zeros",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if width is not None and (width < 2 or width % 2):
             raise ValueError(f"width must be a positive even integer. Received: {width}")
@@ -66,7 +70,7 @@ class TransformerXLRelative(AttentionPosition):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
 
-    def build(self, query_shape, value_shape):
+    def build(self, query_shape: Shape, value_shape: Shape) -> None:
         heads = tuple(query_shape[2:])
         width = self.width or heads[0] * heads[1]
         if width % 2:
@@ -77,10 +81,12 @@ class TransformerXLRelative(AttentionPosition):
             for name in ("content_bias", "position_bias")
         )
 
-    def rotate(self, query, key, query_positions, key_positions):
+    def rotate(
+        self, query: Tensor, key: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> tuple[Tensor, Tensor]:
         return query + ops.cast(self.content_bias, query.dtype), key
 
-    def bias(self, query, query_positions, key_positions):
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         # `rotate` has added u.
         change = ops.cast(self.position_bias - self.content_bias, query.dtype)
@@ -110,7 +116,7 @@ class TransformerXLRelative(AttentionPosition):
         angles = ops.expand_dims(ops.expand_dims(ops.cast(positions, "float32"), -1) * rates, 1)
         return ops.sin(angles), ops.cos(angles)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "width": self.width,

@@ -1,5 +1,9 @@
 """Extrapolatable rotary positions (xPos)."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 from keras import ops
 
@@ -8,6 +12,7 @@ from keras_transformer.positions.distances import rows
 from keras_transformer.positions.rotary import check_layout, cos_and_sin, spread, turn
 from keras_transformer.positions.rotary_scaling import rotary_rates
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
@@ -44,7 +49,14 @@ class XPos(AttentionPosition):
     of the sequence at hand. Its blockwise causal attention is a mechanism's business: `mechanism="local"`.
     """
 
-    def __init__(self, max_wavelength=10000.0, scale_base=512.0, center=None, layout="pairs", **kwargs):
+    def __init__(
+        self,
+        max_wavelength: float = 10000.0,
+        scale_base: float = 512.0,
+        center: int | None = None,
+        layout: str = "pairs",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_layout(layout)
         if not scale_base > 0:
@@ -54,7 +66,9 @@ class XPos(AttentionPosition):
         self.center = round(4 * scale_base) if center is None else center
         self.layout = layout
 
-    def rotate(self, query, key, query_positions, key_positions):
+    def rotate(
+        self, query: Tensor, key: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> tuple[Tensor, Tensor]:
         return self._turn(query, query_positions, 1.0), self._turn(key, key_positions, -1.0)
 
     def _turn(self, x, positions, sign):
@@ -68,7 +82,7 @@ class XPos(AttentionPosition):
         scale = ops.exp(ops.expand_dims(ops.expand_dims(steps, -1), -1) * growth)  # (1 | B, T, 1, H)
         return turn(x, cos * scale, sin * scale, self.layout)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "max_wavelength": self.max_wavelength,

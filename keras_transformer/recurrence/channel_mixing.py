@@ -1,5 +1,9 @@
 """Channel mixing, the feed-forward of RWKV."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -10,6 +14,7 @@ from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.time_mixing import check_layer_index
 from keras_transformer.recurrence.token_shift import TokenShift
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -42,7 +47,14 @@ class ChannelMixing(Recurrence):
     Reference: Peng et al., RWKV, arXiv 2305.13048, section 3 (channel mixing of RWKV-4).
     """
 
-    def __init__(self, intermediate_dim, layer_index=0, num_layers=1, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self,
+        intermediate_dim: int,
+        layer_index: int = 0,
+        num_layers: int = 1,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.intermediate_dim = positive("intermediate_dim", intermediate_dim)
         check_layer_index(layer_index, num_layers)
@@ -50,7 +62,7 @@ class ChannelMixing(Recurrence):
         self.num_layers = num_layers
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         self._built_width = width = query_shape[-1]
         mix = (np.arange(width) / width) ** (1 - self.layer_index / self.num_layers)
         self.token_shift = TokenShift({"key": mix, "receptance": mix}, dtype=self.dtype_policy, name="token_shift")
@@ -65,17 +77,17 @@ class ChannelMixing(Recurrence):
         ):
             dense.build((*query_shape[:2], size))
 
-    def mix(self, x, mask, positions, cache, training=None):
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache) -> tuple[Tensor, Any]:
         before = None if cache is None else cache["token"]
         (for_key, for_receptance), token = self.token_shift(x, mask=mask, before=before)
         hidden = self.output_dense(ops.square(ops.relu(self.key_dense(for_key))))
         return ops.sigmoid(self.receptance_dense(for_receptance)) * hidden, {"token": token}
 
-    def init_cache(self, batch_size, max_length=None, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int | None = None, dtype: str | None = None) -> Cache:
         """The token before the first: zeros."""
         return {"token": ops.zeros((batch_size, self._width()), dtype="float32")}
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,

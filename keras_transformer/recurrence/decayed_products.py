@@ -4,15 +4,26 @@ Within a chunk the products of queries and keys are made, between chunks a state
 in the batch. In the shapes, C is the size of a chunk, n their number.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from keras import ops
 
 from keras_transformer.attention.partition.bands import block_count, pad_to_blocks
 from keras_transformer.attention.partition.chunks import heads_first, tokens_first
 from keras_transformer.backend.scan import associative_scan, chunk_size_for
+from keras_transformer.utils.types import Tensor
 
 
-def decayed_products(query, key, value, log_decay, chunk_size, mask=None, state=None):
+def decayed_products(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    log_decay: Tensor,
+    chunk_size: int,
+    mask: Tensor = None,
+    state: Tensor = None,
+) -> tuple[Tensor, Tensor]:
     """`y_t = q_t R_t` with `R_t = γ R_{t - 1} + k_t v_tᵀ`, and `R_t = R_{t - 1}` at padding.
 
     Time grows with `T · (C + M) · H`, memory with `T · C` and, for the states before each chunk, with

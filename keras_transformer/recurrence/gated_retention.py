@@ -1,10 +1,15 @@
 """Gated retention: retention that fades by as much as each token says."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from keras import ops
 
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.retention import MultiScaleRetention
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Activation, Config, Initializer, Shape
 
 
 @serializable
@@ -50,18 +55,18 @@ class GatedRetention(MultiScaleRetention):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        chunk_size=128,
-        activation="silu",
-        max_wavelength=10000.0,
-        epsilon=1e-6,
-        use_bias=False,
-        kernel_initializer="glorot_uniform",
-        temperature=16.0,
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        chunk_size: int = 128,
+        activation: Activation = "silu",
+        max_wavelength: float = 10000.0,
+        epsilon: float = 1e-6,
+        use_bias: bool = False,
+        kernel_initializer: Initializer = "glorot_uniform",
+        temperature: float = 16.0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             num_heads,
             key_dim,
@@ -78,7 +83,7 @@ class GatedRetention(MultiScaleRetention):
             raise ValueError(f"temperature must be above 0. Received: {temperature}")
         self.temperature = float(temperature)
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         super().build(query_shape, value_shape, key_shape)
         self.decay_dense = token_projection(self, "decay", self.num_heads, self.use_bias)
         self.decay_dense.build(query_shape)
@@ -87,5 +92,5 @@ class GatedRetention(MultiScaleRetention):
         """log γ of each head at each token, float32 `(B, T, N)`."""
         return ops.log_sigmoid(ops.cast(self.decay_dense(x), "float32")) / self.temperature
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "temperature": self.temperature}

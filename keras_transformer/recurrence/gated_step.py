@@ -3,10 +3,17 @@
 The reset gate acts on the state before the product: `U (r h)`, not `r (U h)`.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
+import keras
 from keras import ops
 
+from keras_transformer.utils.types import Tensor
 
-def recurrent_kernels(layer, name):
+
+def recurrent_kernels(layer: Any, name: str) -> list[keras.Variable]:
     """The matrices of a state in its update gate, its reset gate and its candidate, each `(n, n)`."""
     return [
         layer.add_weight(
@@ -18,13 +25,13 @@ def recurrent_kernels(layer, name):
     ]
 
 
-def joined(kernels):
+def joined(kernels: Tensor) -> tuple[Tensor, Tensor]:
     """The kernel of both gates `(n, 2n)`, and that of the candidate `(n, n)`."""
     update, reset, candidate = kernels
     return ops.concatenate([update, reset], axis=1), candidate
 
 
-def gated_step(state, candidate, gates, kernels, mask=None):
+def gated_step(state: Tensor, candidate: Tensor, gates: Tensor, kernels: Tensor, mask: Tensor = None) -> Tensor:
     """The next state.
 
     Args:

@@ -1,5 +1,9 @@
 """Retention: attention without softmax, whose weights fade with distance, so that a state stands for the past."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -11,6 +15,7 @@ from keras_transformer.positions.rotary import cos_and_sin, turn
 from keras_transformer.recurrence.decayed_products import decayed_products
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Activation, Cache, Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -62,17 +67,17 @@ class MultiScaleRetention(Recurrence):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        chunk_size=128,
-        activation="silu",
-        max_wavelength=10000.0,
-        epsilon=1e-6,
-        use_bias=False,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        chunk_size: int = 128,
+        activation: Activation = "silu",
+        max_wavelength: float = 10000.0,
+        epsilon: float = 1e-6,
+        use_bias: bool = False,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
         self.key_dim = positive("key_dim", key_dim)
@@ -86,7 +91,7 @@ class MultiScaleRetention(Recurrence):
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         widths = {"query": self.key_dim, "key": self.key_dim, "value": self.value_dim, "gate": self.value_dim}
         for name, width in widths.items():
             dense = token_projection(self, name, self.num_heads * width, self.use_bias)
@@ -95,7 +100,7 @@ class MultiScaleRetention(Recurrence):
         self.output_dense = token_projection(self, "output", query_shape[-1], self.use_bias)
         self.output_dense.build((*query_shape[:2], self.num_heads * self.value_dim))
 
-    def mix(self, x, mask, positions, cache, training=None):
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache) -> tuple[Tensor, Any]:
         query = self._turned(self.query_dense(x), positions)
         key = self._turned(self.key_dense(x), positions) * self.key_dim**-0.5
         value = ops.cast(self._split(self.value_dense(x), self.value_dim), "float32")
@@ -119,11 +124,11 @@ class MultiScaleRetention(Recurrence):
     def _split(self, x, width):
         return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, width))
 
-    def init_cache(self, batch_size, max_length=None, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int | None = None, dtype: str | None = None) -> Cache:
         """The state before the first token, of one size for any `max_length`; float32, as sums of many terms are."""
         return {"state": ops.zeros((batch_size, self.num_heads, self.key_dim, self.value_dim), dtype="float32")}
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

@@ -1,5 +1,7 @@
 """S4: state spaces whose transition is diagonal plus a matrix of rank one, started from HiPPO."""
 
+from __future__ import annotations
+
 import numpy as np
 from keras import ops
 
@@ -141,7 +143,7 @@ def _advance(states, counts, squares):
     return states
 
 
-def hippo(state_dim):
+def hippo(state_dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """HiPPO-LegS as a diagonal minus a product of vectors: `Λ`, `p` and `b`, complex128 `(state_dim / 2,)`.
 
     `A_nk = -√((2n + 1)(2k + 1))` below the diagonal, `-(n + 1)` on it; `A + p pᵀ` with `p_n = √(n + 1/2)` is a skew matrix

@@ -1,5 +1,9 @@
 """What the layers of S4 share: the system's inputs and outputs, skip, activation, gate and state."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -10,6 +14,7 @@ from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.state_space import respond
+from keras_transformer.utils.types import Activation, Cache, Config, Initializer, Shape, Tensor
 
 
 class S4Layer(Recurrence):
@@ -17,15 +22,15 @@ class S4Layer(Recurrence):
 
     def __init__(
         self,
-        state_dim=64,
-        min_step=0.001,
-        max_step=0.1,
-        chunk_size=64,
-        activation="gelu",
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
+        state_dim: int = 64,
+        min_step: float = 0.001,
+        max_step: float = 0.1,
+        chunk_size: int = 64,
+        activation: Activation = "gelu",
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if positive("state_dim", state_dim) % 2:
             raise ValueError(f"A state holds pairs: state_dim must be even. Received: {state_dim}")
@@ -39,7 +44,7 @@ class S4Layer(Recurrence):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         self._built_width = width = query_shape[-1]
         self._build_system(width)
         self._add("skip", (width,), "ones")
@@ -71,7 +76,7 @@ class S4Layer(Recurrence):
         """A `ChunkedSystem` of chunks of `size`."""
         raise NotImplementedError
 
-    def mix(self, x, mask, positions, cache, training=None):
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache) -> tuple[Tensor, Any]:
         size = chunk_size_for(x, self.chunk_size)
         inputs = ops.cast(x, "float32")
         state = None if cache is None else cache["state"]
@@ -79,11 +84,11 @@ class S4Layer(Recurrence):
         outputs = ops.cast(self.activation(outputs + self._float("skip") * inputs), x.dtype)
         return self.output_dense(outputs) * ops.sigmoid(self.gate_dense(outputs)), {"state": state}
 
-    def init_cache(self, batch_size, max_length=None, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int | None = None, dtype: str | None = None) -> Cache:
         """The state before the first token, of one size for any `max_length`; float32."""
         return {"state": ops.zeros((batch_size, self._width(), self.state_dim), dtype="float32")}
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "state_dim": self.state_dim,

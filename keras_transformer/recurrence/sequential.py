@@ -1,12 +1,20 @@
 """A loop over steps that must wait for one another, with gradients on every backend."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.backend.row_list import row_list
+from keras_transformer.utils.types import Tensor
 
 
-def sequential_scan(step, carry, inputs, training=False):
+def sequential_scan(
+    step: Callable[..., Any], carry: Tensor, inputs: Tensor, training: bool | None = False
+) -> tuple[tuple[Tensor, ...], Tensor]:
     """`carry, outputs[i] = step(i, carry, inputs[0][i], inputs[1][i], ...)` for i = 0, 1, ...
 
     The graph holds one step, however many there are. Gradients flow through all of them.

@@ -4,6 +4,8 @@ Within a chunk the outputs are a product with a matrix that the system's kernel 
 the shapes, D is the number of channels, S the width of a state, C the size of a chunk, n their number.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Any
 
@@ -11,6 +13,7 @@ from keras import ops
 
 from keras_transformer.attention.partition.bands import block_count, pad_length
 from keras_transformer.backend.scan import linear_scan
+from keras_transformer.utils.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,11 +39,11 @@ class ChunkedSystem:
     advance: Any
 
     @property
-    def size(self):
+    def size(self) -> int:
         return self.kernel.shape[1]
 
 
-def respond(system, x, mask=None, state=None):
+def respond(system: ChunkedSystem, x: Tensor, mask: Tensor = None, state: Tensor = None) -> tuple[Tensor, Tensor]:
     """The outputs of a system from its inputs.
 
     Time grows with `T · (C + S) · D`, memory with `T · D` and, for the states before each chunk, `T / C · S · D`.

@@ -1,5 +1,9 @@
 """Time mixing, the attention of RWKV."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -10,6 +14,7 @@ from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.token_shift import TokenShift
 from keras_transformer.recurrence.wkv import NOTHING, weighted_means
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -56,13 +61,13 @@ class TimeMixing(Recurrence):
 
     def __init__(
         self,
-        channels=None,
-        layer_index=0,
-        num_layers=1,
-        chunk_size=8,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        channels: int | None = None,
+        layer_index: int = 0,
+        num_layers: int = 1,
+        chunk_size: int = 8,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.channels = None if channels is None else positive("channels", channels)
         check_layer_index(layer_index, num_layers)
@@ -71,7 +76,7 @@ class TimeMixing(Recurrence):
         self.chunk_size = positive("chunk_size", chunk_size)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         self._built_width = width = query_shape[-1]
         channels = self.channels or width
         depth = self.layer_index / max(1, self.num_layers - 1)
@@ -96,7 +101,7 @@ class TimeMixing(Recurrence):
             shape=start.shape, initializer=lambda shape, dtype: ops.convert_to_tensor(start, dtype), name=name
         )
 
-    def mix(self, x, mask, positions, cache, training=None):
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache) -> tuple[Tensor, Any]:
         cache = cache or {}
         (for_key, for_value, for_receptance), token = self.token_shift(x, mask=mask, before=cache.get("token"))
         key, value = self.key_dense(for_key), self.value_dense(for_value)
@@ -109,14 +114,14 @@ class TimeMixing(Recurrence):
         output = self.output_dense(receptance * ops.cast(means, x.dtype))
         return output, past and {"token": token, **_state(*past)}
 
-    def init_cache(self, batch_size, max_length=None, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int | None = None, dtype: str | None = None) -> Cache:
         """The state before the first token, of one size for any `max_length`; float32, as logarithms of weights must be."""
         width = self._width()
         channels = self.channels or width
         widths = {"token": width, "mean": channels, "log_weight": channels, "is_begun": 1}
         return {name: ops.zeros((batch_size, width), dtype="float32") for name, width in widths.items()}
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "channels": self.channels,
@@ -144,7 +149,7 @@ def _mixes(width, depth, share):
     return {"key": key, "value": key + 0.3 * depth, "receptance": place ** (0.5 * (1 - share))}
 
 
-def check_layer_index(layer_index, num_layers):
+def check_layer_index(layer_index: int, num_layers: int) -> None:
     """Refuses a layer that stands outside its stack."""
     if not 0 <= layer_index < num_layers:
         raise ValueError(f"layer_index must be in [0, num_layers). Received: {layer_index} of {num_layers}")

@@ -1,7 +1,14 @@
 """Token shift: each token beside the one before it."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
 import keras
 from keras import ops
+
+from keras_transformer.utils.types import ArrayLike, Shape, Tensor
 
 
 class TokenShift(keras.layers.Layer):
@@ -20,12 +27,12 @@ class TokenShift(keras.layers.Layer):
         `before` is None. Padding then stands on the right.
     """
 
-    def __init__(self, mixes, **kwargs):
+    def __init__(self, mixes: Mapping[str, ArrayLike], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.mixes = mixes
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         self._weights_of_mixes = [
             self.add_weight(
                 shape=(x_shape[-1],),
@@ -35,7 +42,7 @@ class TokenShift(keras.layers.Layer):
             for name, start in self.mixes.items()
         ]
 
-    def call(self, x, mask=None, before=None):
+    def call(self, x: Tensor, mask: Tensor = None, before: Tensor = None) -> Tensor:
         first = ops.zeros_like(x[:, :1]) if before is None else ops.cast(ops.expand_dims(before, 1), x.dtype)
         joined = ops.concatenate([first, x], axis=1)  # (B, T + 1, D)
         previous = joined[:, : ops.shape(x)[1]]

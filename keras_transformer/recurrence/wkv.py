@@ -4,16 +4,23 @@ A past is a mean and the logarithm of its weight: nothing grows with the sequenc
 shapes, C is the size of a chunk, n their number, A the channels.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from keras import ops
 
 from keras_transformer.attention.partition.bands import block_count, pad_length, pad_to_blocks
 from keras_transformer.backend.scan import associative_scan, chunk_size_for
+from keras_transformer.utils.types import Tensor
 
 # The logarithm of no weight: far below any other, and finite, so that differences of two are numbers.
 NOTHING = -1e30
 
 
-def weighted_means(key, value, decay, bonus, chunk_size, mask=None, past=None):
+def weighted_means(
+    key: Tensor, value: Tensor, decay: Tensor, bonus: Tensor, chunk_size: int, mask: Tensor = None, past: Tensor = None
+) -> tuple[Tensor, Any]:
     """`y_t = (Σ_{s < t} e^(k_s - (t - 1 - s) w) v_s + e^(u + k_t) v_t) / (the same sum of the weights alone)`.
 
     Time and memory grow with `T · C · A`.

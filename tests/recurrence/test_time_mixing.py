@@ -121,5 +121,5 @@ def test_a_layer_outside_its_stack_is_refused():
 
 
 def test_a_state_before_the_width_is_known_is_refused():
-    with pytest.raises(ValueError, match="build it first"):
+    with pytest.raises(ValueError, match="build the layer first"):
         TimeMixing().init_cache(1)

@@ -1,5 +1,9 @@
 """What layers with a cache share: it goes through a call in the dtypes that it has."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -18,7 +22,7 @@ class CachedLayer(keras.layers.Layer):
     of it: a layer casts what it reads where it uses it.
     """
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         cache = kwargs.get("cache")
         if cache is None or not keras_private.converts_inputs(self) or not _differs(cache, self.input_dtype):
             return super().__call__(*args, **kwargs)

@@ -4,13 +4,16 @@ A segment takes a row of its own in the batch. In the shapes, C is the length of
 of a key head, M the features of a head. The last column of a memory, and of the values, is that of the normalizer.
 """
 
+from __future__ import annotations
+
 from keras import ops
 
 from keras_transformer.attention.partition.chunks import heads_first, tokens_first
 from keras_transformer.backend.scan import associative_scan
+from keras_transformer.utils.types import Tensor
 
 
-def read_memory(query, memory, length, heads):
+def read_memory(query: Tensor, memory: Tensor, length: int, heads: int) -> tuple[Tensor, Tensor]:
     """`σ(q) M / (σ(q) · z)` of each query.
 
     Args:
@@ -27,7 +30,9 @@ def read_memory(query, memory, length, heads):
     return read[..., :-1] * _inverse(total), ops.cast(total > 0, read.dtype)
 
 
-def memories(key, value, segments, is_delta, memory=None, pending=None):
+def memories(
+    key: Tensor, value: Tensor, segments: int, is_delta: bool, memory: Tensor = None, pending: Tensor = None
+) -> tuple[Tensor, Tensor]:
     """The memories before each segment and after the last, and what each segment adds.
 
     Args:
@@ -80,7 +85,7 @@ def _corrected(told, sums, first, rows):
     return associative_scan(join, (kept, ops.concatenate([first, sums], axis=1)), (0.0, 0.0))[1]
 
 
-def segment_heads(x, length, key_heads):
+def segment_heads(x: Tensor, length: int, key_heads: int) -> Tensor:
     """`(B, n · C, N, M)` to `(B · n, K, C · G, M)`, float32."""
     return heads_first(ops.cast(x, "float32"), length, key_heads)
 

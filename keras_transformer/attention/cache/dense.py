@@ -3,13 +3,18 @@
 Heads come before slots, `(B, K, L, H)`: what attention multiplies then lies in memory as it is read, step after step.
 """
 
+from __future__ import annotations
+
 import keras
 from keras import ops
 
 from keras_transformer.attention.partition.bands import take_rows
+from keras_transformer.utils.types import Cache, Tensor
 
 
-def init_dense_cache(batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+def init_dense_cache(
+    batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: str | None
+) -> Cache:
     """An empty cache of `max_length` slots.
 
     Args:
@@ -30,7 +35,7 @@ def init_dense_cache(batch_size, max_length, num_heads, key_dim, value_dim, dtyp
     }
 
 
-def update_dense_cache(cache, key, value, cache_index):
+def update_dense_cache(cache: Cache, key: Tensor, value: Tensor, cache_index: Tensor) -> Cache:
     """Writes new keys and values at `cache_index` and after it.
 
     Args:
@@ -56,22 +61,22 @@ def update_dense_cache(cache, key, value, cache_index):
     }
 
 
-def fill_dense_cache(key, value):
+def fill_dense_cache(key: Tensor, value: Tensor) -> Cache:
     """A cache that holds just these keys `(B, S, K, key_dim)` and values `(B, S, K, value_dim)`."""
     return {"key": _swap(key), "value": _swap(value)}
 
 
-def read_dense_cache(cache, dtype=None):
+def read_dense_cache(cache: Cache, dtype: str | None = None) -> tuple[Tensor, Tensor]:
     """All keys and values, `(B, L, K, key_dim)` and `(B, L, K, value_dim)`, as mechanisms take them; in this dtype."""
     return tuple(_swap(ops.cast(cache[name], dtype or cache[name].dtype)) for name in ("key", "value"))
 
 
-def cache_length(cache):
+def cache_length(cache: Cache) -> int | None:
     """The number of slots L, or None where it is not known before running."""
     return cache["key"].shape[2]
 
 
-def check_key_mask(cache, mask):
+def check_key_mask(cache: Cache, mask: Tensor) -> None:
     """Refuses a key mask `(B, S)` that does not cover the slots of a dense cache."""
     if mask is not None and mask.shape[1] != cache_length(cache):
         raise ValueError(
@@ -80,7 +85,9 @@ def check_key_mask(cache, mask):
         )
 
 
-def init_window_cache(batch_size, window, num_heads, key_dim, value_dim, dtype):
+def init_window_cache(
+    batch_size: int, window: int, num_heads: int, key_dim: int, value_dim: int, dtype: str | None
+) -> Cache:
     """A cache of the last `window` tokens alone, in their order, all zeros.
 
     Returns:
@@ -90,7 +97,9 @@ def init_window_cache(batch_size, window, num_heads, key_dim, value_dim, dtype):
     return {name: ops.zeros((batch_size, window, num_heads, width), dtype=dtype) for name, width in widths.items()}
 
 
-def extend_window_cache(cache, key, value, cache_index, token_mask=None):
+def extend_window_cache(
+    cache: Cache, key: Tensor, value: Tensor, cache_index: Tensor, token_mask: Tensor = None
+) -> tuple[Tensor, Tensor, Tensor, Cache]:
     """Joins new tokens to the recent ones, and keeps the last of them.
 
     Args:
@@ -119,12 +128,12 @@ def _after(slab, new):
     return ops.concatenate([slab, ops.cast(new, slab.dtype)], axis=1)
 
 
-def cache_spec(cache):
+def cache_spec(cache: Cache) -> Cache:
     """What a symbolic call gives for the next cache: tensors of the same names, shapes and dtypes."""
     return {name: keras.KerasTensor(slab.shape, dtype=slab.dtype) for name, slab in cache.items()}
 
 
-def token_slots(cache_index, length):
+def token_slots(cache_index: Tensor, length: int) -> Tensor:
     """The slots `(1 | B, T)` of `length` tokens that start at `cache_index`."""
     cache_index = ops.cast(ops.convert_to_tensor(cache_index), "int32")
     return ops.reshape(cache_index, (-1, 1)) + ops.expand_dims(ops.arange(length, dtype="int32"), 0)

@@ -1,15 +1,30 @@
 """New tokens among cached keys, for mechanisms that attend to whole sequences alone."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
+from typing import Any
 
 from keras import ops
 
 from keras_transformer.attention.cache.dense import check_key_mask, read_dense_cache, token_slots, update_dense_cache
-from keras_transformer.attention.masks import with_batch_axis
+from keras_transformer.attention.masks import Visibility, with_batch_axis
+from keras_transformer.positions import AttentionPosition
+from keras_transformer.utils.types import Cache, Config, Tensor
 
 
-def extend_dense(mechanism, query, key, value, cache, cache_index, visibility, position, training):
+def extend_dense(
+    mechanism: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cache: Cache,
+    cache_index: Tensor,
+    visibility: Visibility,
+    position: str | Config | AttentionPosition | None,
+    training: bool | None,
+) -> tuple[Tensor, Cache]:
     """Attention of new tokens over a dense cache, by a mechanism of self-attention with `softmax` and `mask`.
 
     Few tokens attend to the keys of the cache under the dense mask of the pattern, T · L scores. Many are set at their slots

@@ -1,12 +1,17 @@
 """Keys and values of many sequences in the blocks of one pool: PagedAttention."""
 
+from __future__ import annotations
+
 import dataclasses
 import re
+from collections.abc import Callable
 
 import keras
 import ml_dtypes
 import numpy as np
 from keras import ops
+
+from keras_transformer.utils.types import Cache, Shape, Tensor
 
 # Where padding is written: a block that belongs to nobody, and that no query sees.
 SCRATCH_BLOCK = 0
@@ -55,7 +60,7 @@ class PagedCache:
     block_size: int
     quantize: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.num_blocks < 2 or self.block_size < 1:
             raise ValueError(
                 f"A paged cache needs num_blocks >= 2 (one is for padding) and block_size >= 1. "
@@ -63,7 +68,9 @@ class PagedCache:
             )
 
     @classmethod
-    def from_cache(cls, init_cache, num_blocks, block_size, quantize=False):
+    def from_cache(
+        cls, init_cache: Callable[[int, int], Cache], num_blocks: int, block_size: int, quantize: bool = False
+    ) -> PagedCache:
         """The paged form of a model's cache; what does not grow with the sequence is left to `PooledStates`.
 
         Args:
@@ -75,7 +82,7 @@ class PagedCache:
         """
         return cls(split_cache(init_cache)[0], num_blocks, block_size, quantize)
 
-    def init_pools(self):
+    def init_pools(self) -> Cache:
         """Empty pools: dict of `(num_blocks · K, block_size, W)`, the heads of a block one after the other."""
         pools = {}
         for name, (heads, width, dtype) in self.slabs.items():
@@ -85,7 +92,7 @@ class PagedCache:
                 pools[name + _SCALE] = ops.zeros((*shape, 1), "float32")
         return pools
 
-    def read(self, pools, table, take=None):
+    def read(self, pools: Cache, table: Tensor, take: Callable[..., Tensor] | None = None) -> Cache:
         """The cache of a batch.
 
         Args:
@@ -106,7 +113,16 @@ class PagedCache:
             cache[name] = ops.reshape(ops.cast(blocks, dtype), (-1, heads, slots, width))
         return cache
 
-    def write(self, pools, cache, table, cache_index, lengths, count, put=None):
+    def write(
+        self,
+        pools: Cache,
+        cache: Cache,
+        table: Tensor,
+        cache_index: Tensor,
+        lengths: Tensor,
+        count: int,
+        put: Callable[..., Tensor] | None = None,
+    ) -> Cache:
         """Pools with the new tokens of a batch.
 
         Args:
@@ -137,7 +153,14 @@ class PagedCache:
                 pools[part] = put(pools[part], target, tensor)
         return pools
 
-    def copy(self, pools, sources, targets, take=None, put=None):
+    def copy(
+        self,
+        pools: Cache,
+        sources: Tensor,
+        targets: Tensor,
+        take: Callable[..., Tensor] | None = None,
+        put: Callable[..., Tensor] | None = None,
+    ) -> Cache:
         """Pools in which blocks `targets` hold what `sources` hold; int32 `(n,)` each. For copy on write."""
         take, put = take or _take, put or ops.scatter_update
         pools = dict(pools)
@@ -150,7 +173,7 @@ class PagedCache:
         return pools
 
     @property
-    def block_bytes(self):
+    def block_bytes(self) -> int:
         """int: the memory that one block takes."""
         size = 0
         for name, (heads, width, dtype) in self.slabs.items():
@@ -197,7 +220,9 @@ def _of_heads(table, heads):
     return ops.expand_dims(ops.cast(table, "int32"), 1) * heads + head
 
 
-def split_cache(init_cache):
+def split_cache(
+    init_cache: Callable[[int, int], Cache],
+) -> tuple[dict[str, tuple[int, int, str]], dict[str, tuple[Shape, str]]]:
     """What of a model's cache grows with the sequence, and what does not.
 
     Args:

@@ -1,11 +1,15 @@
 """States of fixed size of many sequences, in the rows of one pool."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
+from collections.abc import Callable
 
 from keras import ops
 
 from keras_transformer.attention.cache.paged import bits, split_cache
+from keras_transformer.utils.types import Cache, Tensor
 
 # Of padding: a state that belongs to nobody.
 SCRATCH_STATE = 0
@@ -36,7 +40,7 @@ class PooledStates:
     num_states: int
 
     @classmethod
-    def from_cache(cls, init_cache, num_states):
+    def from_cache(cls, init_cache: Callable[[int, int], Cache], num_states: int) -> PooledStates:
         """The states of a model's cache; what keeps all tokens is left to `PagedCache`.
 
         Args:
@@ -48,11 +52,11 @@ class PooledStates:
         """
         return cls(split_cache(init_cache)[1], num_states)
 
-    def init_pools(self):
+    def init_pools(self) -> Cache:
         """Pools of zeros: dict of `(num_states, ...)`."""
         return {name: ops.zeros((self.num_states, *shape), dtype) for name, (shape, dtype) in self.states.items()}
 
-    def read(self, pools, rows, cache_index, take=None):
+    def read(self, pools: Cache, rows: Tensor, cache_index: Tensor, take: Callable[..., Tensor] | None = None) -> Cache:
         """The cache of a batch.
 
         Args:
@@ -67,7 +71,7 @@ class PooledStates:
         take = take or _take
         return {name: _begun(take(pools[name], rows), cache_index) for name in self.states}
 
-    def write(self, pools, cache, rows, put=None):
+    def write(self, pools: Cache, cache: Cache, rows: Tensor, put: Callable[..., Tensor] | None = None) -> Cache:
         """Pools with the states of a batch.
 
         Args:
@@ -83,13 +87,20 @@ class PooledStates:
         new = {name: put(pools[name], places, ops.cast(cache[name], dtype)) for name, (_, dtype) in self.states.items()}
         return {**pools, **new}
 
-    def copy(self, pools, sources, targets, take=None, put=None):
+    def copy(
+        self,
+        pools: Cache,
+        sources: Tensor,
+        targets: Tensor,
+        take: Callable[..., Tensor] | None = None,
+        put: Callable[..., Tensor] | None = None,
+    ) -> Cache:
         """Pools in which rows `targets` hold what rows `sources` hold; int32 `(n,)` each. For copy on write."""
         take = take or _take
         return self.write(pools, {name: take(pools[name], sources) for name in self.states}, targets, put)
 
     @property
-    def state_bytes(self):
+    def state_bytes(self) -> int:
         """int: the memory that one sequence takes, whatever its length."""
         return sum(math.prod(shape) * bits(dtype) // 8 for shape, dtype in self.states.values())
 

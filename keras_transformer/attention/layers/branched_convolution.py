@@ -1,14 +1,19 @@
 """Two branches of convolutions over tokens and a third over their sum, as the Evolved Transformer has them."""
 
+from __future__ import annotations
+
 import types
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.partition.bands import last_rows, pad_length
 from keras_transformer.attention.token_mixer import TokenMixer, zero_masked
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
+from keras_transformer.utils.types import Cache, Config, Shape, Tensor
 
 
 @serializable
@@ -56,7 +61,16 @@ class BranchedConvolution(TokenMixer):
     Reference: So et al., The Evolved Transformer, arXiv 1901.11117, figure 3.
     """
 
-    def __init__(self, wide, narrow, output, norm="layer_norm", dropout=0.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        wide: keras.layers.Layer | Config,
+        narrow: keras.layers.Layer | Config,
+        output: keras.layers.Layer | Config,
+        norm: str | Config | keras.layers.Layer | None = "layer_norm",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.wide, self.narrow, self.output_convolution = (
             _copy(layer, name, self.dtype_policy)
@@ -74,7 +88,7 @@ class BranchedConvolution(TokenMixer):
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     @property
-    def output_dense(self):
+    def output_dense(self) -> Any:
         """What the output of a zero context is: its bias."""
         bias = self.output_convolution.bias
         if bias is None:
@@ -83,7 +97,7 @@ class BranchedConvolution(TokenMixer):
             bias=_widen(ops.reshape(ops.convert_to_tensor(bias), (1, 1, -1)), self._width)[0, 0]
         )
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         self._width = query_shape[-1]
         shape = (query_shape[0], None, self._width)
         wide, narrow = (layer.compute_output_shape(shape)[-1] for layer in (self.wide, self.narrow))
@@ -99,17 +113,19 @@ class BranchedConvolution(TokenMixer):
         self._norm.build(self._sum_shape)
         self.output_convolution.build(self._sum_shape)
 
-    def mix(self, x, visibility, training=None):
+    def mix(self, inputs: MixerInputs) -> Tensor:
+        x, visibility = inputs.query, inputs.visibility
+
         def padded(x, layer):
             reach = _reach(layer)
             left = reach if visibility.causal else reach // 2
             return pad_length(x, left, reach - left)
 
         x = zero_masked(x, visibility.query_mask)
-        sums = self._sum(padded(x, self.wide), padded(x, self.narrow), visibility, training)
+        sums = self._sum(padded(x, self.wide), padded(x, self.narrow), inputs)
         return _widen(self.output_convolution(padded(sums, self.output_convolution)), self._width)
 
-    def init_cache(self, batch_size, max_length, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
         """The last tokens, "recent_inputs" `(B, K - 1, D)`, and sums, "recent_sums" `(B, K_output - 1, W)`; K the longer."""
         shapes = {
             "recent_inputs": (self._branch_reach, self._width),
@@ -118,14 +134,15 @@ class BranchedConvolution(TokenMixer):
         dtype = dtype or self.compute_dtype
         return {name: ops.zeros((batch_size, *shape), dtype=dtype) for name, shape in shapes.items()}
 
-    def extend(self, x, cache, cache_index, visibility, training=None):
+    def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
+        x, cache, mask = inputs.query, inputs.cache, inputs.visibility.query_mask
+
         def joined(x, name):
             return ops.concatenate([ops.cast(cache[name], x.dtype), x], axis=1)
 
-        mask = visibility.query_mask
         inputs = joined(zero_masked(x, mask), "recent_inputs")
         wide, narrow = (inputs[:, self._branch_reach - _reach(layer) :] for layer in (self.wide, self.narrow))
-        sums = joined(self._sum(wide, narrow, visibility, training), "recent_sums")
+        sums = joined(self._sum(wide, narrow, inputs), "recent_sums")
         output = _widen(self.output_convolution(sums), self._width)
         following = {
             name: ops.cast(last_rows(slab, ops.shape(x)[1], mask, cache[name].shape[1]), cache[name].dtype)
@@ -133,13 +150,13 @@ class BranchedConvolution(TokenMixer):
         }
         return output, following
 
-    def _sum(self, wide, narrow, visibility, training):
+    def _sum(self, wide, narrow, inputs):
         """What the branches give of tokens and those around them, added and normalized."""
-        wide = self._dropout_layer(self.wide(wide), training=training)
-        narrow = self._dropout_layer(self.narrow(narrow), training=training)
-        return zero_masked(self._norm(wide + _widen(narrow, self._sum_shape[-1])), visibility.query_mask)
+        wide = self._dropout_layer(self.wide(wide), training=inputs.training)
+        narrow = self._dropout_layer(self.narrow(narrow), training=inputs.training)
+        return zero_masked(self._norm(wide + _widen(narrow, self._sum_shape[-1])), inputs.visibility.query_mask)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "wide": serialize(self.wide),

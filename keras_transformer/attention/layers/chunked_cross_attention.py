@@ -1,5 +1,10 @@
 """Attention of a text to the neighbors of its chunks."""
 
+from __future__ import annotations
+
+from typing import Any
+
+import keras
 import numpy as np
 from keras import ops
 
@@ -9,6 +14,7 @@ from keras_transformer.attention.mechanism import check_cross_attention
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 from keras_transformer.attention.partition.bands import block_count, pad_length, take_rows
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+from keras_transformer.utils.types import Cache, Config, Shape, Tensor
 
 _SLABS = ("neighbor_keys", "neighbor_values", "neighbor_mask")
 
@@ -61,27 +67,27 @@ class ChunkedCrossAttention(CachedLayer):
 
     cache_is_rewindable = False
 
-    def __init__(self, attention, chunk_size=64, **kwargs):
+    def __init__(self, attention: keras.layers.Layer | Config, chunk_size: int = 64, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.attention = resolve(attention, {}, MultiHeadAttention, argument="attention")
         check_cross_attention(self.attention)
         self.chunk_size = positive("chunk_size", chunk_size)
 
-    def build(self, inputs_shape, neighbors_shape, neighbor_mask_shape):
+    def build(self, inputs_shape: Shape, neighbors_shape: Shape, neighbor_mask_shape: Shape) -> None:
         build_once(self.attention, inputs_shape, (None, *neighbors_shape[2:]))
         self._neighbor_length = neighbors_shape[2]
 
     def call(
         self,
-        inputs,
-        neighbors,
-        neighbor_mask,
-        padding_mask=None,
-        cache=None,
-        cache_index=None,
-        training=None,
-    ):
+        inputs: Tensor,
+        neighbors: Tensor,
+        neighbor_mask: Tensor,
+        padding_mask: Tensor = None,
+        cache: Cache | None = None,
+        cache_index: Tensor = None,
+        training: bool | None = None,
+    ) -> Tensor:
         if cache is not None:
             return self._extend(inputs, neighbors, neighbor_mask, padding_mask, cache, cache_index)
         size, length = self.chunk_size, ops.shape(inputs)[1]
@@ -173,7 +179,7 @@ class ChunkedCrossAttention(CachedLayer):
         rows = attention.num_key_value_heads * self._neighbor_length
         return rows * attention.key_dim, rows * attention.value_dim
 
-    def init_cache(self, batch_size, max_length=None, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int | None = None, dtype: str | None = None) -> Cache:
         """No neighbors yet: all zeros, of one size for any `max_length`."""
         if not self.built:
             raise ValueError(f"{self.name} keeps as many neighbors as it is built for: build it first.")
@@ -185,13 +191,13 @@ class ChunkedCrossAttention(CachedLayer):
             "neighbor_mask": ops.zeros((batch_size, self._neighbor_length), dtype="bool"),
         }
 
-    def compute_output_spec(self, inputs, *args, cache=None, **options):
+    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
         return self._output_spec(inputs.shape, cache)
 
-    def compute_output_shape(self, inputs_shape, *args, **options):
+    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **options: Any) -> Shape:
         return inputs_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "attention": serialize(self.attention), "chunk_size": self.chunk_size}
 
 
@@ -212,7 +218,7 @@ class ChunkProgress:
         fills_any: boolean `()`: whether any row fills any.
     """
 
-    def __init__(self, size, x, padding_mask, cache_index):
+    def __init__(self, size: int, x: Tensor, padding_mask: Tensor, cache_index: Tensor) -> None:
         self.index = ops.reshape(ops.cast(ops.convert_to_tensor(cache_index), "int32"), (-1,))
         self._batch, length = ops.shape(x)[:2]
         if padding_mask is None:
@@ -223,7 +229,7 @@ class ChunkProgress:
         self.last = (self.index + self.tokens) // size - self.index // size
         self.fills_any = ops.any(self.last > 0)
 
-    def spread(self, rows):
+    def spread(self, rows: Tensor) -> Tensor:
         """`(1 | B,)` as `(B,)`."""
         return ops.broadcast_to(rows, (self._batch,))
 

@@ -1,12 +1,18 @@
 """Convolution over tokens as a mixer: what lightweight and dynamic convolution share."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes, positive
+from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.partition.bands import last_rows, pad_length
 from keras_transformer.attention.token_mixer import TokenMixer, zero_masked
 from keras_transformer.layers.projection import token_projection
+from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
 
 
 class TokenConvolution(TokenMixer):
@@ -18,14 +24,14 @@ class TokenConvolution(TokenMixer):
 
     def __init__(
         self,
-        num_heads,
-        kernel_size=7,
-        gated=True,
-        dropout=0.0,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        kernel_size: int = 7,
+        gated: bool = True,
+        dropout: float = 0.0,
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
         if positive("kernel_size", kernel_size) == 1:
@@ -39,7 +45,7 @@ class TokenConvolution(TokenMixer):
 
     output_dense = property(lambda self: self._output_dense)
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         value_shape = query_shape if value_shape is None else value_shape
         check_shapes(query_shape, value_shape, value_shape)
         self._width = query_shape[-1]
@@ -53,11 +59,11 @@ class TokenConvolution(TokenMixer):
         dense.build(input_shape)
         return dense
 
-    def fresh_initializer(self):
+    def fresh_initializer(self) -> keras.Initializer:
         """An initializer that is shared would give equal weights."""
         return self.kernel_initializer.clone()
 
-    def convolve(self, x, padded, training=None):
+    def convolve(self, x: Tensor, padded: Tensor, training: bool | None = None) -> Tensor:
         """The convolution of `x`.
 
         Args:
@@ -69,22 +75,24 @@ class TokenConvolution(TokenMixer):
         """
         raise NotImplementedError
 
-    def mix(self, x, visibility, training=None):
+    def mix(self, inputs: MixerInputs) -> Tensor:
+        x, visibility = inputs.query, inputs.visibility
         x = zero_masked(self._enter(x), visibility.query_mask)
         reach = self.kernel_size - 1
         left = reach if visibility.causal else reach // 2
-        return self._leave(self.convolve(x, pad_length(x, left, reach - left), training), visibility)
+        return self._leave(self.convolve(x, pad_length(x, left, reach - left), inputs.training), visibility)
 
-    def init_cache(self, batch_size, max_length, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
         """The last `kernel_size - 1` tokens, "recent_inputs" `(B, kernel_size - 1, D)`, whatever `max_length` is."""
         shape = (batch_size, self.kernel_size - 1, self._width)
         return {"recent_inputs": ops.zeros(shape, dtype=dtype or self.compute_dtype)}
 
-    def extend(self, x, cache, cache_index, visibility, training=None):
+    def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
+        x, visibility = inputs.query, inputs.visibility
         x = zero_masked(self._enter(x), visibility.query_mask)
-        recent = cache["recent_inputs"]
+        recent = inputs.cache["recent_inputs"]
         joined = ops.concatenate([ops.cast(recent, x.dtype), x], axis=1)
-        output = self._leave(self.convolve(x, joined, training), visibility)
+        output = self._leave(self.convolve(x, joined, inputs.training), visibility)
         following = last_rows(joined, ops.shape(x)[1], visibility.query_mask, self.kernel_size - 1)
         return output, {"recent_inputs": ops.cast(following, recent.dtype)}
 
@@ -97,7 +105,7 @@ class TokenConvolution(TokenMixer):
     def _leave(self, x, visibility):
         return self._output_dense(zero_masked(x, visibility.query_mask))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

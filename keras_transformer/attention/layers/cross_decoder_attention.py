@@ -1,5 +1,9 @@
 """Attention to keys and values that another layer has made."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -10,6 +14,7 @@ from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -56,15 +61,15 @@ class CrossDecoderAttention(keras.layers.Layer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        position=None,
-        dropout=0.0,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int,
+        position: str | Config | AttentionPosition | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.num_heads = positive("num_heads", num_heads)
@@ -76,7 +81,7 @@ class CrossDecoderAttention(keras.layers.Layer):
         self.seed = seed
         self.mechanism = SoftmaxAttention(dropout=dropout, seed=seed, dtype=self.dtype_policy)
 
-    def build(self, inputs_shape, key_shape, value_shape):
+    def build(self, inputs_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         if self.num_heads % key_shape[1]:
             raise ValueError(f"{self.num_heads} query heads are no multiple of {key_shape[1]} key heads.")
         heads = (*inputs_shape[:2], self.num_heads)
@@ -89,7 +94,15 @@ class CrossDecoderAttention(keras.layers.Layer):
         self.output_dense = join_heads(self, "attention_output", inputs_shape[-1])
         self.output_dense.build((*heads, value_shape[-1]))
 
-    def call(self, inputs, key, value, padding_mask=None, positions=None, training=None):
+    def call(
+        self,
+        inputs: Tensor,
+        key: Tensor,
+        value: Tensor,
+        padding_mask: Tensor = None,
+        positions: Tensor = None,
+        training: bool | None = None,
+    ) -> Tensor:
         query = self.query_dense(inputs)  # (B, T, N, H)
         key, value = read_dense_cache({"key": key, "value": value})
         slots = ops.arange(ops.shape(query)[1], dtype="int32") if positions is None else positions
@@ -108,10 +121,10 @@ class CrossDecoderAttention(keras.layers.Layer):
         context = self.mechanism(query, key, value, visibility=visibility, position=self.position, training=training)
         return self.output_dense(context)
 
-    def compute_output_shape(self, inputs_shape, *args, **kwargs):
+    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
         return inputs_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

@@ -1,11 +1,14 @@
 """Convolution whose filters are made anew from each token."""
 
+from __future__ import annotations
+
 from keras import ops
 
 from keras_transformer.attention.layers.convolution import TokenConvolution
 from keras_transformer.attention.partition.bands import block_count, pad_length
 from keras_transformer.attention.partition.chunks import heads_first, tokens_first
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Shape, Tensor
 
 # Tokens whose filters are laid out as one band matrix: few products of a good size.
 _BLOCK = 32
@@ -48,12 +51,12 @@ class DynamicConvolution(TokenConvolution):
     Deviation: padding is zeroed after the first projection, so that it changes nothing.
     """
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         super().build(query_shape, value_shape, key_shape)
         width = self.num_heads * self.kernel_size
         self._filter_dense = self._project("filter", width, query_shape, use_bias=False)
 
-    def convolve(self, x, padded, training=None):
+    def convolve(self, x: Tensor, padded: Tensor, training: bool | None = None) -> Tensor:
         length, size = ops.shape(x)[1], max(_BLOCK, self.kernel_size)
         size = size if x.shape[1] is None else min(size, x.shape[1])
         chunks = block_count(length, size)

@@ -1,6 +1,9 @@
 """Single-headed attention with a gate in place of softmax, heads and feed-forward."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import Any
 
 from keras import ops
 
@@ -11,8 +14,11 @@ from keras_transformer.attention.cache.dense import (
     update_dense_cache,
 )
 from keras_transformer.attention.layers.gated_unit import GatedUnit
+from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.token_mixer import zero_masked
+from keras_transformer.positions import AttentionPosition
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, Config, Initializer, Tensor
 
 
 @serializable
@@ -59,33 +65,35 @@ class GatedAttentionUnit(GatedUnit):
 
     def __init__(
         self,
-        intermediate_dim=None,
-        key_dim=128,
-        position=None,
-        dropout=0.0,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
+        intermediate_dim: int | None = None,
+        key_dim: int = 128,
+        position: str | Config | AttentionPosition | None = None,
+        dropout: float = 0.0,
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(intermediate_dim, key_dim, position, dropout, kernel_initializer, seed, **kwargs)
 
-    def mix(self, x, visibility, training=None):
+    def mix(self, inputs: MixerInputs) -> Tensor:
+        x, visibility = inputs.query, inputs.visibility
         value, gate, (query, key) = self.project(x)
         query, key = self.rotate(query, key, visibility)
-        return self._attend(query, key, ops.expand_dims(value, 2), gate, visibility, training)
+        return self._attend(query, key, ops.expand_dims(value, 2), gate, visibility, inputs.training)
 
-    def init_cache(self, batch_size, max_length, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
         return init_dense_cache(batch_size, max_length, 1, self.key_dim, self._width, dtype or self.compute_dtype)
 
-    def extend(self, x, cache, cache_index, visibility, training=None):
-        check_key_mask(cache, visibility.key_mask)
+    def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
+        x, visibility = inputs.query, inputs.visibility
+        check_key_mask(inputs.cache, visibility.key_mask)
         value, gate, (query, key) = self.project(x)
         query, key = self.rotate(query, key, visibility)
-        cache = update_dense_cache(cache, key, ops.expand_dims(value, 2), cache_index)
+        cache = update_dense_cache(inputs.cache, key, ops.expand_dims(value, 2), inputs.cache_index)
         key, value = read_dense_cache(cache, query.dtype)
         slots = ops.arange(ops.shape(key)[1], dtype="int32")
         visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
-        return self._attend(query, key, value, gate, visibility, training), cache
+        return self._attend(query, key, value, gate, visibility, inputs.training), cache
 
     def _attend(self, query, key, value, gate, visibility, training):
         """From query `(B, T, 1, key_dim)`, key and value `(B, S, 1, ...)` to the output `(B, T, D)`."""

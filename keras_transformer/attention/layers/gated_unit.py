@@ -1,13 +1,19 @@
 """The projections of gated attention: one narrow vector for queries and keys, wide values, and a gate."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes, positive
+from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serialize
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 class GatedUnit(TokenMixer):
@@ -18,7 +24,16 @@ class GatedUnit(TokenMixer):
 
     uses = ()
 
-    def __init__(self, intermediate_dim, key_dim, position, dropout, kernel_initializer, seed, **kwargs):
+    def __init__(
+        self,
+        intermediate_dim: int,
+        key_dim: int,
+        position: str | Config | AttentionPosition | None,
+        dropout: float,
+        kernel_initializer: Initializer,
+        seed: int | None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.intermediate_dim = None if intermediate_dim is None else positive("intermediate_dim", intermediate_dim)
         self.key_dim = positive("key_dim", key_dim)
@@ -30,7 +45,7 @@ class GatedUnit(TokenMixer):
 
     output_dense = property(lambda self: self._output_dense)
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         value_shape = query_shape if value_shape is None else value_shape
         check_shapes(query_shape, value_shape, value_shape)
         self._width = self.intermediate_dim or 2 * query_shape[-1]
@@ -52,25 +67,25 @@ class GatedUnit(TokenMixer):
         dense.build(input_shape)
         return dense
 
-    def project(self, x):
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Values and gate `(B, T, E)`, and the vector of each use, `(B, T, 1, key_dim)`."""
         hidden, shared = self._hidden_dense(x), self._shared_dense(x)
         scale, shift = (ops.cast(ops.convert_to_tensor(w), shared.dtype) for w in (self._scale, self._shift))
         used = [ops.expand_dims(shared * scale[i] + shift[i], 2) for i in range(len(self.uses))]
         return hidden[..., : self._width], hidden[..., self._width :], used
 
-    def rotate(self, query, key, visibility):
+    def rotate(self, query: Tensor, key: Tensor, visibility: Visibility) -> tuple[Tensor, Tensor]:
         """Query and key, turned by the position."""
         if self.position is None:
             return query, key
         return self.position.rotate(query, key, visibility.query_positions, visibility.key_positions)
 
-    def bias(self, query, query_positions, key_positions):
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """What the position adds to the scores, or 0; the query is `(B, T, 1, key_dim)`."""
         bias = None if self.position is None else self.position.bias(query, query_positions, key_positions)
         return 0.0 if bias is None else bias
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,

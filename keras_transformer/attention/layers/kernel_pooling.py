@@ -1,6 +1,9 @@
 """Attention pooling by kernels: the Nadaraya-Watson estimator."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -8,6 +11,7 @@ from keras import ops
 from keras_transformer.attention.layers.kernels import FLAT_KERNELS, KERNELS
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.utils.serialization import choice, serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 # Below every score.
 _MASKED_SCORE = -1e30
@@ -63,8 +67,14 @@ class KernelPooling(keras.layers.Layer):
     """
 
     def __init__(
-        self, kernel="gaussian", width=1.0, learn_width=False, per_feature=False, leave_one_out=False, **kwargs
-    ):
+        self,
+        kernel: Tensor = "gaussian",
+        width: int = 1.0,
+        learn_width: bool = False,
+        per_feature: bool = False,
+        leave_one_out: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.autocast = False  # Points that lie close together must not become one.
         choice(kernel, KERNELS, argument="kernel")
@@ -80,7 +90,7 @@ class KernelPooling(keras.layers.Layer):
         self.per_feature = per_feature
         self.leave_one_out = leave_one_out
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         if self.learn_width:
             self.log_width = self.add_weight(
                 name="log_width",
@@ -91,15 +101,15 @@ class KernelPooling(keras.layers.Layer):
 
     def call(
         self,
-        query,
-        key,
-        value,
-        query_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-    ):
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        query_mask: Tensor = None,
+        key_mask: Tensor = None,
+        attention_mask: Tensor = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         seen = self._seen(query, key, query_mask, key_mask, attention_mask, training)
         weights = self._weights(self._squared_distances(query, key), seen)
         estimate = ops.matmul(weights, ops.cast(value, "float32"))
@@ -147,7 +157,7 @@ class KernelPooling(keras.layers.Layer):
         masks = Visibility(query_mask=query_mask, key_mask=key_mask, attention_mask=attention_mask).dense()
         return None if masks is None else ops.squeeze(masks, 1)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "kernel": self.kernel,

@@ -1,9 +1,12 @@
 """Depthwise convolution with normalized filters that heads of channels share."""
 
+from __future__ import annotations
+
 from keras import ops
 
 from keras_transformer.attention.layers.convolution import TokenConvolution
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Shape, Tensor
 
 
 @serializable
@@ -42,7 +45,7 @@ class LightweightConvolution(TokenConvolution):
     Deviation: padding is zeroed after the first projection, where fairseq zeroes it before, so that it changes nothing.
     """
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         super().build(query_shape, value_shape, key_shape)
         self._filters = self.add_weight(
             name="filters",
@@ -51,7 +54,7 @@ class LightweightConvolution(TokenConvolution):
             autocast=False,
         )
 
-    def convolve(self, x, padded, training=None):
+    def convolve(self, x: Tensor, padded: Tensor, training: bool | None = None) -> Tensor:
         filters = ops.softmax(ops.convert_to_tensor(self._filters), axis=-1)
         filters = self._dropout_layer(filters, training=training)
         filters = ops.repeat(ops.transpose(filters), self._width // self.num_heads, axis=1)  # (kernel_size, D)

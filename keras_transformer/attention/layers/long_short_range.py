@@ -1,13 +1,18 @@
 """Attention for what is far, convolution for what is near, each on channels of its own."""
 
+from __future__ import annotations
+
 import types
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+from keras_transformer.utils.types import Cache, Config, Shape, Tensor
 
 
 @serializable
@@ -42,14 +47,20 @@ class LongShortRangeAttention(TokenMixer):
     Reference: Wu et al., Lite Transformer with Long-Short Range Attention, arXiv 2004.11886, section 4.
     """
 
-    def __init__(self, attention, convolution, attention_dim=None, **kwargs):
+    def __init__(
+        self,
+        attention: keras.layers.Layer | Config,
+        convolution: keras.layers.Layer | Config,
+        attention_dim: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.attention = resolve(attention, {}, keras.layers.Layer, argument="attention")
         self.convolution = resolve(convolution, {}, keras.layers.Layer, argument="convolution")
         self.attention_dim = None if attention_dim is None else positive("attention_dim", attention_dim)
 
     @property
-    def supports(self):
+    def supports(self) -> frozenset[str]:
         """What both branches take into account: see `Mechanism`."""
         return (self.attention.supports & self.convolution.supports) - {"cross", "attention_mask", "scores"}
 
@@ -59,12 +70,12 @@ class LongShortRangeAttention(TokenMixer):
     )
 
     @property
-    def output_dense(self):
+    def output_dense(self) -> Any:
         """The last projections of both branches, as far as the output of a zero context goes: their biases."""
         biases = [branch.output_dense.bias for branch in (self.attention, self.convolution)]
         return types.SimpleNamespace(bias=ops.concatenate([ops.convert_to_tensor(bias) for bias in biases]))
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         width = query_shape[-1]
         self._split = self.attention_dim or width // 2
         if not 0 < self._split < width:
@@ -72,11 +83,12 @@ class LongShortRangeAttention(TokenMixer):
         for branch, size in ((self.attention, self._split), (self.convolution, width - self._split)):
             build_once(branch, (*query_shape[:-1], size), (*query_shape[:-1], size))
 
-    def mix(self, x, visibility, training=None):
+    def mix(self, inputs: MixerInputs) -> Tensor:
+        visibility = inputs.visibility
         masks = {"query_mask": visibility.query_mask, "value_mask": visibility.key_mask}
-        return self._join(x, visibility, use_causal_mask=visibility.causal, training=training, **masks)
+        return self._join(inputs, use_causal_mask=visibility.causal, **masks)
 
-    def init_cache(self, batch_size, max_length, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
         """The tensors of both branches."""
         first, second = (
             branch.init_cache(batch_size, max_length, dtype) for branch in (self.attention, self.convolution)
@@ -87,17 +99,17 @@ class LongShortRangeAttention(TokenMixer):
             )
         return first | second
 
-    def extend(self, x, cache, cache_index, visibility, training=None):
-        parts, outputs, following = self._parts(x), [], {}
+    def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
+        parts, outputs, following = self._parts(inputs.query), [], {}
         for branch, part, names in zip((self.attention, self.convolution), parts, self._cache_names(), strict=True):
             output, next_cache = branch(
                 part,
                 part,
-                query_mask=visibility.query_mask,
-                positions=visibility.query_positions,
-                cache={name: cache[name] for name in names},
-                cache_index=cache_index,
-                training=training,
+                query_mask=inputs.visibility.query_mask,
+                positions=inputs.visibility.query_positions,
+                cache={name: inputs.cache[name] for name in names},
+                cache_index=inputs.cache_index,
+                training=inputs.training,
             )
             outputs.append(output)
             following |= next_cache
@@ -106,9 +118,9 @@ class LongShortRangeAttention(TokenMixer):
     def _cache_names(self):
         return [list(branch.init_cache(1, 1)) for branch in (self.attention, self.convolution)]
 
-    def _join(self, x, visibility, **options):
-        first, second = self._parts(x)
-        options["positions"] = visibility.query_positions
+    def _join(self, inputs, **options):
+        first, second = self._parts(inputs.query)
+        options |= {"positions": inputs.visibility.query_positions, "training": inputs.training}
         return ops.concatenate(
             [self.attention(first, first, **options), self.convolution(second, second, **options)], -1
         )
@@ -116,7 +128,7 @@ class LongShortRangeAttention(TokenMixer):
     def _parts(self, x):
         return x[..., : self._split], x[..., self._split :]
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "attention": serialize(self.attention),

@@ -1,16 +1,19 @@
 """Sliding windows, and a few tokens that see everything and are seen by everything."""
 
+from __future__ import annotations
+
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes, positive
-from keras_transformer.attention.cache.cached_layer import CachedLayer
-from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache, token_slots
-from keras_transformer.attention.masks import Visibility, combine, with_batch_axis
-from keras_transformer.attention.mechanism import check_no_key_mask, check_supported
+from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
+from keras_transformer.attention.masks import combine, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.attention.mixer import MixerInputs, with_call_argument
 from keras_transformer.attention.partial_softmax import merge_parts, partial_attention
 from keras_transformer.attention.partition.global_tokens import (
     FirstTokens,
@@ -20,13 +23,15 @@ from keras_transformer.attention.partition.global_tokens import (
     write_first,
 )
 from keras_transformer.attention.partition.windows import new_window_part, window_part
+from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
 
 
 @serializable
-class LongformerAttention(CachedLayer):
+class LongformerAttention(TokenMixer):
     """Multi-head attention within sliding windows, with global tokens that have projections of their own.
 
     With w = `attention_window / 2` and the set G of global tokens, a token i that is not global gives
@@ -78,25 +83,24 @@ class LongformerAttention(CachedLayer):
     their causal form is ours.
     """
 
-    cache_is_rewindable = False
+    reads_values = True
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        attention_window=512,
-        dilation=1,
-        num_global_tokens=0,
-        max_global_tokens=0,
-        position=None,
-        dropout=0.0,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int,
+        attention_window: int = 512,
+        dilation: int | Sequence[int] = 1,
+        num_global_tokens: int = 0,
+        max_global_tokens: int = 0,
+        position: str | Config | AttentionPosition | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.num_heads = positive("num_heads", num_heads)
         self.key_dim = positive("key_dim", key_dim)
         if positive("attention_window", attention_window) % 2:
@@ -119,12 +123,13 @@ class LongformerAttention(CachedLayer):
         self.softmax = SoftmaxAttention(dropout=dropout, seed=seed, dtype=self.dtype_policy)
 
     @property
-    def supports(self):
+    def supports(self) -> frozenset[str]:
         """What it takes into account: see `Mechanism`."""
         of_positions = {"bias", "query", "values"} if len(set(self._dilations)) == 1 else set()
         return frozenset({"causal", "bidirectional", "cache"} | of_positions)
 
-    def build(self, query_shape, value_shape, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
+        value_shape = query_shape if value_shape is None else value_shape
         check_shapes(query_shape, value_shape, value_shape if key_shape is None else key_shape)
         names = ["query", "key", "value"]
         if self.num_global_tokens or self.max_global_tokens:
@@ -142,60 +147,31 @@ class LongformerAttention(CachedLayer):
 
     output_dense = property(lambda self: self._output_dense)
 
+    @with_call_argument(TokenMixer.call, "global_mask")
     def call(
-        self,
-        query,
-        value,
-        key=None,
-        *,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        global_mask=None,
-        positions=None,
-        cache=None,
-        cache_index=None,
-        use_causal_mask=False,
-        return_attention_scores=False,
-        training=None,
-    ):
-        key_mask = combine(key_mask, value_mask)
-        self._refuse(
-            query, value, key_mask, attention_mask, global_mask, cache, use_causal_mask, return_attention_scores
-        )
-        slots = token_slots(0 if cache is None else cache_index, ops.shape(query)[1])
-        positions = slots if positions is None else positions
-        visibility = Visibility(
-            query_mask=query_mask,
-            key_mask=key_mask,
-            causal=use_causal_mask or cache is not None,
-            query_slots=slots,
-            key_slots=slots,
-            query_positions=positions,
-            key_positions=positions,
-        )
-        tokens = (query, value if key is None else key, value)
-        if cache is None:
-            return self._output_dense(self._attend(tokens, visibility, global_mask, training))
-        context, cache = self._extend(tokens, visibility, cache, cache_index, training)
-        return self._output_dense(context), cache
+        self, query: Tensor, value: Tensor = None, key: Tensor = None, *, global_mask: Tensor = None, **arguments: Any
+    ) -> Any:
+        return self.apply(MixerInputs(query, value, key, extra={"global_mask": global_mask}, **arguments))
 
-    def _refuse(self, query, value, key_mask, attention_mask, global_mask, cache, causal, scores):
-        lengths = (query.shape[1], value.shape[1])
-        asked = {
-            "causal": causal,
-            "cross": None not in lengths and lengths[0] != lengths[1],
-            "attention_mask": attention_mask is not None,
-            "scores": scores,
-            **dict.fromkeys(() if self.position is None else self.position.needs, True),
-        }
-        check_supported(self, asked)
-        if global_mask is not None and not self.max_global_tokens:
-            raise ValueError("A global_mask needs room for the tokens that it marks: set max_global_tokens.")
-        if global_mask is not None and cache is not None:
+    def check(self, inputs: MixerInputs) -> None:
+        super().check(inputs)
+        if inputs.extra["global_mask"] is None:
+            return
+        if not self.max_global_tokens:
+            raise ValueError("A global_mask needs max_global_tokens: the number of tokens that it can mark in a row.")
+        if inputs.cache is not None:
             raise ValueError("With a cache, the global tokens are the first ones: set num_global_tokens.")
-        check_no_key_mask(self, key_mask, cache)
+
+    def mix(self, inputs: MixerInputs) -> Tensor:
+        return self._output_dense(
+            self._attend(_tokens(inputs), inputs.visibility, inputs.extra["global_mask"], inputs.training)
+        )
+
+    def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
+        context, cache = self._extend(
+            _tokens(inputs), inputs.visibility, inputs.cache, inputs.cache_index, inputs.training
+        )
+        return self._output_dense(context), cache
 
     def _attend(self, tokens, visibility, global_mask, training):
         """The context `(B, T, N, H)` of whole sequences."""
@@ -242,7 +218,7 @@ class LongformerAttention(CachedLayer):
             query, key = self.position.rotate(query, key, *positions)
         return query, key, value
 
-    def init_cache(self, batch_size, max_length, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
         """An empty cache of the tokens that a window reaches, and of the global tokens."""
         measures = (self.num_heads, self.key_dim, self.key_dim, dtype or self.compute_dtype)
         cache = init_window_cache(batch_size, self.attention_window // 2 * max(self._dilations), *measures)
@@ -281,13 +257,7 @@ class LongformerAttention(CachedLayer):
         is_global = ops.expand_dims(ops.expand_dims(is_global, 2), 3)
         return merge_parts([window, chosen]) * (1 - is_global) + seeing * is_global, following
 
-    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
-        return query_shape
-
-    def compute_output_spec(self, query, value, key=None, *, cache=None, **options):
-        return self._output_spec(query.shape, cache)
-
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,
@@ -302,3 +272,9 @@ class LongformerAttention(CachedLayer):
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "seed": self.seed,
         }
+
+
+def _tokens(inputs):
+    """What is projected to queries, keys and values."""
+    value = inputs.query if inputs.value is None else inputs.value
+    return inputs.query, value if inputs.key is None else inputs.key, value

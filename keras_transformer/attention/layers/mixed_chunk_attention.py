@@ -1,14 +1,21 @@
 """Gated attention that is quadratic within groups of tokens and linear across them."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
 from keras_transformer.attention.layers.gated_unit import GatedUnit
+from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.partition.bands import block_count, pad_length, pad_to_blocks
 from keras_transformer.attention.partition.chunks import chunk_length, running_sums
 from keras_transformer.attention.token_mixer import zero_masked
+from keras_transformer.positions import AttentionPosition
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, Config, Initializer, Tensor
 
 
 @serializable
@@ -58,19 +65,20 @@ class MixedChunkAttention(GatedUnit):
 
     def __init__(
         self,
-        intermediate_dim=None,
-        key_dim=128,
-        group_size=256,
-        position=None,
-        dropout=0.0,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
+        intermediate_dim: int | None = None,
+        key_dim: int = 128,
+        group_size: int = 256,
+        position: str | Config | AttentionPosition | None = None,
+        dropout: float = 0.0,
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(intermediate_dim, key_dim, position, dropout, kernel_initializer, seed, **kwargs)
         self.group_size = positive("group_size", group_size)
 
-    def mix(self, x, visibility, training=None):
+    def mix(self, inputs: MixerInputs) -> Tensor:
+        x, visibility = inputs.query, inputs.visibility
         value, gate, (query, key, global_query, global_key) = self._projected(x, visibility)
         value = zero_masked(value, visibility.key_mask)
         size, length = chunk_length(x, self.group_size), ops.shape(x)[1]
@@ -80,7 +88,7 @@ class MixedChunkAttention(GatedUnit):
         if visibility.causal:
             order = ops.arange(size, dtype="int32")
             weights = weights * _as_float(ops.reshape(order, (1, 1, -1, 1)) >= ops.reshape(order, (1, 1, 1, -1)))
-        context = ops.matmul(self._dropout_layer(weights, training=training), groups[2])
+        context = ops.matmul(self._dropout_layer(weights, training=inputs.training), groups[2])
         if visibility.causal:
             chunks = block_count(length, size)
             sums = ops.matmul(ops.transpose(_groups(global_key, size), (0, 1, 3, 2)), groups[2])
@@ -91,17 +99,18 @@ class MixedChunkAttention(GatedUnit):
             context = self._join(context, length) + self._over_all(global_query, global_key, value, visibility.key_mask)
         return self._finish(context, gate, visibility)
 
-    def init_cache(self, batch_size, max_length, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
         """The last group and the sums. The sums are float32, whatever `dtype` is: they grow with the sequence."""
         sizes = (2 * self.key_dim, self._width, dtype or self.compute_dtype)
         state = ops.zeros((batch_size, 1, self.key_dim, self._width), dtype="float32")
         return {**init_window_cache(batch_size, self.group_size, 1, *sizes), "state": state}
 
-    def extend(self, x, cache, cache_index, visibility, training=None):
+    def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
+        x, visibility = inputs.query, inputs.visibility
         value, gate, (query, key, global_query, global_key) = self._projected(x, visibility)
         value = ops.expand_dims(zero_masked(value, visibility.query_mask), 2)
         keys, mask = ops.concatenate([key, global_key], axis=-1), visibility.query_mask
-        keys, value, slots, recent = extend_window_cache(cache, keys, value, cache_index, mask)
+        keys, value, slots, recent = extend_window_cache(inputs.cache, keys, value, inputs.cache_index, mask)
         length, size = ops.shape(x)[1], chunk_length(x, self.group_size)
         places = _Places(self.group_size, size, visibility, slots, x)
         keys, value = (ops.cast(places.windows(each), "float32") for each in (keys, value))
@@ -109,11 +118,11 @@ class MixedChunkAttention(GatedUnit):
         key, global_key = keys[..., : self.key_dim], keys[..., self.key_dim :]
         positions = [_groups_of_slots(visibility.query_positions, x, size), places.key_slots]
         weights = self._weights(query, key, positions) * places.in_own_group()
-        weights = self._dropout_layer(weights, training=training)
+        weights = self._dropout_layer(weights, training=inputs.training)
         products = ops.matmul(global_query, ops.transpose(global_key, (0, 1, 3, 2)))
         weights = weights + products * (places.in_earlier_groups() / self.group_size)
         finished = ops.transpose(global_key, (0, 1, 3, 2)) * places.in_finished_groups()
-        before, state = running_sums(ops.matmul(finished, value), block_count(length, size), cache["state"])
+        before, state = running_sums(ops.matmul(finished, value), block_count(length, size), inputs.cache["state"])
         context = ops.matmul(weights, value) + ops.matmul(global_query, before / self.group_size)
         return self._finish(self._join(context, length), gate, visibility), {**recent, "state": state}
 
@@ -147,7 +156,7 @@ class MixedChunkAttention(GatedUnit):
         gated = gate * ops.cast(context, gate.dtype)
         return self._output_dense(zero_masked(gated, visibility.query_mask))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "group_size": self.group_size}
 
 

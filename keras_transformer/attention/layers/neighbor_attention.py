@@ -1,11 +1,16 @@
 """Attention to the states that an index finds: for more keys than a graph can hold."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 from keras import ops
 
+from keras_transformer.utils.types import Tensor
 
-def attend_to_neighbors(layer, query, index, top_k=16):
+
+def attend_to_neighbors(layer: Any, query: Tensor, index: Any, top_k: int = 16) -> Tensor:
     """What a cross-attention layer gives where each head attends to the `top_k` indexed states that fit it best.
 
     A head scores a state h by `(x W_q) · (h W_k) = (x W_q W_kᵀ) · h`: so one index of the states themselves serves all heads

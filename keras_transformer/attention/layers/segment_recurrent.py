@@ -1,6 +1,9 @@
 """Attention within segments, with a memory of what came before them."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -9,12 +12,14 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
 from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.partition.bands import pad_length, take_rows
 from keras_transformer.attention.partition.memory_blocks import MemoryBlocks
 from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -72,18 +77,18 @@ class SegmentRecurrentAttention(TokenMixer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        segment_length,
-        memory_length,
-        same_length=False,
-        position="transformer_xl",
-        dropout=0.0,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int,
+        segment_length: int,
+        memory_length: int,
+        same_length: bool = False,
+        position: str | Config | AttentionPosition | None = "transformer_xl",
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
         self.key_dim = positive("key_dim", key_dim)
@@ -100,7 +105,7 @@ class SegmentRecurrentAttention(TokenMixer):
         self._kept = memory_length + segment_length - 1
         self._window = memory_length if same_length else None
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         for name in ("query", "key", "value"):
             dense = split_heads(self, name, self.num_heads, self.key_dim)
             dense.build(query_shape)
@@ -114,11 +119,14 @@ class SegmentRecurrentAttention(TokenMixer):
 
     output_dense = property(lambda self: self._output_dense)
 
-    def mix(self, x, visibility, training=None):
+    def mix(self, inputs: MixerInputs) -> Tensor:
+        x, visibility = inputs.query, inputs.visibility
         query, key, value = self._heads(x, visibility.query_positions)
         if _is_at_most(x, self.segment_length):  # One segment, and no memory.
             visible = dataclasses.replace(visibility, window=self._window)
-            context = self.softmax(query, key, value, visibility=visible, position=self.position, training=training)
+            context = self.softmax(
+                query, key, value, visibility=visible, position=self.position, training=inputs.training
+            )
             return self._output_dense(context)
         _, *remembered = self._heads(ops.stop_gradient(x), visibility.query_positions)
         (batch, length), memory, blocks = ops.shape(x)[:2], self.memory_length, self._blocks
@@ -128,17 +136,20 @@ class SegmentRecurrentAttention(TokenMixer):
             positions = with_batch_axis(visibility.query_positions, batch)
             places = blocks.pad(positions), blocks.pad(positions, memory)
         own, remembered = [blocks.pad(x) for x in (key, value)], [blocks.pad(x, memory) for x in remembered]
-        context = self._attend(blocks.pad(query), own, remembered, blocks.pad(mask, memory), places, training)
+        context = self._attend(blocks.pad(query), own, remembered, blocks.pad(mask, memory), places, inputs.training)
         return self._output_dense(context[:, :length])
 
-    def extend(self, x, cache, cache_index, visibility, training=None):
+    def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
+        x, visibility = inputs.query, inputs.visibility
         query, key, value = self._heads(x, visibility.query_positions)
-        key, value, slots, following = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
+        key, value, slots, following = extend_window_cache(
+            inputs.cache, key, value, inputs.cache_index, visibility.query_mask
+        )
         visibility = dataclasses.replace(
             visibility, key_slots=slots, key_positions=self._key_positions(visibility, slots)
         )
         attend = self._attend_few if _is_at_most(x, self.segment_length) else self._attend_many
-        return self._output_dense(attend(query, key, value, visibility, training)), following
+        return self._output_dense(attend(query, key, value, visibility, inputs.training)), following
 
     def _attend_few(self, query, key, value, visibility, training):
         """The context of new tokens, whose segments are a mask over the kept keys and the new ones."""
@@ -215,12 +226,12 @@ class SegmentRecurrentAttention(TokenMixer):
         kept = positions[:, :1] + ops.expand_dims(ops.arange(-self._kept, 0, dtype=positions.dtype), 0)
         return ops.concatenate([kept, positions], axis=1)
 
-    def init_cache(self, batch_size, max_length, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
         """An empty cache of the tokens that a segment's last one reaches, whatever `max_length` is."""
         measures = (self.num_heads, self.key_dim, self.key_dim, dtype or self.compute_dtype)
         return init_window_cache(batch_size, self._kept, *measures)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

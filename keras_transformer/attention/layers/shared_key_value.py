@@ -1,5 +1,9 @@
 """Keys and values that are made once and read by many layers."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -15,6 +19,7 @@ from keras_transformer.attention.cache.dense import (
 from keras_transformer.layers.projection import split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -62,14 +67,14 @@ class SharedKeyValue(CachedLayer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        position=None,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        position: str | Config | AttentionPosition | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
         self.key_dim = positive("key_dim", key_dim)
@@ -78,7 +83,7 @@ class SharedKeyValue(CachedLayer):
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: Shape) -> None:
         for name, width in (("key", self.key_dim), ("value", self.value_dim)):
             dense = split_heads(self, name, self.num_heads, width)
             dense.build(inputs_shape)
@@ -87,7 +92,9 @@ class SharedKeyValue(CachedLayer):
             shape = (*inputs_shape[:2], self.num_heads)
             build_once(self.position, (*shape, self.key_dim), (*shape, self.value_dim))
 
-    def call(self, inputs, positions=None, cache=None, cache_index=None):
+    def call(
+        self, inputs: Tensor, positions: Tensor = None, cache: Cache | None = None, cache_index: Tensor = None
+    ) -> Tensor:
         key, value = self.key_dense(inputs), self.value_dense(inputs)  # (B, T, K, H)
         if self.position is not None:
             if positions is None:
@@ -99,12 +106,14 @@ class SharedKeyValue(CachedLayer):
         cache = update_dense_cache(cache, key, value, cache_index)
         return tuple(ops.cast(cache[name], self.compute_dtype) for name in ("key", "value")), cache
 
-    def init_cache(self, batch_size, max_length, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
         """An empty cache for `max_length` tokens: dict of "key" and "value"."""
         measures = (self.num_heads, self.key_dim, self.value_dim)
         return init_dense_cache(batch_size, max_length, *measures, dtype or self.compute_dtype)
 
-    def compute_output_spec(self, inputs, positions=None, cache=None, cache_index=None):
+    def compute_output_spec(
+        self, inputs: Tensor, positions: Tensor = None, cache: Cache | None = None, cache_index: Tensor = None
+    ) -> Any:
         widths = (self.key_dim, self.value_dim)
         if cache is not None:
             spec = cache_spec(cache)
@@ -112,7 +121,7 @@ class SharedKeyValue(CachedLayer):
         shape = (inputs.shape[0], self.num_heads, inputs.shape[1])
         return tuple(keras.KerasTensor((*shape, width), dtype=self.compute_dtype) for width in widths)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

@@ -1,14 +1,20 @@
 """Attention within windows of a picture, which are shifted from block to block."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 from keras_transformer.attention.token_mixer import TokenMixer
 from keras_transformer.positions.relative_grid_bias import RelativeGridBias
 from keras_transformer.utils.serialization import build_once, serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -61,17 +67,17 @@ class ShiftedWindowAttention(TokenMixer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        grid_size,
-        window_size=7,
-        shifted=False,
-        dropout=0.0,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int,
+        grid_size: tuple[int, int],
+        window_size: int = 7,
+        shifted: bool = False,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.key_dim = key_dim
@@ -99,19 +105,20 @@ class ShiftedWindowAttention(TokenMixer):
 
     output_dense = property(lambda self: self.attention.output_dense)
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         self._check(query_shape)
         windows = (None, self._window**2, query_shape[-1])
         build_once(self.attention, windows, windows)
 
-    def mix(self, x, visibility, training=None):
+    def mix(self, inputs: MixerInputs) -> Tensor:
+        x = inputs.query
         self._check(x.shape)
-        windows, mask = self._windows(x), visibility.key_mask
+        windows, mask = self._windows(x), inputs.visibility.key_mask
         if mask is not None:
             mask = ops.expand_dims(ops.cast(mask, "int32"), -1)
             mask = ops.cast(self._windows(mask, filling=1)[:, :, 0], "bool")
         masks = {"query_mask": mask, "value_mask": mask, "attention_mask": self._regions(ops.shape(x)[0])}
-        return self._joined(self.attention(windows, windows, **masks, training=training))
+        return self._joined(self.attention(windows, windows, **masks, training=inputs.training))
 
     def _windows(self, x, filling=0):
         """`(B, T, D)` to `(B · windows, window², D)`."""
@@ -150,7 +157,7 @@ class ShiftedWindowAttention(TokenMixer):
         if shape[1] not in (None, rows * columns):
             raise ValueError(f"A grid of {rows} x {columns} has {rows * columns} tokens. Received: {shape[1]}")
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

@@ -1,5 +1,9 @@
 """The attention of XLNet."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -11,6 +15,7 @@ from keras_transformer.layers.projection import join_heads, split_heads
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.positions.distances import distances
 from keras_transformer.utils.serialization import build_once, clone, resolve, serializable, serialize
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -67,17 +72,17 @@ class TwoStreamAttention(keras.layers.Layer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        causal=False,
-        use_segments=True,
-        position="transformer_xl",
-        dropout=0.0,
-        use_bias=False,
-        kernel_initializer="glorot_uniform",
-        seed=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int,
+        causal: bool = False,
+        use_segments: bool = True,
+        position: str | Config | AttentionPosition | None = "transformer_xl",
+        dropout: float = 0.0,
+        use_bias: bool = False,
+        kernel_initializer: Initializer = "glorot_uniform",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.num_heads = positive("num_heads", num_heads)
@@ -92,7 +97,7 @@ class TwoStreamAttention(keras.layers.Layer):
         self.seed = seed
         self.softmax = SoftmaxAttention(dropout=dropout, seed=seed, dtype=self.dtype_policy)
 
-    def build(self, query_shape, value_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape | None = None) -> None:
         for name in ("query", "key", "value"):
             dense = split_heads(self, name, self.num_heads, self.key_dim)
             dense.build(query_shape)
@@ -112,15 +117,15 @@ class TwoStreamAttention(keras.layers.Layer):
 
     def call(
         self,
-        query,
-        value,
+        query: Tensor,
+        value: Tensor,
         *,
-        value_mask=None,
-        attention_mask=None,
-        positions=None,
-        segment_ids=None,
-        training=None,
-    ):
+        value_mask: Tensor = None,
+        attention_mask: Tensor = None,
+        positions: Tensor = None,
+        segment_ids: Tensor = None,
+        training: bool | None = None,
+    ) -> Tensor:
         if segment_ids is not None and not self.use_segments:
             raise ValueError(f"{self.name!r} was made with use_segments=False, and is given segment_ids.")
         length = ops.shape(query)[1] if attention_mask is None else ops.shape(attention_mask)[-1]
@@ -152,10 +157,10 @@ class TwoStreamAttention(keras.layers.Layer):
         differ = ops.not_equal(distances(query_segments, key_segments), 0)
         return ops.expand_dims(ops.transpose(terms, (0, 2, 1)), 3) * ops.cast(ops.expand_dims(differ, 1), "float32")
 
-    def compute_output_shape(self, query_shape, value_shape=None):
+    def compute_output_shape(self, query_shape: Shape, value_shape: Shape | None = None) -> Shape:
         return tuple(query_shape)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

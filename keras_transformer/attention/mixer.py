@@ -1,0 +1,128 @@
+"""The interface of token mixers, and the arguments of their calls."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from keras import ops
+
+from keras_transformer.attention.cache.dense import token_slots
+from keras_transformer.attention.masks import Visibility
+from keras_transformer.utils.types import Cache, Tensor
+
+
+@runtime_checkable
+class Mixer(Protocol):
+    """Interface of a token mixer: the sub-layer of a block that mixes the tokens of a sequence.
+
+    `MultiHeadAttention`, the layers in `MIXERS` and those in `recurrence.RECURRENCES` implement it.
+
+    Attributes:
+        supports: frozenset of str: what the mixer takes into account. See `Mechanism`.
+        cache_is_rewindable: bool. Whether a cache can return to an earlier index. If not, `query_mask` marks padding among
+            the new tokens, and padding is on the right.
+        output_dense: the last projection. Its `bias` is the output of a zero context.
+    """
+
+    @property
+    def supports(self) -> frozenset[str]: ...
+
+    @property
+    def cache_is_rewindable(self) -> bool: ...
+
+    @property
+    def output_dense(self) -> Any: ...
+
+    def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
+        """Returns an empty cache for `max_length` tokens."""
+        ...
+
+    def call(
+        self,
+        query: Tensor,
+        value: Tensor,
+        key: Tensor = None,
+        *,
+        query_mask: Tensor = None,
+        value_mask: Tensor = None,
+        key_mask: Tensor = None,
+        attention_mask: Tensor = None,
+        positions: Tensor = None,
+        cache: Cache | None = None,
+        cache_index: Tensor = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        """Returns the output `(B, T, D)`; with a cache, `(output, next_cache)`."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class MixerInputs:
+    """Arguments of a call of a `TokenMixer`, as its `mix` and `extend` receive them.
+
+    Attributes:
+        query, value, key: float `(B, T, D)`. `value` and `key` may be None.
+        query_mask, value_mask, key_mask, attention_mask: as in `TokenMixer`. In `mix` and `extend`, `key_mask` includes
+            `value_mask`.
+        positions, cache, cache_index, return_attention_scores, training: as in `TokenMixer`.
+        use_causal_mask: bool, or None for the default of the mixer. In `mix` and `extend`, a bool.
+        extra: dict: call arguments that only this mixer has.
+    """
+
+    query: Tensor
+    value: Tensor = None
+    key: Tensor = None
+    query_mask: Tensor = None
+    value_mask: Tensor = None
+    key_mask: Tensor = None
+    attention_mask: Tensor = None
+    positions: Tensor = None
+    cache: Cache | None = None
+    cache_index: Tensor = None
+    use_causal_mask: bool | None = None
+    return_attention_scores: bool = False
+    training: bool | None = None
+    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def visibility(self) -> Visibility:
+        """Masks, slots and positions of the tokens, as queries and as keys."""
+        slots = token_slots(0 if self.cache is None else self.cache_index, ops.shape(self.query)[1])
+        positions = slots if self.positions is None else self.positions
+        return Visibility(
+            query_mask=self.query_mask,
+            key_mask=self.key_mask,
+            causal=bool(self.use_causal_mask),
+            query_slots=slots,
+            key_slots=slots,
+            query_positions=positions,
+            key_positions=positions,
+        )
+
+    @property
+    def is_cross(self) -> bool:
+        """Whether keys or values are known to have another length than the queries."""
+        return len({x.shape[1] for x in (self.query, self.value, self.key) if x is not None} - {None}) > 1
+
+
+def with_call_argument(base_call: Callable[..., Any], name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Returns a decorator for a `call` that adds the keyword argument `name`, None by default, to those of `base_call`.
+
+    Keras passes masks and `training` by the names in the signature of `call`. The decorated function takes the arguments of
+    `base_call` as `**arguments`; its signature lists them.
+    """
+
+    def decorate(call: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(base_call)
+        added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+        parameters = [*signature.parameters.values(), added]
+        setattr(call, "__signature__", signature.replace(parameters=parameters))  # noqa: B010
+        return call
+
+    return decorate
