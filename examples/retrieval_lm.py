@@ -35,7 +35,7 @@ import tensorflow as tf
 
 from keras_transformer import export, models, retrieval, tasks, text, training
 
-CHUNK, NEIGHBOURS, CONTEXT = 16, 2, 128
+CHUNK, NEIGHBORS, CONTEXT = 16, 2, 128
 SIZE = models.Size(num_layers=3, hidden_dim=96, num_heads=3, intermediate_dim=384)
 # As many parameters as RETRO has with its encoder and the second attentions.
 DECODER_SIZE = models.Size(num_layers=3, hidden_dim=96, num_heads=3, intermediate_dim=592)
@@ -147,7 +147,7 @@ def build_models(tokenizer, smoke):
     options = {"position": "rotary", "norm": "rms_norm"}
     size, decoder_size = (SMOKE_SIZE, SMOKE_SIZE) if smoke else (SIZE, DECODER_SIZE)
     layers = (2,) if smoke else RETRIEVAL_LAYERS
-    own = {"encoder_size": ENCODER_SIZE, "chunk_size": CHUNK, "num_neighbors": NEIGHBOURS, "retrieval_layers": layers}
+    own = {"encoder_size": ENCODER_SIZE, "chunk_size": CHUNK, "num_neighbors": NEIGHBORS, "retrieval_layers": layers}
     backbones = (
         models.RETRO(size, tokenizer.vocabulary_size, **own, **options),
         models.Decoder(decoder_size, tokenizer.vocabulary_size, **options),
@@ -162,7 +162,7 @@ def training_batches(databases, arguments):
     """Stretches of the training sentences, with neighbors among the reviews."""
     chunks, reviews = databases["training"].chunks, databases["reviews"]
     start = time.perf_counter()
-    found = reviews.neighbors_of(chunks, NEIGHBOURS)
+    found = reviews.neighbors_of(chunks, NEIGHBORS)
     print(f"neighbors of {len(chunks):,} chunks found in {time.perf_counter() - start:.0f} s", flush=True)
     sizes = (CONTEXT, arguments.batch_size, arguments.steps)
     return retrieval.retrieval_batches(chunks, found, reviews, *sizes, seed=arguments.seed)
@@ -189,7 +189,7 @@ def measure(decoder, retro, databases, held_out):
     counts = {name: int(np.maximum(np.diff(each.document_starts) - 1, 0).sum()) for name, each in held_out.items()}
     for part, chunks in held_out.items():
         reviews = databases["reviews"]
-        found = {name: database.neighbors_of(chunks, NEIGHBOURS) for name, database in databases.items()}
+        found = {name: database.neighbors_of(chunks, NEIGHBORS) for name, database in databases.items()}
         plain = evaluation(chunks, found["reviews"], reviews).with_inputs(decoder.input)
         rows["decoder without retrieval"][part] = bits(decoder, plain)
         for name, (neighbors, database) in conditions(found, databases).items():
@@ -225,11 +225,11 @@ def write_texts(model, bundle, database, sentences):
     chosen = [each for each in sentences["test"] if len(each) > 96 and letters(each) in known][:3]
     prompts = [each[: 2 * CHUNK] for each in chosen or sentences["test"][:3]]
     asked = {"max_new_tokens": 3 * CHUNK}
-    texts = retrieval.with_retrieval(model.generator(), database, NEIGHBOURS).generate(prompts, **asked)
+    texts = retrieval.with_retrieval(model.generator(), database, NEIGHBORS).generate(prompts, **asked)
     for prompt, ours, plain in zip(prompts, texts, model.generate(prompts, **asked), strict=True):
         print(f"--- {prompt}\n    with the database:    {ours}\n    without:              {plain}", flush=True)
     for backend in ("saved_model", "tflite", "onnx"):
-        runtime = retrieval.with_retrieval(export.load(bundle, backend), database, NEIGHBOURS)
+        runtime = retrieval.with_retrieval(export.load(bundle, backend), database, NEIGHBORS)
         found = runtime.generate(prompts, **asked)
         same = sum(ours == theirs for ours, theirs in zip(found, texts, strict=True))
         print(f"{backend}: {same} of {len(texts)} texts are those of Keras", flush=True)

@@ -1,11 +1,14 @@
 """Random changes to recordings and spectrograms in training, inside the model."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.audio.random_change import RandomChange, check_range
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
@@ -41,7 +44,15 @@ class RandomSound(RandomChange):
     Reference: Ko et al., Audio Augmentation for Speech Recognition, Interspeech 2015 (speed).
     """
 
-    def __init__(self, speed=0.0, shift=0.0, gain=0.0, noise=0.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        speed: float = 0.0,
+        shift: float = 0.0,
+        gain: float = 0.0,
+        noise: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(seed, **kwargs)
         check_range(1, speed=speed, shift=shift)
         check_range(float("inf"), gain=gain, noise=noise)
@@ -50,7 +61,7 @@ class RandomSound(RandomChange):
         self.gain = gain
         self.noise = noise
 
-    def change(self, samples):
+    def change(self, samples: Tensor):
         samples = self._moved(samples) * ops.cast(ops.exp(self._draw(samples, self.gain)), samples.dtype)
         if not self.noise:
             return samples
@@ -70,7 +81,7 @@ class RandomSound(RandomChange):
         share = times - before
         return (1.0 - share) * _at(samples, before, length) + share * _at(samples, before + 1.0, length)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         own = {name: getattr(self, name) for name in ("speed", "shift", "gain", "noise")}
         return {**super().get_config(), **own}
 
@@ -115,7 +126,15 @@ class SpecAugment(RandomChange):
     Reference: Park et al., SpecAugment, arXiv 1904.08779, section 2, without its time warping.
     """
 
-    def __init__(self, num_frequency_masks=2, frequency_mask=8, num_time_masks=2, time_mask=10, seed=None, **kwargs):
+    def __init__(
+        self,
+        num_frequency_masks: int = 2,
+        frequency_mask: int = 8,
+        num_time_masks: int = 2,
+        time_mask: int = 10,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(seed, **kwargs)
         for name, value in (("num_frequency_masks", num_frequency_masks), ("num_time_masks", num_time_masks)):
             if value != 0 and not is_count(value):
@@ -128,7 +147,7 @@ class SpecAugment(RandomChange):
         self.num_time_masks = num_time_masks
         self.time_mask = time_mask
 
-    def change(self, spectrogram):
+    def change(self, spectrogram: Tensor):
         batch, frames, bins = ops.shape(spectrogram)
         bands = self._hit(batch, bins, self.num_frequency_masks, self.frequency_mask)
         stretches = self._hit(batch, frames, self.num_time_masks, self.time_mask)
@@ -146,7 +165,7 @@ class SpecAugment(RandomChange):
             hit = ops.logical_or(hit, ops.logical_and(places >= start, places < start + width))
         return hit
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_frequency_masks": self.num_frequency_masks,

@@ -1,5 +1,7 @@
 """Microphones and rooms that no recording was made with."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -7,6 +9,7 @@ from keras import ops
 from keras_transformer.audio.random_change import RandomChange, check_range
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
@@ -42,7 +45,7 @@ class FilterAugment(RandomChange):
     where the paper draws how many there are, and where.
     """
 
-    def __init__(self, gain=0.5, num_points=5, seed=None, **kwargs):
+    def __init__(self, gain: float = 0.5, num_points: int = 5, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(seed, **kwargs)
         check_range(float("inf"), gain=gain)
         if not is_count(num_points) or num_points < 2:
@@ -50,7 +53,7 @@ class FilterAugment(RandomChange):
         self.gain = gain
         self.num_points = num_points
 
-    def change(self, spectrogram):
+    def change(self, spectrogram: Tensor):
         batch, bins = ops.shape(spectrogram)[0], spectrogram.shape[2]
         gains = keras.random.uniform((batch, self.num_points), -self.gain, self.gain, seed=self.seed_generator)
         # Each bin's share of the points next to it.
@@ -59,5 +62,5 @@ class FilterAugment(RandomChange):
         curve = ops.expand_dims(ops.matmul(gains, shares), 1)
         return spectrogram + ops.cast(curve, spectrogram.dtype)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "gain": self.gain, "num_points": self.num_points}

@@ -2,6 +2,7 @@
 
 from keras_transformer.audio.errors import FeatureExtractorError
 from keras_transformer.utils.processor_config import is_count, read_processor_config
+from keras_transformer.utils.types import Path
 
 KIND = "WhisperFeatureExtractor"
 _DEFAULTS = {"feature_size": 80, "sampling_rate": 16_000, "hop_length": 160, "chunk_length": 30, "n_fft": 400}
@@ -11,7 +12,7 @@ _MAX_FREQUENCY = 8000.0
 _LIMITS = {"feature_size": 2048, "sampling_rate": 768_000, "hop_length": 2**16, "chunk_length": 3600, "n_fft": 2**14}
 
 
-def settings(folder):
+def settings(folder: Path):
     """The arguments of `LogMel` that the file of a folder stands for.
 
     Raises:

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_transformer.audio.errors import AudioError
 from keras_transformer.utils.processor_config import is_count
+from keras_transformer.utils.types import Path, Tensor
 from keras_transformer.version import install_command
 
 MAX_SAMPLE_RATE = 768_000
@@ -21,7 +22,7 @@ class Recording(NamedTuple):
     sample_rate: int
 
 
-def load_audio(file, sample_rate=None):
+def load_audio(file: Path, sample_rate: int | None = None):
     """Reads a recording: WAV, and what else libsndfile reads (FLAC, OGG, MP3, AIFF).
 
     Several channels are averaged to one.
@@ -59,7 +60,7 @@ def load_audio(file, sample_rate=None):
     return Recording(resample(samples, rate, sample_rate), sample_rate)
 
 
-def resample(samples, sample_rate, new_sample_rate):
+def resample(samples: Tensor, sample_rate: int, new_sample_rate):
     """Brings samples to another sample rate, with a filter against aliasing (soxr, "HQ").
 
     Args:
@@ -84,7 +85,7 @@ def resample(samples, sample_rate, new_sample_rate):
     return np.asarray(_library("soxr").resample(samples, sample_rate, new_sample_rate, quality="HQ"), "float32")
 
 
-def stack_recordings(recordings, num_samples=None):
+def stack_recordings(recordings, num_samples: int | None = None):
     """Recordings of different lengths as one array, with silence behind the shorter ones.
 
     Args:

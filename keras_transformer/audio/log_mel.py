@@ -1,5 +1,7 @@
 """Log-mel spectrograms inside the model."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -8,6 +10,7 @@ from keras_transformer.audio.errors import AudioError
 from keras_transformer.audio.mel import MEL_SCALES, mel_filters
 from keras_transformer.utils.processor_config import is_count, is_number
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Path, Shape, Tensor
 
 # No power is taken for less, so that silence has a logarithm.
 FLOOR = 1e-10
@@ -68,20 +71,20 @@ class LogMel(keras.layers.Layer):
 
     def __init__(
         self,
-        num_mel_bins=80,
-        sample_rate=16_000,
-        frame_length=400,
-        hop_length=160,
-        fft_length=None,
-        window="hann",
+        num_mel_bins: int = 80,
+        sample_rate: int = 16_000,
+        frame_length: int = 400,
+        hop_length: int = 160,
+        fft_length: int | None = None,
+        window: str = "hann",
         frequency_range=(0.0, None),
-        mel_scale="slaney",
-        log="log10",
-        padding="reflect",
-        num_samples=None,
+        mel_scale: str = "slaney",
+        log: str = "log10",
+        padding: str = "reflect",
+        num_samples: int | None = None,
         normalization=None,
-        **kwargs,
-    ):
+        **kwargs: Any,
+    ) -> None:
         # Samples stay as precise as they come.
         super().__init__(autocast=False, **kwargs)
         self.num_mel_bins = num_mel_bins
@@ -130,7 +133,7 @@ class LogMel(keras.layers.Layer):
             )
 
     @classmethod
-    def whisper(cls, num_mel_bins=80, num_samples=480_000, **kwargs):
+    def whisper(cls, num_mel_bins: int = 80, num_samples: int = 480_000, **kwargs: Any):
         """The front end of Whisper.
 
         Args:
@@ -144,7 +147,7 @@ class LogMel(keras.layers.Layer):
         return cls(num_mel_bins, num_samples=num_samples, normalization="whisper", **kwargs)
 
     @classmethod
-    def from_huggingface(cls, folder, **kwargs):
+    def from_huggingface(cls, folder: Path, **kwargs: Any):
         """Reads how a checkpoint of Hugging Face wants its sound.
 
         Args:
@@ -162,7 +165,7 @@ class LogMel(keras.layers.Layer):
 
         return cls(**settings(folder), **kwargs)
 
-    def num_frames(self, num_samples):
+    def num_frames(self, num_samples: int):
         """Number of frames that a recording fills, for masks over a batch.
 
         Args:
@@ -182,14 +185,14 @@ class LogMel(keras.layers.Layer):
             return self.frame_length
         return max(self.frame_length // 2 + 1, self.hop_length)
 
-    def build(self, samples_shape):
+    def build(self, samples_shape: Shape) -> None:
         self._check_shape(samples_shape)
 
     def _check_shape(self, shape):
         if len(shape) != 2:
             raise AudioError(f"{self.name} takes samples of shape (B, samples). Received shape: {tuple(shape)}")
 
-    def call(self, samples):
+    def call(self, samples: Tensor) -> Tensor:
         self._check_shape(samples.shape)
         samples = self._filled(ops.cast(samples, "float32"))
         power = self._power(self._blocks(samples))
@@ -236,13 +239,13 @@ class LogMel(keras.layers.Layer):
         real, imaginary = ops.split(parts, 2, axis=-1)
         return real * real + imaginary * imaginary
 
-    def compute_output_shape(self, samples_shape):
+    def compute_output_shape(self, samples_shape: Shape) -> Shape:
         self._check_shape(samples_shape)
         samples = samples_shape[1] if self.num_samples is None else self.num_samples
         frames = None if samples is None else self._frames(max(samples, self._least_samples()))
         return (samples_shape[0], frames, self.num_mel_bins)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_mel_bins": self.num_mel_bins,
@@ -260,7 +263,7 @@ class LogMel(keras.layers.Layer):
         }
 
 
-def fourier_kernel(frame_length, hop_length, fft_length, window):
+def fourier_kernel(frame_length: int, hop_length: int, fft_length: int, window):
     """The kernel of a convolution over blocks of `hop_length` samples that gives the transform of each windowed frame.
 
     Args:

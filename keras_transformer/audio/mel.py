@@ -32,7 +32,7 @@ def from_mel(mels, scale):
     return np.where(mels < first, mels * _HERTZ_PER_MEL, high)
 
 
-def mel_filters(num_mel_bins, fft_length, sample_rate, frequency_range, scale):
+def mel_filters(num_mel_bins: int, fft_length: int, sample_rate: int, frequency_range, scale):
     """Triangles over the bins of a spectrum, whose corners stand at equal distances in mel.
 
     Args:

@@ -1,10 +1,13 @@
 """Spectrograms made alike, however loud the recording and wherever it was made."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.utils.processor_config import is_number
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 
 @serializable
@@ -45,7 +48,7 @@ class SoundNormalization(keras.layers.Layer):
     so that no rounding error makes a frame count or not.
     """
 
-    def __init__(self, active_range=4.0, limit=3.0, per_bin=False, **kwargs):
+    def __init__(self, active_range: float = 4.0, limit: float = 3.0, per_bin: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         for name, value in (("active_range", active_range), ("limit", limit)):
             if not is_number(value) or not value > 0:
@@ -54,7 +57,7 @@ class SoundNormalization(keras.layers.Layer):
         self.limit = limit
         self.per_bin = per_bin
 
-    def call(self, spectrogram):
+    def call(self, spectrogram: Tensor) -> Tensor:
         x = ops.cast(spectrogram, "float32")
         loudness = ops.mean(x, axis=2, keepdims=True)
         below = ops.max(loudness, axis=1, keepdims=True) - loudness
@@ -69,9 +72,9 @@ class SoundNormalization(keras.layers.Layer):
         x = x / ops.sqrt(variance + keras.config.epsilon())
         return ops.cast(ops.maximum(x, -self.limit), self.compute_dtype)
 
-    def compute_output_shape(self, spectrogram_shape):
+    def compute_output_shape(self, spectrogram_shape: Shape) -> Shape:
         return spectrogram_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         own = {name: getattr(self, name) for name in ("active_range", "limit", "per_bin")}
         return {**super().get_config(), **own}

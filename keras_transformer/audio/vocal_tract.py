@@ -1,10 +1,13 @@
 """Voices of other speakers, made of those at hand."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.audio.random_change import RandomChange, check_range
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
@@ -38,12 +41,12 @@ class VocalTractPerturbation(RandomChange):
     there Hertz are stretched, up to a frequency beyond which less and less, here mel, all alike.
     """
 
-    def __init__(self, warp=0.1, seed=None, **kwargs):
+    def __init__(self, warp: float = 0.1, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(seed, **kwargs)
         check_range(1, warp=warp)
         self.warp = warp
 
-    def change(self, spectrogram):
+    def change(self, spectrogram: Tensor):
         batch, _, bins = ops.shape(spectrogram)
         factors = keras.random.uniform((batch, 1), 1.0 - self.warp, 1.0 + self.warp, seed=self.seed_generator)
         places = ops.minimum(factors * ops.expand_dims(ops.arange(bins, dtype="float32"), 0), bins - 1.0)
@@ -53,7 +56,7 @@ class VocalTractPerturbation(RandomChange):
         high = ops.minimum(low + 1, bins - 1)
         return (1.0 - share) * _bins(spectrogram, low) + share * _bins(spectrogram, high)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "warp": self.warp}
 
 

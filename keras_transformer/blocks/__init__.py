@@ -1,4 +1,4 @@
-"""A block is a residual scheme around a mixer, and a residual scheme around a feed-forward."""
+"""Transformer blocks: residual schemes around a mixer and a feed-forward network."""
 
 from keras_transformer.blocks.branched_decoder_block import BranchedDecoderBlock
 from keras_transformer.blocks.branched_encoder_block import BranchedEncoderBlock

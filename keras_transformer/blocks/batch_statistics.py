@@ -1,4 +1,4 @@
-"""Layers that count over the batches that they see."""
+"""Detection of layers that update statistics of a batch."""
 
 import keras
 
@@ -6,8 +6,8 @@ from keras_transformer.backend import keras_private
 from keras_transformer.feedforward import MixtureOfExperts
 
 
-def refuse_batch_statistics(stack, reason):
-    """Raises `ValueError`, with the reason, where a part of `stack` counts over a batch, as norms and experts may."""
+def refuse_batch_statistics(stack: keras.layers.Layer, reason: str) -> None:
+    """Raises `ValueError` if a layer of `stack` updates statistics of the batch, as batch norms and experts do."""
     for layer in keras_private.flatten_layers(stack):
         if isinstance(layer, (keras.layers.BatchNormalization, MixtureOfExperts)):
-            raise ValueError(f"{layer.name} counts over a batch, {reason}: take another layer.")
+            raise ValueError(f"{layer.name} updates statistics of the batch, {reason}: use another layer.")

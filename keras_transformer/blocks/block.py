@@ -1,6 +1,10 @@
-"""What encoder and decoder blocks share."""
+"""Base class of encoder and decoder blocks."""
+
+from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 
@@ -9,12 +13,24 @@ from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.blocks.residual.schemes import RESIDUALS, make_residual
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import build_once, choice, resolve, serialize
+from keras_transformer.utils.types import Config, LayerLike, Shape
 
 
 class Block(keras.layers.Layer):
-    """Base of the blocks: sublayers, each with a residual scheme of its own around it."""
+    """Base of the blocks: sublayers, each inside a residual scheme of its own."""
 
-    def __init__(self, residual, norm, dropout, seed, recompute=False, **kwargs):
+    _open_streams: keras.layers.Layer | None = None
+    _join_streams: keras.layers.Layer | None = None
+
+    def __init__(
+        self,
+        residual: str | Residual,
+        norm: LayerLike,
+        dropout: float,
+        seed: int | None,
+        recompute: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.residual = template(residual, RESIDUALS, Residual)
@@ -27,52 +43,52 @@ class Block(keras.layers.Layer):
     def _make_residual(self, name, residual=None):
         return make_residual(residual or self.residual, self.norm, name, self.dtype_policy)
 
-    def _build_around(self, residual, sublayer, shape, *other_shapes):
-        """Builds a sublayer for tokens of `shape`, and for other shapes if it takes more, and the scheme around it."""
+    def _build_sublayer(self, residual, sublayer, shape, *other_shapes):
+        """Builds a residual scheme and its sublayer, for tokens of `shape` and for the shapes of further arguments."""
         build_once(residual, shape)
         if not sublayer.built:
             sublayer.build(shape, *other_shapes)
             residual.initialize_sublayer(sublayer)
 
     def _build_streams(self, scheme, inputs_shape):
-        """What makes a block whose scheme has several streams a stack by itself, where its tokens come without any.
+        """Adds the layers that split and join the streams of a multi-stream scheme, if the inputs are a single stream.
 
         Returns:
             The shape of the tokens of one stream.
         """
-        self._opening = self._closing = None
+        self._open_streams = self._join_streams = None
         if scheme.num_streams > 1 and len(inputs_shape) == 3:
-            self._opening = scheme.stack_input_layer(name="open_streams", dtype=self.dtype_policy)
-            self._closing = scheme.stack_output_layer(scheme.norm, name="join_streams", dtype=self.dtype_policy)
-            self._closing.build(self._opening.compute_output_shape(inputs_shape))
+            self._open_streams = scheme.stack_input_layer(name="open_streams", dtype=self.dtype_policy)
+            self._join_streams = scheme.stack_output_layer(scheme.norm, name="join_streams", dtype=self.dtype_policy)
+            self._join_streams.build(self._open_streams.compute_output_shape(inputs_shape))
         return (*inputs_shape[:2], inputs_shape[-1])
 
-    def _opened(self, x):
-        return x if self._opening is None else self._opening(x)
+    def _split_streams(self, x):
+        return x if self._open_streams is None else self._open_streams(x)
 
-    def _closed(self, x, mask, training):
-        return x if self._closing is None else self._closing(x, mask=mask, training=training)
+    def _merge_streams(self, x, mask, training):
+        return x if self._join_streams is None else self._join_streams(x, mask=mask, training=training)
 
     def _run(self, function, *tensors, training):
-        """`function` of float tensors; in training its activations are recomputed if the block is to."""
+        """Calls `function` of float tensors; if `recompute` is set, training recomputes its activations."""
         return recomputed(self, function, *tensors) if self.recompute and training else function(*tensors)
 
-    def _around(self, residual, sublayer, x, mask, training):
-        """`sublayer`, a function of one tensor, inside its residual scheme."""
+    def _apply_residual(self, residual, sublayer, x, mask, training):
+        """Calls `sublayer`, a function of one tensor, inside its residual scheme."""
         y = sublayer(residual.pre(x, mask=mask, training=training))
         y = self._dropout_layer(y, training=training)
         return residual.post(x, residual.drop_path(y, training=training), mask=mask, training=training)
 
-    def _feed(self, x, padding_mask, training):
-        """The feed-forward; one that asks which tokens are real, as a mixture of experts does, is told."""
-        asks = "padding_mask" in inspect.signature(self.feedforward.call).parameters
-        options = {"padding_mask": padding_mask} if asks else {}
+    def _feed_forward(self, x, padding_mask, training):
+        """Calls the feed-forward layer, with the padding mask if it takes one, as a mixture of experts does."""
+        takes_mask = "padding_mask" in inspect.signature(self.feedforward.call).parameters
+        options = {"padding_mask": padding_mask} if takes_mask else {}
         return self.feedforward(x, training=training, **options)
 
-    def compute_output_shape(self, inputs_shape, *args, **kwargs):
+    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
         return inputs_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "residual": serialize_template(self.residual),
@@ -83,14 +99,14 @@ class Block(keras.layers.Layer):
         }
 
 
-def template(identifier, choices, base):
-    """What the layers of a block are made from: a name in `choices`, or an instance."""
+def template(identifier: Any, choices: Mapping[str, Callable[..., Any]], base: type) -> Any:
+    """Checks a template of layers: a name in `choices`, which is returned as it is, or an instance or its config."""
     if isinstance(identifier, str):
         choice(identifier, choices)
         return identifier
     return resolve(identifier, choices, base)
 
 
-def serialize_template(identifier):
-    """The config of a `template`."""
+def serialize_template(identifier: Any) -> Any:
+    """Returns the config of a `template`."""
     return identifier if isinstance(identifier, str) else serialize(identifier)

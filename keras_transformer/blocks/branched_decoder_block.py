@@ -1,4 +1,8 @@
-"""What the decoder of the Evolved Transformer has in front of an ordinary block."""
+"""The branched half of the Evolved Transformer's decoder cell."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import keras
 
@@ -8,44 +12,46 @@ from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.attention.mechanism import check_cross_attention
 from keras_transformer.blocks.block import Block
 from keras_transformer.blocks.encoder_attention import CROSS, EncoderAttention
+from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serializable, serialize
+from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Shape, Tensor
 
-# What the convolution's part of the cache is named by.
+# Prefix of the convolution's tensors in the cache.
 _CONVOLUTION = "convolution_"
 
 
 @serializable
 class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
-    """A residual scheme around causal attention and cross-attention side by side, and one around a causal convolution.
+    """Causal attention and cross-attention in parallel, then a causal convolution, with residual schemes.
 
-    With `residual="pre"`: `x = x + mixer(norm(x)) + cross_attention(norm(x), encoder_output)`, both of the same norm, then
+    With `residual="pre"`: `x = x + mixer(norm(x)) + cross_attention(norm(x), encoder_output)`, with one shared norm, then
     `x = x + convolution(norm(x))`.
 
     Args:
-        mixer: `MultiHeadAttention`, or another causal layer of its contract, or its config.
+        mixer: `MultiHeadAttention`, another causal `TokenMixer`, or its config.
         cross_attention: `MultiHeadAttention` or its config.
-        convolution: a causal mixer, as `attention.BranchedConvolution`, or its config.
-        residual: a name in `RESIDUALS`, or an instance of `Residual`, of which the block makes copies. Default "pre".
-        norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
-        dropout: float in [0, 1). Of what each part gives, before it is added.
-        seed: int or None. Of the dropout.
+        convolution: a causal mixer, such as `attention.BranchedConvolution`, or its config.
+        residual: a name in `RESIDUALS`, or a `Residual` instance to copy. Default "pre".
+        norm: a name in `NORMS`, or a norm layer to copy. Used if `residual` is a name.
+        dropout: float in [0, 1). Dropout rate of the output of each sublayer. Default 0.
+        seed: int or None. Seed of the dropout.
         recompute: bool. See `DecoderBlock`.
 
     Call arguments:
         inputs: float `(B, T, D)`.
-        encoder_output: float `(B, S, D_encoder)`; needed, unless a cache holds it.
-        padding_mask: boolean `(B, T)`, True = a real token; None for the mask that Keras carries, if any. With a cache it is
-            over the new tokens, padded on the right; needed where a cache keeps less than all tokens
+        encoder_output: float `(B, S, D_encoder)`. Required unless the cache holds its keys and values.
+        padding_mask: boolean `(B, T)`, True = a real token. None: the implicit Keras mask, if any. With a cache it covers
+            the new tokens, which are padded on the right, and is required if the cache keeps less than all tokens
             (`cache_is_rewindable` is False).
-        encoder_padding_mask: boolean `(B, S)`, likewise.
-        cache: dict as `init_cache` returns, with what `memory_cache` returns if asked; or None.
-        cache_index: int32 `()` or `(B,)`: the slot of each row's first new token.
+        encoder_padding_mask: boolean `(B, S)`, True = a real token.
+        cache: dict of `init_cache`, optionally joined with that of `memory_cache`; or None.
+        cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, cache)`.
 
     Raises:
-        ValueError: unknown names; a `cross_attention` that serves self-attention alone; `encoder_output` missing.
+        ValueError: unknown names; a `cross_attention` that supports self-attention only; `encoder_output` missing.
 
     Example:
 
@@ -58,21 +64,21 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
     >>> sorted(block.init_cache(1, max_length=4))
     ['convolution_recent_inputs', 'key', 'value']
 
-    Reference: So et al., The Evolved Transformer, arXiv 1901.11117, figure 3: the upper half of the decoder's cell.
+    Reference: So et al., The Evolved Transformer, arXiv 1901.11117, figure 3 (upper half of the decoder cell).
     """
 
     def __init__(
         self,
-        mixer,
-        cross_attention,
-        convolution,
-        residual="pre",
-        norm="layer_norm",
-        dropout=0.0,
-        seed=None,
-        recompute=False,
-        **kwargs,
-    ):
+        mixer: LayerLike,
+        cross_attention: LayerLike,
+        convolution: LayerLike,
+        residual: str | Residual = "pre",
+        norm: LayerLike = "layer_norm",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        recompute: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
         self.cross_attention = resolve(cross_attention, {}, keras.layers.Layer, argument="cross_attention")
@@ -81,30 +87,30 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
         self.attention_residual = self._make_residual("attention_residual")
         self.convolution_residual = self._make_residual("convolution_residual")
 
-    def build(self, inputs_shape, encoder_output_shape=None):
+    def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
         self._check_encoder_output(encoder_output_shape)
         shape = self._build_streams(self.attention_residual, inputs_shape)
-        self._build_around(self.attention_residual, self.mixer, shape, shape)
-        self._build_around(self.attention_residual, self.cross_attention, shape, encoder_output_shape)
-        self._build_around(self.convolution_residual, self.convolution, shape, shape)
+        self._build_sublayer(self.attention_residual, self.mixer, shape, shape)
+        self._build_sublayer(self.attention_residual, self.cross_attention, shape, encoder_output_shape)
+        self._build_sublayer(self.convolution_residual, self.convolution, shape, shape)
 
     def call(
         self,
-        inputs,
-        encoder_output=None,
-        padding_mask=None,
-        encoder_padding_mask=None,
-        cache=None,
-        cache_index=None,
-        training=None,
-    ):
+        inputs: Tensor,
+        encoder_output: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        encoder_padding_mask: Tensor | None = None,
+        cache: Cache | None = None,
+        cache_index: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
         self._check_encoder_output(encoder_output, cache)
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         encoder_mask = implicit_mask(encoder_output) if encoder_padding_mask is None else encoder_padding_mask
         next_cache = None if cache is None else dict(cache)
 
         def causal(layer, prefix):
-            """A causal part as a function of its tokens, which takes its part of the cache and leaves the next."""
+            """Returns a function of tokens that calls a causal layer with its part of the cache."""
 
             def mix(x):
                 if cache is None:
@@ -123,12 +129,12 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
                 crossed = self._attend_encoder(x, *memory, encoder_mask, cache, cache_index, training)
                 return own + self._dropout_layer(crossed, training=training)
 
-            scheme, x = self.attention_residual, self._opened(x)
+            scheme, x = self.attention_residual, self._split_streams(x)
             y = attend(scheme.pre(x, mask=padding_mask, training=training))
             x = scheme.post(x, scheme.drop_path(y, training=training), mask=padding_mask, training=training)
             mix = causal(self.convolution, _CONVOLUTION)
-            return self._closed(
-                self._around(self.convolution_residual, mix, x, padding_mask, training), padding_mask, training
+            return self._merge_streams(
+                self._apply_residual(self.convolution_residual, mix, x, padding_mask, training), padding_mask, training
             )
 
         if cache is None:
@@ -136,19 +142,26 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
         return run(inputs, encoder_output), next_cache
 
     @property
-    def cache_is_rewindable(self):
-        """Whether a cache can go back."""
+    def cache_is_rewindable(self) -> bool:
+        """Whether decoding can continue from an earlier `cache_index` of the same cache."""
         return all(getattr(layer, "cache_is_rewindable", True) for layer in (self.mixer, self.convolution))
 
-    def init_cache(self, batch_size, max_length, dtype=None):
-        """An empty cache of the mixer and the convolution, for `max_length` tokens."""
+    def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
+        """Returns the empty cache of the mixer and the convolution for `max_length` tokens."""
         cache = self.mixer.init_cache(batch_size, max_length, dtype)
         return cache | prefixed(_CONVOLUTION, self.convolution.init_cache(batch_size, max_length, dtype))
 
-    def compute_output_spec(self, inputs, encoder_output=None, *args, cache=None, **options):
+    def compute_output_spec(
+        self,
+        inputs: Tensor,
+        encoder_output: Tensor | None = None,
+        *args: Any,
+        cache: Cache | None = None,
+        **options: Any,
+    ) -> Any:
         return self._output_spec(inputs.shape, cache)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "mixer": serialize(self.mixer),

@@ -1,31 +1,32 @@
-"""The block of a cross-decoder."""
+"""The block of the cross-decoder of YOCO."""
 
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.cross_block import CrossBlock
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Shape, Tensor
 
 
 @serializable
 class CrossDecoderBlock(CrossBlock):
-    """Causal attention to shared keys and values, and a feed-forward, each inside a residual scheme.
+    """Causal attention to shared keys and values, then a feed-forward, each inside a residual scheme.
 
-    It has no cache: the past is in the keys and values, and a token is computed without the tokens before it.
+    The block has no cache: all it needs of past tokens is in the shared keys and values.
 
     Args:
         attention: `CrossDecoderAttention` or its config.
-        feedforward: a layer `(B, T, D)` to `(B, T, D)` that looks at each token by itself, or its config.
-        residual: a name in `RESIDUALS`, or an instance of `Residual`, of which the block makes copies. Default "pre".
-        norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
-        dropout: float in [0, 1). Of what each sublayer gives, before it is added.
-        seed: int or None. Of the dropout.
-        recompute: bool. Whether, in training, the block keeps only its inputs for the backward pass, and computes the rest
-            again there: less memory, a third more time. `training.recompute_blocks` sets it in a whole model.
+        feedforward: a layer `(B, T, D)` to `(B, T, D)` on single tokens, or its config.
+        residual: a name in `RESIDUALS`, or a `Residual` instance to copy. Default "pre".
+        norm: a name in `NORMS`, or a norm layer to copy. Used if `residual` is a name.
+        dropout: float in [0, 1). Dropout rate of the output of each sublayer. Default 0.
+        seed: int or None. Seed of the dropout.
+        recompute: bool. Whether training keeps only the inputs of the block and recomputes the activations in the backward
+            pass: less memory, a third more time. `training.recompute_blocks` sets it in a whole model. Default False.
 
     Call arguments:
         inputs: float `(B, T, D)`.
-        key: float `(B, K, S, H)`, as `SharedKeyValue` gives it.
+        key: float `(B, K, S, H)`, from `SharedKeyValue`.
         value: float `(B, K, S, H_value)`.
-        padding_mask: boolean `(B, S)`, True = a real token; None for the mask that Keras carries, if any.
+        padding_mask: boolean `(B, S)`, True = a real token. None: the implicit Keras mask, if any.
         positions: int `(T,)` or `(B, T)`: see `CrossDecoderAttention`.
 
     Returns:
@@ -46,19 +47,27 @@ class CrossDecoderBlock(CrossBlock):
     Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 2 (the cross-decoder).
     """
 
-    def build(self, inputs_shape, key_shape, value_shape):
+    def build(self, inputs_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         self._build_parts(inputs_shape, key_shape, value_shape)
 
-    def call(self, inputs, key, value, padding_mask=None, positions=None, training=None):
+    def call(
+        self,
+        inputs: Tensor,
+        key: Tensor,
+        value: Tensor,
+        padding_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
 
         def feed_forward(x):
-            return self._feed(x, None, training)
+            return self._feed_forward(x, None, training)
 
         def run(x, key, value):
             def attend(x):
                 return self.attention(x, key, value, padding_mask=padding_mask, positions=positions, training=training)
 
-            return self._attend_and_feed(attend, feed_forward, x, padding_mask, training)
+            return self._attend_and_feed_forward(attend, feed_forward, x, padding_mask, training)
 
         return self._run(run, inputs, key, value, training=training)

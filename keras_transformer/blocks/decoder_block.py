@@ -1,4 +1,8 @@
-"""The decoder block."""
+"""The transformer decoder block."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import keras
 
@@ -8,46 +12,49 @@ from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.attention.mechanism import check_cross_attention
 from keras_transformer.blocks.block import Block
 from keras_transformer.blocks.encoder_attention import CROSS, EncoderAttention
+from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.utils.serialization import resolve, serializable, serialize
+from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Shape, Tensor
 
-# What a feed-forward's part of the cache is named by.
+# Prefix of the feed-forward's tensors in the cache.
 _FEEDFORWARD = "feedforward_"
 
 
 @serializable
 class DecoderBlock(CachedLayer, EncoderAttention, Block):
-    """A causal mixer, cross-attention if asked, and a feed-forward, each inside a residual scheme.
+    """Transformer decoder block: a causal mixer, optional cross-attention and a feed-forward, with residual schemes.
 
     Args:
-        mixer: `MultiHeadAttention`, or another causal layer of its contract, or its config.
-        feedforward: a layer `(B, T, D)` to `(B, T, D)`, or its config; one with a cache, such as `recurrence.ChannelMixing`,
-            is called as a mixer is. None for a block that mixes alone.
+        mixer: `MultiHeadAttention`, another causal `TokenMixer`, or its config.
+        feedforward: a layer `(B, T, D)` to `(B, T, D)`, or its config. One with a cache, such as `recurrence.ChannelMixing`,
+            is called like a mixer. None for a block without a feed-forward.
         cross_attention: `MultiHeadAttention` or its config; None for a decoder-only block.
-        residual: a name in `RESIDUALS`, or an instance of `Residual`, of which the block makes copies. Default "pre".
-        norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
-        dropout: float in [0, 1). Of what each sublayer gives, before it is added.
-        seed: int or None. Of the dropout.
-        recompute: bool. Whether, in training, the block keeps only its inputs for the backward pass, and computes the rest
-            again there: less memory, a third more time. `training.recompute_blocks` sets it in a whole model.
+        residual: a name in `RESIDUALS`, or a `Residual` instance to copy. Default "pre".
+        norm: a name in `NORMS`, or a norm layer to copy. Used if `residual` is a name.
+        dropout: float in [0, 1). Dropout rate of the output of each sublayer. Default 0.
+        seed: int or None. Seed of the dropout.
+        recompute: bool. Whether training keeps only the inputs of the block and recomputes the activations in the backward
+            pass: less memory, a third more time. `training.recompute_blocks` sets it in a whole model. Default False.
 
     Call arguments:
         inputs: float `(B, T, D)`.
-        encoder_output: float `(B, S, D_encoder)`; needed with cross-attention, unless a cache holds it; refused without.
-        padding_mask: boolean `(B, T)`, True = a real token; None for the mask that Keras carries, if any. With a cache it is
-            over the new tokens, padded on the right; needed where a cache keeps less than all tokens
+        encoder_output: float `(B, S, D_encoder)`. Required with cross-attention, unless the cache holds its keys and
+            values; an error without cross-attention.
+        padding_mask: boolean `(B, T)`, True = a real token. None: the implicit Keras mask, if any. With a cache it covers
+            the new tokens, which are padded on the right, and is required if the cache keeps less than all tokens
             (`cache_is_rewindable` is False).
-        encoder_padding_mask: boolean `(B, S)`, likewise.
-        attention_mask: boolean `(T, T)`, `(B, T, T)` or `(B, N, T, T)`, on top of causality.
+        encoder_padding_mask: boolean `(B, S)`, True = a real token.
+        attention_mask: boolean `(T, T)`, `(B, T, T)` or `(B, N, T, T)`, combined with the causal mask.
         positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
-        cache: dict as `init_cache` returns, with what `memory_cache` returns if asked; or None.
-        cache_index: int32 `()` or `(B,)`: the slot of each row's first new token.
+        cache: dict of `init_cache`, optionally joined with that of `memory_cache`; or None.
+        cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, cache)`.
 
     Raises:
-        ValueError: unknown names; a `cross_attention` that serves self-attention alone; `encoder_output` missing, or not
-            wanted.
+        ValueError: unknown names; a `cross_attention` that supports self-attention only; `encoder_output` missing, or
+            given without cross-attention.
 
     Example:
 
@@ -64,16 +71,16 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
 
     def __init__(
         self,
-        mixer,
-        feedforward,
-        cross_attention=None,
-        residual="pre",
-        norm="layer_norm",
-        dropout=0.0,
-        seed=None,
-        recompute=False,
-        **kwargs,
-    ):
+        mixer: LayerLike,
+        feedforward: LayerLike | None,
+        cross_attention: LayerLike | None = None,
+        residual: str | Residual = "pre",
+        norm: LayerLike = "layer_norm",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        recompute: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
         self.feedforward = resolve(feedforward, {}, keras.layers.Layer, argument="feedforward")
@@ -83,27 +90,27 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
         self.cross_attention_residual = cross_attention and self._make_residual("cross_attention_residual")
         self.feedforward_residual = feedforward and self._make_residual("feedforward_residual")
 
-    def build(self, inputs_shape, encoder_output_shape=None):
+    def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
         self._check_encoder_output(encoder_output_shape)
         shape = self._build_streams(self.mixer_residual, inputs_shape)
-        self._build_around(self.mixer_residual, self.mixer, shape, shape)
+        self._build_sublayer(self.mixer_residual, self.mixer, shape, shape)
         if self.cross_attention is not None:
-            self._build_around(self.cross_attention_residual, self.cross_attention, shape, encoder_output_shape)
+            self._build_sublayer(self.cross_attention_residual, self.cross_attention, shape, encoder_output_shape)
         if self.feedforward is not None:
-            self._build_around(self.feedforward_residual, self.feedforward, shape)
+            self._build_sublayer(self.feedforward_residual, self.feedforward, shape)
 
     def call(
         self,
-        inputs,
-        encoder_output=None,
-        padding_mask=None,
-        encoder_padding_mask=None,
-        attention_mask=None,
-        positions=None,
-        cache=None,
-        cache_index=None,
-        training=None,
-    ):
+        inputs: Tensor,
+        encoder_output: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        encoder_padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+        cache_index: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
         self._check_encoder_output(encoder_output, cache)
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         encoder_mask = implicit_mask(encoder_output) if encoder_padding_mask is None else encoder_padding_mask
@@ -120,7 +127,7 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
 
         def feed_forward(x):
             if not hasattr(self.feedforward, "init_cache"):
-                return self._feed(x, padding_mask, training)
+                return self._feed_forward(x, padding_mask, training)
             options = {"query_mask": padding_mask, "training": training}
             if cache is None:
                 return self.feedforward(x, **options)
@@ -133,12 +140,12 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
             def attend_encoder(x):
                 return self._attend_encoder(x, encoder_output, encoder_mask, cache, cache_index, training)
 
-            x = self._around(self.mixer_residual, mix, self._opened(x), padding_mask, training)
+            x = self._apply_residual(self.mixer_residual, mix, self._split_streams(x), padding_mask, training)
             if self.cross_attention is not None:
-                x = self._around(self.cross_attention_residual, attend_encoder, x, padding_mask, training)
+                x = self._apply_residual(self.cross_attention_residual, attend_encoder, x, padding_mask, training)
             if self.feedforward is not None:
-                x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
-            return self._closed(x, padding_mask, training)
+                x = self._apply_residual(self.feedforward_residual, feed_forward, x, padding_mask, training)
+            return self._merge_streams(x, padding_mask, training)
 
         if cache is None:
             memory = [] if encoder_output is None else [encoder_output]
@@ -146,21 +153,28 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
         return run(inputs, encoder_output), next_cache
 
     @property
-    def cache_is_rewindable(self):
-        """Whether a cache can go back."""
+    def cache_is_rewindable(self) -> bool:
+        """Whether decoding can continue from an earlier `cache_index` of the same cache."""
         return all(getattr(layer, "cache_is_rewindable", True) for layer in (self.mixer, self.feedforward))
 
-    def init_cache(self, batch_size, max_length, dtype=None):
-        """An empty cache of the mixer, and of a feed-forward that has one, for `max_length` tokens."""
+    def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
+        """Returns the empty cache of the mixer, and of a feed-forward that has one, for `max_length` tokens."""
         cache = self.mixer.init_cache(batch_size, max_length, dtype)
         if hasattr(self.feedforward, "init_cache"):
             cache |= prefixed(_FEEDFORWARD, self.feedforward.init_cache(batch_size, max_length, dtype))
         return cache
 
-    def compute_output_spec(self, inputs, encoder_output=None, *args, cache=None, **options):
+    def compute_output_spec(
+        self,
+        inputs: Tensor,
+        encoder_output: Tensor | None = None,
+        *args: Any,
+        cache: Cache | None = None,
+        **options: Any,
+    ) -> Any:
         return self._output_spec(inputs.shape, cache)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "mixer": serialize(self.mixer),

@@ -1,19 +1,27 @@
-"""What blocks share that attend to the output of an encoder."""
+"""Cross-attention of decoder blocks to the output of an encoder."""
+
+from __future__ import annotations
+
+from typing import Any
 
 from keras import ops
 
 from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.attention.cache.prefixes import part, prefixed
+from keras_transformer.utils.types import Cache, Tensor
 
-# What the encoder's part of the cache is named by.
+# Prefix of the cross-attention's tensors in the cache.
 CROSS = "cross_"
 
 
 class EncoderAttention:
-    """Mixin of blocks whose `cross_attention` reads an encoder's output, or the cache that has its keys and values."""
+    """Mixin of blocks whose `cross_attention` reads the output of an encoder, or its cached keys and values."""
 
-    def memory_cache(self, encoder_output):
-        """What the cross-attention reads of the encoder, "cross_key" and "cross_value", to be put into the cache once."""
+    name: str
+    cross_attention: Any
+
+    def memory_cache(self, encoder_output: Tensor) -> Cache:
+        """Returns the cross-attention's keys and values, "cross_key" and "cross_value", to be added to the cache once."""
         return prefixed(CROSS, self.cross_attention.memory_cache(encoder_output))
 
     def _check_encoder_output(self, encoder_output, cache=None):
@@ -31,6 +39,6 @@ class EncoderAttention:
         return self.cross_attention(x, None, value_mask=mask, positions=positions, cache=part(cache, CROSS))[0]
 
 
-def has_encoder_cache(cache):
-    """Whether a cache, or None, has what `memory_cache` gives."""
+def has_encoder_cache(cache: Cache | None) -> bool:
+    """Whether a cache contains the tensors of `memory_cache`."""
     return cache is not None and f"{CROSS}key" in cache

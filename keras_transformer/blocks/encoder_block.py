@@ -1,4 +1,8 @@
-"""The encoder block."""
+"""The transformer encoder block."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import keras
 
@@ -7,28 +11,29 @@ from keras_transformer.blocks.block import Block, serialize_template, template
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.blocks.residual.schemes import RESIDUALS
 from keras_transformer.utils.serialization import resolve, serializable, serialize
+from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
 
 
 @serializable
 class EncoderBlock(Block):
-    """A residual scheme around a mixer, and one around a feed-forward.
+    """Transformer encoder block: a mixer and a feed-forward, each inside a residual scheme.
 
     With `residual="pre"`: `x = x + mixer(norm(x))`, then `x = x + feedforward(norm(x))`.
 
     Args:
-        mixer: `MultiHeadAttention`, or another layer of its contract, or its config.
+        mixer: `MultiHeadAttention`, another `TokenMixer`, or its config.
         feedforward: a layer `(B, T, D)` to `(B, T, D)`, or its config.
-        residual: a name in `RESIDUALS`, or an instance of `Residual`, of which the block makes copies. Default "pre".
-        norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
-        dropout: float in [0, 1). Of what mixer and feed-forward give, before it is added.
-        seed: int or None. Of the dropout.
-        mixer_residual: as `residual`, around the mixer alone; None for the same.
-        recompute: bool. Whether, in training, the block keeps only its inputs for the backward pass, and computes the rest
-            again there: less memory, a third more time. `training.recompute_blocks` sets it in a whole model.
+        residual: a name in `RESIDUALS`, or a `Residual` instance to copy. Default "pre".
+        norm: a name in `NORMS`, or a norm layer to copy. Used if `residual` is a name.
+        dropout: float in [0, 1). Dropout rate of the output of each sublayer. Default 0.
+        seed: int or None. Seed of the dropout.
+        mixer_residual: residual scheme of the mixer, if it differs from `residual`. Default None.
+        recompute: bool. Whether training keeps only the inputs of the block and recomputes the activations in the backward
+            pass: less memory, a third more time. `training.recompute_blocks` sets it in a whole model. Default False.
 
     Call arguments:
         inputs: float `(B, T, D)`.
-        padding_mask: boolean `(B, T)`, True = a real token; None for the mask that Keras carries, if any.
+        padding_mask: boolean `(B, T)`, True = a real token. None: the implicit Keras mask, if any.
         attention_mask: boolean `(T, T)`, `(B, T, T)` or `(B, N, T, T)`.
         positions: int `(T,)` or `(B, T)`; see `MultiHeadAttention`.
         global_mask: boolean `(B, T)`, for a mixer that takes one: see `LongformerAttention`.
@@ -54,16 +59,16 @@ class EncoderBlock(Block):
 
     def __init__(
         self,
-        mixer,
-        feedforward,
-        residual="pre",
-        norm="layer_norm",
-        dropout=0.0,
-        seed=None,
-        mixer_residual=None,
-        recompute=False,
-        **kwargs,
-    ):
+        mixer: LayerLike,
+        feedforward: LayerLike,
+        residual: str | Residual = "pre",
+        norm: LayerLike = "layer_norm",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        mixer_residual: str | Residual | None = None,
+        recompute: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(residual, norm, dropout, seed, recompute, **kwargs)
         self._mixer_template = None if mixer_residual is None else template(mixer_residual, RESIDUALS, Residual)
         self.mixer = resolve(mixer, {}, keras.layers.Layer, argument="mixer")
@@ -71,21 +76,21 @@ class EncoderBlock(Block):
         self.mixer_residual = self._make_residual("mixer_residual", self._mixer_template)
         self.feedforward_residual = self._make_residual("feedforward_residual")
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: Shape) -> None:
         shape = self._build_streams(self.mixer_residual, inputs_shape)
-        self._build_around(self.mixer_residual, self.mixer, shape, shape)
-        self._build_around(self.feedforward_residual, self.feedforward, shape)
+        self._build_sublayer(self.mixer_residual, self.mixer, shape, shape)
+        self._build_sublayer(self.feedforward_residual, self.feedforward, shape)
 
     def call(
         self,
-        inputs,
-        padding_mask=None,
-        attention_mask=None,
-        positions=None,
-        global_mask=None,
-        segment_ids=None,
-        training=None,
-    ):
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        global_mask: Tensor | None = None,
+        segment_ids: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
         padding_mask = implicit_mask(inputs) if padding_mask is None else padding_mask
         own = {"global_mask": global_mask, "segment_ids": segment_ids}
         own = {name: value for name, value in own.items() if value is not None}
@@ -102,16 +107,16 @@ class EncoderBlock(Block):
             )
 
         def feed_forward(x):
-            return self._feed(x, padding_mask, training)
+            return self._feed_forward(x, padding_mask, training)
 
         def run(x):
-            x = self._around(self.mixer_residual, mix, self._opened(x), padding_mask, training)
-            x = self._around(self.feedforward_residual, feed_forward, x, padding_mask, training)
-            return self._closed(x, padding_mask, training)
+            x = self._apply_residual(self.mixer_residual, mix, self._split_streams(x), padding_mask, training)
+            x = self._apply_residual(self.feedforward_residual, feed_forward, x, padding_mask, training)
+            return self._merge_streams(x, padding_mask, training)
 
         return self._run(run, inputs, training=training)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "mixer": serialize(self.mixer),

@@ -1,31 +1,35 @@
-"""The query stream of XLNet: targets, whose places are known and whose tokens are not."""
+"""The query stream of XLNet."""
+
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
 class QueryStream(keras.layers.Layer):
-    """Sets the query stream behind the content stream, and says what attention has to know of the two.
+    """Appends XLNet's query stream to the content stream and computes the attention mask of both.
 
-    Every target begins as one and the same learned vector. A token of the content sees what the permutation allows, and
-    itself; a target what the permutation allows at its place, hence not the token that it is to find.
+    Every prediction target starts as the same learned vector. A content token attends to the tokens that its row of the
+    permutation mask allows and to itself. A target attends to the tokens that are allowed at its position, and therefore
+    not to the token that it predicts.
 
     Args:
-        initializer: of the vector. Default: normal with standard deviation 0.02.
+        initializer: of the learned vector. Default: normal with standard deviation 0.02.
 
     Call arguments:
         tokens: float `(B, T, D)`.
         padding_mask: boolean `(B, T)`, True = a real token.
-        permutation_mask: boolean `(B, T, T)`, True = the first token may see the second.
-        targets: boolean `(B, P, T)`: the place of each target; a row of False is no target.
+        permutation_mask: boolean `(B, T, T)`, True = the first token may attend to the second.
+        targets: boolean `(B, P, T)`: one-hot positions of the targets; a row of False is no target.
         segment_ids: int `(B, T)`, or None.
 
     Returns:
-        dict: "inputs", float `(B, T + P, D)`; and of all of these "padding_mask", "positions" and, if given, "segment_ids",
-        `(B, T + P)`, and "attention_mask", `(B, T + P, T)`: the arguments of an `EncoderBlock` around `TwoStreamAttention`.
+        dict of the arguments of an `EncoderBlock` around `TwoStreamAttention`: "inputs", float `(B, T + P, D)`;
+        "padding_mask", "positions" and, if given, "segment_ids", `(B, T + P)`; "attention_mask", `(B, T + P, T)`.
 
     Example:
 
@@ -39,30 +43,37 @@ class QueryStream(keras.layers.Layer):
     Reference: Yang et al., XLNet, arXiv 1906.08237, section 2.3.
     """
 
-    def __init__(self, initializer=None, **kwargs):
+    def __init__(self, initializer: Initializer = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))
 
-    def build(self, tokens_shape, *shapes, **more):
+    def build(self, tokens_shape: Shape, *shapes: Any, **more: Any) -> None:
         self.mask_embedding = self.add_weight(
             name="mask_embedding", shape=(tokens_shape[-1],), initializer=self.initializer
         )
 
-    def call(self, tokens, padding_mask, permutation_mask, targets, segment_ids=None):
+    def call(
+        self,
+        tokens: Tensor,
+        padding_mask: Tensor,
+        permutation_mask: Tensor,
+        targets: Tensor,
+        segment_ids: Tensor | None = None,
+    ) -> dict[str, Tensor]:
         (batch, length), count = ops.shape(tokens)[:2], ops.shape(targets)[1]
         embedding = ops.cast(self.mask_embedding, tokens.dtype)
         vectors = ops.broadcast_to(embedding, (batch, count, tokens.shape[-1]))
-        places = ops.arange(length, dtype="int32")
+        indices = ops.arange(length, dtype="int32")
         mapping = ops.cast(targets, "int32")
 
         def at_targets(x):
-            """What is known of tokens, `(B | 1, T)`, at the place of each target, `(B, P)`."""
+            """Values `(B | 1, T)` of tokens at the positions of the targets, `(B, P)`."""
             return ops.sum(mapping * ops.expand_dims(ops.cast(x, "int32"), 1), axis=2)
 
-        itself = ops.equal(ops.expand_dims(places, 0), ops.expand_dims(places, 1))
+        itself = ops.equal(ops.expand_dims(indices, 0), ops.expand_dims(indices, 1))
         of_content = ops.logical_or(permutation_mask, ops.expand_dims(itself, 0))
         of_targets = ops.matmul(ops.cast(targets, "float32"), ops.cast(permutation_mask, "float32")) > 0.5
-        positions = ops.broadcast_to(ops.expand_dims(places, 0), (batch, length))
+        positions = ops.broadcast_to(ops.expand_dims(indices, 0), (batch, length))
         streams = {
             "inputs": ops.concatenate([tokens, vectors], axis=1),
             "padding_mask": ops.concatenate([padding_mask, at_targets(padding_mask) > 0], axis=1),
@@ -73,7 +84,14 @@ class QueryStream(keras.layers.Layer):
             streams["segment_ids"] = ops.concatenate([segment_ids, at_targets(segment_ids)], axis=1)
         return streams
 
-    def compute_output_spec(self, tokens, padding_mask, permutation_mask, targets, segment_ids=None):
+    def compute_output_spec(
+        self,
+        tokens: Tensor,
+        padding_mask: Tensor,
+        permutation_mask: Tensor,
+        targets: Tensor,
+        segment_ids: Tensor | None = None,
+    ) -> dict[str, keras.KerasTensor]:
         (batch, length, width), count = tokens.shape, targets.shape[1]
         total = None if None in (length, count) else length + count
         specs = {
@@ -86,13 +104,13 @@ class QueryStream(keras.layers.Layer):
             specs["segment_ids"] = keras.KerasTensor((batch, total), dtype="int32")
         return specs
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "initializer": keras.initializers.serialize(self.initializer)}
 
 
 @serializable
 class TakeQueryStream(keras.layers.Layer):
-    """The last P of T + P tokens, `(B, P, D)`.
+    """Selects the query stream, `(B, P, D)`: the last P of T + P tokens.
 
     Call arguments:
         inputs: float `(B, T + P, D)`.
@@ -105,8 +123,8 @@ class TakeQueryStream(keras.layers.Layer):
     [[[3.0]]]
     """
 
-    def call(self, inputs, targets):
+    def call(self, inputs: Tensor, targets: Tensor) -> Tensor:
         return inputs[:, ops.shape(targets)[2] :]
 
-    def compute_output_shape(self, inputs_shape, targets_shape):
+    def compute_output_shape(self, inputs_shape: Shape, targets_shape: Shape) -> Shape:
         return (inputs_shape[0], targets_shape[1], inputs_shape[2])

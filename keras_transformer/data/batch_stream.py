@@ -1,21 +1,35 @@
-"""Batches that are a function of the step alone, so that a training can go on from any of them."""
+"""Batches that are a function of the step, so that a training can resume at any step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 
 class BatchStream:
-    """An endless sequence of batches, each a pure function of its step: epoch after epoch, from any step on.
+    """An infinite sequence of batches over epochs, each a pure function of its step.
 
     `model.fit(train.repeat(), steps_per_epoch=len(train), epochs=...)` trains on it, and a `TrainingCheckpoint` with this
     stream resumes at the right batch. `epoch()` is one pass, for `validation_data`. Under a `tf.distribute` strategy each
     worker takes its rows of every batch, so that the workers together take the batches of a single one.
 
     Args:
-        make: function of two ints, epoch and step within it, to a batch: arrays in dicts and tuples, as `fit` takes them.
-            The same epoch and step must give the same batch.
+        make: function of two ints, the epoch and the step within it, that returns a batch: arrays in dicts and tuples, as
+            for `fit`. The same epoch and step must give the same batch.
         steps_per_epoch: int >= 1.
-        fingerprint: str. Names the data, seed and settings: a checkpoint refuses to go on with others.
-        fixed_shapes: bool. Whether all batches have the shapes of the first. Defaults to False: only ranks are the same.
+        fingerprint: str. Identifies the data, seed and settings: a checkpoint does not resume with others.
+        fixed_shapes: bool. Whether all batches have the shapes of the first. Default False: they have the same ranks.
+
+    Attributes:
+        first_step: int. First step of `repeat`, read at the start of each iteration.
+        dropped: int. Number of examples that were too long for `bucket_batches`.
+        padded_lengths: tuple of int. Padded lengths of the batches of `bucket_batches`.
+        efficiency: float. Fraction of real tokens in the batches of `pack`.
 
     Example:
 
@@ -23,33 +37,44 @@ class BatchStream:
     >>> batches = BatchStream(lambda epoch, step: np.array([epoch, step]), steps_per_epoch=3)
     >>> [batch.tolist() for batch in batches.epoch(7).as_numpy_iterator()]
     [[7, 0], [7, 1], [7, 2]]
-    >>> batches.first_step = 5  # What a checkpoint does.
+    >>> batches.first_step = 5  # As set by a checkpoint.
     >>> [batch.tolist() for batch in batches.repeat().take(2).as_numpy_iterator()]
     [[1, 2], [2, 0]]
     """
 
-    def __init__(self, make, steps_per_epoch, *, fingerprint="", fixed_shapes=False):
+    dropped: int = 0
+    padded_lengths: tuple[int, ...] = ()
+    efficiency: float = 1.0
+
+    def __init__(
+        self,
+        make: Callable[[int, int], Any],
+        steps_per_epoch: int,
+        *,
+        fingerprint: str = "",
+        fixed_shapes: bool = False,
+    ) -> None:
         if steps_per_epoch < 1:
             raise ValueError(f"steps_per_epoch must be at least 1. Received: {steps_per_epoch}")
         self._make = make
         self.steps_per_epoch = int(steps_per_epoch)
         self.fingerprint = fingerprint
         self.fixed_shapes = fixed_shapes
-        # Where `repeat` begins; read anew each time that it is iterated over.
+        # Read by `repeat` at the start of each iteration.
         self.first_step = 0
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.steps_per_epoch
 
-    def __getitem__(self, step):
-        """The batch of a step that counts on from epoch to epoch."""
+    def __getitem__(self, step: int) -> Any:
+        """Returns the batch of a step, which is counted over epochs."""
         return self._make(*divmod(int(step), self.steps_per_epoch))
 
-    def with_inputs(self, names):
-        """The same batches with these of their inputs alone, for a model that does not take the others.
+    def with_inputs(self, names: Iterable[str]) -> BatchStream:
+        """Returns the same batches with some of their inputs only, for a model that does not take the others.
 
         Args:
-            names: iterable of str, such as `model.input` of a functional model with named inputs.
+            names: names of the inputs to keep, such as `model.input` of a functional model with named inputs.
         """
         names = tuple(names)
 
@@ -59,8 +84,8 @@ class BatchStream:
 
         return BatchStream(make, len(self), fingerprint=self.fingerprint, fixed_shapes=self.fixed_shapes)
 
-    def repeat(self):
-        """An endless `tf.data.Dataset` from `first_step` on, epoch after epoch."""
+    def repeat(self) -> tf.data.Dataset:
+        """Returns an infinite `tf.data.Dataset` of the batches from `first_step` on, over epochs."""
         import tensorflow as tf
 
         def from_first_step(_):
@@ -69,8 +94,8 @@ class BatchStream:
 
         return self._dataset(tf.data.Dataset.from_tensors(0).flat_map(from_first_step))
 
-    def epoch(self, index=0):
-        """A `tf.data.Dataset` of known length: the batches of one epoch."""
+    def epoch(self, index: int = 0) -> tf.data.Dataset:
+        """Returns a `tf.data.Dataset` of known length with the batches of one epoch."""
         import tensorflow as tf
 
         first = index * self.steps_per_epoch
@@ -92,8 +117,8 @@ class BatchStream:
         return by_rows(steps.map(batch).prefetch(4))
 
 
-def by_rows(dataset):
-    """A data set of whole batches that workers under `tf.distribute` share row by row, as there are no files to share."""
+def by_rows(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Shards a data set of whole batches by rows under `tf.distribute`, since it has no files to shard."""
     import tensorflow as tf
 
     options = tf.data.Options()

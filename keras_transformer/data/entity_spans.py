@@ -1,12 +1,15 @@
-"""Entities in sequences of BIO tags, and how many of them a tagger finds."""
+"""Entity spans of BIO tags, and span F1."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from keras_transformer.data.errors import TagError
 
 
 class Span(NamedTuple):
-    """An entity: its type, and the tokens from `start` up to, not including, `end`."""
+    """An entity: its type, and its tokens from `start` (inclusive) to `end` (exclusive)."""
 
     label: str
     start: int
@@ -14,7 +17,7 @@ class Span(NamedTuple):
 
 
 class SpanScores(NamedTuple):
-    """Precision, recall and their harmonic mean, over all entities of all sentences; each 0 where its divisor is."""
+    """Precision, recall and F1 over all entities of all sentences, each 0 if its divisor is, and the counts."""
 
     precision: float
     recall: float
@@ -24,28 +27,29 @@ class SpanScores(NamedTuple):
     correct: int
 
 
-def entity_spans(tags):
-    """The entities that BIO tags name: B-X begins an entity of type X, I-X goes on with it, O is outside.
+def entity_spans(tags: Sequence[str]) -> list[Span]:
+    """Extracts entities from BIO tags: B-X begins an entity of type X, I-X continues it, O is outside.
 
-    I-X after O, or after another type, begins an entity too.
+    I-X after O, or after another type, also begins an entity.
 
     Args:
-        tags: sequence of str, one a token.
+        tags: sequence of str, one per token.
 
     Returns:
-        A list of `Span`, from left to right.
+        List of `Span`, from left to right.
 
     Raises:
-        TagError: a tag that is neither O nor B-... nor I-....
+        TagError: a tag other than O, B-type and I-type.
 
     Example:
 
     >>> entity_spans(["B-person", "I-person", "O", "I-place", "B-place"])
     [Span(label='person', start=0, end=2), Span(label='place', start=3, end=4), Span(label='place', start=4, end=5)]
 
-    Reference: Tjong Kim Sang and De Meulder, arXiv cs/0306050, section 2, and the rules of its conlleval script.
+    Reference: Tjong Kim Sang and De Meulder, arXiv cs/0306050, section 2, and the conlleval script.
     """
-    spans, label, start = [], None, 0
+    spans: list[Span] = []
+    label, start = None, 0
     for index, tag in enumerate(tags):
         prefix, _, kind = tag.partition("-")
         if tag != "O" and (prefix not in ("B", "I") or not kind):
@@ -60,20 +64,20 @@ def entity_spans(tags):
     return spans
 
 
-def span_f1(expected, predicted):
-    """Scores tags by whole entities: one counts where its type, its first and its last token are right.
+def span_f1(expected: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> SpanScores:
+    """Scores tags by whole entities: an entity is correct if its type, first and last token are.
 
         precision = correct / predicted,  recall = correct / expected,  F1 = 2 correct / (predicted + expected)
 
     Args:
-        expected: list of sequences of BIO tags, one a sentence.
+        expected: list of sequences of BIO tags, one per sentence.
         predicted: list of sequences of BIO tags, of the same lengths.
 
     Returns:
-        `SpanScores`: precision, recall and F1, from 0 to 1, and the counts that they come from.
+        `SpanScores`: precision, recall and F1, from 0 to 1, and the counts they are computed from.
 
     Raises:
-        TagError: sentences or tokens differ in number; a tag that is none.
+        TagError: numbers of sentences or tokens differ; an invalid tag.
 
     Example:
 

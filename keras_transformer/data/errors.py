@@ -1,8 +1,8 @@
-"""What can be wrong with the data; every message is one line that names the culprit."""
+"""Errors of data sets. Each message is one line that names the file, row or value at fault."""
 
 
 class ImageDataError(ValueError):
-    """Image data that cannot be used; the base of the errors below."""
+    """Invalid image data. Base of the image errors."""
 
 
 class MissingDataError(ImageDataError, FileNotFoundError):
@@ -10,7 +10,7 @@ class MissingDataError(ImageDataError, FileNotFoundError):
 
 
 class NoImagesError(ImageDataError):
-    """A place that should hold folders of images holds none."""
+    """The path contains no class folders with images."""
 
 
 class ClassMismatchError(ImageDataError):
@@ -18,7 +18,7 @@ class ClassMismatchError(ImageDataError):
 
 
 class CorruptImageError(ImageDataError):
-    """A file that is named like an image, or like a zip of images, cannot be read as one."""
+    """An image file or zip cannot be read."""
 
 
 class ImageSizeError(ImageDataError):
@@ -26,15 +26,15 @@ class ImageSizeError(ImageDataError):
 
 
 class SequenceDataError(ValueError):
-    """Text or token ids that cannot be used as asked; the base of the errors below."""
+    """Invalid text or token ids. Base of the text errors."""
 
 
 class TagError(SequenceDataError):
-    """Tags that are not BIO, or not one a token."""
+    """Tags that are not BIO tags, or not one per token."""
 
 
 class TextFileError(SequenceDataError):
-    """A text file that cannot be read as what it should be; the message names the file and the line."""
+    """A text file has the wrong format; the message names the file and the line."""
 
 
 class MissingTextFileError(TextFileError, FileNotFoundError):

@@ -1,35 +1,39 @@
-"""Reading text files one record at a time: lines, tables, JSON lines and CoNLL columns, packed with gzip or not."""
+"""Streaming readers of text files, plain or gzip: lines, tables, JSON lines and CoNLL columns."""
+
+from __future__ import annotations
 
 import codecs
 import gzip
 import json
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from keras_transformer.data.errors import MissingTextFileError, TextFileError
+from keras_transformer.utils.types import Path
 
 
 class Sentence(NamedTuple):
-    """The tokens of a sentence, and one tuple a column of what is said about each."""
+    """The tokens of a sentence, and a tuple of annotations of the tokens for each column."""
 
-    tokens: tuple
-    columns: tuple
+    tokens: tuple[str, ...]
+    columns: tuple[tuple[str, ...], ...]
 
 
-def read_lines(path, encoding="utf-8"):
-    """Yields the lines of a text file, without their ends; a name that ends in .gz is unpacked on the way.
+def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
+    """Yields the lines of a text file, without line endings. A file whose name ends in .gz is decompressed.
 
-    Lines end with a line feed, or carriage return and line feed. Nothing but the current line is held in memory.
+    Lines end with a line feed, or with carriage return and line feed. One line at a time is in memory.
 
     Args:
         path: str or path.
-        encoding: str. "utf-8", or another that extends ASCII, such as "latin-1". Defaults to "utf-8".
+        encoding: str. "utf-8", or another extension of ASCII, such as "latin-1". Default "utf-8".
 
     Yields:
-        str, one a line.
+        str, one per line.
 
     Raises:
-        MissingTextFileError: there is no such file, or it cannot be read.
-        TextFileError: it holds nothing, is not of this encoding, or is a broken gzip; the message names file and line.
+        MissingTextFileError: the file does not exist or cannot be read.
+        TextFileError: the file is empty, has another encoding, or is a corrupt gzip; the message names file and line.
 
     Example:
 
@@ -42,18 +46,18 @@ def read_lines(path, encoding="utf-8"):
         yield line
 
 
-def read_pairs(source_path, target_path):
-    """Yields the lines of two files side by side: a parallel corpus.
+def read_pairs(source_path: Path, target_path: Path) -> Iterator[tuple[str, str]]:
+    """Yields pairs of lines of two files: a parallel corpus.
 
     Args:
         source_path: str or path.
-        target_path: str or path, of as many lines.
+        target_path: str or path, with the same number of lines.
 
     Yields:
         `(source, target)`, both str.
 
     Raises:
-        TextFileError: the files differ in their number of lines, and as `read_lines`.
+        TextFileError: the numbers of lines differ; and as in `read_lines`.
 
     Example:
 
@@ -74,20 +78,22 @@ def read_pairs(source_path, target_path):
         yield source, target
 
 
-def read_tsv(path, columns=None, *, header=False, separator="\t"):
-    """Yields the rows of a table: one row a line, its fields apart by `separator`, with no quoting.
+def read_tsv(
+    path: Path, columns: int | Sequence[str] | None = None, *, header: bool = False, separator: str = "\t"
+) -> Iterator[Any]:
+    """Yields the rows of a table: one row per line, with fields split at `separator`, without quoting.
 
     Args:
         path: str or path.
-        columns: int, the number of fields of every row; names, to yield dicts; or None: as many as the first row has.
-        header: bool. Whether the first line names the columns; rows are then dicts.
-        separator: str. Defaults to the tabulator.
+        columns: int, the number of fields of every row; names, to yield dicts; None for the number of the first row.
+        header: bool. Whether the first line has the names of the columns; rows are then dicts. Default False.
+        separator: str. Default: tab.
 
     Yields:
-        A tuple of str a row, or a dict of name to str.
+        A tuple of str per row, or a dict of name to str.
 
     Raises:
-        TextFileError: a row of another number of fields, and as `read_lines`.
+        TextFileError: a row with another number of fields; and as in `read_lines`.
 
     Example:
 
@@ -109,8 +115,8 @@ def read_tsv(path, columns=None, *, header=False, separator="\t"):
         yield fields if names is None else dict(zip(names, fields, strict=True))
 
 
-def read_json_lines(path):
-    """Yields the values of a file of JSON lines: one JSON value a line; empty lines are passed over.
+def read_json_lines(path: Path) -> Iterator[Any]:
+    """Yields the values of a JSON lines file: one JSON value per line. Empty lines are skipped.
 
     Args:
         path: str or path.
@@ -119,7 +125,7 @@ def read_json_lines(path):
         dict, list, str, number, bool or None.
 
     Raises:
-        TextFileError: a line that is not JSON, and as `read_lines`.
+        TextFileError: a line is not JSON; and as in `read_lines`.
 
     Example:
 
@@ -136,23 +142,25 @@ def read_json_lines(path):
                 raise TextFileError(f"'{path}', line {number}: not JSON ({error}).") from None
 
 
-def read_conll(path, columns=(1,), *, token_column=0, separator="\t"):
-    """Yields the sentences of a file in columns: one token a line, an empty line after each sentence.
+def read_conll(
+    path: Path, columns: Sequence[int] = (1,), *, token_column: int = 0, separator: str | None = "\t"
+) -> Iterator[Sentence]:
+    """Yields the sentences of a file in columns: one token per line, and an empty line after each sentence.
 
-    A line of white space alone is empty too. Where the first column holds CoNLL-U's ids, comments (`#`), ranges of
-    multiword tokens (`3-4`) and empty nodes (`5.1`) are passed over. Elsewhere `#` is a token like any other.
+    A line of white space is empty too. If the first column has the ids of CoNLL-U, comments (`#`), multiword token ranges
+    (`3-4`) and empty nodes (`5.1`) are skipped. Otherwise `#` is an ordinary token.
 
     Args:
         path: str or path.
-        columns: ints. The columns to read beside the token's, counted from 0. CoNLL-U's UPOS is 3. Defaults to (1,).
-        token_column: int. 0 by default; 1 for CoNLL-U, whose column 0 is then held to be the ids.
-        separator: str, or None for any white space. Defaults to the tabulator.
+        columns: ints. The columns to read besides the token's, counted from 0. CoNLL-U's UPOS is 3. Default (1,).
+        token_column: int. Default 0. Use 1 for CoNLL-U: any value above 0 implies that column 0 has the ids.
+        separator: str, or None for any white space. Default: tab.
 
     Yields:
-        `Sentence`: `tokens`, a tuple of str, and `columns`, a tuple of tuples of str, as many as `columns` names.
+        `Sentence`: `tokens`, a tuple of str, and `columns`, a tuple of tuples of str, one for each of `columns`.
 
     Raises:
-        TextFileError: a line that lacks a column that is asked for, and as `read_lines`.
+        TextFileError: a line does not have a requested column; and as in `read_lines`.
 
     Example:
 
@@ -182,7 +190,7 @@ def read_conll(path, columns=(1,), *, token_column=0, separator="\t"):
 
 
 def _is_word(field, rows):
-    """Whether a CoNLL-U line is a token's own: not a comment, which stand before the first, nor a range, nor a node."""
+    """Whether a CoNLL-U line is a token: not a comment, which come before the tokens, nor a range or an empty node."""
     return not (field.startswith("#") and not rows) and not ("-" in field or "." in field)
 
 
@@ -192,7 +200,7 @@ def _sentence(rows):
 
 
 def _numbered_lines(path, encoding="utf-8"):
-    """Pairs of a line's number, from 1, and its text."""
+    """Yields pairs of a line's number, from 1, and its text."""
     opener = gzip.open if str(path).endswith(".gz") else open
     number = 0
     try:

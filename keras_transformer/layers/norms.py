@@ -1,20 +1,23 @@
-"""The norms by name: Keras's own layers, and one that Keras has not."""
+"""Normalization layers by name."""
+
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 
 @serializable
 class ZeroCenteredRMSNormalization(keras.layers.Layer):
-    """`x / √(mean(x²) + ε) · (1 + w)`: an RMS norm whose weight is held as its distance from 1.
+    """RMS norm whose weight is stored as its difference from 1: `x / √(mean(x²) + ε) · (1 + w)`.
 
-    It computes what `keras.layers.RMSNormalization` computes; weight decay pulls it to 1, and not to 0. Computed in float32
-    under every dtype policy.
+    Its outputs are those of `keras.layers.RMSNormalization`, but weight decay pulls the scale to 1 instead of 0. Computed in
+    float32 under every dtype policy.
 
     Args:
-        epsilon: float > 0.
+        epsilon: float > 0. Default 1e-6.
 
     Call arguments:
         inputs: float `(..., D)`.
@@ -31,27 +34,29 @@ class ZeroCenteredRMSNormalization(keras.layers.Layer):
     Reference: Gemma Team, arXiv 2403.08295, section 2, and its code; Zhang and Sennrich, arXiv 1910.07467 (RMSNorm).
     """
 
-    def __init__(self, epsilon=1e-6, **kwargs):
+    scale: keras.Variable
+
+    def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.scale = self.add_weight(name="scale", shape=(input_shape[-1],), initializer="zeros")
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         scale = 1.0 + ops.cast(self.scale, "float32")
         y = ops.rms_normalization(ops.cast(inputs, "float32"), scale=scale, axis=-1, epsilon=self.epsilon)
         return ops.cast(y, self.compute_dtype)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "epsilon": self.epsilon}
 
 
-NORMS = {
+NORMS: dict[str, type[keras.layers.Layer]] = {
     "layer_norm": keras.layers.LayerNormalization,
     "rms_norm": keras.layers.RMSNormalization,
     "zero_centered_rms_norm": ZeroCenteredRMSNormalization,

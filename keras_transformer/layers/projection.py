@@ -1,21 +1,25 @@
-"""The linear map of attention and feed-forward."""
+"""The linear projections of attention and feed-forward layers."""
+
+from __future__ import annotations
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.layers.ternary import is_ternary, prepare_kernel, saved_variables, ternary_product
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Activation, Shape, Tensor
 
 
 @serializable
 class Projection(keras.layers.EinsumDense):
     """`EinsumDense` over tokens, computed as one matrix product of rank 2.
 
-    Weights, configuration, LoRA and quantization are those of `EinsumDense`; only the way to the result differs: tokens of
-    all examples form the rows of one matrix, which is what kernels are fastest at and what every export format has an op
-    for. Under a `TernaryPolicy` its weights are ternary: see `BitDense`.
+    Weights, configuration, LoRA and quantization are those of `EinsumDense`. Only the computation differs: the tokens of all
+    examples form the rows of one matrix, for which kernels are fastest and every export format has an op. Under a
+    `TernaryPolicy` the weights are ternary: see `BitDense`.
 
     Args:
         equation: str, such as "btd,dnh->btnh": `(B, T, ...)` in, kernel, `(B, T, ...)` out.
@@ -35,16 +39,18 @@ class Projection(keras.layers.EinsumDense):
     (1, 5, 2, 3)
     """
 
-    def __init__(self, equation, **options):
-        super().__init__(equation, **options)
-        self.supports_masking = True  # It acts on each token by itself.
+    ternary_scale: keras.Variable | None
 
-    def build(self, input_shape):
+    def __init__(self, equation: str, **options: Any) -> None:
+        super().__init__(equation, **options)
+        self.supports_masking = True  # Tokens are independent.
+
+    def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         if is_ternary(self):
             prepare_kernel(self)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         sizes = tuple(self.kernel.shape)
         contracted = len(inputs.shape) - 2
         rows, columns = math.prod(sizes[:contracted]), sizes[contracted:]
@@ -57,7 +63,7 @@ class Projection(keras.layers.EinsumDense):
         return ops.reshape(x, (-1, length, *columns))
 
     @property
-    def variable_serialization_spec(self):
+    def variable_serialization_spec(self) -> dict[Any, list[str]]:
         return saved_variables(self, super().variable_serialization_spec)
 
     def _product(self, x, kernel):
@@ -65,31 +71,33 @@ class Projection(keras.layers.EinsumDense):
             return ops.matmul(x, kernel)
         return ops.cast(ternary_product(x, kernel, self.ternary_scale), self.compute_dtype)
 
-    def quantize(self, mode=None, type_check=False, config=None):
-        """As `EinsumDense` does it; Keras keeps it from subclasses, but the weights here are the very same."""
+    def quantize(self, mode: str | None = None, type_check: bool = False, config: Any = None) -> None:
+        """Quantizes like `EinsumDense`. Keras refuses subclasses of it by default; the weights here are the same."""
         return super().quantize(mode, type_check=False, config=config)
 
 
-def token_projection(layer, name, width, use_bias=True, activation=None):
-    """An unbuilt map of each token to `width` channels, with the initializer and dtype of the layer that it is part of.
+def token_projection(
+    layer: keras.layers.Layer, name: str, width: int, use_bias: bool = True, activation: Activation = None
+) -> Projection:
+    """Returns an unbuilt projection of tokens to `width` channels, with the initializer and dtype of its parent layer.
 
     Args:
-        layer: with `kernel_initializer`, which is cloned: one that is shared would give equal weights.
+        layer: parent layer. Its `kernel_initializer` is cloned: a shared one would give equal weights.
         name: str.
         width: int.
         use_bias: bool.
-        activation: as for `keras.layers.Dense`.
+        activation: as in `keras.layers.Dense`.
     """
     return _projection(layer, name, "btd,de->bte", (None, width), use_bias, activation)
 
 
-def split_heads(layer, name, num_heads, width):
-    """An unbuilt map `(B, T, D)` to `(B, T, num_heads, width)`, as `token_projection`; its bias as `layer.use_bias`."""
+def split_heads(layer: Any, name: str, num_heads: int, width: int) -> Projection:
+    """Returns an unbuilt projection `(B, T, D)` to `(B, T, num_heads, width)`, with a bias if `layer.use_bias`."""
     return _projection(layer, name, "btd,dnh->btnh", (None, num_heads, width), layer.use_bias)
 
 
-def join_heads(layer, name, width):
-    """An unbuilt map `(B, T, N, H)` to `(B, T, width)`: see `split_heads`."""
+def join_heads(layer: Any, name: str, width: int) -> Projection:
+    """Returns an unbuilt projection `(B, T, N, H)` to `(B, T, width)`: see `split_heads`."""
     return _projection(layer, name, "btnh,nhd->btd", (None, width), layer.use_bias)
 
 

@@ -1,29 +1,34 @@
-"""Linear maps with weights out of -1, 0 and 1, and activations in 8 bits: BitNet b1.58.
+"""BitNet b1.58: linear layers with ternary weights, -1, 0 or 1, and 8-bit activations.
 
-A `TernaryPolicy` as the dtype policy of a layer makes every `Projection` in it such a map, so that any block, attention or
-feed-forward has ternary weights without knowing of it; `ternary_twin` gives a built model that policy.
+A `TernaryPolicy` as the dtype policy of a layer makes every `Projection` in it ternary, so that any block, attention or
+feed-forward can have ternary weights. `ternary_twin` applies the policy to a built model.
 """
+
+from __future__ import annotations
+
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.backend import keras_private
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Tensor
 
-_LEAST = 1e-5
-_LARGEST = 127
+_EPSILON = 1e-5
+_INT8_MAX = 127
 
 
 @serializable
 class TernaryPolicy(keras.dtype_policies.DTypePolicyMap):
     """A dtype policy under which projections have ternary weights and 8-bit activations.
 
-    Tables, norms and heads, which are no projections, are as under the policy of the same name.
+    Embeddings, norms and heads, which are not projections, follow the policy of the same name.
 
     Args:
-        name: str: "float32", "mixed_bfloat16", or another that Keras knows.
-        frozen: bool. Whether kernels are the ternary numbers themselves, as they are exported, and not the real numbers that
-            these are rounded from in training. Default False.
+        name: str: "float32", "mixed_bfloat16", or another name of a Keras policy.
+        frozen: bool. Whether kernels are stored as ternary numbers, as in exported models, instead of the real numbers that
+            training rounds. Default False.
 
     Example:
 
@@ -34,45 +39,45 @@ class TernaryPolicy(keras.dtype_policies.DTypePolicyMap):
     Reference: Ma et al., The Era of 1-bit LLMs (BitNet b1.58), arXiv 2402.17764, section 2.
     """
 
-    # A map of policies, and an empty one: of any other policy of float dtypes Keras keeps no more than the name.
+    # An empty map of policies: for other policies of float dtypes Keras stores nothing but the name.
 
-    def __init__(self, name="float32", frozen=False):
+    def __init__(self, name: str = "float32", frozen: bool = False) -> None:
         super().__init__(name)
         self.frozen = frozen
 
     @property
-    def name(self):
+    def name(self) -> str:
         return self.default_policy.name
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {"name": self.name, "frozen": self.frozen}
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(cls, config: Config, custom_objects: Config | None = None) -> TernaryPolicy:
         return cls(**config)
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return True
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, TernaryPolicy) and self.get_config() == other.get_config()
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]  # As for any mutable object with __eq__.
 
 
-def is_ternary(layer):
-    """Whether the policy of a layer is a `TernaryPolicy`."""
+def is_ternary(layer: keras.layers.Layer) -> bool:
+    """Whether the dtype policy of a layer is a `TernaryPolicy`."""
     return isinstance(layer.dtype_policy, TernaryPolicy)
 
 
-def has_ternary_kernel(layer):
-    """Whether a layer is built as a ternary map."""
+def has_ternary_kernel(layer: keras.layers.Layer) -> bool:
+    """Whether a layer was built with a ternary kernel."""
     return hasattr(layer, "ternary_scale")
 
 
-def prepare_kernel(layer):
-    """What a ternary layer does after it has built its kernel: keeps it in full precision; frozen, adds its scale."""
-    keras_private.disable_autocast(keras_private.kernel(layer))  # The mean over a kernel in 16 bits would be another.
+def prepare_kernel(layer: Any) -> None:
+    """Prepares the kernel of a ternary layer after `build`: no autocast; if frozen, a scale and no training."""
+    keras_private.disable_autocast(keras_private.kernel(layer))  # The mean is taken over the kernel in full precision.
     layer.ternary_scale = None
     if is_ternary(layer) and layer.dtype_policy.frozen:
         options = {"trainable": False, "initializer": "ones", "autocast": False}
@@ -80,21 +85,21 @@ def prepare_kernel(layer):
         keras_private.kernel(layer).trainable = False
 
 
-def saved_variables(layer, names):
-    """Which variables Keras saves of a linear layer, by the mode of its quantization: a frozen one has a scale too."""
+def saved_variables(layer: keras.layers.Layer, names: dict[Any, list[str]]) -> dict[Any, list[str]]:
+    """Returns the names of a linear layer's saved variables by quantization mode, with the scale of a frozen kernel."""
     if getattr(layer, "ternary_scale", None) is None:
         return names
     return {**names, None: [*names[None], "ternary_scale"]}
 
 
-def ternary_weights(kernel):
-    """A kernel as whole numbers t out of {-1, 0, 1} and one scale γ: `W ≈ γ t`, where γ is the mean of |W|.
+def ternary_weights(kernel: Tensor) -> tuple[Tensor, Tensor]:
+    """Rounds a kernel to integers t in {-1, 0, 1} with one scale γ: `W ≈ γ t`, where γ is the mean of |W|.
 
     Args:
         kernel: float, any shape.
 
     Returns:
-        `(t, γ)`: float32 of the kernel's shape, through which gradients pass as if nothing was rounded; float32 `()`.
+        `(t, γ)`: float32 of the kernel's shape, with a straight-through gradient; float32 `()`.
 
     Example:
 
@@ -104,62 +109,62 @@ def ternary_weights(kernel):
     ([1.0, -1.0, 0.0, -0.0], 0.6)
     """
     kernel = ops.cast(kernel, "float32")
-    flat = ops.reshape(kernel, (-1,))  # A mean in the same order, whatever the shape.
-    scale = ops.stop_gradient(ops.maximum(ops.mean(ops.abs(flat)), _LEAST))
+    flat = ops.reshape(kernel, (-1,))  # The order of the sum does not depend on the shape.
+    scale = ops.stop_gradient(ops.maximum(ops.mean(ops.abs(flat)), _EPSILON))
     return _straight_through(kernel * (1 / scale), -1, 1), scale
 
 
-def int8_activations(x):
-    """Vectors as whole numbers from -128 to 127 and one scale for each: `x ≈ q / s`, where s is 127 by the largest |x|.
+def int8_activations(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rounds vectors to integers from -128 to 127 with one scale each: `x ≈ q / s`, with s = 127 / max |x|.
 
     Args:
         x: float `(..., D)`.
 
     Returns:
-        `(q, s)`: float32 `(..., D)`, through which gradients pass as if nothing was rounded; float32 `(..., 1)`.
+        `(q, s)`: float32 `(..., D)`, with a straight-through gradient; float32 `(..., 1)`.
     """
     x = ops.cast(x, "float32")
-    scale = ops.stop_gradient(_LARGEST / ops.maximum(ops.max(ops.abs(x), axis=-1, keepdims=True), _LEAST))
-    return _straight_through(x * scale, -_LARGEST - 1, _LARGEST), scale
+    scale = ops.stop_gradient(_INT8_MAX / ops.maximum(ops.max(ops.abs(x), axis=-1, keepdims=True), _EPSILON))
+    return _straight_through(x * scale, -_INT8_MAX - 1, _INT8_MAX), scale
 
 
-def ternary_product(x, kernel, ternary_scale=None):
-    """`x W` of rounded vectors and a rounded kernel.
+def ternary_product(x: Tensor, kernel: Tensor, ternary_scale: Tensor | None = None) -> Tensor:
+    """Returns `x W` of rounded vectors and a rounded kernel.
 
-    All products and sums are of whole numbers below 2^24, which float32 holds exactly: every runtime, in whatever order it
-    adds them, gives the same.
+    All products and sums are integers below 2^24, which float32 represents exactly: the result is the same in every
+    runtime and order of summation.
 
     Args:
         x: float `(n, K)`.
-        kernel: float `(K, N)`: to be rounded; or, with a scale, ternary numbers.
+        kernel: float `(K, N)`: real numbers to round or, with a scale, ternary numbers.
         ternary_scale: float32 `()`, or None.
 
     Returns:
         float32 `(n, N)`.
     """
     codes, ternary_scale = ternary_weights(kernel) if ternary_scale is None else (kernel, ternary_scale)
-    numbers, scale = int8_activations(x)
-    return ops.matmul(numbers, codes) / scale * ternary_scale
+    codes_of_x, scale = int8_activations(x)
+    return ops.matmul(codes_of_x, codes) / scale * ternary_scale
 
 
-def _straight_through(x, least, most):
-    """Whole numbers, exactly: as `x + (round(x) - x)` they would depend on what a compiler makes of the sum."""
+def _straight_through(x, lowest, highest):
+    """Rounds exactly, with the gradient of the identity; `x + (round(x) - x)` would depend on compiler optimizations."""
 
     @ops.custom_gradient
     def rounded(x):
         def gradient(*arguments, upstream=None):
             return arguments[0] if upstream is None else upstream
 
-        return ops.clip(ops.round(x), least, most), gradient
+        return ops.clip(ops.round(x), lowest, highest), gradient
 
     return rounded(x)
 
 
-def ternary_twin(model):
-    """A model with the weights of another, whose projections are ternary: to train on, or to train from the start.
+def ternary_twin(model: keras.Model) -> keras.Model:
+    """Returns a copy of a model, with the same weights, whose projections are ternary: for training.
 
     Args:
-        model: a built Functional model; it is left alone.
+        model: a built Functional model. It is not changed.
 
     Returns:
         A model of the same class.
@@ -176,14 +181,14 @@ def ternary_twin(model):
     return twin
 
 
-def frozen_twin(model):
-    """A ternary model with its kernels rounded for good, which computes the same: what is exported.
+def frozen_twin(model: keras.Model) -> keras.Model:
+    """Returns a copy of a ternary model, with the same outputs, whose kernels are stored as ternary numbers: for export.
 
     Args:
         model: a built Functional model.
 
     Returns:
-        The model given where nothing in it is ternary or all is frozen, else its twin.
+        The copy; the model itself if no layer is ternary or all are frozen.
     """
     ternary = [layer for layer in keras_private.flatten_layers(model) if has_ternary_kernel(layer)]
     if all(layer.ternary_scale is not None for layer in ternary):
@@ -208,7 +213,7 @@ def _rebuilt(model, frozen):
 
 
 def _with_policy(record, frozen):
-    """Copy of a serialized model with every dtype policy ternary; names of layers are not touched."""
+    """Copies the config of a model with every dtype policy replaced by a ternary one; layer names stay the same."""
     if isinstance(record, (list, tuple)):
         return type(record)(_with_policy(value, frozen) for value in record)
     if not isinstance(record, dict):

@@ -8,7 +8,7 @@ _FONT = 8  # Of the names of points, in typographic points.
 _STEPS = 20  # Between two points of a curve that names are to keep clear of.
 
 
-def accuracy_by_size(rows, *, score="score", size="bytes", label="score"):
+def accuracy_by_size(rows, *, score: str = "score", size: str = "bytes", label: str = "score"):
     """Draws the scores of files against their sizes: one curve for each format, from its smallest file to its largest.
 
     Args:

@@ -3,9 +3,12 @@
 import numpy as np
 
 from keras_transformer.plots.figure import COLOUR_MAP, as_picture, bare, new_figure, veil
+from keras_transformer.utils.types import Tensor
 
 
-def attention(maps, *, image=None, grid=None, tokens=None, query_tokens=None, example=0):
+def attention(
+    maps: Tensor, *, image=None, grid=None, tokens: Tensor | None = None, query_tokens=None, example: int = 0
+):
     """Draws attention scores: over an image, or as tables of queries and keys.
 
     Over an image, every map shows how much the class token attends to each patch, or, in a model without one, what the

@@ -9,7 +9,16 @@ from keras_transformer.utils.serialization import clone
 _COLUMNS = 6
 
 
-def attention_pattern(mechanisms, n=64, *, causal=None, num_heads=1, key_dim=16, seed=0, columns=_COLUMNS):
+def attention_pattern(
+    mechanisms,
+    n: int = 64,
+    *,
+    causal: bool | None = None,
+    num_heads: int = 1,
+    key_dim: int = 16,
+    seed: int = 0,
+    columns=_COLUMNS,
+):
     """Draws which of n keys each of n queries attends to, and how much.
 
     Rows are queries, columns keys; black is none at all, and bright is much, each row on a scale of its own. The weights
@@ -51,7 +60,9 @@ def attention_pattern(mechanisms, n=64, *, causal=None, num_heads=1, key_dim=16,
     return draw_patterns(weights, columns)
 
 
-def attention_weights(mechanism, n, causal=None, num_heads=1, key_dim=16, seed=0):
+def attention_weights(
+    mechanism, n: int, causal: bool | None = None, num_heads: int = 1, key_dim: int = 16, seed: int = 0
+):
     """How much each query attends to each key: float32 `(n, n)`; arguments as `attention_pattern` takes them."""
     from keras_transformer.attention import Mechanism, MultiHeadAttention
 

@@ -12,7 +12,7 @@ BEFORE = {"color": FIRST, "linestyle": "--", "linewidth": 1.6}
 AFTER = {"color": SECOND, "linestyle": "-", "linewidth": 2.0}
 
 
-def new_figure(width, height):
+def new_figure(width: int, height: int):
     """An empty `matplotlib.figure.Figure` of so many inches, laid out so that nothing overlaps.
 
     It belongs to no window, so that a server without a display can draw it, and nothing has to be closed.
@@ -40,7 +40,7 @@ def bare(axes):
     axes.spines[:].set_visible(False)
 
 
-def distinct(count):
+def distinct(count: int):
     """Styles of `count` curves that are told apart without their colors: dicts of matplotlib's arguments.
 
     Colors are those of viridis, from dark to light, so that they differ in print too.

@@ -11,7 +11,7 @@ from keras_transformer.utils.serialization import clone
 _SIGNED = "RdBu_r"
 
 
-def position_encoding(position, n=64, *, width=64, num_heads=4, seed=0):
+def position_encoding(position, n: int = 64, *, width: int = 64, num_heads: int = 4, seed: int = 0):
     """Draws a position encoding: a heat map, and dot products by distance.
 
     Of one that is added to the tokens, the map shows what is added, places by features, and the curve how alike the
@@ -50,13 +50,13 @@ def position_encoding(position, n=64, *, width=64, num_heads=4, seed=0):
     return _draw_scores(scores(position, n, num_heads, width // num_heads, seed))
 
 
-def added(position, n, width):
+def added(position, n: int, width: int):
     """What an embedding position adds at each place: float32 `(n, width)`."""
     position = position if position.built else clone(position)
     return keras.ops.convert_to_numpy(position(np.zeros((1, n, width), "float32")))[0]
 
 
-def scores(position, n, num_heads, key_dim, seed=0):
+def scores(position, n: int, num_heads: int, key_dim: int, seed: int = 0):
     """The scores between n tokens that are one vector, by an attention position: float32 `(num_heads, n, n)`.
 
     The vector is one of those whose product with itself is that of ones, at random angles: no feature counts for more.

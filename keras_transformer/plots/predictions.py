@@ -3,9 +3,10 @@
 import numpy as np
 
 from keras_transformer.plots.figure import ALARM, QUIET, as_picture, bare, new_figure
+from keras_transformer.utils.types import Tensor
 
 
-def predictions(images, labels, probabilities, class_names, columns=8):
+def predictions(images: Tensor, labels: Tensor, probabilities, class_names, columns: int = 8):
     """Draws images with the most probable class of each, mistakes in red with the right class below.
 
     Args:

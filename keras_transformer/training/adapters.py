@@ -1,13 +1,15 @@
-"""Low-rank adapters: fine-tuning that trains, and stores, a small part of a model.
+"""Low-rank adapters (LoRA): adding them to a model, merging, saving and loading them.
 
-Keras has the adapters themselves (`Dense.enable_lora` and the like); here they are put into a whole model, saved alone, and
-merged.
+The adapters themselves are Keras's (`Dense.enable_lora` and similar).
 """
+
+from __future__ import annotations
 
 import contextlib
 import json
 import pathlib
 import re
+from collections.abc import Iterator
 
 import keras
 import numpy as np
@@ -15,29 +17,37 @@ import numpy as np
 from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import AdapterError
 from keras_transformer.utils.atomic_write import replacing_file
+from keras_transformer.utils.types import ArrayLike, Path
 
-_PARTS = ("lora_kernel_a", "lora_kernel_b")
+_ADAPTER_VARIABLES = ("lora_kernel_a", "lora_kernel_b")
 
 
-def add_lora(model, rank=8, alpha=None, *, layers=r"/(query|value)$", also=None):
-    """Freezes a model and adds to each chosen layer `W + alpha / rank · A B`, of which A and B alone are trained.
+def add_lora(
+    model: keras.Model,
+    rank: int = 8,
+    alpha: float | None = None,
+    *,
+    layers: str = r"/(query|value)$",
+    also: str | None = None,
+) -> keras.Model:
+    """Freezes a model and adds low-rank adapters: each selected kernel becomes `W + alpha / rank · A B`, with A, B trained.
 
-    B begins at zero, so the model computes what it did. Compile it afterwards. Saved by `model.save`, it holds the sums;
-    `export` writes the sums too.
+    B is zero at first, so the outputs do not change. Compile the model afterwards. `model.save` and `export` write the
+    merged kernels.
 
     Args:
         model: `keras.Model`, built. It is changed in place.
-        rank: int >= 1. Of `A B`.
+        rank: int >= 1. Rank of `A B`. Default 8.
         alpha: float, or None for `rank`.
-        layers: regular expression, searched in the paths of layers: those that get an adapter. The default is queries and
-            values of attention, as in the paper; `"attention|feedforward"` is all of a block.
-        also: regular expression, or None: weights that are trained as they are, by path, such as a new head's.
+        layers: regular expression, searched in the paths of layers, that selects the layers to adapt. Default: queries and
+            values of attention, as in the paper; `"attention|feedforward"` selects all layers of a block.
+        also: regular expression, or None: paths of weights to train without an adapter, such as those of a new head.
 
     Returns:
         The model.
 
     Raises:
-        AdapterError: no layer of that name can have an adapter, or one has one already; a rank below 1.
+        AdapterError: no selected layer supports adapters, or one already has one; a rank below 1.
 
     Example:
 
@@ -48,17 +58,17 @@ def add_lora(model, rank=8, alpha=None, *, layers=r"/(query|value)$", also=None)
     >>> len(model.trainable_weights)  # A and B of two projections in two blocks, and the head.
     10
 
-    Reference: Hu et al., LoRA, arXiv 2106.09685, equation 3, section 4.2. A begins by He's uniform distribution, as in the
-    published code. Of a kernel (D, N, H), A is (D, N, rank) and B (rank, H): Keras's way.
+    Reference: Hu et al., LoRA, arXiv 2106.09685, equation 3, section 4.2. A has He's uniform initialization, as in the
+    published code. As in Keras, A is (D, N, rank) and B (rank, H) for a kernel (D, N, H).
     """
     if not isinstance(rank, int) or rank < 1:
         raise AdapterError(f"rank must be a positive integer. Received: {rank!r}")
     chosen = [layer for layer in _all_layers(model) if hasattr(layer, "enable_lora") and re.search(layers, layer.path)]
     if not chosen:
-        raise AdapterError(f"{model.name!r} has no layer with a path like {layers!r} that can have an adapter.")
-    taken = next((layer for layer in chosen if layer.lora_enabled), None)
-    if taken is not None:
-        raise AdapterError(f"{taken.path!r} has an adapter already: merge_lora first.")
+        raise AdapterError(f"{model.name!r} has no layer that supports adapters and whose path matches {layers!r}.")
+    adapted = next((layer for layer in chosen if layer.lora_enabled), None)
+    if adapted is not None:
+        raise AdapterError(f"{adapted.path!r} already has an adapter: call merge_lora first.")
     for weight in model.weights:
         weight.trainable = bool(also and re.search(also, weight.path))
     for layer in chosen:
@@ -66,21 +76,28 @@ def add_lora(model, rank=8, alpha=None, *, layers=r"/(query|value)$", also=None)
     return model
 
 
-def merge_lora(model):
-    """Adds the adapters of a model to its kernels, and takes them out; in place. Compile it afterwards.
+def merge_lora(model: keras.Model) -> keras.Model:
+    """Adds the adapters of a model to its kernels and removes them, in place. Compile the model afterwards.
 
     Args:
         model: `keras.Model`.
 
     Returns:
-        The model, with all its weights trainable again.
+        The model, with all weights trainable.
 
     Raises:
-        AdapterError: it has no adapter.
+        AdapterError: the model has no adapters.
+
+    Example:
+
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")])
+    >>> model = merge_lora(add_lora(model, rank=1, layers="dense"))
+    >>> [weight.name for weight in model.weights]
+    ['kernel', 'bias']
     """
     for layer in _adapted(model):
-        keras_private.kernel(layer).assign(_sum(layer))
-        keras_private.remove_variables(layer, _PARTS)
+        keras_private.kernel(layer).assign(_merged_kernel(layer))
+        keras_private.remove_variables(layer, _ADAPTER_VARIABLES)
         layer.lora_enabled, layer.lora_rank = False, None
     for weight in model.weights:
         weight.trainable = not weight.path.endswith("seed_generator_state")
@@ -88,13 +105,13 @@ def merge_lora(model):
 
 
 @contextlib.contextmanager
-def merged(model):
-    """A model whose kernels hold their adapters for a while, as `export` needs it."""
+def merged(model: keras.Model) -> Iterator[keras.Model]:
+    """Context in which the kernels of a model contain its adapters. The model is changed: see `merged_values`."""
     layers = _with_adapters(model)
     kept = [(layer, keras_private.kernel(layer).numpy(), layer.lora_rank) for layer in layers]
     try:
         for layer in layers:
-            keras_private.kernel(layer).assign(_sum(layer))
+            keras_private.kernel(layer).assign(_merged_kernel(layer))
             layer.lora_enabled, layer.lora_rank = False, None
         yield model
     finally:
@@ -103,7 +120,7 @@ def merged(model):
             layer.lora_enabled, layer.lora_rank = True, rank
 
 
-def merged_values(model):
+def merged_values(model: keras.Model) -> dict[str, ArrayLike]:
     """Returns the values that the variables of a model would have after `merge_lora`. The model is not changed.
 
     Args:
@@ -119,20 +136,25 @@ def merged_values(model):
     >>> {path: value.shape for path, value in merged_values(model).items()}
     {'dense/kernel': (4, 2), 'dense/bias': (2,)}
     """
-    values = {weight.path: weight for weight in model.weights if weight.name not in _PARTS}
-    values |= {keras_private.kernel(layer).path: _sum(layer) for layer in _with_adapters(model)}
+    values = {weight.path: weight for weight in model.weights if weight.name not in _ADAPTER_VARIABLES}
+    values |= {keras_private.kernel(layer).path: _merged_kernel(layer) for layer in _with_adapters(model)}
     return {path: keras.ops.convert_to_numpy(value) for path, value in values.items()}
 
 
-def save_lora(model, path):
-    """Writes the trained weights of a model with adapters, and these alone, to a safetensors file.
+def save_lora(model: keras.Model, path: Path) -> None:
+    """Writes the trained weights of a model with adapters to a safetensors file.
 
     Args:
         model: `keras.Model` of `add_lora`.
-        path: str or path. An old file is replaced.
+        path: str or path. An existing file is replaced.
 
     Raises:
-        AdapterError: it has no adapter.
+        AdapterError: the model has no adapters.
+
+    Example:
+
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")])
+    >>> save_lora(add_lora(model, rank=1, layers="dense"), "lora.safetensors")
     """
     from safetensors.numpy import save_file
 
@@ -144,31 +166,41 @@ def save_lora(model, path):
         save_file(tensors, partial, metadata={"lora": json.dumps(metadata)})
 
 
-def load_lora(model, path):
-    """Gives a model the adapters of a file, and the other weights that were trained with them.
+def load_lora(model: keras.Model, path: Path) -> keras.Model:
+    """Adds the adapters of a file to a model, and loads the other weights that were trained with them.
 
     Args:
-        model: `keras.Model` without adapters, of the architecture that `save_lora` was called with. It is changed in place,
-            and trains on as that one would.
-        path: str or path.
+        model: `keras.Model` without adapters, of the architecture that was saved. It is changed in place, and its trainable
+            weights are those of the saved model.
+        path: str or path. A file of `save_lora`.
 
     Returns:
         The model.
 
     Raises:
-        AdapterError: no such file, none that `save_lora` has written, or one for another model; nothing is changed.
+        AdapterError: no such file, not a file of `save_lora`, or one of another model. The model is then unchanged.
+
+    Example:
+
+    >>> def build():
+    ...     return keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")])
+    >>> save_lora(add_lora(build(), rank=1, layers="dense"), "lora.safetensors")
+    >>> [weight.name for weight in load_lora(build(), "lora.safetensors").trainable_weights]
+    ['lora_kernel_a', 'lora_kernel_b']
     """
     metadata, tensors = _read(pathlib.Path(path))
     by_path = {layer.path: layer for layer in _all_layers(model)}
     weights = {weight.path: weight for weight in model.weights}
     for name in metadata["layers"]:
         if not hasattr(by_path.get(name), "enable_lora"):
-            raise AdapterError(f"'{path}' has an adapter for {name!r}, which {model.name!r} lacks.")
+            raise AdapterError(f"'{path}' has an adapter for {name!r}, which {model.name!r} does not have.")
     for name, tensor in tensors.items():
-        if not name.endswith(_PARTS) and (name not in weights or tuple(weights[name].shape) != tensor.shape):
-            raise AdapterError(f"'{path}' has {name!r} of shape {tensor.shape}, which {model.name!r} lacks.")
+        if not name.endswith(_ADAPTER_VARIABLES) and (
+            name not in weights or tuple(weights[name].shape) != tensor.shape
+        ):
+            raise AdapterError(f"'{path}' has {name!r} of shape {tensor.shape}, which {model.name!r} does not have.")
     exactly = "^(" + "|".join(map(re.escape, metadata["layers"])) + ")$"
-    others = "^(" + "|".join(re.escape(name) for name in tensors if not name.endswith(_PARTS)) + ")$"
+    others = "^(" + "|".join(re.escape(name) for name in tensors if not name.endswith(_ADAPTER_VARIABLES)) + ")$"
     add_lora(model, metadata["rank"], metadata["alpha"], layers=exactly, also=others)
     weights = {weight.path: weight for weight in model.weights}
     for name, tensor in tensors.items():
@@ -184,13 +216,13 @@ def _read(path):
     try:
         with safe_open(path, "numpy") as file:
             metadata = json.loads((file.metadata() or {})["lora"])
-            return metadata, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
+            return metadata, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, KeyError, ValueError) as error:
-        raise AdapterError(f"'{path}' holds no adapters that save_lora has written.") from error
+        raise AdapterError(f"'{path}' holds no adapters of save_lora.") from error
 
 
-def _sum(layer):
-    """The kernel with the adapter added, in the dtype of the kernel."""
+def _merged_kernel(layer):
+    """Returns the kernel with the adapter added, in the kernel's dtype."""
     store = {}
     layer.save_own_variables(store)
     return store["0"]

@@ -1,26 +1,25 @@
-"""Evaluating and saving with the moving average of the weights."""
+"""Evaluation with exponential moving averages of the weights."""
 
 import keras
 
 
 class AveragedWeights(keras.callbacks.SwapEMAWeights):
-    """Puts the moving average of the weights in their place while a model is evaluated, and the weights back afterwards.
+    """Swaps in the moving average of the weights during evaluation, and at the end of training.
 
         average <- momentum average + (1 - momentum) weights,    after each update
 
-    as an optimizer with `use_ema=True` keeps it; it begins with the weights after the first update. `fit` itself leaves the
-    average in the model at its end, so that what is saved and exported afterwards has it. It is among the optimizer's
-    variables, which `TrainingCheckpoint` saves.
+    The optimizer computes the average (`use_ema=True`), starting from the weights after the first update. After `fit` the
+    model keeps the average, which is then saved and exported. `TrainingCheckpoint` saves it with the optimizer.
 
-    `keras.callbacks.SwapEMAWeights` swaps by adding and subtracting on TensorFlow, which rounds: the training goes on with
-    other weights than it had. Here values are exchanged, and evaluation changes nothing.
+    `keras.callbacks.SwapEMAWeights` swaps by addition and subtraction on TensorFlow, which rounds the weights. Here values
+    are exchanged, and evaluation does not affect training.
 
     Args:
-        swap_on_epoch: bool. Whether the average also stands in the model from the end of an epoch to the beginning of the
-            next, for callbacks that come later in the list and save or generate. Defaults to False.
+        swap_on_epoch: bool. Whether the average is also in the model from the end of an epoch to the beginning of the next,
+            for later callbacks in the list that save or generate. Default False.
 
     Raises:
-        ValueError: when it is to swap, and the optimizer has no `use_ema=True`.
+        ValueError: at the first swap, if the optimizer lacks `use_ema=True`.
 
     Example:
 

@@ -1,4 +1,6 @@
-"""What the blocks of CRATE do to their tokens, measured: how much they compress, and how sparse they make them."""
+"""Coding rate and sparsity of the blocks of CRATE."""
+
+from typing import Any
 
 import keras
 import numpy as np
@@ -7,20 +9,21 @@ from keras_transformer.attention import SubspaceAttention
 from keras_transformer.attention.capture import capture
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.feedforward import ISTA
+from keras_transformer.utils.types import Tensor
 
 
 class CodingRate(keras.callbacks.Callback):
-    """Logs the coding rate and the sparsity of each block of a CRATE after every epoch.
+    """Callback that logs the coding rate and the sparsity of each block of a CRATE model after every epoch.
 
-    The logs, and so the history that `fit` returns, get "coding_rate_0", "sparsity_0", "coding_rate_1", ...: see
-    `coding_rates`. `plots.coding_rate` draws them.
+    The logs, and the history that `fit` returns, get "coding_rate_0", "sparsity_0", "coding_rate_1", ...: see
+    `coding_rates`. `plots.coding_rate` plots them.
 
     Args:
-        inputs: what the model is called with, a small batch: 64 images are enough for a curve.
-        precision: float > 0. See `coding_rates`.
+        inputs: inputs of the model, a small batch: 64 images are enough for a curve.
+        precision: float > 0. See `coding_rates`. Default 0.01.
 
     Raises:
-        ValueError: at the start of training, a model without `SubspaceAttention` or `ISTA`.
+        ValueError: at the start of training, the model has no `SubspaceAttention` or `ISTA`.
 
     Example:
 
@@ -37,33 +40,33 @@ class CodingRate(keras.callbacks.Callback):
     Reference: Yu et al., White-Box Transformers via Sparse Rate Reduction, arXiv 2306.01129, section 3.1.
     """
 
-    def __init__(self, inputs, precision=0.01):
+    def __init__(self, inputs: Tensor, precision: float = 0.01) -> None:
         super().__init__()
         self.inputs = inputs
         self.precision = _positive(precision)
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         _parts(self.model)
 
-    def on_epoch_end(self, epoch, logs=None):
-        if hasattr(self.model, "jax_state_sync"):  # On JAX the weights lie outside the model while it trains.
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if hasattr(self.model, "jax_state_sync"):  # JAX keeps the weights outside the model during training.
             self.model.jax_state_sync()
         logs = {} if logs is None else logs
         logs.update(coding_rates(self.model, self.inputs, self.precision))
 
 
-def coding_rates(model, inputs, precision=0.01):
-    """The coding rate and the sparsity of each block of a CRATE.
+def coding_rates(model: keras.Model, inputs: Tensor, precision: float = 0.01) -> dict[str, float]:
+    """Computes the coding rate and the sparsity of each block of a CRATE model.
 
     Args:
-        model: `keras.Model` with `SubspaceAttention` and `ISTA`, such as `models.CRATE`, under a head or not.
-        inputs: what it is called with, one batch.
-        precision: float > 0. ε² of the coding rate; 0.01 as in the authors' code.
+        model: `keras.Model` with `SubspaceAttention` and `ISTA`, such as `models.CRATE`, with or without a head.
+        inputs: inputs of the model, one batch.
+        precision: float > 0. ε² of the coding rate. Default 0.01, as in the authors' code.
 
     Returns:
         dict of float, means over the batch, in the order of computation: "coding_rate_i" of block i, in nats,
-        `½ Σ_k log det(I + H / (T ε²) W_k W_kᵀ)`, W_k `(H, T)` being the tokens in its k-th subspace, each of length 1; and
-        "sparsity_i", the share of the entries that are not zero behind its ISTA step. Training lowers both along the
+        `½ Σ_k log det(I + H / (T ε²) W_k W_kᵀ)`, where W_k `(H, T)` are the tokens in its k-th subspace, normalized to
+        length 1; and "sparsity_i", the fraction of nonzero entries after its ISTA step. Training lowers both along the
         blocks.
 
     Raises:
@@ -78,8 +81,8 @@ def coding_rates(model, inputs, precision=0.01):
     >>> list(rates), 0 < rates["sparsity_0"] < 1
     (['coding_rate_0', 'sparsity_0'], True)
 
-    Reference: Yu et al., arXiv 2306.01129, sections 2.1 and 3.1. As in their code, the rate is that of the tokens which
-    the attention of a block reads, in its subspaces.
+    Reference: Yu et al., arXiv 2306.01129, sections 2.1 and 3.1. As in the authors' code, the rate is that of the inputs of
+    a block's attention, projected to its subspaces.
     """
     _positive(precision)
     subspaces, steps = _parts(model)
@@ -94,23 +97,23 @@ def coding_rates(model, inputs, precision=0.01):
 
 
 def _coding_rate(projections, precision):
-    """That of each example, `(B,)`, of tokens `(B, T, N, H)`."""
+    """Returns the coding rate of each example, `(B,)`, for tokens `(B, T, N, H)`."""
     tokens = np.asarray(projections, "float64").transpose(0, 2, 3, 1)  # (B, N, H, T)
     _, _, width, length = tokens.shape
     tokens = tokens / np.maximum(np.linalg.norm(tokens, axis=2, keepdims=True), 1e-12)
-    # H x H: its determinant is that of the T x T matrix of the paper, which is larger mostly.
+    # H x H, with the same determinant as the paper's usually larger T x T matrix.
     gram = np.matmul(tokens, np.swapaxes(tokens, 2, 3))
     return np.linalg.slogdet(np.eye(width) + width / (length * precision) * gram)[1].sum(axis=1) / 2
 
 
 def _parts(model):
-    """The attention and the sparse coding of each block, in order."""
+    """Returns the attention and the sparse coding layers of all blocks, in order."""
     layers = layers_in_order(model)
     subspaces = [layer for layer in layers if isinstance(layer, SubspaceAttention)]
     steps = [layer for layer in layers if isinstance(layer, ISTA)]
     if not subspaces or len(subspaces) != len(steps):
         raise ValueError(
-            f"Coding rates are of blocks with SubspaceAttention and ISTA. {model.name!r} has {len(subspaces)} and "
+            f"Coding rates need blocks with SubspaceAttention and ISTA. {model.name!r} has {len(subspaces)} and "
             f"{len(steps)} of these."
         )
     return subspaces, steps

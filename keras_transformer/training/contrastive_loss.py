@@ -1,30 +1,31 @@
-"""The contrastive loss of pairs within a batch."""
+"""The contrastive loss with in-batch negatives."""
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
 class ContrastiveLoss(keras.losses.Loss):
-    """Each row is to find its partner among the columns of the batch, and each column its own among the rows.
+    """Contrastive loss of the pairs of a batch: cross-entropy of rows over columns and of columns over rows.
 
     With logits s and the matches `m_ij = [y_i = y_j]`:
 
         loss_i = -(1/2) Σ_j m_ij / Σ_k m_ik (log softmax_j(s_i.) + log softmax_j(s_.i))
 
-    Without equal labels it is the loss of CLIP: the cross-entropy to the diagonal, of rows and of columns. It is also that
-    of sentence embeddings with negatives from the batch.
+    With distinct labels it is the loss of CLIP, with the targets on the diagonal, and the loss of sentence embeddings with
+    in-batch negatives.
 
     Args:
-        symmetric: bool. Whether columns look for rows too; False for rows alone.
-        reduction: as for `keras.losses.Loss`. Default: the mean of the rows.
+        symmetric: bool. Whether to include the columns' loss; False for the rows alone. Default True.
+        reduction: as in `keras.losses.Loss`. Default: the mean of the rows.
         name: str.
 
     Call arguments:
-        y_true: int `(B,)`. What each pair is about: pairs with the same label match each other. All different, as
-            `range(B)`, where only partners do.
+        y_true: int `(B,)`. Labels of the pairs: pairs with equal labels match each other. Use `range(B)` if each row matches
+            only its own column.
         y_pred: float logits `(B, B)`, such as "logits" of `models.CLIP`; computed in float32.
         sample_weight: `(B,)`, or None.
 
@@ -41,11 +42,13 @@ class ContrastiveLoss(keras.losses.Loss):
     pairs with one label: Yang et al., UniCL, arXiv 2204.03610, equation 3.
     """
 
-    def __init__(self, symmetric=True, reduction="sum_over_batch_size", name="contrastive_loss"):
+    def __init__(
+        self, symmetric: bool = True, reduction: str = "sum_over_batch_size", name: str = "contrastive_loss"
+    ) -> None:
         super().__init__(name=name, reduction=reduction, dtype="float32")
         self.symmetric = symmetric
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         labels = ops.reshape(y_true, (-1,))
         matches = ops.cast(ops.equal(ops.expand_dims(labels, 1), ops.expand_dims(labels, 0)), "float32")
         matches = matches / ops.sum(matches, axis=1, keepdims=True)
@@ -55,5 +58,5 @@ class ContrastiveLoss(keras.losses.Loss):
         columns = ops.log_softmax(ops.transpose(y_pred), axis=1)
         return (losses - ops.sum(matches * columns, axis=1)) / 2
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {"symmetric": self.symmetric, "reduction": self.reduction, "name": self.name}

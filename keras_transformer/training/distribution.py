@@ -1,42 +1,52 @@
-"""Training on many devices: replicas that share a batch, and weights that are split."""
+"""Training on several devices: data parallelism and model parallelism."""
+
+from __future__ import annotations
 
 import contextlib
 import json
 import os
 import random
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.training.errors import DistributionError
+from keras_transformer.utils.types import Tensor
 
 
-def distributed(build, compile_model=None, *, model_parallel=1, devices=None):
-    """Builds a model that `fit` trains on all devices: each takes its share of every batch.
+def distributed(
+    build: Callable[[], keras.Model],
+    compile_model: Callable[[Any], Any] | None = None,
+    *,
+    model_parallel: int = 1,
+    devices: Sequence[str] | None = None,
+) -> keras.Model:
+    """Builds a model that `fit` trains on all devices; each processes a part of every batch.
 
-    On TensorFlow the model stands under `tf.distribute`: one process a machine where TF_CONFIG names several workers
-    (`MultiWorkerMirroredStrategy`; call this before anything else of TensorFlow), else this process alone
-    (`MirroredStrategy`). On JAX it stands under `keras.distribution`: `DataParallel`, or `ModelParallel` with
-    `models.layout_map`, which from here on holds for all that Keras builds and fits; `keras.distribution.set_distribution(
-    None)` ends it.
+    On TensorFlow the model is built in a `tf.distribute` strategy: `MultiWorkerMirroredStrategy`, one process per machine,
+    if TF_CONFIG names several workers (then call this before any other TensorFlow function), otherwise `MirroredStrategy`.
+    On JAX it uses `keras.distribution`: `DataParallel`, or `ModelParallel` with `models.layout_map`. The distribution stays
+    set for everything that Keras builds and fits later; `keras.distribution.set_distribution(None)` resets it.
 
-    Losses are those of one device with the whole batch, up to rounding, for losses that are means over rows of a batch or,
-    as `MaskedCrossentropy`, over labeled tokens; dropout draws other numbers. The number of replicas must divide a batch.
+    Losses equal those of one device with the whole batch, up to rounding, if they are means over the rows of a batch or,
+    like `MaskedCrossentropy`, over labeled tokens. Dropout masks differ. The number of replicas must divide the batch size.
 
     Args:
-        build: function of no arguments to a `keras.Model` that is not compiled. For model parallelism it is called twice,
-            the first time for shapes alone.
-        compile_model: function of the model that compiles it, or None.
-        model_parallel: int >= 1, a divisor of the number of devices: so many share the weights of one replica. Above 1 it
-            needs JAX. Default 1: each device has all weights.
-        devices: list of str, such as "cpu:0" or "gpu:1", or None for all GPUs or TPUs, or, without any, all CPUs.
+        build: function of no arguments that returns a `keras.Model` that is not compiled. For model parallelism it is called
+            twice, the first time for shapes only.
+        compile_model: function that compiles the model, or None.
+        model_parallel: int >= 1, a divisor of the number of devices: the number of devices that share the weights of one
+            replica. Values above 1 need JAX. Default 1: every device has all weights.
+        devices: list of str, such as "cpu:0" or "gpu:1"; None for all GPUs or TPUs or, without any, all CPUs.
 
     Returns:
         The model that `build` returns.
 
     Raises:
-        DistributionError: devices that cannot be divided so; model parallelism on another backend than JAX; an optimizer
-            that accumulates gradients, on TensorFlow.
+        DistributionError: a number of devices that `model_parallel` does not divide; model parallelism on another backend
+            than JAX; on TensorFlow, an optimizer that accumulates gradients.
 
     Example:
 
@@ -52,10 +62,10 @@ def distributed(build, compile_model=None, *, model_parallel=1, devices=None):
     """
     backend = keras.backend.backend()
     if backend not in ("tensorflow", "jax"):
-        raise DistributionError(f"Training on many devices needs TensorFlow or JAX. The backend is {backend}.")
+        raise DistributionError(f"Training on several devices needs TensorFlow or JAX. The backend is {backend}.")
     if backend == "tensorflow":
         if model_parallel != 1:
-            raise DistributionError("Weights are split on JAX alone: set KERAS_BACKEND=jax, or model_parallel=1.")
+            raise DistributionError("Model parallelism needs JAX: set KERAS_BACKEND=jax, or model_parallel=1.")
         scope = _strategy(devices).scope()
     else:
         devices = devices or keras.distribution.list_devices()
@@ -71,18 +81,19 @@ def distributed(build, compile_model=None, *, model_parallel=1, devices=None):
         _refuse_accumulation(model)
         _build_from_one_replica(model)
     if backend == "tensorflow" and cluster_size() > 1:
-        model.train_step, model.test_step = _with_an_axis(model.train_step), _with_an_axis(model.test_step)
+        model.train_step = _with_leading_axis(model.train_step)
+        model.test_step = _with_leading_axis(model.test_step)
     return model
 
 
-def cluster_size():
-    """How many worker processes TF_CONFIG names, itself included; 1 without it."""
+def cluster_size() -> int:
+    """Returns the number of worker processes in TF_CONFIG, this one included; 1 without it."""
     cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
     return max(1, sum(len(cluster.get(job, ())) for job in ("chief", "worker")))
 
 
-def is_chief(model):
-    """Whether this process is the one that writes files for all workers that train `model`."""
+def is_chief(model: Any) -> bool:
+    """Whether this process writes the files of all workers that train `model`."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.extended.should_checkpoint
     if keras.backend.backend() == "jax":
@@ -92,16 +103,16 @@ def is_chief(model):
     return True
 
 
-def mean_of_replicas(mean, weights, mask=None):
-    """A weighted mean over one replica's tokens as its share of the mean over those of all.
+def mean_of_replicas(mean: Tensor, weights: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Rescales a replica's weighted mean over tokens so that the mean over replicas is that over the tokens of all.
 
     Args:
-        mean: float `()`, divided by the number of replicas, as Keras does it to every loss.
-        weights: float32: what the tokens of this replica count.
-        mask: bool of that shape, or None: False where one counts nothing.
+        mean: float `()`, divided by the number of replicas, as Keras does with every loss.
+        weights: float32: weights of the tokens of this replica.
+        mask: bool of the same shape, or None: False for tokens that are not counted.
 
     Returns:
-        `mean`, outside of `tf.distribute`: JAX computes on the whole batch, wherever its parts are.
+        The rescaled mean. Outside of `tf.distribute` it is `mean`: JAX computes on the whole batch.
     """
     if keras.backend.backend() != "tensorflow":
         return mean
@@ -127,18 +138,18 @@ def _strategy(devices):
 
 
 def _refuse_accumulation(model):
-    """Keras updates the weights in a branch, where replicas cannot exchange what they must: `fit` would end in an error."""
+    """Refuses gradient accumulation: Keras applies it in a branch, in which replicas cannot exchange gradients."""
     if getattr(getattr(model, "optimizer", None), "gradient_accumulation_steps", None):
         raise DistributionError(
-            "Keras does not accumulate gradients under tf.distribute: leave gradient_accumulation_steps out. "
-            "`recompute_blocks` saves memory there, and JAX does both."
+            "Keras does not accumulate gradients under tf.distribute: omit gradient_accumulation_steps. "
+            "`recompute_blocks` saves memory there, and JAX supports both."
         )
 
 
 def _build_from_one_replica(model):
-    """Lets Keras build metrics and optimizer from the batch of one replica.
+    """Makes Keras build metrics and optimizer from the batch of one replica.
 
-    It takes the mean of those of all, for shapes alone; booleans, such as masks, have none, and `fit` ends with an error.
+    Keras takes the mean of the replicas' batches, for their shapes only, which fails for booleans, such as masks.
     """
     strategy = model.distribute_strategy
 
@@ -155,13 +166,13 @@ def _build_from_one_replica(model):
     keras_private.wrap_symbolic_build(model, from_one_replica)
 
 
-def _with_an_axis(step):
-    """A step whose results have a first axis of one: over it Keras takes the mean of those of all workers."""
+def _with_leading_axis(step):
+    """Adds a first axis of size one to the results of a step, over which Keras takes the mean of the workers."""
 
-    def with_an_axis(data):
+    def with_leading_axis(data):
         return keras.tree.map_structure(lambda x: keras.ops.expand_dims(x, 0), step(data))
 
-    return with_an_axis
+    return with_leading_axis
 
 
 def _distribution(build, model_parallel, devices):
@@ -172,7 +183,7 @@ def _distribution(build, model_parallel, devices):
         return keras.distribution.DataParallel(devices=devices)
     shape = (len(devices) // model_parallel, model_parallel)
     mesh = keras.distribution.DeviceMesh(shape, ("batch", "model"), devices)
-    before = random.getstate()  # Initializers draw their seeds from it: the model is to begin as it would without this.
+    before = random.getstate()  # Initializers draw seeds from it: the extra build must not change the initial weights.
     try:
         with unallocated():
             layouts = layout_map(build(), mesh)

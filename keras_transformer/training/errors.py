@@ -1,13 +1,13 @@
-"""Errors of training: checkpoints, adapters and distribution."""
+"""Errors of training."""
 
 
 class TrainingCheckpointError(ValueError):
-    """A checkpoint is broken, or belongs to another training."""
+    """The training checkpoint is corrupt, or belongs to another training."""
 
 
 class AdapterError(ValueError):
-    """Low-rank adapters that a model cannot have, has not, or that are of another model."""
+    """The low-rank adapters are missing, not supported by the model, or those of another model."""
 
 
 class DistributionError(ValueError):
-    """Devices or workers that cannot train a model as asked."""
+    """The devices or workers cannot train the model as requested."""

@@ -1,4 +1,6 @@
-"""The loss of language models, taggers and translators: cross-entropy over the tokens that are real."""
+"""Cross-entropy over labeled tokens."""
+
+from __future__ import annotations
 
 import keras
 from keras import ops
@@ -7,29 +9,30 @@ from keras_transformer.backend import keras_private
 from keras_transformer.training.distribution import mean_of_replicas
 from keras_transformer.utils.labels import IGNORE_ID
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
 class MaskedCrossentropy(keras.losses.Loss):
-    """The mean cross-entropy, in nats, of the labeled tokens of a batch, with label smoothing.
+    """Mean cross-entropy, in nats, of the labeled tokens of a batch, with label smoothing.
 
     With log-probabilities `l = log_softmax(logits)`, smoothing `e` and weights `w` (0 where the label is `ignore_id`):
 
         loss_t = -(1 - e) l[y_t] - e mean_v l[v]
         loss   = sum_t w_t loss_t / sum_t w_t
 
-    The mean runs over tokens: every labeled token of a batch counts the same, in short rows and in long ones, and padding
-    counts nothing. A batch without a labeled token has loss 0.
+    The mean is over tokens: every labeled token of a batch has the same weight, in short and in long rows, and padding has
+    none. A batch without labeled tokens has loss 0.
 
     Args:
-        label_smoothing: float in [0, 1). `e`; it is spread evenly over all V classes. Defaults to 0.
-        ignore_id: int, or None to count every token. Tokens with this label count nothing. Defaults to -100.
-        name: str. Defaults to "masked_crossentropy".
+        label_smoothing: float in [0, 1). `e`; distributed evenly over all V classes. Default 0.
+        ignore_id: int, or None to count every token. Label of tokens that are not counted. Default -100.
+        name: str. Default "masked_crossentropy".
 
     Call arguments:
-        y_true: integers `(..., T)`: `(B, T)`, or `(B,)` for one label a row. Other than `ignore_id` they lie in [0, V).
+        y_true: integers `(..., T)`: `(B, T)`, or `(B,)` for one label per row. In [0, V), or `ignore_id`.
         y_pred: logits `(..., T, V)` of any float dtype; computed in float32.
-        sample_weight: `(B,)`, or the shape of `y_true`, or None. Weights of rows or tokens; they enter the divisor too.
+        sample_weight: `(B,)`, or the shape of `y_true`, or None. Weights of rows or tokens, in the divisor too.
 
     Returns:
         The loss, a float32 scalar.
@@ -37,10 +40,10 @@ class MaskedCrossentropy(keras.losses.Loss):
     Raises:
         ValueError: `label_smoothing` is out of its range.
 
-    A Keras mask of the logits is honored. Under `tf.distribute` the divisor is the sum over all replicas, so that the mean
-    is that of the whole batch. The `loss` that `fit` prints for an epoch is the mean over its batches weighted
-    by their rows; `Perplexity` weighs tokens. With `gradient_accumulation_steps=k` Keras applies the mean of k gradients:
-    it is the gradient of the k batches as one only where they hold equal numbers of labeled tokens.
+    The loss supports a Keras mask of the logits. Under `tf.distribute` the divisor is the sum over all replicas, for the
+    mean of the whole batch. The `loss` that `fit` prints for an epoch is the mean over its batches weighted by their rows;
+    `Perplexity` is weighted by tokens. With `gradient_accumulation_steps=k` Keras applies the mean of k gradients, which is
+    the gradient of the k batches joined only if they have equal numbers of labeled tokens.
 
     Example:
 
@@ -49,35 +52,37 @@ class MaskedCrossentropy(keras.losses.Loss):
     >>> round(float(MaskedCrossentropy()(np.array([[0, 1, -100]]), logits)), 4)  # -(ln 0.5 + ln 0.75) / 2
     0.4904
 
-    Reference: Szegedy et al., arXiv 1512.00567, section 7 (label smoothing), as Vaswani et al., arXiv 1706.03762, section
-    5.4, use it.
+    Reference: Szegedy et al., arXiv 1512.00567, section 7 (label smoothing), as in Vaswani et al., arXiv 1706.03762,
+    section 5.4.
     """
 
-    def __init__(self, label_smoothing=0.0, ignore_id=IGNORE_ID, name="masked_crossentropy"):
+    def __init__(
+        self, label_smoothing: float = 0.0, ignore_id: int | None = IGNORE_ID, name: str = "masked_crossentropy"
+    ) -> None:
         if not 0 <= label_smoothing < 1:
-            raise ValueError(f"label_smoothing must lie in [0, 1). Received: {label_smoothing}")
+            raise ValueError(f"label_smoothing must be in [0, 1). Received: {label_smoothing}")
         super().__init__(name=name, reduction="mean_with_sample_weight", dtype="float32")
         self.label_smoothing = label_smoothing
         self.ignore_id = ignore_id
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         _, counted = split_ignored(y_true, self.ignore_id)
         weights = token_weights(counted, sample_weight)
         mask = keras_private.get_mask(y_pred)
         return mean_of_replicas(super().__call__(y_true, y_pred, weights), weights, mask)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         labels, counted = split_ignored(y_true, self.ignore_id)
         losses = cross_entropy(labels, y_pred, self.label_smoothing)
-        # An ignored token may hold an infinity, which a weight of 0 would turn into NaN.
+        # The loss of an ignored token may be infinite, which a weight of 0 would turn into NaN.
         return ops.where(counted, losses, 0.0)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {"label_smoothing": self.label_smoothing, "ignore_id": self.ignore_id, "name": self.name}
 
 
-def split_ignored(labels, ignore_id):
-    """Labels as int32 with 0 in place of `ignore_id`, and a boolean of their shape: True where a label counts."""
+def split_ignored(labels: Tensor, ignore_id: int | None) -> tuple[Tensor, Tensor]:
+    """Returns the labels as int32, with 0 in place of `ignore_id`, and a boolean mask of the labels that count."""
     labels = ops.cast(labels, "int32")
     if ignore_id is None:
         return labels, ops.ones_like(labels, dtype="bool")
@@ -85,32 +90,32 @@ def split_ignored(labels, ignore_id):
     return ops.where(counted, labels, 0), counted
 
 
-def token_weights(counted, sample_weight):
-    """Float32 weights of the shape of `counted`: 0 where it is False, else the weight of the row or token (None: 1)."""
+def token_weights(counted: Tensor, sample_weight: Tensor | None) -> Tensor:
+    """Returns float32 weights of the shape of `counted`: 0 where it is False, else the sample weight (None: 1)."""
     counted = ops.cast(counted, "float32")
     if sample_weight is None:
         return counted
     weights = ops.cast(sample_weight, "float32")
-    # Weights of rows, (B,), stand for each of their tokens.
+    # Weights of rows, (B,), apply to each of their tokens.
     while len(weights.shape) < len(counted.shape):
         weights = ops.expand_dims(weights, -1)
     return counted * weights
 
 
-def cross_entropy(labels, logits, label_smoothing=0.0):
-    """The cross-entropy of every token: integer labels `(...)` and float logits `(..., V)` to `(...)`."""
-    losses = _surprise(labels, logits)
+def cross_entropy(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Returns the cross-entropy of every token: integer labels `(...)` and float logits `(..., V)` to `(...)`."""
+    losses = _negative_log_likelihood(labels, logits)
     if label_smoothing:
         spread = ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)
         losses = (1 - label_smoothing) * losses + label_smoothing * spread
     return losses
 
 
-def _surprise(labels, logits):
-    """`-log_softmax(logits)` at the labels. A `(..., V)` is most of the memory of a large vocabulary: few are written."""
+def _negative_log_likelihood(labels, logits):
+    """`-log_softmax(logits)` at the labels, without tensors `(..., V)`, which would need most of the memory."""
     if keras.backend.backend() == "tensorflow":
-        # One kernel, which computes its gradient at once and keeps nothing else.
+        # One kernel, which also computes the gradient and stores nothing else.
         return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-    # Not log_softmax: XLA would write it.
+    # Not log_softmax: XLA would store its result.
     likely = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
     return ops.logsumexp(logits, axis=-1) - ops.squeeze(likely, -1)

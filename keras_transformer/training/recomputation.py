@@ -1,24 +1,26 @@
-"""Less memory for more time: the blocks of a model that recompute."""
+"""Activation recomputation (gradient checkpointing) in the blocks of a model."""
+
+import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.blocks.block import Block
 
 
-def recompute_blocks(model, every=1):
-    """Lets blocks of a model compute their activations a second time, in the backward pass, in place of keeping them.
+def recompute_blocks(model: keras.Model, every: int = 1) -> int:
+    """Makes blocks of a model recompute their activations in the backward pass instead of keeping them.
 
-    Memory for activations falls to the inputs of the blocks and one block's inside; a step takes about a third longer. What
-    is learned stays the same, dropout included. A model that is saved keeps the setting; what is exported does not know it.
+    Activation memory falls to the inputs of the blocks and the activations of one block; a step takes about a third longer.
+    Results are the same, dropout included. Saved models keep the setting; it does not affect exported files.
 
     Args:
         model: `keras.Model` with blocks of `keras_transformer.blocks`, at any depth.
-        every: int >= 0. 1 for all blocks, 2 for every second one, and so on; 0 for none.
+        every: int >= 0. 1 for all blocks, 2 for every second one, and so on; 0 for none. Default 1.
 
     Returns:
-        int: how many blocks recompute.
+        int: the number of blocks that recompute.
 
     Raises:
-        ValueError: `every` is negative; the model holds no block.
+        ValueError: `every` is negative; the model has no such block.
 
     Example:
 
@@ -30,13 +32,13 @@ def recompute_blocks(model, every=1):
     """
     if every < 0:
         raise ValueError(f"every must be at least 0. Received: {every}")
-    # One that stands in several places is one block.
+    # A layer may be used several times.
     blocks = list(
         {id(layer): layer for layer in keras_private.flatten_layers(model) if isinstance(layer, Block)}.values()
     )
     if not blocks:
-        raise ValueError(f"{model.name!r} holds no block of keras_transformer.blocks.")
+        raise ValueError(f"{model.name!r} has no block of keras_transformer.blocks.")
     for index, block in enumerate(blocks):
         block.recompute = every > 0 and (index + 1) % every == 0
-    model.train_function = None  # What was traced before knows nothing of it.
+    model.train_function = None  # A function that is already traced would ignore the setting.
     return sum(block.recompute for block in blocks)

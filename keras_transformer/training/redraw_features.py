@@ -1,4 +1,6 @@
-"""Random features that do not stay the same while a model trains."""
+"""Redrawing of Performer's random features during training."""
+
+from typing import Any
 
 import keras
 
@@ -8,10 +10,10 @@ from keras_transformer.backend import keras_private
 
 
 class RedrawFeatures(keras.callbacks.Callback):
-    """Draws the random features of every `PerformerAttention` anew, every few steps of training.
+    """Callback that redraws the random features of every `PerformerAttention` at intervals during training.
 
     Args:
-        every_steps: int >= 1. Default 1000, as in the authors' experiments.
+        every_steps: int >= 1. Interval in training steps. Default 1000, as in the authors' experiments.
 
     Raises:
         ValueError: `every_steps` below 1; or, at the start of training, a model without random features.
@@ -21,23 +23,23 @@ class RedrawFeatures(keras.callbacks.Callback):
     >>> RedrawFeatures(every_steps=500).every_steps
     500
 
-    Reference: Choromanski et al., arXiv 2009.14794 (features are redrawn against an unlucky draw).
+    Reference: Choromanski et al., arXiv 2009.14794 (features are redrawn to avoid the effect of a bad draw).
     """
 
-    def __init__(self, every_steps=1000):
+    def __init__(self, every_steps: int = 1000) -> None:
         super().__init__()
         self.every_steps = positive("every_steps", every_steps)
         self._steps = 0
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if not self._features():
             raise ValueError("RedrawFeatures found no random features: the model has no PerformerAttention.")
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._steps += 1
         if self._steps % self.every_steps:
             return
-        if hasattr(self.model, "jax_state_sync"):  # On JAX the weights lie outside the model while it trains.
+        if hasattr(self.model, "jax_state_sync"):  # JAX keeps the weights outside the model during training.
             self.model.jax_state_sync()
         for features in self._features():
             features.redraw()

@@ -6,24 +6,25 @@ import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
 class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly to a peak, then falls along half a cosine.
+    """Linear warm-up to a peak learning rate, then cosine decay.
 
     With peak p, W warm-up steps, T steps in all and final fraction f, at step s:
 
         s < W:   p s / W
         s >= W:  p (f + (1 - f) (1 + cos(pi min(1, (s - W) / (T - W)))) / 2)
 
-    so the rate is 0 at step 0 (p when W = 0), p at step W, and f p from step T on.
+    that is, the rate is 0 at step 0 (p when W = 0), p at step W, and f p from step T on.
 
     Args:
         peak_learning_rate: float > 0.
         warmup_steps: int >= 0 and < `total_steps`.
-        total_steps: int >= 1. The steps of the whole training, warm-up included.
-        final_fraction: float in [0, 1]. The last rate as a fraction of the peak. Defaults to 0.
+        total_steps: int >= 1. Steps of the whole training, warm-up included.
+        final_fraction: float in [0, 1]. The final rate as a fraction of the peak. Default 0.
 
     Call arguments:
         step: int or an integer scalar tensor.
@@ -44,7 +45,9 @@ class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
     arXiv 1706.02677, section 2.2.
     """
 
-    def __init__(self, peak_learning_rate, warmup_steps, total_steps, final_fraction=0.0):
+    def __init__(
+        self, peak_learning_rate: float, warmup_steps: int, total_steps: int, final_fraction: float = 0.0
+    ) -> None:
         super().__init__()
         if not peak_learning_rate > 0:
             raise ValueError(f"peak_learning_rate must be above 0. Received: {peak_learning_rate}")
@@ -53,13 +56,13 @@ class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
                 f"warmup_steps must be at least 0 and below total_steps={total_steps}. Received: {warmup_steps}"
             )
         if not 0 <= final_fraction <= 1:
-            raise ValueError(f"final_fraction must lie in [0, 1]. Received: {final_fraction}")
+            raise ValueError(f"final_fraction must be in [0, 1]. Received: {final_fraction}")
         self.peak_learning_rate = peak_learning_rate
         self.warmup_steps = warmup_steps
         self.total_steps = total_steps
         self.final_fraction = final_fraction
 
-    def __call__(self, step):
+    def __call__(self, step: Tensor) -> Tensor:
         step = ops.cast(step, "float32")
         rising = step / max(self.warmup_steps, 1)
         done = ops.clip((step - self.warmup_steps) / (self.total_steps - self.warmup_steps), 0.0, 1.0)
@@ -67,7 +70,7 @@ class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
         falling = self.final_fraction + (1.0 - self.final_fraction) * cosine
         return self.peak_learning_rate * ops.where(step < self.warmup_steps, rising, falling)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             "peak_learning_rate": self.peak_learning_rate,
             "warmup_steps": self.warmup_steps,
@@ -78,21 +81,21 @@ class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
 
 @serializable
 class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly to a peak, then falls with the inverse square root of the step.
+    """Linear warm-up to a peak learning rate, then decay with the inverse square root of the step.
 
     With peak p and W warm-up steps, at the s-th update:
 
         rate = p min(s / W, (W / s)^0.5)
 
-    Given the width D of the model in place of the peak, p = scale (D W)^-0.5, which is the paper's
+    With the model width D instead of the peak, p = scale (D W)^-0.5, as in the paper:
 
         rate = scale D^-0.5 min(s^-0.5, s W^-1.5)
 
     Args:
-        warmup_steps: int >= 1. Defaults to the paper's 4000.
+        warmup_steps: int >= 1. Default 4000, as in the paper.
         hidden_dim: int >= 1, or None. D.
-        peak_learning_rate: float > 0, or None. Exactly one of `hidden_dim` and `peak_learning_rate` is given.
-        scale: float > 0. A factor on the rate. Defaults to 1.
+        peak_learning_rate: float > 0, or None. Exactly one of `hidden_dim` and `peak_learning_rate` is required.
+        scale: float > 0. Factor of the rate. Default 1.
 
     Call arguments:
         step: int or an integer scalar tensor. The updates made so far: s = step + 1.
@@ -101,7 +104,7 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
         The learning rate, a float32 scalar.
 
     Raises:
-        ValueError: an argument is out of its range; both or neither of the width and the peak are given.
+        ValueError: an argument is out of its range; both or neither of `hidden_dim` and `peak_learning_rate` are given.
 
     Example:
 
@@ -109,11 +112,18 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
     >>> [float(schedule(step)) for step in (0, 1, 3, 15)]
     [0.25, 0.5, 1.0, 0.5]
 
-    Reference: Vaswani et al., arXiv 1706.03762, equation 3, whose first step is 1 where Keras counts from 0; `scale` and the
-    peak are ours.
+    Reference: Vaswani et al., arXiv 1706.03762, equation 3, with the first step 1 where Keras counts from 0; `scale` and the
+    peak are additions.
     """
 
-    def __init__(self, warmup_steps=4000, *, hidden_dim=None, peak_learning_rate=None, scale=1.0):
+    def __init__(
+        self,
+        warmup_steps: int = 4000,
+        *,
+        hidden_dim: int | None = None,
+        peak_learning_rate: float | None = None,
+        scale: float = 1.0,
+    ) -> None:
         super().__init__()
         if warmup_steps < 1:
             raise ValueError(f"warmup_steps must be at least 1. Received: {warmup_steps}")
@@ -130,12 +140,12 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
         self.peak_learning_rate = peak_learning_rate
         self.scale = scale
 
-    def __call__(self, step):
-        peak = self.peak_learning_rate or (self.hidden_dim * self.warmup_steps) ** -0.5
+    def __call__(self, step: Tensor) -> Tensor:
+        peak = self.peak_learning_rate or ((self.hidden_dim or 1) * self.warmup_steps) ** -0.5
         update = ops.cast(step, "float32") + 1.0
         return self.scale * peak * ops.minimum(update / self.warmup_steps, ops.sqrt(self.warmup_steps / update))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             "warmup_steps": self.warmup_steps,
             "hidden_dim": self.hidden_dim,

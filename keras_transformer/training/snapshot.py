@@ -1,27 +1,33 @@
-"""The whole state of a training in one file, written so that a crash at any moment leaves the old one or the new one."""
+"""The state of a training in one file, which is replaced atomically."""
+
+from __future__ import annotations
 
 import json
 import os
+import pathlib
 import zipfile
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
 from keras_transformer.training.errors import TrainingCheckpointError
+from keras_transformer.utils.types import Path
 
 _METADATA = "metadata"
+VariableGroups = Mapping[str, Sequence[Any]]
 
 
-def training_variables(model):
-    """All variables that the next step of a training depends on, or changes, by group.
+def training_variables(model: keras.Model) -> dict[str, list[Any]]:
+    """Returns all variables that the next training step reads or writes, by group.
 
     Args:
         model: a compiled, built `keras.Model`.
 
     Returns:
-        Dict of group to list of variables: "model" (weights, statistics, the states of seed generators), "optimizer" (slots,
-        averages, accumulated gradients, the count of updates), and "metrics".
+        dict of group to list of variables: "model" (weights, statistics, the states of seed generators), "optimizer" (slots,
+        averages, accumulated gradients, the number of updates), and "metrics".
     """
     seen, groups = set(), {}
     for group, variables in (
@@ -34,15 +40,15 @@ def training_variables(model):
     return groups
 
 
-def write_snapshot(path, groups, metadata, is_writer=True):
-    """Writes variables and metadata to `path`: to a file beside it first, synced to the disk, which then takes its place.
+def write_snapshot(path: Path, groups: VariableGroups, metadata: Mapping[str, Any], is_writer: bool = True) -> None:
+    """Writes variables and metadata to a temporary file, which is synced to disk and then replaces `path`.
 
     Args:
-        path: str or path. Its directory is made.
+        path: str or path. Its directory is created.
         groups: dict of group to list of variables.
-        metadata: dict that JSON can hold.
-        is_writer: bool. False where another of several workers writes: metrics are the sum of what all workers have, which
-            all must come together to read.
+        metadata: dict of values that JSON supports.
+        is_writer: bool. False if another of several workers writes the file. Metrics are sums over the workers, which all
+            must take part in reading them.
     """
     arrays, described = {}, {}
     for group, variables in groups.items():
@@ -51,11 +57,11 @@ def write_snapshot(path, groups, metadata, is_writer=True):
             [variable.path, str(value.dtype), list(value.shape)]
             for variable, value in zip(variables, values, strict=True)
         ]
-        # As bytes: numpy's files know no bfloat16.
+        # As bytes: numpy's file format does not support bfloat16.
         arrays |= {f"{group}/{index}": np.frombuffer(value.tobytes(), "uint8") for index, value in enumerate(values)}
     if not is_writer:
         return
-    path = Path(path)
+    path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({**metadata, "variables": described})
     arrays[_METADATA] = np.frombuffer(text.encode(), "uint8")
@@ -68,27 +74,27 @@ def write_snapshot(path, groups, metadata, is_writer=True):
     _sync_directory(path.parent)
 
 
-def read_metadata(path):
-    """The metadata of a snapshot.
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Returns the metadata of a snapshot.
 
     Raises:
-        TrainingCheckpointError: the file is not a whole snapshot.
+        TrainingCheckpointError: the file is not a complete snapshot.
     """
     return _read(path, {})[0]
 
 
-def read_snapshot(path, groups):
-    """Puts the values of a snapshot into variables, all of them or none.
+def read_snapshot(path: Path, groups: VariableGroups) -> dict[str, Any]:
+    """Assigns the values of a snapshot to variables, to all of them or to none.
 
     Args:
         path: str or path.
-        groups: dict of group to list of variables, as at writing. A group that is not named is not read.
+        groups: dict of group to list of variables, as for `write_snapshot`. Other groups are not read.
 
     Returns:
         The metadata.
 
     Raises:
-        TrainingCheckpointError: the file is not a whole snapshot, or of variables of other numbers, shapes or types.
+        TrainingCheckpointError: the file is not a complete snapshot, or one of variables of other numbers, shapes or dtypes.
     """
     metadata, values = _read(path, groups)
     for group, variables in groups.items():
@@ -112,7 +118,7 @@ def _read(path, groups):
     except TrainingCheckpointError:
         raise
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise TrainingCheckpointError(f"'{path}' is not a whole checkpoint: {error}") from error
+        raise TrainingCheckpointError(f"'{path}' is not a complete checkpoint: {error}") from error
     return metadata, values
 
 
@@ -125,7 +131,7 @@ def _check(path, group, described, variables):
         here = keras.backend.standardize_dtype(variable.dtype)
         if tuple(shape) != tuple(variable.shape) or dtype != here:
             raise TrainingCheckpointError(
-                f"'{path}' holds {name} as {dtype} {tuple(shape)}; {variable.path} of the training is "
+                f"'{path}' holds {name} as {dtype} {tuple(shape)}; {variable.path} of this training is "
                 f"{here} {tuple(variable.shape)}."
             )
 
@@ -140,7 +146,7 @@ def _dtype(name):
 
 
 def _sync_directory(directory):
-    """Makes a renaming last; not every system lets a directory be opened."""
+    """Syncs a directory after a rename, on systems that can open directories."""
     try:
         descriptor = os.open(directory, os.O_RDONLY)
     except OSError:

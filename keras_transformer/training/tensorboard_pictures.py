@@ -1,30 +1,35 @@
-"""Pictures of a training that go along with it, in TensorBoard."""
+"""Plots in TensorBoard during training."""
+
+from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
 
 from keras_transformer import plots
 from keras_transformer.attention.arguments import positive
+from keras_transformer.utils.types import Path
 
 
 class TensorBoardPictures(keras.callbacks.Callback):
-    """Writes pictures of a model in training where TensorBoard shows them, each with a slider over the epochs.
+    """Callback that writes plots of a model to TensorBoard's image summaries, at intervals of epochs.
 
-    Drawn by itself, where the logs have what it needs: `training_curve`; `expert_load`, of `MixtureOfExperts`;
-    `coding_rate`, with a `training.CodingRate` that stands before it in the list of callbacks. Anything else, such as the
-    attention to one image, is given as a function. The files are written without TensorBoard, which only reads them
-    (`pip install tensorboard`, `tensorboard --logdir logs`), and may lie beside those of `keras.callbacks.TensorBoard`.
+    Plotted automatically if the logs have the data: `training_curve`; `expert_load`, with `MixtureOfExperts`; `coding_rate`,
+    with a `training.CodingRate` earlier in the list of callbacks. Other plots, such as the attention to an image, are given
+    as functions. Writing needs no TensorBoard, which only reads the files (`pip install tensorboard`, `tensorboard --logdir
+    logs`); they may be in the same folder as those of `keras.callbacks.TensorBoard`.
 
     Args:
-        log_dir: path of the folder of the logs; made where there is none.
-        pictures: dict of a name to a function of the model that returns a `matplotlib.figure.Figure`; None for none.
-        every_epochs: int >= 1. Default 1. The last epoch is always drawn.
+        log_dir: str or path. Folder of the logs, created if missing.
+        pictures: dict of name to function of the model that returns a `matplotlib.figure.Figure`; None for none.
+        every_epochs: int >= 1. Interval in epochs; the last epoch is always plotted. Default 1.
 
     Raises:
         ImportError: at the start of training, matplotlib is not installed.
-        ValueError: `every_epochs` below 1, or a picture that is no function.
+        ValueError: `every_epochs` below 1, or a value of `pictures` that is not a function.
 
     Example:
 
@@ -39,7 +44,12 @@ class TensorBoardPictures(keras.callbacks.Callback):
     ['bias', 'training_curve']
     """
 
-    def __init__(self, log_dir, pictures=None, every_epochs=1):
+    def __init__(
+        self,
+        log_dir: Path,
+        pictures: Mapping[str, Callable[[Any], Any]] | None = None,
+        every_epochs: int = 1,
+    ) -> None:
         super().__init__()
         self.log_dir = os.fspath(log_dir)
         self.pictures = dict(pictures or {})
@@ -47,31 +57,33 @@ class TensorBoardPictures(keras.callbacks.Callback):
         for name, draw in self.pictures.items():
             if not callable(draw):
                 raise ValueError(f"The picture {name!r} must be a function of the model. Received: {draw!r}")
-        self.drawn = set()
-        self._writer, self._history, self._pending = None, {}, None
+        self.drawn: set[str] = set()
+        self._writer: Any = None
+        self._history: dict[str, list[float]] = {}
+        self._pending: int | None = None
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         import tensorflow as tf
 
-        plots.figure.new_figure(1, 1)  # Better told now than after an epoch.
+        plots.figure.new_figure(1, 1)  # Fails before the first epoch if matplotlib is missing.
         self._history, self._pending = {}, None
         self._writer = tf.summary.create_file_writer(self.log_dir)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         for name, value in (logs or {}).items():
             self._history.setdefault(name, []).append(float(value))
         self._pending = epoch
         if (epoch + 1) % self.every_epochs == 0:
             self._write()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._pending is not None:
             self._write()
         self._writer.close()
 
     def _write(self):
         if self.pictures and hasattr(self.model, "jax_state_sync"):
-            self.model.jax_state_sync()  # On JAX the weights lie outside the model while it trains.
+            self.model.jax_state_sync()  # JAX keeps the weights outside the model during training.
         with self._writer.as_default(step=self._pending):
             for name, figure in self._figures():
                 _write_image(name, figure)
@@ -81,7 +93,7 @@ class TensorBoardPictures(keras.callbacks.Callback):
 
     def _figures(self):
         names = self._history
-        curves = {name: values for name, values in names.items() if not _is_of_a_part(name)}
+        curves = {name: values for name, values in names.items() if not _is_of_a_layer(name)}
         if curves:
             yield "training_curve", plots.training_curve(curves)
         if any(name.endswith("/load_0") for name in names):
@@ -92,13 +104,13 @@ class TensorBoardPictures(keras.callbacks.Callback):
             yield name, draw(self.model)
 
 
-def _is_of_a_part(name):
-    """Whether an entry of the logs belongs to a layer, and so to a picture of its own."""
+def _is_of_a_layer(name):
+    """Whether an entry of the logs belongs to a layer, and is plotted separately."""
     return "/" in name or name.startswith(("coding_rate_", "sparsity_"))
 
 
 def _write_image(name, figure):
-    """As `tf.summary.image` does, which needs TensorBoard installed: width, height and a PNG, marked as an image."""
+    """Writes the summary of `tf.summary.image`, which needs TensorBoard installed: width, height and a PNG."""
     import tensorflow as tf
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

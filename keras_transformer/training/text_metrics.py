@@ -1,29 +1,41 @@
-"""BLEU and chrF of what a model writes, after each epoch."""
+"""BLEU and chrF of generated text after each epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import keras
 
 _METRICS = ("bleu", "chrf")
 
 
-class TextMetrics(keras.callbacks.Callback):
-    """Lets a model write at the end of an epoch, and adds corpus scores to its logs: "val_bleu" and "val_chrf".
+class TextGenerator(Protocol):
+    """An object that generates a text for each source, such as a task model."""
 
-    They stand in the history and the progress bar, and later callbacks can monitor them (`mode="max"`).
+    def generate(self, sources: list[str], /) -> Iterable[str]: ...
+
+
+class TextMetrics(keras.callbacks.Callback):
+    """Callback that generates text after an epoch and adds corpus scores to the logs: "val_bleu" and "val_chrf".
+
+    The scores are in the history and the progress bar, and later callbacks can monitor them (`mode="max"`).
 
     Args:
-        generate: function of a list of str to a list of str, or an object whose method `generate` is one, as a task model.
-        sources: list of str. What it is given.
-        references: list of str, one a source; or list of such lists, where a source has several references.
-        metrics: names out of "bleu" and "chrf". Defaults to both.
-        every: int >= 1. In every how many epochs. Defaults to 1.
-        tokenize: str. sacreBLEU's tokenization for BLEU: "13a" (its standard), "none" for tokenized text, and others.
-        lowercase: bool. Whether case counts nothing. Defaults to False.
-        prefix: str. Before the names in the logs. Defaults to "val_".
+        generate: function of a list of str that returns a list of str, or an object with such a method `generate`, such as
+            a task model.
+        sources: list of str. Inputs of `generate`.
+        references: list of str, one per source; or list of lists of str, for several references per source.
+        metrics: names out of "bleu" and "chrf". Default: both.
+        every: int >= 1. Interval in epochs. Default 1.
+        tokenize: str. sacreBLEU's tokenization for BLEU: "13a" (its default), "none" for tokenized text, and others.
+        lowercase: bool. Whether to ignore case. Default False.
+        prefix: str. Prefix of the names in the logs. Default "val_".
 
     Raises:
-        ImportError: sacrebleu is missing.
-        ValueError: sources and references differ in number; an argument is out of its range; at the end of an epoch, another
-            number of texts is written than was asked for.
+        ImportError: sacrebleu is not installed.
+        ValueError: numbers of sources and references differ; an argument is out of its range; at the end of an epoch,
+            `generate` returns another number of texts than sources.
 
     Example:
 
@@ -34,21 +46,21 @@ class TextMetrics(keras.callbacks.Callback):
     {'val_bleu': 100.0, 'val_chrf': 100.0}
 
     Reference: Post, arXiv 1804.08771 (sacreBLEU); Popovic, chrF: character n-gram F-score for automatic MT evaluation, WMT
-    2015. Both from 0 to 100.
+    2015. Both range from 0 to 100.
     """
 
     def __init__(
         self,
-        generate,
-        sources,
-        references,
+        generate: Callable[[list[str]], Iterable[str]] | TextGenerator,
+        sources: Iterable[str],
+        references: Iterable[str] | Iterable[Sequence[str]],
         *,
-        metrics=_METRICS,
-        every=1,
-        tokenize="13a",
-        lowercase=False,
-        prefix="val_",
-    ):
+        metrics: Sequence[str] = _METRICS,
+        every: int = 1,
+        tokenize: str = "13a",
+        lowercase: bool = False,
+        prefix: str = "val_",
+    ) -> None:
         super().__init__()
         unknown = [name for name in metrics if name not in _METRICS]
         if unknown:
@@ -59,13 +71,13 @@ class TextMetrics(keras.callbacks.Callback):
         self.references = _streams(references)
         for stream in self.references:
             if len(stream) != len(self.sources) or not stream:
-                raise ValueError(f"Expected one reference a source, {len(self.sources)}. Received: {len(stream)}")
-        self.generate = getattr(generate, "generate", generate)
+                raise ValueError(f"Expected one reference per source, {len(self.sources)}. Received: {len(stream)}")
+        self.generate: Callable[[list[str]], Iterable[str]] = getattr(generate, "generate", generate)
         self.every = every
         self.prefix = prefix
         self._scorers = _scorers(metrics, tokenize, lowercase)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if (epoch + 1) % self.every or logs is None:
             return
         texts = list(self.generate(self.sources))
@@ -76,13 +88,13 @@ class TextMetrics(keras.callbacks.Callback):
 
 
 def _streams(references):
-    """Lists of one reference for every source: sacreBLEU's order."""
+    """Returns lists of one reference per source, the order of sacreBLEU."""
     references = list(references)
     if all(isinstance(reference, str) for reference in references):
         return [references]
     counts = {len(several) for several in references}
     if len(counts) != 1 or any(isinstance(several, str) for several in references):
-        raise ValueError("Expected as many references for every source.")
+        raise ValueError("Expected the same number of references for every source.")
     return [list(stream) for stream in zip(*references, strict=True)]
 
 

@@ -28,3 +28,5 @@ Initializer: TypeAlias = "str | Config | keras.Initializer | None"
 Regularizer: TypeAlias = "str | Config | keras.Regularizer | None"
 Constraint: TypeAlias = "str | Config | keras.constraints.Constraint | None"
 Arrays: TypeAlias = "Mapping[str, ArrayLike]"
+# A layer, its config, or a name that the argument's documentation lists.
+LayerLike: TypeAlias = "str | Config | keras.layers.Layer"

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from keras_transformer.utils.types import Tensor
 from keras_transformer.vision.errors import ImageError
 from keras_transformer.vision.pictures import as_list
 
@@ -15,7 +16,9 @@ class ImageBatches(keras.utils.PyDataset):
         images, labels, batch_size, shuffle, seed, workers: see there.
     """
 
-    def __init__(self, processor, images, labels, batch_size, shuffle, seed, workers):
+    def __init__(
+        self, processor, images: Tensor, labels: Tensor, batch_size: int, shuffle: bool, seed: int, workers: int
+    ) -> None:
         super().__init__(workers=workers, max_queue_size=2 * workers)
         self.processor = processor
         self.images = as_list(images)
@@ -34,13 +37,13 @@ class ImageBatches(keras.utils.PyDataset):
     def _new_order(self):
         return self._generator.permutation(len(self.images)) if self.shuffle else np.arange(len(self.images))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return -(-len(self.images) // self.batch_size)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int):
         chosen = self._order[index * self.batch_size : (index + 1) * self.batch_size]
         pixels = self.processor([self.images[place] for place in chosen])
         return pixels if self.labels is None else (pixels, self.labels[chosen])
 
-    def on_epoch_end(self):
+    def on_epoch_end(self) -> None:
         self._order = self._new_order()

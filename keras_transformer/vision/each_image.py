@@ -1,9 +1,12 @@
 """A model of images for rows of several images."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import resolve, serializable, serialize
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 
 @serializable
@@ -28,19 +31,19 @@ class EachImage(keras.layers.Layer):
     (2, 3, 5, 8)
     """
 
-    def __init__(self, encoder, **kwargs):
+    def __init__(self, encoder: keras.layers.Layer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.encoder = resolve(encoder, {}, keras.Model, argument="encoder")
 
-    def build(self, images_shape):
+    def build(self, images_shape: Shape) -> None:
         pass  # The model is built already.
 
-    def call(self, images, training=None):
+    def call(self, images: Tensor, training: bool | None = None) -> Tensor:
         found = self.encoder(ops.reshape(images, (-1, *images.shape[2:])), training=training)
         return ops.reshape(found, (-1, ops.shape(images)[1], *found.shape[1:]))
 
-    def compute_output_shape(self, images_shape):
+    def compute_output_shape(self, images_shape: Shape) -> Shape:
         return (*images_shape[:2], *self.encoder.output_shape[1:])
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "encoder": serialize(self.encoder)}

@@ -22,7 +22,7 @@ class Entity(NamedTuple):
     boxes: list
 
 
-def read_grounding(text, side=32):
+def read_grounding(text: str, side: int = 32):
     """What a grounded text says, and what it points at.
 
     Args:
@@ -59,7 +59,7 @@ def read_grounding(text, side=32):
     return caption.rstrip(), entities
 
 
-def write_place(box, side=32):
+def write_place(box, side: int = 32):
     """The text that points at a box, to stand behind "</phrase>".
 
     Args:

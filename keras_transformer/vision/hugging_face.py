@@ -6,6 +6,7 @@ import pathlib
 
 from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.processor_config import FILE, is_count, is_number, read_processor_config
+from keras_transformer.utils.types import Path
 from keras_transformer.vision.errors import ImageProcessorError
 
 # The numbers that Pillow's filters bear.
@@ -58,7 +59,7 @@ _COMMON = {
 _NOT_DONE = ("do_pad", "apply_ocr", "do_thumbnail", "do_align_long_axis", "do_flip_channel_order", "do_reduce_labels")
 
 
-def settings(folder):
+def settings(folder: Path):
     """The arguments of `ImageProcessor` that the file of a folder stands for.
 
     Raises:
@@ -130,7 +131,7 @@ def _size(size, keeps_proportions):
     return size
 
 
-def write(processor, folder):
+def write(processor, folder: Path):
     """Writes `preprocessor_config.json`; see `ImageProcessor.to_huggingface`."""
     if processor.channel_order != "rgb":
         raise ImageProcessorError(f"A {FILE} cannot say that the channels are {processor.channel_order!r}.")

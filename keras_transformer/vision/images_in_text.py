@@ -1,5 +1,14 @@
 """From pictures and text to what a model takes that reads both in one sequence."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizers.tokenizer import Tokenizer
+
 import numpy as np
 
 from keras_transformer.text.batching import pad_batch
@@ -52,7 +61,9 @@ class ImagesInText:
     own; here they repeat the token behind them, since no model reads them.
     """
 
-    def __init__(self, processor, tokenizer, begin_id, num_image_tokens, frame="<image></image>"):
+    def __init__(
+        self, processor, tokenizer: Tokenizer, begin_id: int, num_image_tokens: int, frame: str = "<image></image>"
+    ) -> None:
         if not 0 <= begin_id < tokenizer.vocabulary_size:
             raise ValueError(f"begin_id must be in [0, {tokenizer.vocabulary_size}). Received: {begin_id}")
         framed = list(tokenizer.encode(frame))
@@ -66,7 +77,7 @@ class ImagesInText:
         self.frame = frame
         self._end_id = framed[-1]
 
-    def __call__(self, images, texts, padding=None):
+    def __call__(self, images: Tensor, texts, padding=None):
         if isinstance(texts, str):
             images, texts = [images], [texts]
         if len(images) != len(texts):

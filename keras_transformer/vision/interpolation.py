@@ -20,7 +20,7 @@ def _cubic(x):
 INTERPOLATIONS = {"bilinear": (_linear, 1), "bicubic": (_cubic, 2)}
 
 
-def resize_matrix(length, new_length, interpolation="bilinear"):
+def resize_matrix(length: int, new_length, interpolation: str = "bilinear"):
     """The matrix M with `new = M old` along one axis: half-pixel centers, edges repeated, no smoothing.
 
     Args:

@@ -1,10 +1,13 @@
 """Convolution inside out: a kernel for each pixel, which groups of channels share."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 @serializable
@@ -49,15 +52,15 @@ class Involution(keras.layers.Layer):
 
     def __init__(
         self,
-        kernel_size=7,
-        strides=1,
-        group_channels=16,
-        reduction_ratio=4,
-        epsilon=1e-5,
-        momentum=0.9,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        kernel_size: int = 7,
+        strides: int = 1,
+        group_channels: int = 16,
+        reduction_ratio: int = 4,
+        epsilon: float = 1e-5,
+        momentum: float = 0.9,
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if positive("kernel_size", kernel_size) % 2 == 0:
             raise ValueError(f"kernel_size must be odd: a kernel stands around a pixel. Received: {kernel_size}")
@@ -73,7 +76,7 @@ class Involution(keras.layers.Layer):
             epsilon=epsilon, momentum=momentum, dtype=self.dtype_policy, name="norm"
         )
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         channels = input_shape[-1]
         for name in ("group_channels", "reduction_ratio"):
             if channels % getattr(self, name):
@@ -89,7 +92,7 @@ class Involution(keras.layers.Layer):
         initializer, policy = self.kernel_initializer.clone(), self.dtype_policy
         return keras.layers.Conv2D(width, 1, use_bias=use_bias, kernel_initializer=initializer, dtype=policy, name=name)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         hidden = ops.relu(self._norm(self._reduce(self._means(inputs)), training=training))
         kernels = self._span(hidden)  # (B, H, W, G · K²)
         return self._involve(inputs, kernels)
@@ -123,11 +126,11 @@ class Involution(keras.layers.Layer):
             total = weighed if total is None else total + weighed
         return ops.reshape(total, (-1, rows, columns, channels))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         sides = (None if side is None else -(-side // self.strides) for side in input_shape[1:3])
         return (input_shape[0], *sides, input_shape[-1])
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "kernel_size": self.kernel_size,

@@ -1,10 +1,15 @@
 """The patch embedding of the Vision Transformer."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
+from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
 from keras_transformer.vision.interpolation import INTERPOLATIONS, resize_matrix
 
 
@@ -54,20 +59,20 @@ class PatchEmbedding(keras.layers.Layer):
 
     def __init__(
         self,
-        hidden_dim,
-        patch_size=16,
+        hidden_dim: int,
+        patch_size: int = 16,
         grid_size=None,
-        class_token=True,
-        dropout=0.0,
-        interpolation="bilinear",
-        seed=None,
+        class_token: bool = True,
+        dropout: float = 0.0,
+        interpolation: str = "bilinear",
+        seed: int | None = None,
         *,
-        distillation_token=False,
-        mask_token=False,
-        use_bias=True,
-        norm=None,
-        **kwargs,
-    ):
+        distillation_token: bool = False,
+        mask_token: bool = False,
+        use_bias: bool = True,
+        norm: LayerLike | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if interpolation not in INTERPOLATIONS:
             raise ValueError(f"interpolation must be 'bilinear' or 'bicubic'. Received: {interpolation!r}")
@@ -100,7 +105,7 @@ class PatchEmbedding(keras.layers.Layer):
         """int: how many tokens stand before those of the patches."""
         return int(self.class_token) + int(self.distillation_token)
 
-    def build(self, images_shape):
+    def build(self, images_shape: Shape) -> None:
         grid = self.grid_size or self._grid(images_shape)
         self._projection.build(images_shape)
         if self.norm is not None:
@@ -120,7 +125,7 @@ class PatchEmbedding(keras.layers.Layer):
         )
         self._table_grid = grid
 
-    def call(self, images, patch_mask=None, training=None):
+    def call(self, images: Tensor, patch_mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         grid = self._grid(images.shape)
         tokens = self._normalized(images, grid) if self.norm is not None else self._projection(images)
         tokens = ops.reshape(tokens, (-1, grid[0] * grid[1], self.hidden_dim))
@@ -172,11 +177,11 @@ class PatchEmbedding(keras.layers.Layer):
             raise ValueError(f"Images of {size[0]} x {size[1]} do not divide into patches of {self.patch_size}.")
         return (size[0] // self.patch_size[0], size[1] // self.patch_size[1])
 
-    def compute_output_shape(self, images_shape, *args, **kwargs):
+    def compute_output_shape(self, images_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
         grid = self._grid(images_shape)
         return (images_shape[0], grid[0] * grid[1] + self.num_prefix_tokens, self.hidden_dim)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "hidden_dim": self.hidden_dim,

@@ -1,10 +1,13 @@
 """From a grid of tokens to one of half as many rows and columns."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 
 @serializable
@@ -36,19 +39,19 @@ class PatchMerging(keras.layers.Layer):
     in its published code.
     """
 
-    def __init__(self, grid_size, epsilon=1e-5, **kwargs):
+    def __init__(self, grid_size, epsilon: float = 1e-5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.grid_size = tuple(positive("grid_size", side) for side in grid_size)
         self.epsilon = epsilon
         self._norm = keras.layers.LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name="norm")
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         depth = input_shape[-1]
         self._norm.build((*input_shape[:2], 4 * depth))
         self._reduction = keras.layers.Dense(2 * depth, use_bias=False, dtype=self.dtype_policy, name="reduction")
         self._reduction.build((*input_shape[:2], 4 * depth))
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         (rows, columns), depth = self.grid_size, inputs.shape[-1]
         x = ops.reshape(inputs, (-1, rows, columns, depth))
         if rows % 2 or columns % 2:
@@ -56,14 +59,14 @@ class PatchMerging(keras.layers.Layer):
         x = ops.concatenate([x[:, row::2, column::2] for column in (0, 1) for row in (0, 1)], axis=-1)
         return self._reduction(self._norm(ops.reshape(x, (-1, merged(rows) * merged(columns), 4 * depth))))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         rows, columns = self.grid_size
         return (input_shape[0], merged(rows) * merged(columns), 2 * input_shape[-1])
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "grid_size": self.grid_size, "epsilon": self.epsilon}
 
 
-def merged(side):
+def merged(side: int):
     """How many rows or columns are left of a side."""
     return (side + 1) // 2

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 
+from keras_transformer.utils.types import Tensor
 from keras_transformer.version import install_command
 from keras_transformer.vision.errors import ImageError
 
@@ -25,7 +26,7 @@ def pillow():
     return PIL
 
 
-def as_list(images):
+def as_list(images: Tensor):
     """Pictures as a list: of one, if one was given."""
     if isinstance(images, (str, os.PathLike)) or hasattr(images, "convert"):
         return [images]

@@ -1,11 +1,16 @@
 """Image tokens in the midst of text."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 from keras import ops
 
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, Config, DType, Tensor
 
 
 @serializable
@@ -46,11 +51,18 @@ class PlaceImages(CachedLayer):
 
     memory_names = ("images",)
 
-    def __init__(self, begin_id, **kwargs):
+    def __init__(self, begin_id: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.begin_id = begin_id
 
-    def call(self, inputs, token_ids, encoder_output=None, cache=None, cache_index=None):
+    def call(
+        self,
+        inputs: Tensor,
+        token_ids: Tensor,
+        encoder_output: Tensor | None = None,
+        cache: Cache | None = None,
+        cache_index: Tensor | None = None,
+    ) -> Tensor:
         images = encoder_output if cache is None or "images" not in cache else cache["images"]
         if images is None:
             raise ValueError(f"{self.name} needs encoder_output, or a cache that holds images.")
@@ -72,22 +84,29 @@ class PlaceImages(CachedLayer):
         found = _take(ops.reshape(images, (-1, count, width)), ops.where(is_place, number, 0))
         return ops.where(ops.expand_dims(is_place, -1), ops.cast(found, inputs.dtype), inputs)
 
-    def init_cache(self, batch_size, max_length, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
         """An empty cache for `max_length` tokens."""
         return {"begins": ops.zeros((batch_size, max_length), dtype="int32")}
 
-    def memory_cache(self, encoder_output):
+    def memory_cache(self, encoder_output: Tensor) -> Cache:
         """The images, to be put into the cache once."""
         return {"images": encoder_output}
 
-    def compute_output_spec(self, inputs, token_ids, encoder_output=None, cache=None, cache_index=None):
+    def compute_output_spec(
+        self,
+        inputs: Tensor,
+        token_ids: Tensor,
+        encoder_output: Tensor | None = None,
+        cache: Cache | None = None,
+        cache_index: Tensor | None = None,
+    ) -> Any:
         return self._output_spec(inputs.shape, cache)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "begin_id": self.begin_id}
 
 
-def mark_images(token_ids, begin_id, num_image_tokens, placeholder_id=0):
+def mark_images(token_ids: Tensor, begin_id: int, num_image_tokens: int, placeholder_id: int = 0):
     """Token ids with places for the tokens of images: so many placeholders behind each `begin_id`.
 
     Args:

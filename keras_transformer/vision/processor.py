@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.processor_config import is_number
+from keras_transformer.utils.types import Config, Path, Tensor
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
 from keras_transformer.vision.pictures import as_list, open_picture, pillow
 from keras_transformer.vision.sizes import resized, size_setting
@@ -63,12 +64,12 @@ class ImageProcessor:
         self,
         size=None,
         crop_size=None,
-        resample="bilinear",
-        rescale=1 / 255,
+        resample: str = "bilinear",
+        rescale: float = 1 / 255,
         mean=None,
         std=None,
-        channel_order="rgb",
-    ):
+        channel_order: str = "rgb",
+    ) -> None:
         self.size = size_setting(size)
         self.crop_size = size_setting(crop_size, "crop_size")
         if self.crop_size is not None and "height" not in self.crop_size:
@@ -108,7 +109,7 @@ class ImageProcessor:
         exact = self.crop_size or (self.size if "height" in (self.size or {}) else None)
         return None if exact is None else (exact["height"], exact["width"])
 
-    def __call__(self, images):
+    def __call__(self, images: Tensor):
         images = as_list(images)
         if not images:
             raise ImageError("No picture was given.")
@@ -156,7 +157,16 @@ class ImageProcessor:
             pixels = pixels / np.asarray(self.std, "float32")
         return np.ascontiguousarray(pixels[..., ::-1]) if self.channel_order == "bgr" else pixels
 
-    def dataset(self, images, labels=None, *, batch_size=32, shuffle=False, seed=0, workers=1):
+    def dataset(
+        self,
+        images: Tensor,
+        labels: Tensor | None = None,
+        *,
+        batch_size: int = 32,
+        shuffle: bool = False,
+        seed: int = 0,
+        workers: int = 1,
+    ):
         """Pictures, read and prepared batch by batch, for `fit`, `evaluate` and `predict` on any backend.
 
         Args:
@@ -178,7 +188,7 @@ class ImageProcessor:
         return ImageBatches(self, images, labels, batch_size, shuffle, seed, workers)
 
     @classmethod
-    def from_huggingface(cls, folder):
+    def from_huggingface(cls, folder: Path):
         """Reads how a checkpoint of Hugging Face wants its pictures.
 
         Args:
@@ -195,7 +205,7 @@ class ImageProcessor:
 
         return cls(**settings(folder))
 
-    def to_huggingface(self, folder):
+    def to_huggingface(self, folder: Path):
         """Writes a `preprocessor_config.json` that transformers, and `from_huggingface`, read.
 
         Args:
@@ -208,7 +218,7 @@ class ImageProcessor:
 
         write(self, folder)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         """dict of the arguments."""
         return {
             "size": self.size,
@@ -221,7 +231,7 @@ class ImageProcessor:
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: Config):
         """An `ImageProcessor` from what `get_config` gives.
 
         Raises:
@@ -232,7 +242,7 @@ class ImageProcessor:
         except TypeError as error:
             raise ImageProcessorError(f"Not the settings of an image processor: {error}.") from None
 
-    def save(self, folder):
+    def save(self, folder: Path):
         """Writes `image_processor.json` into a folder, which is made if there is none.
 
         Args:
@@ -243,7 +253,7 @@ class ImageProcessor:
             json.dump(self.get_config(), file, indent=2)
 
     @classmethod
-    def load(cls, folder):
+    def load(cls, folder: Path):
         """Reads what `save` has written.
 
         Args:
@@ -266,7 +276,7 @@ class ImageProcessor:
         return f"ImageProcessor({', '.join(f'{name}={value!r}' for name, value in self.get_config().items())})"
 
 
-def center_crop(pixels, height, width):
+def center_crop(pixels: Tensor, height: int, width: int):
     """The middle of an array `(H, W, C)`, with zeros around it where it is smaller.
 
     Example:

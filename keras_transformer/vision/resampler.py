@@ -1,10 +1,15 @@
 """Any number of image tokens as a fixed number, by learned queries."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 
 @serializable
@@ -38,7 +43,7 @@ class Resampler(keras.layers.Layer):
     without a feed-forward), as Peng et al. have it in Kosmos-2, arXiv 2306.14824.
     """
 
-    def __init__(self, num_tokens, attention, **kwargs):
+    def __init__(self, num_tokens: int, attention: keras.layers.Layer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(num_tokens, int) or num_tokens < 1:
             raise ValueError(f"num_tokens must be a positive integer. Received: {num_tokens!r}")
@@ -49,14 +54,14 @@ class Resampler(keras.layers.Layer):
                 f"{self.attention.name} attends to its own tokens alone: its queries cannot read features."
             )
 
-    def build(self, inputs_shape, padding_mask_shape=None):
+    def build(self, inputs_shape: Shape, padding_mask_shape: Shape | None = None) -> None:
         width = inputs_shape[-1]
         self.queries = self.add_weight(
             name="queries", shape=(self.num_tokens, width), initializer=keras.initializers.RandomNormal(stddev=1.0)
         )
         build_once(self.attention, (inputs_shape[0], self.num_tokens, width), inputs_shape)
 
-    def call(self, inputs, padding_mask=None, training=None):
+    def call(self, inputs: Tensor, padding_mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         # A sum, not a broadcast, which TFLite's delegates do not have.
         queries = ops.cast(self.queries, inputs.dtype) + ops.zeros_like(inputs[:, :1])
         value = ops.concatenate([inputs, queries], axis=1)
@@ -64,8 +69,8 @@ class Resampler(keras.layers.Layer):
             padding_mask = ops.concatenate([padding_mask, ops.ones_like(queries[..., 0], dtype="bool")], axis=1)
         return self.attention(queries, value, value_mask=padding_mask, training=training)
 
-    def compute_output_shape(self, inputs_shape, padding_mask_shape=None):
+    def compute_output_shape(self, inputs_shape: Shape, padding_mask_shape: Shape | None = None) -> Shape:
         return (inputs_shape[0], self.num_tokens, inputs_shape[-1])
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "num_tokens": self.num_tokens, "attention": serialize(self.attention)}

@@ -13,7 +13,7 @@ FORMS = (
 )
 
 
-def size_setting(size, name="size"):
+def size_setting(size, name: str = "size"):
     """A size as a dict of one of four forms.
 
     Args:
@@ -48,7 +48,7 @@ def size_setting(size, name="size"):
     return dict(size)
 
 
-def resized(height, width, size):
+def resized(height: int, width: int, size):
     """Height and width of a picture once it is resized.
 
     Fractions are cut off, as torchvision and transformers do, so that a picture may come out a pixel short of its

@@ -171,7 +171,7 @@ def test_refused():
     local = DecoderBlock(MultiHeadAttention(2, 4, mechanism=LocalAttention(3)), DenseFeedForward(12))
     with pytest.raises(ValueError, match="keep all keys"):
         MemoryStack([local], 2, 4)
-    with pytest.raises(ValueError, match="counts over a batch"):
+    with pytest.raises(ValueError, match="updates statistics of the batch"):
         MemoryStack([block(norm="batch_norm")], 2, 4)
-    with pytest.raises(ValueError, match="counts over a batch"):
+    with pytest.raises(ValueError, match="updates statistics of the batch"):
         MemoryStack([DecoderBlock(MultiHeadAttention(2, 4), MixtureOfExperts(12))], 2, 4)

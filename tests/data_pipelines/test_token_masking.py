@@ -149,5 +149,5 @@ def test_shares_out_of_range(options, message):
 def test_tokenizers_that_cannot_be():
     with pytest.raises(ValueError, match="no mask token"):
         TokenMasking(WordPiece(["[UNK]", "a"]))
-    with pytest.raises(ValueError, match="marks no words"):
+    with pytest.raises(ValueError, match="does not mark words"):
         TokenMasking(Characters.train(["abc"], 10), whole_words=True)

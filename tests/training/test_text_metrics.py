@@ -62,9 +62,9 @@ def test_without_sacrebleu(monkeypatch):
 @pytest.mark.parametrize(
     "arguments, options, message",
     [
-        ((["a"], ["a", "b"]), {}, "one reference a source, 1. Received: 2"),
-        (([], []), {}, "one reference a source, 0"),
-        ((["a", "b"], [["a"], ["b", "c"]]), {}, "as many references"),
+        ((["a"], ["a", "b"]), {}, "one reference per source, 1. Received: 2"),
+        (([], []), {}, "one reference per source, 0"),
+        ((["a", "b"], [["a"], ["b", "c"]]), {}, "same number of references"),
         ((["a"], ["a"]), {"metrics": ("rouge",)}, "'rouge'. Valid names: bleu, chrf"),
         ((["a"], ["a"]), {"every": 0}, "every"),
     ],

@@ -127,7 +127,7 @@ def test_refuses_a_broken_file(tmp_path):
     fit(tmp_path, epochs=1)
     path = tmp_path / "checkpoint.npz"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(TrainingCheckpointError, match=r"checkpoint\.npz' is not a whole checkpoint"):
+    with pytest.raises(TrainingCheckpointError, match=r"checkpoint\.npz' is not a complete checkpoint"):
         fit(tmp_path)
 
 

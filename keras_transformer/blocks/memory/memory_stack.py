@@ -1,4 +1,9 @@
-"""A stack of decoder blocks that reads segment by segment, and hands on what it remembers."""
+"""The stack of the Recurrent Memory Transformer: decoder blocks with memory tokens passed between segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
@@ -12,48 +17,49 @@ from keras_transformer.blocks.memory.loop_seeds import seeded_iterations
 from keras_transformer.blocks.memory.memory_steps import SLABS, extend, label
 from keras_transformer.recurrence.sequential import sequential_scan
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+from keras_transformer.utils.types import Cache, Config, DType, Initializer, LayerLike, Shape, Tensor
 
 
 @serializable
 class MemoryStack(CachedLayer):
-    """Decoder blocks with memory tokens around each segment: the Recurrent Memory Transformer.
+    """Stack of the Recurrent Memory Transformer: decoder blocks with memory tokens around each segment.
 
-    A row is read in segments x_1, x_2, ... of S = `segment_length` tokens. With m memory vectors M_τ before segment τ,
+    A sequence is processed in segments x_1, x_2, ... of S = `segment_length` tokens. With m memory vectors M_τ of segment τ,
 
-        [_ ; y_τ ; M_{τ + 1}] = norm(blocks([M_τ ; x_τ ; M_τ] + P)),
+        [_ ; y_τ ; M_{τ + 1}] = norm(blocks([M_τ ; x_τ ; M_τ] + P)).
 
-    causal as the blocks are: tokens read the memory in front of them; that behind them, the same vectors, reads them all,
-    and what becomes of it goes to the next segment. M_1 and the positions P of the `m + S + m` places are learned. Time
-    grows with `T · (S + 2 m)`, segments one after the other in one loop; memory, in training, with T.
+    Attention is causal: tokens attend to the memory before them, and the copy of the memory after them attends to all; its
+    outputs are the memory of the next segment. M_1 and the positions P of the `m + S + m` vectors are learned. Time grows
+    with `T · (S + 2 m)`, with the segments in one sequential loop; memory, in training, with T.
 
     Args:
         blocks: list of `DecoderBlock`, or their configs, whose caches keep all keys.
         num_memory_tokens: int >= 1. m.
         segment_length: int >= 1. S.
-        gradient_segments: int >= 1, or None for all. So many segments in a row, counted from the last, learn together: a
-            gradient crosses between them, and ends before the first.
-        norm: layer at the end, or its config; None for none.
-        learned_positions: bool. Whether there is P. Default True.
-        dropout: float in [0, 1). Of tokens and memory before the blocks.
-        initializer: of the memory and the positions. Default: normal, with a deviation of 0.02.
-        seed: int or None. Of the dropout.
+        gradient_segments: int >= 1, or None for all. Truncation of backpropagation through time: segments, counted from the
+            last, are grouped by this number, and no gradient flows from a group to the one before it.
+        norm: layer after the blocks, or its config; None for none.
+        learned_positions: bool. Whether to add P. Default True.
+        dropout: float in [0, 1). Dropout rate of tokens and memory before the blocks.
+        initializer: of the memory and the positions. Default: normal with standard deviation 0.02.
+        seed: int or None. Seed of the dropout.
 
     Call arguments:
         inputs: float `(B, T, D)`.
-        padding_mask: boolean `(B, T)`, True = a real token; None for the mask that Keras carries, if any. With a cache it is
-            over the new tokens, padded on the right.
+        padding_mask: boolean `(B, T)`, True = a real token. None: the implicit Keras mask, if any. With a cache it covers
+            the new tokens, which are padded on the right.
         cache: dict as `init_cache` returns, or None.
-        cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
+        cache_index: int32 `()` or `(B,)`: the number of tokens that each row has read before.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, cache)`.
 
     Raises:
-        ValueError: sizes below 1; blocks with cross-attention, with a cache that does not keep all keys, or with norms over
-            the batch, which cannot be counted inside the loop.
+        ValueError: sizes below 1; blocks with cross-attention, with a cache that does not keep all keys, or with batch
+            norms or experts, whose statistics cannot be updated in a loop.
 
-    The cache is of one size, whatever the length: the memory, and keys and values of the current segment. Where a row enters
-    a new segment, its memory behind the last one is read first: `2 m` more tokens, in that step alone.
+    The size of the cache is constant: the memory, and keys and values of the current segment. When a row enters a new
+    segment, the memory after its last segment is computed first: `2 m` more tokens in that step.
 
     Export: all three formats, with and without a cache.
 
@@ -68,25 +74,27 @@ class MemoryStack(CachedLayer):
     >>> tuple(layer(np.ones((1, 7, 8))).shape)
     (1, 7, 8)
 
-    Reference: Bulatov et al., Recurrent Memory Transformer, arXiv 2207.06881, section 3. There gradients cross the last
-    `gradient_segments` segments, and none of those before; here segments before are taken together likewise.
+    Reference: Bulatov et al., Recurrent Memory Transformer, arXiv 2207.06881, section 3. The paper propagates gradients
+    through the last `gradient_segments` segments only; here earlier segments are trained too, in groups of that size.
     """
 
+    memory: keras.Variable
+    positions: keras.Variable
     cache_is_rewindable = False
 
     def __init__(
         self,
-        blocks,
-        num_memory_tokens,
-        segment_length,
-        gradient_segments=None,
-        norm=None,
-        learned_positions=True,
-        dropout=0.0,
-        initializer=None,
-        seed=None,
-        **kwargs,
-    ):
+        blocks: Sequence[LayerLike],
+        num_memory_tokens: int,
+        segment_length: int,
+        gradient_segments: int | None = None,
+        norm: LayerLike | None = None,
+        learned_positions: bool = True,
+        dropout: float = 0.0,
+        initializer: Initializer = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.blocks = [resolve(block, {}, keras.layers.Layer, argument="block") for block in blocks]
@@ -104,10 +112,10 @@ class MemoryStack(CachedLayer):
     def _check(self):
         for block in self.blocks:
             if getattr(block, "cross_attention", None) is not None or not getattr(block, "cache_is_rewindable", True):
-                raise ValueError(f"{block.name}: memory stands around causal blocks whose caches keep all keys.")
-        refuse_batch_statistics(self, "which it cannot do segment by segment")
+                raise ValueError(f"{block.name}: MemoryStack needs causal blocks whose caches keep all keys.")
+        refuse_batch_statistics(self, "which is not possible segment by segment")
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: Shape) -> None:
         width, memory = inputs_shape[-1], self.num_memory_tokens
         options = {"initializer": self.initializer.clone()}
         self.memory = self.add_weight(name="memory", shape=(memory, width), **options)
@@ -118,13 +126,20 @@ class MemoryStack(CachedLayer):
         for layer in (*self.blocks, *([] if self.norm is None else [self.norm])):
             build_once(layer, extended)
 
-    def call(self, inputs, padding_mask=None, cache=None, cache_index=None, training=None):
+    def call(
+        self,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        cache: Cache | None = None,
+        cache_index: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         if cache is None:
             return self._read(inputs, padding_mask, training)
         return extend(self, inputs, padding_mask, cache, cache_index)
 
-    # Whole rows.
+    # Whole sequences.
 
     def _read(self, x, mask, training):
         (batch, length), size = ops.shape(x)[:2], self.segment_length
@@ -146,7 +161,7 @@ class MemoryStack(CachedLayer):
         return outputs[:, :length]
 
     def _segment(self, memory, tokens, mask, training):
-        """One segment `(B, S, D)` between its memory, to what its tokens and the memory behind them become."""
+        """Processes a segment `(B, S, D)` with its memory; returns the outputs of the tokens and the next memory."""
         count = self.num_memory_tokens
         x = ops.concatenate([memory, tokens, memory], axis=1)
         if mask is not None:
@@ -161,39 +176,39 @@ class MemoryStack(CachedLayer):
         return x[:, count:-count], x[:, -count:]
 
     def _cut_gradient(self, memory, index, count):
-        """The memory before segment `index`, detached where a multiple of `gradient_segments` is still to come."""
+        """The memory before segment `index`, detached where a group of `gradient_segments` segments begins."""
         if self.gradient_segments is None:
             return memory
         ends = ops.equal(ops.mod(count - index, self.gradient_segments), 0)
         return ops.where(ops.logical_and(ends, index > 0), ops.stop_gradient(memory), memory)
 
-    def first_memory(self, batch_size):
-        """What stands before the first segment, `(B, m, D)`."""
+    def first_memory(self, batch_size: int) -> Tensor:
+        """Returns the learned memory before the first segment, `(B, m, D)`."""
         memory = ops.expand_dims(ops.cast(self.memory, self.compute_dtype), 0)
         return ops.broadcast_to(memory, (batch_size, *memory.shape[1:]))
 
     # New tokens, with a cache.
 
-    def init_cache(self, batch_size, max_length=None, dtype=None):
-        """The memory and one segment's keys and values, all zeros, of one size for any `max_length`."""
+    def init_cache(self, batch_size: int, max_length: int | None = None, dtype: DType = None) -> Cache:
+        """Returns the empty cache: the memory and the keys and values of one segment, for any `max_length`."""
         if not self.built:
-            raise ValueError(f"{self.name} keeps a memory as wide as its tokens: build it first.")
+            raise ValueError(f"{self.name}: build the layer before init_cache; the memory has the width of the tokens.")
         dtype = dtype or self.compute_dtype
         cache = {"memory": ops.zeros((batch_size, *self.memory.shape), dtype=dtype)}
         for index, block in enumerate(self.blocks):
             slots = block.init_cache(batch_size, self.num_memory_tokens + self.segment_length, dtype)
             if sorted(slots) != sorted(SLABS):
-                raise ValueError(f"{block.name}: memory stands around blocks that cache keys and values alone.")
+                raise ValueError(f"{block.name}: MemoryStack needs blocks that cache keys and values only.")
             cache |= {label(name, index): tensor for name, tensor in slots.items()}
         return cache
 
-    def compute_output_spec(self, inputs, *args, cache=None, **options):
+    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
         return self._output_spec(inputs.shape, cache)
 
-    def compute_output_shape(self, inputs_shape, *args, **options):
+    def compute_output_shape(self, inputs_shape: Shape, *args: Any, **options: Any) -> Shape:
         return inputs_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "blocks": [serialize(block) for block in self.blocks],

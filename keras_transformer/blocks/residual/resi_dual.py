@@ -1,4 +1,6 @@
-"""ResiDual: a stream with norms and a stream without, through all blocks."""
+"""ResiDual: a normalized and an unnormalized residual stream through all blocks."""
+
+from typing import Any
 
 import keras
 from keras import ops
@@ -6,43 +8,50 @@ from keras import ops
 from keras_transformer.blocks.residual.residual import Residual
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
+from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
 
 
 @serializable
 class ResiDualResidual(Residual):
-    """`x = norm(x + f(x))`, as post-norm has it, and beside it a sum of all f(x), as pre-norm has it, `s = s + f(x)`.
+    """ResiDual: a post-norm stream `x = norm(x + f(x))` and an unnormalized pre-norm stream `s = s + f(x)`.
 
-    Both start as the input, and a stack ends with `x + norm(s)`. Between the blocks they stand side by side,
-    `(B, T, 2, D)`: `OpenStreams` stands in front of a stack, and `JoinStreams` behind. A block that is called with
-    `(B, T, D)` is a stack by itself.
+    Both streams start as the input, and a stack returns `x + norm(s)`. Blocks exchange the streams as `(B, T, 2, D)`:
+    `OpenStreams` starts a stack and `JoinStreams` ends it. A block that is called with `(B, T, D)` does both itself.
 
     Args:
-        norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy.
+        norm: a name in `NORMS`, or a norm layer to copy.
 
-    Reference: Xie et al., ResiDual: Transformer with Dual Residual Connections, arXiv 2304.14802, section 3. Its scale of
-    the second stream, against overflow in float16, is left out: the norm takes it away again, and bfloat16 needs none.
+    Example:
+
+    >>> import numpy as np
+    >>> streams = OpenStreams()(np.array([[[1.0, 3.0]]]))
+    >>> ResiDualResidual().post(streams, np.array([[[0.0, 2.0]]], "float32")).numpy().round(2).tolist()
+    [[[[-1.0, 1.0], [1.0, 5.0]]]]
+
+    Reference: Xie et al., ResiDual: Transformer with Dual Residual Connections, arXiv 2304.14802, section 3. The paper's
+    scaling of the second stream against overflow in float16 is omitted: the norm cancels it, and bfloat16 needs none.
     """
 
     _norm_names = ("norm",)
     num_streams = 2
 
-    def stack_input_layer(self, **options):
+    def stack_input_layer(self, **options: Any) -> keras.layers.Layer:
         return OpenStreams(**options)
 
-    def stack_output_layer(self, norm, **options):
+    def stack_output_layer(self, norm: LayerLike, **options: Any) -> keras.layers.Layer:
         return JoinStreams(norm, **options)
 
-    def pre(self, x, mask=None, training=None):
+    def pre(self, x: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         return x[:, :, 0]
 
-    def post(self, x, y, mask=None, training=None):
+    def post(self, x: Tensor, y: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         normalized = self._normalize("norm", x[:, :, 0] + y, mask, training)
         return ops.stack([normalized, x[:, :, 1] + y], axis=2)
 
 
 @serializable
 class OpenStreams(keras.layers.Layer):
-    """Tokens twice, side by side: `(B, T, D)` to `(B, T, 2, D)`.
+    """Starts the two streams of ResiDual, both equal to the input: `(B, T, D)` to `(B, T, 2, D)`.
 
     Example:
 
@@ -51,26 +60,26 @@ class OpenStreams(keras.layers.Layer):
     [[[[3.0], [3.0]]]]
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         return ops.stack([inputs, inputs], axis=2)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:2], 2, input_shape[2])
 
 
 @serializable
 class JoinStreams(keras.layers.Layer):
-    """`x + norm(s)` of the streams x and s: `(B, T, 2, D)` to `(B, T, D)`.
+    """Combines the streams x and s of ResiDual: `x + norm(s)`, `(B, T, 2, D)` to `(B, T, D)`.
 
     Args:
-        norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy.
+        norm: a name in `NORMS`, or a norm layer to copy.
 
     Raises:
-        ValueError: tokens without streams.
+        ValueError: inputs with a single stream.
 
     Example:
 
@@ -80,29 +89,29 @@ class JoinStreams(keras.layers.Layer):
     [[[6.0, 4.0]]]
     """
 
-    def __init__(self, norm="layer_norm", **kwargs):
+    def __init__(self, norm: LayerLike = "layer_norm", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self.norm = clone(
             resolve(norm, NORMS, keras.layers.Layer, argument="norm"), name="norm", dtype=self.dtype_policy
         )
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         if len(input_shape) != 4:
             raise ValueError(
-                f"{self.name}: ResiDual ends stacks that OpenStreams begins, as those of models.Encoder, Decoder and "
-                f"Transformer. Received tokens of shape {input_shape}, without a second stream."
+                f"{self.name}: JoinStreams ends a stack that OpenStreams starts, as in models.Encoder, Decoder and "
+                f"Transformer. Received inputs of shape {input_shape}, without a second stream."
             )
         self.norm.build((*input_shape[:2], input_shape[-1]))
 
-    def call(self, inputs, mask=None, training=None):
+    def call(self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         second = inputs[:, :, 1]
         if isinstance(self.norm, keras.layers.BatchNormalization):
             return inputs[:, :, 0] + self.norm(second, mask=mask, training=training)
         return inputs[:, :, 0] + self.norm(second)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:2], input_shape[-1])
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "norm": serialize(self.norm)}

@@ -1,68 +1,85 @@
-"""Residual schemes: where a block normalizes, and how it adds what a sublayer gives.
+"""Residual schemes: where a block normalizes, and how it adds the output of a sublayer to its input.
 
-A scheme has two halves around a sublayer f: `y = f(scheme.pre(x))`, then `x = scheme.post(x, y)`.
+A scheme has two parts around a sublayer f: `y = f(scheme.pre(x))`, then `x = scheme.post(x, y)`.
 """
+
+from __future__ import annotations
+
+from typing import Any
 
 import keras
 
 from keras_transformer.layers.norms import NORMS
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
+from keras_transformer.utils.types import Config, LayerLike, Shape, Tensor
 
 
 @serializable
 class Residual(keras.layers.Layer):
-    """Base of the schemes: `x + f(x)`.
+    """Base of the residual schemes: `x + f(x)`.
 
     Args:
-        norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer, of which the scheme makes copies.
-        stochastic_depth: float in [0, 1). In training, the share of rows in which f(x) is left out; it grows by
-            `1 / (1 - stochastic_depth)` in the others.
-        seed: int or None. Of the rows.
+        norm: a name in `NORMS`, or a norm layer to copy.
+        stochastic_depth: float in [0, 1). In training, the fraction of rows in which f(x) is dropped; in the other rows it
+            is scaled by `1 / (1 - stochastic_depth)`.
+        seed: int or None. Seed of the stochastic depth.
 
     To write a scheme: override `pre` and `post`, list its norms in `_norm_names`, and set `needs_final_norm` if a stack of
     such blocks should end with a norm because its sum is never normalized. Override `initialize_sublayer` to change the
     initial weights of a sublayer, and `num_streams`, `stack_input_layer` and `stack_output_layer` for several streams.
+
+    Example:
+
+    >>> import numpy as np
+    >>> Residual().post(np.array([[[1.0, 3.0]]]), np.array([[[0.0, 2.0]]])).tolist()
+    [[[1.0, 5.0]]]
+
+    Reference: He et al., arXiv 1512.03385; Huang et al., Deep Networks with Stochastic Depth, arXiv 1603.09382.
     """
 
-    _norm_names = ()
-    needs_final_norm = True
-    num_streams = 1
+    _norm_names: tuple[str, ...] = ()
+    needs_final_norm: bool = True
+    num_streams: int = 1
 
-    def __init__(self, norm="layer_norm", stochastic_depth=0.0, seed=None, **kwargs):
+    def __init__(
+        self, norm: LayerLike = "layer_norm", stochastic_depth: float = 0.0, seed: int | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.norm = norm if isinstance(norm, str) else resolve(norm, NORMS, keras.layers.Layer, argument="norm")
         template = resolve(norm, NORMS, keras.layers.Layer, argument="norm")
         self.norms = {name: clone(template, name=name, dtype=self.dtype_policy) for name in self._norm_names}
         self.stochastic_depth = stochastic_depth
         self.seed = seed
-        rows = (None, 1, 1)
-        self._rows = keras.layers.Dropout(stochastic_depth, noise_shape=rows, seed=seed, dtype=self.dtype_policy)
+        row_noise = (None, 1, 1)
+        self._drop_rows = keras.layers.Dropout(
+            stochastic_depth, noise_shape=row_noise, seed=seed, dtype=self.dtype_policy
+        )
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         for norm in self.norms.values():
             norm.build(input_shape)
 
-    def pre(self, x, mask=None, training=None):
-        """What the sublayer sees, `(B, T, D)`."""
+    def pre(self, x: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
+        """Returns the input of the sublayer, `(B, T, D)`."""
         return x
 
-    def post(self, x, y, mask=None, training=None):
-        """The input x and the sublayer's output y, joined, `(B, T, D)`."""
+    def post(self, x: Tensor, y: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
+        """Combines the scheme's input x and the sublayer's output y, `(B, T, D)`."""
         return x + y
 
-    def drop_path(self, y, training=None):
-        """What a sublayer gives, `(B, T, D)`, in training with nothing in some rows: Huang et al., arXiv 1603.09382."""
-        return self._rows(y, training=training)
+    def drop_path(self, y: Tensor, training: bool | None = None) -> Tensor:
+        """Stochastic depth: in training, sets the sublayer's output `(B, T, D)` to zero in random rows."""
+        return self._drop_rows(y, training=training)
 
-    def initialize_sublayer(self, sublayer):
-        """Changes how the weights of a sublayer start, when it is built."""
+    def initialize_sublayer(self, sublayer: keras.layers.Layer) -> None:
+        """Changes the initial weights of a sublayer, after it is built."""
 
-    def stack_input_layer(self, **options):
-        """A layer in front of a stack of such blocks, or None. Options: name, dtype."""
+    def stack_input_layer(self, **options: Any) -> keras.layers.Layer | None:
+        """Returns a layer for the start of a stack of such blocks, or None. Options: name, dtype."""
         return None
 
-    def stack_output_layer(self, norm, **options):
-        """A layer behind a stack of such blocks, with a copy of `norm`, or None. Options: name, dtype."""
+    def stack_output_layer(self, norm: LayerLike, **options: Any) -> keras.layers.Layer | None:
+        """Returns a layer for the end of a stack of such blocks, with a copy of `norm`, or None. Options: name, dtype."""
         if not self.needs_final_norm:
             return None
         return clone(resolve(norm, NORMS, keras.layers.Layer, argument="norm"), **options)
@@ -70,69 +87,92 @@ class Residual(keras.layers.Layer):
     def _normalize(self, name, x, mask, training):
         norm = self.norms[name]
         if isinstance(norm, keras.layers.BatchNormalization):
-            # Statistics over the batch: padding must not enter them.
+            # Padding must not enter the batch statistics.
             return norm(x, mask=mask, training=training)
         return norm(x)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         norm = self.norm if isinstance(self.norm, str) else serialize(self.norm)
         return {**super().get_config(), "norm": norm, "stochastic_depth": self.stochastic_depth, "seed": self.seed}
 
 
 @serializable
 class PostNormResidual(Residual):
-    """`norm(x + f(x))`.
+    """Post-norm: `norm(x + f(x))`.
 
+    Example:
+
+    >>> import numpy as np
+    >>> residual = PostNormResidual()
+    >>> residual.post(np.array([[[1.0, 3.0]]]), np.array([[[0.0, 2.0]]])).numpy().round(2).tolist()
+    [[[-1.0, 1.0]]]
     Reference: Vaswani et al., arXiv 1706.03762, section 3.1.
     """
 
     _norm_names = ("norm",)
     needs_final_norm = False
 
-    def post(self, x, y, mask=None, training=None):
+    def post(self, x: Tensor, y: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         return self._normalize("norm", x + y, mask, training)
 
 
 @serializable
 class PreNormResidual(Residual):
-    """`x + f(norm(x))`; a stack of these ends with a norm of its own.
+    """Pre-norm: `x + f(norm(x))`. A stack of such blocks ends with a norm.
 
+    Example:
+
+    >>> import numpy as np
+    >>> PreNormResidual().pre(np.array([[[1.0, 3.0]]])).numpy().round(2).tolist()
+    [[[-1.0, 1.0]]]
     Reference: Xiong et al., On Layer Normalization in the Transformer Architecture, arXiv 2002.04745, table 1.
     """
 
     _norm_names = ("norm",)
 
-    def pre(self, x, mask=None, training=None):
+    def pre(self, x: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         return self._normalize("norm", x, mask, training)
 
 
 @serializable
 class SandwichNormResidual(Residual):
-    """`x + norm_2(f(norm_1(x)))`.
+    """Sandwich norm: `x + norm_2(f(norm_1(x)))`.
 
+    Example:
+
+    >>> import numpy as np
+    >>> residual = SandwichNormResidual()
+    >>> residual.post(np.array([[[1.0, 3.0]]]), np.array([[[0.0, 2.0]]])).numpy().round(2).tolist()
+    [[[0.0, 4.0]]]
     Reference: Ding et al., CogView, arXiv 2105.13290, section 2.4.
     """
 
     _norm_names = ("input_norm", "output_norm")
 
-    def pre(self, x, mask=None, training=None):
+    def pre(self, x: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         return self._normalize("input_norm", x, mask, training)
 
-    def post(self, x, y, mask=None, training=None):
+    def post(self, x: Tensor, y: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         return x + self._normalize("output_norm", y, mask, training)
 
 
 @serializable
 class SublayerNormResidual(Residual):
-    """`x + norm(f(x))`.
+    """Norm of the sublayer's output: `x + norm(f(x))`.
 
+    Example:
+
+    >>> import numpy as np
+    >>> residual = SublayerNormResidual()
+    >>> residual.post(np.array([[[1.0, 3.0]]]), np.array([[[0.0, 2.0]]])).numpy().round(2).tolist()
+    [[[0.0, 4.0]]]
     Reference: Liu et al., Swin Transformer V2, arXiv 2111.09883, section 3.2 ("res-post-norm").
     """
 
     _norm_names = ("norm",)
 
-    def post(self, x, y, mask=None, training=None):
+    def post(self, x: Tensor, y: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         return x + self._normalize("norm", y, mask, training)

@@ -1,5 +1,9 @@
 """The residual schemes by name."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from keras_transformer.blocks.residual.deep_norm import DeepNormResidual
 from keras_transformer.blocks.residual.layer_scale import LayerScaleResidual
 from keras_transformer.blocks.residual.no_residual import NoResidual
@@ -13,8 +17,9 @@ from keras_transformer.blocks.residual.residual import (
     SublayerNormResidual,
 )
 from keras_transformer.utils.serialization import clone, resolve
+from keras_transformer.utils.types import DType, LayerLike
 
-RESIDUALS = {
+RESIDUALS: dict[str, type[Residual]] = {
     "post": PostNormResidual,
     "pre": PreNormResidual,
     "sandwich": SandwichNormResidual,
@@ -27,8 +32,8 @@ RESIDUALS = {
 }
 
 
-def make_residual(identifier, norm, name, dtype):
-    """A scheme of its own for one place of a block: by name with `norm`, or a copy of an instance.
+def make_residual(identifier: Any, norm: LayerLike, name: str, dtype: DType) -> Residual:
+    """Makes a residual scheme for a block: one by name with `norm`, or a copy of an instance.
 
     Raises:
         ValueError: unknown name, or not a residual scheme.

@@ -1,34 +1,39 @@
-"""The second half of a block that reads what was retrieved."""
+"""The chunked cross-attention block of RETRO."""
+
+from __future__ import annotations
+
+from typing import Any
 
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.layers.chunked_cross_attention import ChunkedCrossAttention
 from keras_transformer.blocks.cross_block import CrossBlock
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, DType, Shape, Tensor
 
 
 @serializable
 class ChunkedCrossBlock(CachedLayer, CrossBlock):
-    """Chunked cross-attention, and a feed-forward, each inside a residual scheme.
+    """Chunked cross-attention and a feed-forward, each inside a residual scheme.
 
-    Behind a `DecoderBlock` without feed-forward it makes a RETRO block; between the two stands what encodes the neighbors.
+    A RETRO block is a `DecoderBlock` without a feed-forward, then `NeighborEncoder`, then this block.
 
     Args:
         attention: `ChunkedCrossAttention` or its config.
-        feedforward: a layer `(B, T, D)` to `(B, T, D)` that looks at each token by itself, or its config.
-        residual: a name in `RESIDUALS`, or an instance of `Residual`, of which the block makes copies. Default "pre".
-        norm: "layer_norm", "rms_norm", "batch_norm", or a norm layer to copy; for a residual given by name.
-        dropout: float in [0, 1). Of what each sublayer gives, before it is added.
-        seed: int or None. Of the dropout.
-        recompute: bool. Whether, in training, the block keeps only its inputs for the backward pass, and computes the rest
-            again there: less memory, a third more time. `training.recompute_blocks` sets it in a whole model.
+        feedforward: a layer `(B, T, D)` to `(B, T, D)` on single tokens, or its config.
+        residual: a name in `RESIDUALS`, or a `Residual` instance to copy. Default "pre".
+        norm: a name in `NORMS`, or a norm layer to copy. Used if `residual` is a name.
+        dropout: float in [0, 1). Dropout rate of the output of each sublayer. Default 0.
+        seed: int or None. Seed of the dropout.
+        recompute: bool. Whether training keeps only the inputs of the block and recomputes the activations in the backward
+            pass: less memory, a third more time. `training.recompute_blocks` sets it in a whole model. Default False.
 
     Call arguments:
         inputs: float `(B, T, D)`.
         neighbors: float `(B, L, k · r, E)`.
         neighbor_mask: boolean `(B, L, k, r)`: see `ChunkedCrossAttention`.
-        padding_mask: boolean `(B, T)`, True = a real token; with a cache over the new tokens, padded on the right.
+        padding_mask: boolean `(B, T)`, True = a real token. With a cache it covers the new tokens, padded on the right.
         cache: dict as `init_cache` returns, or None.
-        cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
+        cache_index: int32 `()` or `(B,)`: the number of tokens that each row has read before.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, cache)`.
@@ -51,24 +56,24 @@ class ChunkedCrossBlock(CachedLayer, CrossBlock):
     attention_type = ChunkedCrossAttention
     cache_is_rewindable = False
 
-    def build(self, inputs_shape, neighbors_shape, neighbor_mask_shape):
+    def build(self, inputs_shape: Shape, neighbors_shape: Shape, neighbor_mask_shape: Shape) -> None:
         self._build_parts(inputs_shape, neighbors_shape, neighbor_mask_shape)
 
     def call(
         self,
-        inputs,
-        neighbors,
-        neighbor_mask,
-        padding_mask=None,
-        cache=None,
-        cache_index=None,
-        training=None,
-    ):
+        inputs: Tensor,
+        neighbors: Tensor,
+        neighbor_mask: Tensor,
+        padding_mask: Tensor | None = None,
+        cache: Cache | None = None,
+        cache_index: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
         past = {"padding_mask": padding_mask, "cache": cache, "cache_index": cache_index}
         next_cache = None
 
         def feed_forward(x):
-            return self._feed(x, padding_mask, training)
+            return self._feed_forward(x, padding_mask, training)
 
         def run(x, neighbors):
             def attend(x):
@@ -78,16 +83,16 @@ class ChunkedCrossBlock(CachedLayer, CrossBlock):
                 output, next_cache = self.attention(x, neighbors, neighbor_mask, **past)
                 return output
 
-            return self._attend_and_feed(attend, feed_forward, x, padding_mask, training)
+            return self._attend_and_feed_forward(attend, feed_forward, x, padding_mask, training)
 
         if cache is None:
             return self._run(run, inputs, neighbors, training=training)
         x = run(inputs, neighbors)
         return x, next_cache
 
-    def init_cache(self, batch_size, max_length=None, dtype=None):
-        """That of the attention."""
+    def init_cache(self, batch_size: int, max_length: int | None = None, dtype: DType = None) -> Cache:
+        """Returns the empty cache of the attention."""
         return self.attention.init_cache(batch_size, max_length, dtype)
 
-    def compute_output_spec(self, inputs, *args, cache=None, **options):
+    def compute_output_spec(self, inputs: Tensor, *args: Any, cache: Cache | None = None, **options: Any) -> Any:
         return self._output_spec(inputs.shape, cache)

@@ -1,4 +1,9 @@
-"""From the tokens of retrieved neighbors to what a decoder attends to."""
+"""The encoder of RETRO's retrieved neighbors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
@@ -9,47 +14,48 @@ from keras_transformer.attention.cache.dense import cache_spec
 from keras_transformer.attention.layers.chunked_cross_attention import ChunkProgress
 from keras_transformer.attention.partition.bands import pad_length, take_rows
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Shape, Tensor
 
-# Where the neighbors of the chunks stand in a cache; whoever retrieves writes them there: see `retrieval.RetrievalSteps`.
-NEIGHBOURS = "neighbor_token_ids"
+# The neighbors' tensor in a cache. The caller that retrieves them writes it: see `retrieval.RetrievalSteps`.
+NEIGHBORS = "neighbor_token_ids"
 
 
 @serializable
 class NeighborEncoder(CachedLayer):
-    """Embeds and encodes the neighbors of each chunk: `E_u = blocks(embedding(neighbors_u), H_u)`.
+    """RETRO's neighbor encoder: embeds and encodes the neighbors of each chunk, `E_u = blocks(embedding(neighbors_u), H_u)`.
 
-    H_u is what the decoder has made of the m tokens of chunk u. All neighbors of all chunks are encoded side by side, each
-    by itself. Time and memory grow with `T / m · k · r`, for k neighbors of r tokens a chunk.
+    H_u are the decoder's hidden states of the m tokens of chunk u. The neighbors of all chunks are encoded in parallel and
+    independently. Time and memory grow with `T / m · k · r`, for k neighbors of r tokens per chunk.
 
     Args:
         vocabulary_size: int. V.
         hidden_dim: int. Width E of the neighbors.
         blocks: list of `NeighborBlock`, or their configs.
         chunk_size: int >= 1. m. Default 64.
-        norm: layer at the end, or its config; None for none.
-        dropout: float in [0, 1). Of the embedding.
-        seed: int or None. Of the dropout.
+        norm: layer after the blocks, or its config; None for none.
+        dropout: float in [0, 1). Dropout rate of the embedding.
+        seed: int or None. Seed of the dropout.
 
     Call arguments:
-        inputs: float `(B, T, D)`: what the decoder has made of the tokens.
-        token_ids: int32 `(B, L, k, r)`: the neighbors of the first L chunks. With a cache None: they are in it.
-        neighbor_mask: boolean `(B, L, k, r)`: True = a real token. With a cache None.
-        padding_mask: boolean `(B, T)`: with a cache, which of the new tokens are real, padding being on the right; None for
-            all. Without a cache it is not read: padding on the right changes nothing before it.
+        inputs: float `(B, T, D)`: hidden states of the decoder.
+        token_ids: int32 `(B, L, k, r)`: the neighbors of the first L chunks. None with a cache, which contains them.
+        neighbor_mask: boolean `(B, L, k, r)`: True = a real token. None with a cache.
+        padding_mask: boolean `(B, T)`: with a cache, which of the new tokens, padded on the right, are real; None for all.
+            Without a cache it is ignored: padding on the right does not affect the tokens before it.
         cache: dict as `init_cache` returns, or None.
-        cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
+        cache_index: int32 `()` or `(B,)`: the number of tokens that each row has read before.
 
     Returns:
-        `(encoded, neighbor_mask)`: float `(B, L, k · r, E)` and boolean `(B, L, k, r)`; with a cache those of the
-        `ceil(T / m)` chunks that the new tokens may fill, from the chunk of the first of them on, and `(that, next_cache)`.
+        `(encoded, neighbor_mask)`: float `(B, L, k · r, E)` and boolean `(B, L, k, r)`. With a cache they cover the
+        `ceil(T / m)` chunks from that of the first new token on, and the result is `((encoded, neighbor_mask), next_cache)`.
 
     Raises:
-        ValueError: sizes below 1; shapes of neighbors that are not known when it is built.
+        ValueError: sizes below 1; unknown numbers or lengths of neighbors when the layer is built.
 
-    The cache holds the last m inputs, and the neighbors of all chunks: "neighbor_token_ids", int32 `(B, 1, slots, w)`,
-    where the `m · w >= k · r` numbers of a chunk's slots are its neighbors' tokens in order, each plus one, and zeros for
-    none. They are written before the token that fills the chunk is read: `retrieval.RetrievalSteps` does so. In a step that
-    fills no chunk nothing is encoded.
+    The cache holds the last m inputs and the neighbors of all chunks: "neighbor_token_ids", int32 `(B, 1, slots, w)`. The
+    `m · w >= k · r` numbers in a chunk's slots are its neighbors' token ids in order, each plus one; 0 is no token. The
+    caller writes them before the token that completes the chunk is read, as `retrieval.RetrievalSteps` does. A step that
+    completes no chunk encodes nothing.
 
     Export: all three formats, with and without a cache.
 
@@ -61,7 +67,7 @@ class NeighborEncoder(CachedLayer):
     >>> from keras_transformer.feedforward import DenseFeedForward
     >>> block = NeighborBlock(MultiHeadAttention(2, 4), DenseFeedForward(16), MultiHeadAttention(2, 4))
     >>> encoder = NeighborEncoder(vocabulary_size=10, hidden_dim=8, blocks=[block], chunk_size=3)
-    >>> token_ids = np.ones((1, 2, 2, 4), "int32")  # Of two chunks: 2 neighbors of 4 tokens.
+    >>> token_ids = np.ones((1, 2, 2, 4), "int32")  # Two chunks with 2 neighbors of 4 tokens.
     >>> encoded, mask = encoder(np.ones((1, 6, 12)), token_ids, token_ids > 0)
     >>> tuple(encoded.shape)
     (1, 2, 8, 8)
@@ -71,7 +77,17 @@ class NeighborEncoder(CachedLayer):
 
     cache_is_rewindable = False
 
-    def __init__(self, vocabulary_size, hidden_dim, blocks, chunk_size=64, norm=None, dropout=0.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        vocabulary_size: int,
+        hidden_dim: int,
+        blocks: Sequence[LayerLike],
+        chunk_size: int = 64,
+        norm: LayerLike | None = None,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size = positive("vocabulary_size", vocabulary_size)
         self.hidden_dim = positive("hidden_dim", hidden_dim)
@@ -83,9 +99,9 @@ class NeighborEncoder(CachedLayer):
         self.embedding = keras.layers.Embedding(vocabulary_size, hidden_dim, name="embedding", dtype=self.dtype_policy)
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
-    def build(self, inputs_shape, token_ids_shape, neighbor_mask_shape=None):
+    def build(self, inputs_shape: Shape, token_ids_shape: Shape, neighbor_mask_shape: Shape | None = None) -> None:
         if None in token_ids_shape[2:]:
-            raise ValueError(f"How many neighbors there are, and how long, must be known. Received: {token_ids_shape}")
+            raise ValueError(f"The number and the length of the neighbors must be static. Received: {token_ids_shape}")
         self._width, self._neighbors = inputs_shape[-1], tuple(token_ids_shape[2:])
         self.embedding.build(token_ids_shape)
         mask_shape = (None, *self._neighbors)
@@ -97,14 +113,14 @@ class NeighborEncoder(CachedLayer):
 
     def call(
         self,
-        inputs,
-        token_ids=None,
-        neighbor_mask=None,
-        padding_mask=None,
-        cache=None,
-        cache_index=None,
-        training=None,
-    ):
+        inputs: Tensor,
+        token_ids: Tensor | None = None,
+        neighbor_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        cache: Cache | None = None,
+        cache_index: Tensor | None = None,
+        training: bool | None = None,
+    ) -> tuple[Any, Any]:
         if cache is not None:
             return self._extend(inputs, padding_mask, cache, cache_index)
         length = ops.shape(token_ids)[1] * self.chunk_size
@@ -129,10 +145,10 @@ class NeighborEncoder(CachedLayer):
         progress = ChunkProgress(size, x, padding_mask, cache_index)
         reach = progress.count * size
         joined = ops.concatenate([recent, ops.cast(x, recent.dtype)], axis=1)
-        # The chunk of the first new token has begun so many tokens before it.
+        # The number of tokens between the start of the first new token's chunk and that token.
         starts = progress.spread(size - ops.mod(progress.index, size))
         chunks = ops.cast(take_rows(pad_length(joined, 0, size), starts, reach), self.compute_dtype)
-        stored = self._stored(cache[NEIGHBOURS], progress)
+        stored = self._stored(cache[NEIGHBORS], progress)
         mask, token_ids = stored > 0, ops.maximum(stored - 1, 0)
 
         def nothing():
@@ -145,7 +161,7 @@ class NeighborEncoder(CachedLayer):
         return (encoded, mask), {**cache, "recent_inputs": following}
 
     def _stored(self, slab, progress):
-        """What the cache holds for the chunks from that of the first new token on, `(B, C, k, r)`."""
+        """Returns the cached neighbors of the chunks from that of the first new token on, `(B, C, k, r)`."""
         size, (count, length) = self.chunk_size, self._neighbors
         reach = progress.count * size
         starts = progress.spread(progress.index // size * size)
@@ -154,25 +170,29 @@ class NeighborEncoder(CachedLayer):
         rows = ops.reshape(rows, (-1, size * slab.shape[2]))[:, : count * length]
         return ops.reshape(rows, (-1, progress.count, count, length))
 
-    def init_cache(self, batch_size, max_length, dtype=None):
-        """No inputs and no neighbors yet: all zeros; a slot for each of `max_length` tokens."""
+    def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
+        """Returns the empty cache, without inputs and neighbors, for `max_length` tokens."""
         if not self.built:
-            raise ValueError(f"{self.name} keeps as many neighbors as it is built for: build it first.")
+            raise ValueError(
+                f"{self.name}: build the layer before init_cache; the cache depends on the neighbors' shape."
+            )
         dtype = dtype or self.compute_dtype
         share = share_of_slot(self.chunk_size, *self._neighbors)
         return {
             "recent_inputs": ops.zeros((batch_size, self.chunk_size, self._width), dtype=dtype),
-            NEIGHBOURS: ops.zeros((batch_size, 1, max_length, share), dtype="int32"),
+            NEIGHBORS: ops.zeros((batch_size, 1, max_length, share), dtype="int32"),
         }
 
-    def compute_output_spec(self, inputs, token_ids=None, *args, cache=None, **options):
+    def compute_output_spec(
+        self, inputs: Tensor, token_ids: Tensor | None = None, *args: Any, cache: Cache | None = None, **options: Any
+    ) -> Any:
         shape = (inputs.shape[0], None if cache is not None else token_ids.shape[1])
         count, length = self._neighbors if self.built else token_ids.shape[2:]
         encoded = keras.KerasTensor((*shape, count * length, self.hidden_dim), dtype=self.compute_dtype)
         output = (encoded, keras.KerasTensor((*shape, count, length), dtype="bool"))
         return output if cache is None else (output, cache_spec(cache))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,
@@ -185,6 +205,6 @@ class NeighborEncoder(CachedLayer):
         }
 
 
-def share_of_slot(chunk_size, num_neighbors, neighbor_length):
-    """How many of a chunk's neighbor tokens each of its slots in a cache has room for."""
+def share_of_slot(chunk_size: int, num_neighbors: int, neighbor_length: int) -> int:
+    """Returns how many of a chunk's neighbor tokens are stored in each of its cache slots."""
     return -(-num_neighbors * neighbor_length // chunk_size)

@@ -1,31 +1,39 @@
-"""The way forward and back through a stack of reversible blocks.
+"""Forward and backward pass of a stack of reversible blocks.
 
-The streams take turns: with s_0 = s_1 the tokens, and f_k the mixer or the feed-forward of a block,
+With s_0 = s_1 = x, and f_k the mixer or the feed-forward of a block in turn,
 
     s_{k+1} = s_{k-1} + f_k(s_k),   backward   s_{k-1} = s_{k+1} - f_k(s_k).
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from keras import ops
 
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.variable_values import VariableValues
 from keras_transformer.backend.vjp import after, vjp
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.blocks.reversible.reversible_stack import ReversibleStack
 
 
-def run_reversibly(stack, x, **known):
-    """Both streams `(B, T, 2 D)` of a `ReversibleStack` in training, of which alone the gradient is computed.
+def run_reversibly(stack: ReversibleStack, x: Tensor, **options: Any) -> Tensor:
+    """Returns both streams `(B, T, 2 D)` of a `ReversibleStack` in training, with a gradient that recomputes activations.
 
     Args:
         stack: `ReversibleStack`.
         x: float `(B, T, D)`.
-        **known: what its blocks are told of the tokens: `padding_mask`, `positions`.
+        **options: call arguments of the blocks: `padding_mask`, `positions`.
     """
-    steps = [_Step(stack, *pair, known) for block in stack.blocks for pair in _sublayers(block)]
+    steps = [_Step(stack, *pair, options) for block in stack.blocks for pair in _sublayers(block)]
     counts = [len(step.weights) for step in steps]
 
     @ops.custom_gradient
     def run(x, *weights):
-        weights = _parts(weights, counts)
+        weights = _grouped(weights, counts)
         before, current = x, x
         for step, own in zip(steps, weights, strict=True):
             before, current = current, before + step(current, *own)
@@ -42,52 +50,52 @@ def run_reversibly(stack, x, **known):
     return streams
 
 
-def _backward(steps, streams, slopes, weights):
-    """The gradients of the tokens and of all weights, from the last step to the first."""
-    (earlier, later), (earlier_slope, later_slope) = streams, slopes
+def _backward(steps, streams, gradients, weights):
+    """Returns the gradients of the tokens and of all weights, computed from the last step to the first."""
+    (earlier, later), (earlier_gradient, later_gradient) = streams, gradients
     found = []
     for step, own in zip(reversed(steps), reversed(weights), strict=True):
-        # Not before the gradient is there: what is computed again would lie in memory until then.
-        current = after(later_slope, earlier)
+        # Wait for the gradient: what is recomputed earlier would occupy memory until then.
+        current = after(later_gradient, earlier)
         change, pullback = vjp(step, current, *own)
-        slope, *of_weights = pullback(later_slope)
+        gradient, *of_weights = pullback(later_gradient)
         found = [*of_weights, *found]
         earlier, later = later - change, earlier
-        earlier_slope, later_slope = later_slope, earlier_slope + slope
-    return earlier_slope + later_slope, *found
+        earlier_gradient, later_gradient = later_gradient, earlier_gradient + gradient
+    return earlier_gradient + later_gradient, *found
 
 
 class _Step:
-    """A sublayer as a function of its stream and its weights; at every call it draws the same random numbers."""
+    """A sublayer as a function of its stream and its weights that draws the same random numbers at every call."""
 
-    def __init__(self, stack, layers, function, known):
-        self._function, self._dtype, self._known = function, stack.compute_dtype, known
+    def __init__(self, stack, layers, function, options):
+        self._function, self._dtype, self._options = function, stack.compute_dtype, options
         self._values = VariableValues(layers)
         self.weights = self._values.weights
 
     def __call__(self, x, *weights):
         with self._values.scope(weights), keras_private.autocast_scope(self._dtype):
-            return self._function(x, self._known)
+            return self._function(x, self._options)
 
 
 def _sublayers(block):
-    """The two sublayers of a block: the layers that each has weights in, and its function."""
+    """The two sublayers of a block: the layers with their weights, and their functions."""
     mixing = (block.mixer_norm, block.mixer, block._mixer_dropout)
     feeding = (block.feedforward_norm, block.feedforward, block._feedforward_dropout)
     return [
-        (mixing, lambda x, known: block.mix(x, **known, training=True)),
-        (feeding, lambda x, known: block.feed(x, training=True)),
+        (mixing, lambda x, options: block.mix(x, **options, training=True)),
+        (feeding, lambda x, options: block.feed(x, training=True)),
     ]
 
 
-def _parts(values, counts):
-    """Values in tuples of so many."""
+def _grouped(values, counts):
+    """Splits values into tuples of the given lengths."""
     values = iter(values)
     return [tuple(next(values) for _ in range(count)) for count in counts]
 
 
 def _advance(stack):
-    """Lets every generator of random numbers go on by one draw: what the steps have drawn stays within them."""
+    """Advances every seed generator by one draw, since the steps do not update them."""
     for layer in keras_private.flatten_layers(stack):
         for generator in keras_private.seed_generators(layer):
             generator.next()

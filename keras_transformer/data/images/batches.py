@@ -1,34 +1,48 @@
-"""Batches of images for `model.fit`, and the normalization that a model carries with it."""
+"""Batches of images for `model.fit`, and normalization inside the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.data.batch_stream import by_rows
+from keras_transformer.utils.types import ArrayLike, Tensor
 
 
-def batches(examples, batch_size, num_classes, *, augmentation=None, label_smoothing=0.0, shuffle=False, seed=0):
-    """A `tf.data.Dataset` of batches: images as float32 pixels from 0 to 255, labels as float32 distributions.
+def batches(
+    examples: tuple[ArrayLike, ArrayLike],
+    batch_size: int,
+    num_classes: int,
+    *,
+    augmentation: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+    label_smoothing: float = 0.0,
+    shuffle: bool = False,
+    seed: int = 0,
+) -> tf.data.Dataset:
+    """Returns a `tf.data.Dataset` of batches: images as float32 pixels from 0 to 255, labels as float32 distributions.
 
-    Two data sets made with the same arguments give the same batches, epoch after epoch; one data set gives another order
-    and other changes in every epoch.
+    Data sets made with the same arguments have the same batches, epoch by epoch. Order and augmentation differ between
+    epochs.
 
     Args:
-        examples: an `ImageSet`, or any pair of images, `(n, H, W, C)`, and integer labels, `(n,)`.
+        examples: an `ImageSet`, or a pair of images, `(n, H, W, C)`, and integer labels, `(n,)`.
         batch_size: int >= 1.
         num_classes: int >= 2.
-        augmentation: an `Augmentation`, or any function of images, labels and seed that returns images and labels.
-        label_smoothing: float in [0, 1). This share of each label is spread evenly over all classes.
-        shuffle: bool. For training: shuffles in every epoch, and leaves out an incomplete last batch, so that every
-            step has the same shape.
-        seed: int. Of the shuffling and the augmentation.
+        augmentation: an `Augmentation`, or another function of images, labels and seed that returns images and labels.
+        label_smoothing: float in [0, 1). The part of each label that is distributed evenly over all classes. Default 0.
+        shuffle: bool. Whether to shuffle in every epoch and drop an incomplete last batch, for training. Default False.
+        seed: int. Seed of the shuffling and the augmentation. Default 0.
 
     Returns:
         A `tf.data.Dataset` of pairs `(B, H, W, C)` and `(B, num_classes)`.
 
     Raises:
-        ValueError: `shuffle` with fewer images than a batch holds; images and labels differ in number; a label that is
-            no class; an argument out of its range.
+        ValueError: `shuffle` with fewer images than a batch; numbers of images and labels differ; a label that is not a
+            class; an argument out of its range.
 
     Example:
 
@@ -39,12 +53,12 @@ def batches(examples, batch_size, num_classes, *, augmentation=None, label_smoot
     """
     images, labels = (np.asarray(part) for part in examples)
     _check(images, labels, batch_size, num_classes, label_smoothing, shuffle)
-    with tf.device("CPU:0"):  # Batches are gathered there, also when the model is on a GPU.
-        images, labels = tf.constant(images), tf.constant(labels)
+    with tf.device("CPU:0"):  # Where batches are gathered, even if the model is on a GPU.
+        all_images, all_labels = tf.constant(images), tf.constant(labels)
 
     def take(indices, augmentation_seed):
-        pixels = tf.cast(tf.gather(images, indices), tf.float32)
-        distributions = tf.one_hot(tf.gather(labels, indices), num_classes)
+        pixels = tf.cast(tf.gather(all_images, indices), tf.float32)
+        distributions = tf.one_hot(tf.gather(all_labels, indices), num_classes)
         distributions = distributions * (1 - label_smoothing) + label_smoothing / num_classes
         if augmentation is not None:
             pixels, distributions = augmentation(pixels, distributions, augmentation_seed)
@@ -55,7 +69,7 @@ def batches(examples, batch_size, num_classes, *, augmentation=None, label_smoot
         indices = indices.shuffle(len(labels), seed=seed, reshuffle_each_iteration=True)
     indices = indices.batch(batch_size, drop_remainder=shuffle)
     seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
-    # Two batches at a time leave the cores to the training.
+    # Two batches in parallel leave cores to the training.
     return by_rows(tf.data.Dataset.zip((indices, seeds)).map(take, num_parallel_calls=2).prefetch(4))
 
 
@@ -65,19 +79,19 @@ def _check(images, labels, batch_size, num_classes, label_smoothing, shuffle):
     if not np.issubdtype(labels.dtype, np.integer) or labels.min(initial=0) < 0 or labels.max(initial=0) >= num_classes:
         raise ValueError(f"Labels must be integers from 0 to {num_classes - 1}. Received: {np.unique(labels)[:20]}")
     if batch_size < 1 or (shuffle and batch_size > len(labels)):
-        raise ValueError(f"batch_size must lie between 1 and the {len(labels)} images. Received: {batch_size}")
+        raise ValueError(f"batch_size must be between 1 and the {len(labels)} images. Received: {batch_size}")
     if not 0 <= label_smoothing < 1:
-        raise ValueError(f"label_smoothing must lie in [0, 1). Received: {label_smoothing}")
+        raise ValueError(f"label_smoothing must be in [0, 1). Received: {label_smoothing}")
 
 
-def on_pixels(model, images, name=None):
-    """Puts the normalization of `images` in front of `model`, so that it takes pixels from 0 to 255 as they come.
+def on_pixels(model: Any, images: ArrayLike, name: str | None = None) -> keras.Model:
+    """Adds the normalization of `images` to a model, so that its inputs are pixels from 0 to 255.
 
-    What is exported then needs no preparation outside: the mean and the deviation of each channel travel in the model.
+    The mean and the standard deviation of each channel become part of the model, also when it is exported.
 
     Args:
         model: a Functional or Sequential `keras.Model` with one input `(B, H, W, C)`. Its weights are shared.
-        images: `(n, H, W, C)`. The training images, which the mean and deviation are taken from.
+        images: `(n, H, W, C)`. The training images, whose mean and standard deviation are used.
         name: str or None.
 
     Returns:
@@ -94,15 +108,15 @@ def on_pixels(model, images, name=None):
     images = np.asarray(images)
     mean = images.mean(axis=(0, 1, 2), dtype="float64")
     variance = images.var(axis=(0, 1, 2), dtype="float64")
-    # A channel that never changes is only shifted.
+    # A constant channel is only shifted.
     variance[variance == 0] = 1.0
     pixels = keras.Input(model.inputs[0].shape[1:], name="images", dtype="float32")
-    # In float32 under every policy: half precision would round the pixels.
+    # In float32 under every policy: half precision would round pixels.
     normalize = keras.layers.Normalization(
         mean=mean.tolist(), variance=variance.tolist(), dtype="float32", name="normalization"
     )
     inputs = normalize(pixels)
     if not isinstance(model, keras.Sequential):
         inputs = keras.tree.pack_sequence_as(model.input, [inputs])
-    # The layers of the model join the new graph one by one, so that they and its output keep their names.
+    # Calling the layers one by one keeps their names and those of the outputs.
     return keras.Model(pixels, model.call(inputs), name=name)

@@ -1,8 +1,12 @@
-"""Reading `split/class/file` trees of images from folders and zips."""
+"""Reading images from folders and zips with the layout `split/class/file`."""
+
+from __future__ import annotations
 
 import io
+import pathlib
 import zipfile
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 
@@ -14,26 +18,27 @@ from keras_transformer.data.errors import (
     MissingDataError,
     NoImagesError,
 )
+from keras_transformer.utils.types import Path
 from keras_transformer.version import install_command
 
 _SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 _TEST_NAMES = ("test", "val", "validation")
 
 
-def read_folders(path):
+def read_folders(path: Path) -> tuple[Any, Any, tuple[str, ...]]:
     """Reads the images under `path`; see `load_images` for the layouts.
 
     Args:
         path: str or path. A folder or a zip.
 
     Returns:
-        `(train, test, class_names)`: pairs of images, uint8 `(n, H, W, C)`, and labels, int32 `(n,)`. `test` is None where
-        the source has no test set. Classes are in alphabetical order, images in the order of their paths.
+        `(train, test, class_names)`: pairs of images, uint8 `(n, H, W, C)`, and labels, int32 `(n,)`. `test` is None if
+        there is no test set. Classes are in alphabetical order, images in the order of their paths.
 
     Raises:
-        ImageDataError: or one of its kinds, as `load_images` lists them.
+        ImageDataError: or one of its subclasses: see `load_images`.
     """
-    path = Path(path)
+    path = pathlib.Path(path)
     if not path.exists():
         raise MissingDataError(f"No such folder or zip: {path}")
     files = _image_files(path)
@@ -50,14 +55,14 @@ def read_folders(path):
 
 
 def _image_files(path):
-    """The images under a folder or in a zip, sorted: pairs of a path within it and a function that reads the bytes."""
+    """Returns the images in a folder or zip, sorted: pairs of a relative path and a function that reads the bytes."""
     if path.is_file():
         found = _zip_members(path)
     else:
         found = []
         for file in path.rglob("*"):
             name = PurePosixPath(file.relative_to(path).as_posix())
-            # Only a split may be a zip: another zip beside the folders is not ours to open.
+            # Only a split may be a zip: other zips beside the folders are ignored.
             if file.suffix.lower() == ".zip" and len(name.parts) == 1 and name.stem in ("train", *_TEST_NAMES):
                 found += [(PurePosixPath(name.stem, *member.parts[-2:]), read) for member, read in _zip_members(file)]
             elif file.is_file():
@@ -69,8 +74,8 @@ def _zip_members(path):
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError) as error:
-        raise CorruptImageError(f"Not a zip that can be read: {path} ({error})") from error
-    # The archive stays open for as long as one of its members can still be read.
+        raise CorruptImageError(f"Not a readable zip: {path} ({error})") from error
+    # The archive stays open until its last member is released.
     return [
         (PurePosixPath(info.filename), lambda info=info: archive.read(info))
         for info in archive.infolist()
@@ -84,7 +89,7 @@ def _is_image(name):
 
 
 def _by_split(files, path):
-    """One list of files, or two: for training and for testing."""
+    """Returns one or two lists of files: for training and for testing."""
     found = {"train": [], "test": []}
     others = []
     for file in files:
@@ -128,11 +133,11 @@ def _decode(files):
 
 
 def _open(image_module, name, read):
-    """One image as uint8 `(H, W, 1)` where it is gray, else `(H, W, 3)`."""
+    """Reads an image as uint8 `(H, W, 1)` if it is gray, else `(H, W, 3)`."""
     try:
         with image_module.open(io.BytesIO(read())) as image:
             pixels = np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CorruptImageError(f"Not an image that can be read: {name} ({reason})") from error
+        raise CorruptImageError(f"Not a readable image: {name} ({reason})") from error
     return pixels if pixels.ndim == 3 else pixels[..., None]

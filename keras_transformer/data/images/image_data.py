@@ -1,4 +1,6 @@
-"""Image data sets as arrays: the digits of scikit-learn, the sets of `keras.datasets`, and folders or zips of images."""
+"""Image data sets as arrays: the digits of scikit-learn, data sets of `keras.datasets`, and folders or zips of images."""
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -6,47 +8,50 @@ import numpy as np
 
 from keras_transformer.data.errors import ImageDataError, MissingDataError
 from keras_transformer.data.images.folders import read_folders
+from keras_transformer.utils.types import Path
 from keras_transformer.version import install_command
 
 _CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 _OBJECTS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-_FIGURES = tuple("0123456789")
+_DIGITS = tuple("0123456789")
 
 
 class ImageSet(NamedTuple):
-    """Images, uint8 `(n, H, W, C)`, and their labels, int32 `(n,)`."""
+    """Images, uint8 `(n, H, W, C)`, and labels, int32 `(n,)`."""
 
     images: np.ndarray
     labels: np.ndarray
 
 
 class ImageData(NamedTuple):
-    """A training set, a test set, and the names of the classes, a tuple in the order of the labels."""
+    """A training set, a test set, and the names of the classes in the order of the labels."""
 
     train: ImageSet
     test: ImageSet
-    class_names: tuple
+    class_names: tuple[str, ...]
 
 
-def load_images(name=None, data_dir=None, *, test_fraction=0.2, seed=0):
-    """Loads a data set of images by its name, or from folders or zips.
+def load_images(
+    name: str | None = None, data_dir: Path | None = None, *, test_fraction: float = 0.2, seed: int = 0
+) -> ImageData:
+    """Loads an image data set by name, or from folders or zips.
 
-    A `data_dir` is laid out as `train/CLASS/FILE` and `test/CLASS/FILE` (`val` or `validation` do for `test`), as
-    `train.zip` and `test.zip` that hold `CLASS/FILE`, or as `CLASS/FILE` alone, which is split here. A zip of any of
-    these layouts is taken as well. Files that are not named like images are passed over.
+    The layout of `data_dir` is `train/CLASS/FILE` and `test/CLASS/FILE` (or `val` or `validation`); `train.zip` and
+    `test.zip` with `CLASS/FILE`; or `CLASS/FILE`, from which a test set is split off. It can also be a zip of one of these
+    layouts. Files without the extension of an image are ignored.
 
     Args:
         name: "digits", "cifar10", "fashion_mnist" or "mnist". All but the digits are downloaded once by Keras.
-        data_dir: str or path, in place of `name`.
-        test_fraction: float in (0, 1). What is split off each class for testing where the source has no test set.
-        seed: int. Of that split: the same seed gives the same split.
+        data_dir: str or path, instead of `name`.
+        test_fraction: float in (0, 1). Fraction of each class that is split off if there is no test set. Default 0.2.
+        seed: int. Seed of the split. Default 0.
 
     Returns:
         An `ImageData`: `train.images`, `train.labels`, `test.images`, `test.labels`, `class_names`.
 
     Raises:
         MissingDataError: the path does not exist, or the download fails.
-        NoImagesError, ClassMismatchError, CorruptImageError, ImageSizeError: what is found there is unfit.
+        NoImagesError, ClassMismatchError, CorruptImageError, ImageSizeError: invalid contents of `data_dir`.
         ImportError: scikit-learn (for the digits) or Pillow (for folders) is not installed.
         ValueError: an unknown name, or not exactly one of `name` and `data_dir`.
 
@@ -59,7 +64,7 @@ def load_images(name=None, data_dir=None, *, test_fraction=0.2, seed=0):
     if (name is None) == (data_dir is None):
         raise ValueError(f"Give either a name or a data_dir. Received: name={name!r}, data_dir={data_dir!r}")
     if not 0 < test_fraction < 1:
-        raise ValueError(f"test_fraction must lie between 0 and 1. Received: {test_fraction}")
+        raise ValueError(f"test_fraction must be between 0 and 1. Received: {test_fraction}")
     if data_dir is not None:
         train, test, class_names = read_folders(data_dir)
     elif name in DATASETS:
@@ -89,11 +94,11 @@ def _digits():
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise ImportError(f"The digits come with scikit-learn: {install_command('demo')}") from error
+        raise ImportError(f"The digits data set needs scikit-learn: {install_command('demo')}") from error
     digits = load_digits()
     # From 0 .. 16 to 0 .. 255.
     images = np.round(digits.images * (255 / 16)).astype("uint8")
-    return (images[..., None], digits.target.astype("int32")), None, _FIGURES
+    return (images[..., None], digits.target.astype("int32")), None, _DIGITS
 
 
 def _keras_dataset(name, class_names):
@@ -119,5 +124,5 @@ DATASETS = {
     "digits": _digits,
     "cifar10": _keras_dataset("cifar10", _OBJECTS),
     "fashion_mnist": _keras_dataset("fashion_mnist", _CLOTHES),
-    "mnist": _keras_dataset("mnist", _FIGURES),
+    "mnist": _keras_dataset("mnist", _DIGITS),
 }

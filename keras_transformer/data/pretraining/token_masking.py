@@ -1,42 +1,50 @@
-"""Hiding tokens for the masked language model to find, anew in every epoch."""
+"""Masking of tokens for masked language modeling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.utils.labels import IGNORE_ID
+from keras_transformer.utils.types import ArrayLike
 
-# How tokenizers mark a token that begins a word, or one that goes on with it.
-_BEGINS = ("▁", "Ġ")
-_CONTINUES = "##"
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizers.tokenizer import Tokenizer
+
+# Prefixes with which tokenizers mark tokens that begin a word, or that continue one.
+_WORD_START = ("▁", "Ġ")
+_CONTINUATION = "##"
 
 
 class TokenMasking:
-    """Chooses tokens of each row, hides them, and says what they were.
+    """Selects random tokens of each row and replaces them for masked language modeling.
 
-    Of n tokens that are neither special nor padding, round(`rate` n) are chosen, one at least. Of the chosen, a share
-    `mask_share` becomes the mask token, `random_share` a random token that is not special, and the rest stays as it is.
+    Of n tokens that are neither special nor padding, round(`rate` n) are selected, at least one. Of these, the fraction
+    `mask_share` becomes the mask token, `random_share` a random token that is not special, and the rest is not changed.
 
     Args:
         tokenizer: a tokenizer with a mask token, of `keras_transformer.text`.
-        rate: float in (0, 1). Defaults to 0.15.
-        mask_share: float in [0, 1]. Defaults to 0.8.
-        random_share: float in [0, 1 - `mask_share`]. Defaults to 0.1.
-        whole_words: bool. Whether the tokens of a word are chosen together; for tokenizers that mark words ("##", "▁" or
-            "Ġ"). The first word chosen may be longer than the number of tokens asked for; any further one fits.
-        selected_positions: bool. Whether the labels of the chosen tokens alone come back, and their positions, for
-            `tasks.MaskedLanguageModel(selected_positions=True)`.
+        rate: float in (0, 1). Default 0.15.
+        mask_share: float in [0, 1]. Default 0.8.
+        random_share: float in [0, 1 - `mask_share`]. Default 0.1.
+        whole_words: bool. Whether to select all tokens of a word together; for tokenizers that mark words ("##", "▁" or
+            "Ġ"). The first word may be longer than the number of tokens to select; further words are not. Default False.
+        selected_positions: bool. Whether to return positions and labels of the selected tokens only, for
+            `tasks.MaskedLanguageModel(selected_positions=True)`. Default False.
 
     Call arguments:
         token_ids: int32 `(B, T)`.
         padding_mask: boolean `(B, T)`, True = a real token.
-        seed: int >= 0, or a sequence of them. The same seed chooses the same tokens.
+        seed: int >= 0, or a sequence of them. Equal seeds select equal tokens.
 
     Returns:
-        `(masked, labels)`: numpy int32 `(B, T)` and `(B, T)`, the token where one was chosen and -100 elsewhere. With
-        `selected_positions`: `(masked, positions, labels)`, the last two `(B, P)`, P = max(1, ceil(`rate` T)); rows with
-        fewer are filled with position 0 and label -100.
+        `(masked, labels)`: numpy int32 `(B, T)` and `(B, T)`; the labels are the original tokens where selected and -100
+        elsewhere. With `selected_positions`: `(masked, positions, labels)`, the last two `(B, P)`, P = max(1, ceil(`rate`
+        T)); rows with fewer selected tokens are filled with position 0 and label -100.
 
     Raises:
-        ValueError: a tokenizer without mask token or, with `whole_words`, without marked words; a share out of its range.
+        ValueError: a tokenizer without a mask token or, with `whole_words`, without marked words; a share out of its range.
 
     Example:
 
@@ -47,14 +55,21 @@ class TokenMasking:
     >>> int((masked == tokenizer.mask_id).sum()), int((labels != -100).sum())
     (2, 2)
 
-    Reference: Devlin et al., BERT, arXiv 1810.04805, section 3.1 and appendix A.1; its published code for whole words. The
-    random token is never a special one, and a word that is too long for what is left of the number ends the choice, where
-    that code tries the next.
+    Reference: Devlin et al., BERT, arXiv 1810.04805, section 3.1 and appendix A.1; its published code for whole words.
+    Unlike there, random tokens are never special, and a word that exceeds the remaining number ends the selection, where
+    the published code tries the next.
     """
 
     def __init__(
-        self, tokenizer, *, rate=0.15, mask_share=0.8, random_share=0.1, whole_words=False, selected_positions=False
-    ):
+        self,
+        tokenizer: Tokenizer,
+        *,
+        rate: float = 0.15,
+        mask_share: float = 0.8,
+        random_share: float = 0.1,
+        whole_words: bool = False,
+        selected_positions: bool = False,
+    ) -> None:
         _check(tokenizer, rate, mask_share, random_share)
         self.mask_id = tokenizer.mask_id
         self.rate = rate
@@ -67,43 +82,43 @@ class TokenMasking:
         self._continues = np.array(_continuations(tokenizer)) if whole_words else None
 
     @property
-    def num_arrays(self):
-        """int: how many arrays a call gives."""
+    def num_arrays(self) -> int:
+        """The number of arrays that a call returns."""
         return 3 if self.selected_positions else 2
 
-    def __call__(self, token_ids, padding_mask, seed):
+    def __call__(self, token_ids: ArrayLike, padding_mask: ArrayLike, seed: Any) -> tuple[np.ndarray, ...]:
         token_ids = np.asarray(token_ids, "int32")
         random = np.random.default_rng(seed)
         candidates = np.asarray(padding_mask, bool) & ~self._is_special[token_ids]
-        chosen = self._choose(token_ids, candidates, random)
+        chosen = self._select(token_ids, candidates, random)
         masked = np.where(chosen, self._hide(token_ids, random), token_ids)
         labels = np.where(chosen, token_ids, np.int32(IGNORE_ID))
         if not self.selected_positions:
             return masked, labels
         return masked, *self._selected(chosen, labels)
 
-    def _choose(self, token_ids, candidates, random):
-        """Boolean `(B, T)`: the tokens to predict."""
+    def _select(self, token_ids, candidates, random):
+        """Returns the tokens to predict, boolean `(B, T)`."""
         words = self._words(token_ids, candidates)
         scores = np.take_along_axis(random.random(token_ids.shape), words, axis=1)
-        # Candidates first, in the order of the scores of their words; stable, so that the tokens of a word stay together.
+        # Candidates first, in the order of their words' scores; a stable sort keeps the tokens of a word together.
         order = np.argsort(np.where(candidates, scores, 2.0), axis=1, kind="stable")
         ranks = np.argsort(order, axis=1, kind="stable")
         wanted = np.maximum(np.rint(self.rate * candidates.sum(axis=1, keepdims=True)), 1)
         if self._continues is None:
             return candidates & (ranks < wanted)
-        # A word fits when its last token does; the first word of the order is always taken.
+        # A word fits if its last token does; the first word of the order is always selected.
         last = _over_words(np.maximum, np.where(candidates, ranks, 0), words)
         first = _over_words(np.minimum, ranks, words)
         return candidates & ((last < wanted) | (first == 0))
 
     def _words(self, token_ids, candidates):
-        """Int `(B, T)`: the number of the word in its row, from 0; each token is a word unless words stay whole."""
+        """Returns the index of each token's word in its row, int `(B, T)`; without `whole_words`, tokens are words."""
         if self._continues is None:
             return np.broadcast_to(np.arange(token_ids.shape[1]), token_ids.shape)
         after_candidate = np.pad(candidates, [(0, 0), (1, 0)])[:, :-1]
-        goes_on = self._continues[token_ids] & candidates & after_candidate
-        return np.maximum(np.cumsum(~goes_on, axis=1) - 1, 0)
+        continues = self._continues[token_ids] & candidates & after_candidate
+        return np.maximum(np.cumsum(~continues, axis=1) - 1, 0)
 
     def _hide(self, token_ids, random):
         share = random.random(token_ids.shape)
@@ -114,7 +129,7 @@ class TokenMasking:
 
     def _selected(self, chosen, labels):
         width = max(1, int(np.ceil(self.rate * labels.shape[1])))
-        # Chosen places first, in their own order.
+        # Selected positions first, in ascending order.
         order = np.argsort(~chosen, axis=1, kind="stable")[:, :width].astype("int32")
         real = np.arange(width) < chosen.sum(axis=1, keepdims=True)
         found = np.take_along_axis(labels, order, axis=1)
@@ -122,7 +137,7 @@ class TokenMasking:
 
 
 def _over_words(ufunc, values, words):
-    """For each token what `ufunc` makes of the values `(B, T)` of its word."""
+    """Reduces the values `(B, T)` of each word by `ufunc`, and returns the result for each of its tokens."""
     rows = np.arange(len(words))[:, None]
     results = np.full_like(values, -1 if ufunc is np.maximum else values.shape[1])
     ufunc.at(results, (rows, words), values)
@@ -130,21 +145,21 @@ def _over_words(ufunc, values, words):
 
 
 def _continuations(tokenizer):
-    """For each id whether it goes on with the word before it."""
+    """Whether each id continues the word before it."""
     tokens = [tokenizer.id_to_token(index) for index in range(tokenizer.vocabulary_size)]
     special = tokenizer.special_ids
-    if any(token.startswith(_CONTINUES) and token != _CONTINUES for token in tokens):
-        return [token.startswith(_CONTINUES) for token in tokens]
-    if any(token.startswith(_BEGINS) for token in tokens):
-        return [not token.startswith(_BEGINS) and index not in special for index, token in enumerate(tokens)]
-    raise ValueError(f"The vocabulary of this {type(tokenizer).__name__} marks no words ('##', '▁' or 'Ġ').")
+    if any(token.startswith(_CONTINUATION) and token != _CONTINUATION for token in tokens):
+        return [token.startswith(_CONTINUATION) for token in tokens]
+    if any(token.startswith(_WORD_START) for token in tokens):
+        return [not token.startswith(_WORD_START) and index not in special for index, token in enumerate(tokens)]
+    raise ValueError(f"The vocabulary of this {type(tokenizer).__name__} does not mark words ('##', '▁' or 'Ġ').")
 
 
 def _check(tokenizer, rate, mask_share, random_share):
     if tokenizer.mask_id is None:
         raise ValueError(f"This {type(tokenizer).__name__} has no mask token.")
     if not 0 < rate < 1:
-        raise ValueError(f"rate must lie in (0, 1). Received: {rate}")
+        raise ValueError(f"rate must be in (0, 1). Received: {rate}")
     if min(mask_share, random_share) < 0 or mask_share + random_share > 1:
         raise ValueError(
             f"mask_share and random_share must add up to 1 at most. Received: {mask_share}, {random_share}"

@@ -1,34 +1,42 @@
-"""Orders in which a permutation language model finds tokens, drawn anew in every epoch."""
+"""Random factorization orders for permutation language modeling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.utils.labels import IGNORE_ID
+from keras_transformer.utils.types import ArrayLike
+
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 
 
 class TokenPermutation:
-    """Chooses targets in each row, and draws an order of factorization.
+    """Selects prediction targets in each row, and draws a factorization order.
 
-    Each token has a rank in the order: 0 for the context, whose tokens all see each other, and 1, 2, ... for the others. A
-    token may see another of lower rank, and none of its own or a higher one, but for the context: so no token that is to be
-    found is told by one that has seen it. Special tokens are context.
+    Each token has a rank in the order: 0 for the context, whose tokens all attend to each other, and 1, 2, ... for the
+    others. A token attends to the context and to tokens of lower rank, so that no target is visible to the tokens that
+    predict it. Special tokens are context.
 
-    With `max_span_length`, the targets are spans of 1 to so many tokens, each in a piece of the row that is `1 / rate` times
-    as long; what is no target is context. Without, all tokens that are neither special nor padding stand in the order,
-    and the last of them are the targets. Of n such tokens, at most ceil(`rate` T) are targets, and one at least.
+    With `max_span_length`, the targets are spans of 1 to `max_span_length` tokens, each in a section of the row that is
+    `1 / rate` times as long; all other tokens are context. Without, all tokens that are neither special nor padding are
+    ranked, and the last ones are the targets. Of n such tokens, at most ceil(`rate` T) are targets, and at least one.
 
     Args:
         tokenizer: a tokenizer of `keras_transformer.text`.
-        rate: float in (0, 1). The share of targets, 1 / K in the paper. Defaults to 1/6.
-        max_span_length: int >= 1, or None. Defaults to 5.
+        rate: float in (0, 1). The fraction of targets, 1 / K in the paper. Default 1/6.
+        max_span_length: int >= 1, or None. Default 5.
 
     Call arguments:
         token_ids: int32 `(B, T)`.
         padding_mask: boolean `(B, T)`, True = a real token.
-        seed: int >= 0, or a sequence of them. The same seed draws the same orders.
+        seed: int >= 0, or a sequence of them. Equal seeds draw equal orders.
 
     Returns:
-        `(ranks, positions, labels)`: numpy int32 `(B, T)`, `(B, P)` and `(B, P)`, P = max(1, ceil(`rate` T)): where targets
-        stand, from left to right, and their tokens; -1 and -100 where a row has fewer.
+        `(ranks, positions, labels)`: numpy int32 `(B, T)`, `(B, P)` and `(B, P)`, P = max(1, ceil(`rate` T)): positions of
+        the targets, in ascending order, and their tokens; -1 and -100 if a row has fewer.
 
     Raises:
         ValueError: `rate` out of its range; `max_span_length` below 1.
@@ -43,15 +51,15 @@ class TokenPermutation:
     ([0, 0, 1, 2, 3], 3)
 
     Reference: Yang et al., XLNet, arXiv 1906.08237, sections 2.2 and 2.3, equation 5; spans and their context: its published
-    code, and transformers' collator. There the targets of the first half of a row come before those of the second, for the
-    sake of a memory, and transformers puts the mask token in the place of targets.
+    code, and the collator of transformers. There the targets of the first half of a row precede those of the second, for
+    the use of a memory, and transformers replaces targets by the mask token.
     """
 
     num_arrays = 3
 
-    def __init__(self, tokenizer, *, rate=1 / 6, max_span_length=5):
+    def __init__(self, tokenizer: Tokenizer, *, rate: float = 1 / 6, max_span_length: int | None = 5) -> None:
         if not 0 < rate < 1:
-            raise ValueError(f"rate must lie in (0, 1). Received: {rate}")
+            raise ValueError(f"rate must be in (0, 1). Received: {rate}")
         if max_span_length is not None and max_span_length < 1:
             raise ValueError(f"max_span_length must be at least 1, or None. Received: {max_span_length}")
         self.rate = rate
@@ -59,28 +67,28 @@ class TokenPermutation:
         self._is_special = np.zeros(tokenizer.vocabulary_size, bool)
         self._is_special[list(tokenizer.special_ids)] = True
 
-    def __call__(self, token_ids, padding_mask, seed):
+    def __call__(self, token_ids: ArrayLike, padding_mask: ArrayLike, seed: Any) -> tuple[np.ndarray, ...]:
         token_ids = np.asarray(token_ids, "int32")
         random = np.random.default_rng(seed)
         candidates = np.asarray(padding_mask, bool) & ~self._is_special[token_ids]
         width = max(1, int(np.ceil(self.rate * token_ids.shape[1])))
         if self.max_span_length is None:
-            ranks, targets = self._last_of_all(candidates, width, random)
+            ranks, targets = self._last_ranks(candidates, width, random)
         else:
             ranks, targets = self._spans(candidates, width, random)
         return ranks, *_selected(token_ids, targets, width)
 
-    def _last_of_all(self, candidates, width, random):
-        """Ranks of all candidates, and which are targets: the last ones."""
+    def _last_ranks(self, candidates, width, random):
+        """Returns the ranks of all candidates, and the targets: the candidates of the highest ranks."""
         ranks = _ranks(candidates, random)
         counts = candidates.sum(axis=1, keepdims=True)
         wanted = np.clip(np.rint(self.rate * counts), 1, width)
         return ranks, candidates & (ranks > counts - wanted)
 
     def _spans(self, candidates, width, random):
-        """Ranks of the targets, and which they are: spans."""
+        """Returns the ranks of the targets, and the targets: spans."""
         chosen = np.stack([self._spans_of_row(candidates.shape[1], random) for _ in candidates]) & candidates
-        # One at least, and no more than there is room for.
+        # At least one, and at most `width`.
         alone = _ranks(candidates, random) == 1
         chosen = np.where(chosen.any(axis=1, keepdims=True), chosen, alone)
         targets = chosen & (_ranks(chosen, random) <= width)
@@ -90,22 +98,22 @@ class TokenPermutation:
         chosen, start = np.zeros(length, bool), 0
         while start < length:
             size = int(random.integers(1, self.max_span_length + 1))
-            piece = max(size, int(size / self.rate))
-            first = start + int(random.integers(piece - size + 1))
+            section = max(size, int(size / self.rate))
+            first = start + int(random.integers(section - size + 1))
             chosen[first : first + size] = True
-            start += piece
+            start += section
         return chosen
 
 
 def _ranks(members, random):
-    """Int32 `(B, T)`: the members of each row numbered 1, 2, ... at random; 0 for the others."""
+    """Numbers the members of each row 1, 2, ... at random, int32 `(B, T)`; 0 for the others."""
     keys = np.where(members, random.random(members.shape), 2.0)
     ranks = np.argsort(np.argsort(keys, axis=1, kind="stable"), axis=1, kind="stable") + 1
     return np.where(members, ranks, 0).astype("int32")
 
 
 def _selected(token_ids, targets, width):
-    """Positions and labels of the targets, `(B, width)` each."""
+    """Returns positions and labels of the targets, `(B, width)` each."""
     order = np.argsort(~targets, axis=1, kind="stable")[:, :width].astype("int32")
     real = np.arange(order.shape[1]) < targets.sum(axis=1, keepdims=True)
     found = np.take_along_axis(token_ids, order, axis=1)

@@ -1,7 +1,10 @@
-"""Batches of sequences of about the same length, with about the same number of tokens in each."""
+"""Batches of sequences of similar length, under a budget of tokens."""
+
+from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -9,49 +12,51 @@ from keras_transformer.data.batch_stream import BatchStream
 from keras_transformer.data.errors import SequenceDataError
 from keras_transformer.data.sequences.ragged import Ragged
 from keras_transformer.utils.labels import IGNORE_ID
+from keras_transformer.utils.types import ArrayLike
 
 
 def bucket_batches(
-    inputs,
-    labels=None,
+    inputs: Mapping[str, ArrayLike],
+    labels: ArrayLike = None,
     *,
-    tokens_per_batch=4096,
-    max_length=None,
-    multiple=8,
-    growth=1.125,
-    shuffle=True,
-    seed=0,
-    fill=True,
-    padding_id=0,
-    ignore_id=IGNORE_ID,
-):
-    """Batches of examples of similar length, as many rows as fit a budget of tokens, padded to one of few lengths.
+    tokens_per_batch: int = 4096,
+    max_length: int | None = None,
+    multiple: int = 8,
+    growth: float = 1.125,
+    shuffle: bool = True,
+    seed: int = 0,
+    fill: bool = True,
+    padding_id: int = 0,
+    ignore_id: int = IGNORE_ID,
+) -> BatchStream:
+    """Batches examples of similar length, padded to one of few lengths, with as many rows as a token budget allows.
 
-    An example's length is that of its longest sequence. It falls into the bucket of the first padded length that holds it:
-    multiples of `multiple`, each at least `growth` times the last. A bucket of length L has `tokens_per_batch // L` rows a
-    batch. In each epoch the examples of a bucket are shuffled, cut into batches, and the batches of all buckets shuffled.
-    All is decided by `seed`, epoch and step, and every example is met once an epoch.
+    The length of an example is that of its longest sequence. Its bucket is that of the smallest padded length that is large
+    enough: multiples of `multiple`, each at least `growth` times the one before. Batches of the bucket of length L have
+    `tokens_per_batch // L` rows. In each epoch the examples of a bucket are shuffled and split into batches, and the batches
+    of all buckets are shuffled. Batches depend on `seed`, epoch and step only; every example occurs once per epoch.
 
     Args:
-        inputs: dict of name to sequences of token ids (lists, or a `Ragged`), or to an array `(examples, ...)`. A name that
-            ends in "token_ids" brings its mask: "source_token_ids" gives "source_padding_mask" too.
+        inputs: dict of name to sequences of token ids (lists, or a `Ragged`), or to an array `(examples, ...)`. For names
+            that end in "token_ids" a mask is added: "source_padding_mask" for "source_token_ids".
         labels: sequences, or an array `(examples, ...)`, or None.
-        tokens_per_batch: int >= 1. The most rows x padded length of a batch. Defaults to 4096.
-        max_length: int, or None. Longer examples are left out; `dropped` of the result says how many. Defaults to None.
-        multiple: int >= 1. Padded lengths are multiples of it. Defaults to 8.
-        growth: float >= 1. Fewer, coarser lengths the larger it is: fewer graphs to compile, more padding.
-        shuffle: bool. False keeps the order within a bucket, and goes from short buckets to long.
+        tokens_per_batch: int >= 1. Maximum of rows x padded length of a batch. Default 4096.
+        max_length: int, or None. Longer examples are dropped; `dropped` of the result is their number. Default None.
+        multiple: int >= 1. Padded lengths are multiples of it. Default 8.
+        growth: float >= 1. Larger values give fewer padded lengths: fewer graphs to compile, but more padding.
+            Default 1.125.
+        shuffle: bool. False keeps the order within buckets, from short to long buckets. Default True.
         seed: int >= 0.
-        fill: bool. Whether the last batch of a bucket is filled up with empty rows (all padding, labels `ignore_id`), so
-            that there is one shape a bucket, which XLA compiles once. Defaults to True.
-        padding_id: int. In the place of missing tokens. Other sequences are padded with 0.
-        ignore_id: int. The label in the place of missing tokens.
+        fill: bool. Whether to fill the last batch of a bucket with empty rows (all padding, labels `ignore_id`), so that
+            each bucket has one shape, which XLA compiles once. Default True.
+        padding_id: int. Token id of padding. Other sequences are padded with 0.
+        ignore_id: int. Label of padding.
 
     Returns:
-        A `BatchStream` of `(inputs, labels)`, or of `inputs` where there are no labels: int32 and bool `(rows, length)`.
+        A `BatchStream` of `(inputs, labels)`, or of `inputs` without labels: int32 and bool `(rows, length)`.
 
     Raises:
-        SequenceDataError: no examples; columns of different numbers of examples; an example larger than the budget.
+        SequenceDataError: no examples; columns with different numbers of examples; an example larger than the budget.
         ValueError: an argument is out of its range.
 
     Example:
@@ -63,7 +68,7 @@ def bucket_batches(
     >>> inputs["token_ids"].shape, inputs["padding_mask"].shape, labels.shape
     ((2, 4), (2, 4), (2,))
 
-    Reference: the token budget of Vaswani et al., arXiv 1706.03762, section 5.1.
+    Reference: Vaswani et al., arXiv 1706.03762, section 5.1 (token budget).
     """
     for name, value in (("tokens_per_batch", tokens_per_batch), ("multiple", multiple), ("growth", growth)):
         if value < 1:
@@ -81,26 +86,26 @@ def bucket_batches(
     if sizes[-1] > tokens_per_batch:
         raise SequenceDataError(
             f"Example {longest} has {lengths[longest]} tokens, padded to {sizes[-1]}: more than "
-            f"tokens_per_batch={tokens_per_batch}. Set max_length to leave such examples out."
+            f"tokens_per_batch={tokens_per_batch}. Set max_length to drop such examples."
         )
-    plan = _Plan(kept, lengths[kept], sizes, tokens_per_batch, seed if shuffle else None)
+    schedule = _BatchSchedule(kept, lengths[kept], sizes, tokens_per_batch, seed if shuffle else None)
 
     def make(epoch, step):
-        bucket, rows = plan(epoch)[step]
-        return columns.batch(rows, sizes[bucket], plan.rows[bucket] - len(rows) if fill else 0)
+        bucket, rows = schedule(epoch)[step]
+        return columns.batch(rows, sizes[bucket], schedule.rows[bucket] - len(rows) if fill else 0)
 
     settings = (tokens_per_batch, multiple, growth, shuffle, seed, fill, padding_id, ignore_id)
     fingerprint = hashlib.sha256(repr(settings).encode() + kept.tobytes() + lengths.tobytes()).hexdigest()[:16]
-    result = BatchStream(make, plan.steps, fingerprint=fingerprint)
+    result = BatchStream(make, schedule.steps, fingerprint=fingerprint)
     result.dropped = len(lengths) - len(kept)
     result.padded_lengths = tuple(sizes)
     return result
 
 
-def sequence_to_sequence(sources, targets):
-    """What an encoder-decoder is trained on: `inputs` and `labels` for `bucket_batches`.
+def sequence_to_sequence(sources: ArrayLike, targets: ArrayLike) -> tuple[dict[str, Ragged], Ragged]:
+    """Returns the inputs and labels of an encoder-decoder, for `bucket_batches`.
 
-    The decoder reads a target without its last token, and is to say it without its first.
+    The decoder reads a target without its last token and predicts it without its first.
 
     Args:
         sources: sequences of token ids.
@@ -119,14 +124,14 @@ def sequence_to_sequence(sources, targets):
     return {"source_token_ids": Ragged.of(sources), "target_token_ids": targets.cut(last=1)}, targets.cut(first=1)
 
 
-def next_token(sequences):
-    """What a decoder alone is trained on: `inputs` and `labels` for `bucket_batches`.
+def next_token(sequences: ArrayLike) -> tuple[dict[str, Ragged], Ragged]:
+    """Returns the inputs and labels of a decoder-only model, for `bucket_batches`.
 
     Args:
         sequences: sequences of token ids.
 
     Returns:
-        `({"token_ids"}, labels)`, each a `Ragged`: every sequence without its last token, and without its first.
+        `({"token_ids"}, labels)`, each a `Ragged`: the sequences without their last tokens, and without their first.
 
     Example:
 
@@ -139,15 +144,15 @@ def next_token(sequences):
 
 
 def _padded_lengths(longest, multiple, growth):
-    """The padded lengths, rising, the last of which holds `longest`."""
+    """Returns the padded lengths in ascending order, up to the first that is at least `longest`."""
     sizes = [multiple]
     while sizes[-1] < longest:
         sizes.append(max(sizes[-1] + multiple, int(sizes[-1] * growth) // multiple * multiple))
     return sizes
 
 
-class _Plan:
-    """Which examples stand together in the batches of an epoch: a list of (bucket, rows)."""
+class _BatchSchedule:
+    """Assignment of examples to the batches of an epoch: a list of (bucket, rows)."""
 
     def __init__(self, examples, lengths, sizes, tokens_per_batch, seed):
         bucket = np.searchsorted(sizes, lengths)
@@ -155,7 +160,7 @@ class _Plan:
         self.rows = [tokens_per_batch // size for size in sizes]
         self.steps = sum(-(-len(some) // rows) for some, rows in zip(self.examples, self.rows, strict=True))
         self.seed = seed
-        # The pipeline asks for one epoch, then for the next.
+        # The input pipeline reads one epoch after the other.
         self._cached = functools.lru_cache(maxsize=2)(self._of_epoch)
 
     def __call__(self, epoch):
@@ -173,7 +178,7 @@ class _Plan:
 
 
 class _Columns:
-    """The inputs and labels of all examples, and the batch of some of them."""
+    """The inputs and labels of all examples."""
 
     def __init__(self, inputs, labels, padding_id, ignore_id):
         self.inputs = {name: _column(column, name) for name, column in inputs.items()}
@@ -182,9 +187,9 @@ class _Columns:
         self.all = {**self.inputs, **({} if labels is None else {"labels": self.labels})}
         counts = {name: len(column) for name, column in self.all.items()}
         if len(set(counts.values())) != 1:
-            raise SequenceDataError(f"Columns must hold equally many examples. Received: {counts}")
+            raise SequenceDataError(f"Columns must have equal numbers of examples. Received: {counts}")
         if not any(isinstance(column, Ragged) for column in self.inputs.values()):
-            raise SequenceDataError(f"No input holds sequences. Received: {sorted(inputs)}")
+            raise SequenceDataError(f"No input consists of sequences. Received: {sorted(inputs)}")
 
     def lengths(self):
         return functools.reduce(

@@ -1,4 +1,6 @@
-"""Documents of any lengths in rows of one length, several to a row, none of which sees another."""
+"""Packing of documents into rows of equal length, with separate attention for each document."""
+
+from __future__ import annotations
 
 import functools
 import hashlib
@@ -9,39 +11,41 @@ from keras_transformer.data.batch_stream import BatchStream
 from keras_transformer.data.errors import SequenceDataError
 from keras_transformer.data.sequences.ragged import Ragged
 from keras_transformer.utils.labels import IGNORE_ID
+from keras_transformer.utils.types import ArrayLike
 
 
 def pack(
-    documents,
-    sequence_length,
-    batch_size,
+    documents: ArrayLike,
+    sequence_length: int,
+    batch_size: int,
     *,
-    cut_documents=False,
-    shuffle=True,
-    seed=0,
-    padding_id=0,
-    ignore_id=IGNORE_ID,
-):
-    """Batches of rows of one length that are filled with whole documents, for next-token training.
+    cut_documents: bool = False,
+    shuffle: bool = True,
+    seed: int = 0,
+    padding_id: int = 0,
+    ignore_id: int = IGNORE_ID,
+) -> BatchStream:
+    """Packs whole documents into rows of one length, for next-token training.
 
-    Each document is read without its last token and labeled without its first, so that no label crosses a boundary.
-    Documents go, longest first, to the row with the least room that holds them; one longer than a row is cut into pieces.
+    Inputs are documents without their last token, labels documents without their first, so that no label is of another
+    document. Documents are placed, longest first, in the row with the least free space that is large enough (best fit);
+    those longer than a row are split.
 
     Args:
-        documents: sequences of token ids (lists, or a `Ragged`). One of fewer than two tokens teaches nothing: left out.
+        documents: sequences of token ids (lists, or a `Ragged`). Those with fewer than two tokens are dropped.
         sequence_length: int >= 1. T.
         batch_size: int >= 1. B.
-        cut_documents: bool. Whether documents follow one another in their own order and are cut where a row ends: no
-            padding but in the last row, at the price of more cut documents. Defaults to False.
-        shuffle: bool. Whether the rows come in another order in each epoch.
+        cut_documents: bool. Whether to concatenate documents in their order and split them at the ends of rows: only the
+            last row has padding, but more documents are split. Default False.
+        shuffle: bool. Whether to shuffle the rows in each epoch. Default True.
         seed: int >= 0.
-        padding_id: int. In the place of missing tokens.
-        ignore_id: int. The label there.
+        padding_id: int. Token id of padding.
+        ignore_id: int. Label of padding.
 
     Returns:
         A `BatchStream` of fixed shapes: a dict of "token_ids", "segment_ids" and "positions", int32 `(B, T)`, and
         "padding_mask", bool `(B, T)`; and labels, int32 `(B, T)`. Segments count from 1 in each row, 0 is padding; positions
-        count from 0 in each piece. The last batch is filled up with empty rows. `efficiency` is the share of real tokens.
+        count from 0 in each segment. The last batch is filled with empty rows. `efficiency` is the fraction of real tokens.
 
     Raises:
         SequenceDataError: no document has two tokens.
@@ -59,8 +63,8 @@ def pack(
     >>> inputs["segment_ids"].tolist(), inputs["positions"].tolist()
     ([[1, 1, 1], [1, 1, 2]], [[0, 1, 2], [0, 1, 0]])
 
-    Reference: best-fit packing as in Ding et al., arXiv 2404.10830, section 2; the masks and positions between documents as
-    in Krell et al., arXiv 2107.02027, section 3.2.
+    Reference: best-fit packing as in Ding et al., arXiv 2404.10830, section 2; attention masks and positions as in Krell et
+    al., arXiv 2107.02027, section 3.2.
     """
     for name, value, least in (
         ("sequence_length", sequence_length, 1),
@@ -72,11 +76,11 @@ def pack(
     documents = Ragged.of(documents)
     lengths = np.maximum(documents.lengths - 1, 0)
     if not lengths.any():
-        raise SequenceDataError(f"None of {len(documents)} documents has the two tokens that teach one.")
+        raise SequenceDataError(f"None of {len(documents)} documents has at least two tokens.")
     split = _split_stream if cut_documents else _split_documents
     starts, sizes = split(documents.starts[lengths > 0], lengths[lengths > 0], sequence_length)
-    room = _follow if cut_documents else _best_fit
-    rows = _Rows(documents.values, starts, sizes, room(sizes, sequence_length), sequence_length)
+    assign = _next_fit if cut_documents else _best_fit
+    rows = _Rows(documents.values, starts, sizes, assign(sizes, sequence_length), sequence_length)
     steps = -(-len(rows) // batch_size)
 
     @functools.lru_cache(maxsize=2)
@@ -95,7 +99,7 @@ def pack(
 
 
 class _Rows:
-    """Pieces of documents in rows: `pieces` are sorted by row, and stand in it in that order."""
+    """Pieces of documents, sorted by row."""
 
     def __init__(self, values, starts, sizes, row_of_piece, sequence_length):
         order = np.argsort(row_of_piece, kind="stable")
@@ -114,9 +118,9 @@ class _Rows:
             pieces = slice(self.first[row], self.first[row + 1])
             sizes = self.sizes[pieces]
             within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            places = np.repeat(self.starts[pieces], sizes) + within
-            end = len(places)
-            token_ids[index, :end], labels[index, :end] = self.values[places], self.values[places + 1]
+            indices = np.repeat(self.starts[pieces], sizes) + within
+            end = len(indices)
+            token_ids[index, :end], labels[index, :end] = self.values[indices], self.values[indices + 1]
             segment_ids[index, :end] = np.repeat(np.arange(1, len(sizes) + 1), sizes)
             positions[index, :end] = within
         inputs = {"token_ids": token_ids, "padding_mask": segment_ids > 0}
@@ -124,17 +128,17 @@ class _Rows:
 
 
 def _split_documents(starts, sizes, sequence_length):
-    """Pieces of a row at most, each document from its beginning: their starts and sizes."""
+    """Splits documents, from their beginnings, into pieces of at most one row; returns their starts and sizes."""
     return _cut_at(starts, sizes, np.zeros_like(sizes), sequence_length)
 
 
 def _split_stream(starts, sizes, sequence_length):
-    """Pieces between the borders of the rows, when documents follow one another."""
+    """Splits concatenated documents at the ends of rows."""
     return _cut_at(starts, sizes, (np.cumsum(sizes) - sizes) % sequence_length, sequence_length)
 
 
 def _cut_at(starts, sizes, column, sequence_length):
-    """Cuts documents that begin at a column of a row at every end of a row."""
+    """Splits documents that begin at a column of a row at every end of a row."""
     counts = -(-(column + sizes) // sequence_length)
     index = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     column, sizes, starts = (np.repeat(array, counts) for array in (column, sizes, starts))
@@ -143,29 +147,29 @@ def _cut_at(starts, sizes, column, sequence_length):
     return starts + first, last - first
 
 
-def _follow(sizes, sequence_length):
-    """The row of each piece, where they fill one row after another."""
+def _next_fit(sizes, sequence_length):
+    """Returns the row of each piece if the pieces fill the rows in order."""
     return (np.cumsum(sizes) - sizes) // sequence_length
 
 
 def _best_fit(sizes, sequence_length):
-    """The row of each piece: longest first, into the row with the least room that holds it."""
+    """Returns the row of each piece: longest first, in the row with the least free space that is large enough."""
     rows = np.empty(len(sizes), "int64")
-    with_room = [[] for _ in range(sequence_length + 1)]
-    # Bit r is set where some row has room r; the lowest set bit from a size on is the best fit.
-    rooms, count = 0, 0
+    rows_by_space: list[list[int]] = [[] for _ in range(sequence_length + 1)]
+    # Bit r is set if a row has free space r; the lowest set bit from `size` on is the best fit.
+    spaces, count = 0, 0
     for piece in np.argsort(-sizes, kind="stable"):
         size = int(sizes[piece])
-        fitting = rooms >> size
+        fitting = spaces >> size
         if fitting:
-            room = size + (fitting & -fitting).bit_length() - 1
-            row = with_room[room].pop()
-            if not with_room[room]:
-                rooms &= ~(1 << room)
+            space = size + (fitting & -fitting).bit_length() - 1
+            row = rows_by_space[space].pop()
+            if not rows_by_space[space]:
+                spaces &= ~(1 << space)
         else:
-            room, row, count = sequence_length, count, count + 1
+            space, row, count = sequence_length, count, count + 1
         rows[piece] = row
-        if room > size:
-            with_room[room - size].append(row)
-            rooms |= 1 << (room - size)
+        if space > size:
+            rows_by_space[space - size].append(row)
+            spaces |= 1 << (space - size)
     return rows

@@ -1,28 +1,32 @@
-"""Many sequences of different lengths in one flat array."""
+"""Sequences of different lengths in one flat array."""
+
+from __future__ import annotations
 
 import itertools
-from pathlib import Path
+import pathlib
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from keras_transformer.data.errors import SequenceDataError
 from keras_transformer.utils.atomic_write import replacing_file
+from keras_transformer.utils.types import ArrayLike, Path
 
 _VALUES, _LENGTHS = "values.int32", "lengths.npy"
 
 
 class Ragged:
-    """Sequences of integers of different lengths: views into one flat array, in memory or mapped from a file.
+    """Integer sequences of different lengths: views into one flat array, in memory or mapped from a file.
 
-    Row i is `values[starts[i] : starts[i] + lengths[i]]`. Cutting tokens off the ends of rows copies nothing.
+    Row i is `values[starts[i] : starts[i] + lengths[i]]`. Removing tokens from the ends of rows copies nothing.
 
     Args:
         values: integers `(n,)`; a `numpy.memmap` stays on disk.
         lengths: integers `(rows,)`, >= 0.
-        starts: integers `(rows,)`, or None where the rows follow one another.
+        starts: integers `(rows,)`, or None if the rows are contiguous.
 
     Raises:
-        SequenceDataError: the rows reach beyond `values`; an array is of the wrong shape or not of integers.
+        SequenceDataError: rows that exceed `values`; an array of the wrong shape or not of integers.
 
     Example:
 
@@ -34,7 +38,7 @@ class Ragged:
            [ 5,  6,  7,  0]], dtype=int32)
     """
 
-    def __init__(self, values, lengths, starts=None):
+    def __init__(self, values: ArrayLike, lengths: ArrayLike, starts: ArrayLike = None) -> None:
         self.values = values if isinstance(values, np.ndarray) else np.asarray(values)
         self.lengths = np.asarray(lengths, "int64")
         self.starts = np.cumsum(self.lengths) - self.lengths if starts is None else np.asarray(starts, "int64")
@@ -44,15 +48,15 @@ class Ragged:
             )
         if self.lengths.ndim != 1 or self.lengths.shape != self.starts.shape:
             raise SequenceDataError(
-                f"Expected one start and one length a row. Received: {self.starts.shape} and {self.lengths.shape}"
+                f"Expected one start and one length per row. Received: {self.starts.shape} and {self.lengths.shape}"
             )
         wrong = (self.lengths < 0) | (self.starts < 0) | (self.starts + self.lengths > len(self.values))
         if wrong.any():
-            raise SequenceDataError(f"Row {int(np.argmax(wrong))} reaches beyond the {len(self.values)} values.")
+            raise SequenceDataError(f"Row {int(np.argmax(wrong))} exceeds the {len(self.values)} values.")
 
     @classmethod
-    def of(cls, rows):
-        """A `Ragged` of any iterable of sequences of integers; a `Ragged` is returned as it is."""
+    def of(cls, rows: Ragged | Iterable[Sequence[int]]) -> Ragged:
+        """Returns a `Ragged` of an iterable of integer sequences; a `Ragged` is returned as it is."""
         if isinstance(rows, cls):
             return rows
         rows = list(rows)
@@ -66,25 +70,24 @@ class Ragged:
         return cls(values.astype("int32"), lengths)
 
     @classmethod
-    def write(cls, directory, rows):
-        """Writes sequences to two files, one row in memory at a time, and opens them; what stood there is replaced.
+    def write(cls, directory: Path, rows: Iterable[Sequence[int]]) -> Ragged:
+        """Writes sequences to two files, with one row in memory at a time, and opens them. Existing files are replaced.
 
         Args:
-            directory: str or path. Is made.
+            directory: str or path. Created if missing.
             rows: iterable of sequences of integers that fit in int32.
 
         Returns:
-            The `Ragged` that `open` gives.
-
+            A `Ragged`, as from `open`.
         Example:
 
         >>> Ragged.write("tokens", (range(n) for n in (2, 0, 3)))[2].tolist()
         [0, 1, 2]
         """
-        directory = Path(directory)
+        directory = pathlib.Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         values, lengths = directory / _VALUES, directory / _LENGTHS
-        # Without lengths there is nothing to open: they are written last.
+        # The lengths are written last: without them the directory cannot be opened.
         lengths.unlink(missing_ok=True)
         counts = []
         with open(values, "wb") as file:
@@ -97,41 +100,41 @@ class Ragged:
         return cls.open(directory)
 
     @classmethod
-    def open(cls, directory):
-        """Opens what `write` wrote. The values stay on disk: a corpus may be larger than the memory.
+    def open(cls, directory: Path) -> Ragged:
+        """Opens the files of `write`. The values stay on disk: a corpus may be larger than the memory.
 
         Raises:
-            SequenceDataError: the directory does not hold what `write` wrote.
+            SequenceDataError: the directory does not have the files of `write`.
         """
-        values, lengths = Path(directory) / _VALUES, Path(directory) / _LENGTHS
+        values, lengths = pathlib.Path(directory) / _VALUES, pathlib.Path(directory) / _LENGTHS
         if not values.is_file() or not lengths.is_file():
             raise SequenceDataError(f"'{directory}' holds no sequences: {_VALUES} and {_LENGTHS} are expected.")
         counts = np.load(lengths)
         if values.stat().st_size != 4 * counts.sum():
             raise SequenceDataError(f"'{values}' has {values.stat().st_size} bytes, expected {4 * counts.sum()}.")
-        # An empty file cannot be mapped.
+        # Empty files cannot be mapped.
         return cls(np.memmap(values, "<i4", "r") if counts.sum() else np.zeros(0, "int32"), counts)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.lengths)
 
-    def __getitem__(self, row):
+    def __getitem__(self, row: int) -> np.ndarray:
         return self.values[self.starts[row] : self.starts[row] + self.lengths[row]]
 
-    def cut(self, first=0, last=0):
-        """Without the `first` and the `last` tokens of each row; a row that has fewer becomes empty."""
+    def cut(self, first: int = 0, last: int = 0) -> Ragged:
+        """Removes the `first` and the `last` tokens of each row; rows with fewer tokens become empty."""
         lengths = np.maximum(self.lengths - first - last, 0)
         return Ragged(self.values, lengths, np.where(lengths > 0, self.starts + first, self.starts))
 
-    def padded(self, rows, length, padding=0):
-        """The named rows as int32 `(rows, length)`, filled up with `padding`; what is longer is cut off."""
+    def padded(self, rows: ArrayLike, length: int, padding: int = 0) -> np.ndarray:
+        """Returns rows as int32 `(rows, length)`, padded with `padding` or truncated."""
         rows = np.asarray(rows, "int64")
         real = self.mask(rows, length)
         result = np.full(real.shape, padding, "int32")
-        places = self.starts[rows, None] + np.arange(length)
-        result[real] = self.values[places[real]]
+        indices = self.starts[rows, None] + np.arange(length)
+        result[real] = self.values[indices[real]]
         return result
 
-    def mask(self, rows, length):
-        """Boolean `(rows, length)`: True where `padded` holds a token of the row."""
+    def mask(self, rows: ArrayLike, length: int) -> np.ndarray:
+        """Returns the padding mask of `padded`, boolean `(rows, length)`, True = a token of the row."""
         return np.arange(length) < self.lengths[np.asarray(rows, "int64"), None]

@@ -1,13 +1,18 @@
-"""Shuffling what is too large to be held whole."""
+"""Shuffling of streams with a buffer."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
+Item = TypeVar("Item")
 
-def shuffle_buffer(items, buffer_size, seed=0):
-    """Yields all items in another order, holding `buffer_size` of them: each new one takes the place of a random one.
 
-    An item comes out at most `buffer_size` places before where it stood; how far behind is not bounded. The same seed and
-    items give the same order. Where the ids fit on disk, `Ragged.write` and `bucket_batches` shuffle them all instead.
+def shuffle_buffer(items: Iterable[Item], buffer_size: int, seed: int | Sequence[int] = 0) -> Iterator[Item]:
+    """Yields items in random order from a buffer of `buffer_size` items; each new item replaces the one that is yielded.
+
+    An item can move forward by at most `buffer_size` positions, and back without limit. Equal seeds and items give equal
+    orders. If the ids fit on disk, `Ragged.write` and `bucket_batches` shuffle all of them instead.
 
     Args:
         items: iterable.
@@ -37,8 +42,8 @@ def _shuffled(items, buffer_size, random):
         if len(buffer) < buffer_size:
             buffer.append(item)
             continue
-        place = int(random.integers(buffer_size))
-        yield buffer[place]
-        buffer[place] = item
-    for place in random.permutation(len(buffer)):
-        yield buffer[place]
+        index = int(random.integers(buffer_size))
+        yield buffer[index]
+        buffer[index] = item
+    for index in random.permutation(len(buffer)):
+        yield buffer[index]

@@ -1,4 +1,6 @@
-"""Stretches of one long run of tokens, for training and evaluating language models."""
+"""Windows of one long token sequence, for training and evaluating language models."""
+
+from __future__ import annotations
 
 import hashlib
 
@@ -7,18 +9,21 @@ import numpy as np
 from keras_transformer.data.batch_stream import BatchStream
 from keras_transformer.data.errors import SequenceDataError
 from keras_transformer.utils.labels import IGNORE_ID
+from keras_transformer.utils.types import ArrayLike
 
 
-def language_model_batches(token_ids, sequence_length, batch_size, steps_per_epoch, *, seed=0):
-    """Batches of stretches that begin anywhere in one long run of tokens, each labeled with its next tokens.
+def language_model_batches(
+    token_ids: ArrayLike, sequence_length: int, batch_size: int, steps_per_epoch: int, *, seed: int = 0
+) -> BatchStream:
+    """Batches of random windows of one long token sequence, labeled with the next tokens.
 
-    Beginnings are drawn evenly, with replacement; a batch is decided by `seed`, epoch and step.
+    Window starts are uniform, with replacement; batches depend on `seed`, epoch and step only.
 
     Args:
         token_ids: integers `(n,)`, n > `sequence_length`; a `numpy.memmap` of any integer type stays on disk.
         sequence_length: int >= 1. T.
         batch_size: int >= 1. B.
-        steps_per_epoch: int >= 1. An epoch is as long as one wishes.
+        steps_per_epoch: int >= 1. The length of an epoch is a free choice.
         seed: int >= 0.
 
     Returns:
@@ -42,23 +47,25 @@ def language_model_batches(token_ids, sequence_length, batch_size, steps_per_epo
 
     def make(epoch, step):
         first = np.random.default_rng([seed, epoch, step]).integers(0, last, batch_size)
-        places = first[:, None] + window
-        return _batch(token_ids[places], token_ids[places + 1], np.ones(places.shape, bool))
+        indices = first[:, None] + window
+        return _batch(token_ids[indices], token_ids[indices + 1], np.ones(indices.shape, bool))
 
     return _stream(make, token_ids, (sequence_length, batch_size, steps_per_epoch, seed), steps_per_epoch)
 
 
-def evaluation_batches(token_ids, sequence_length, batch_size, *, ignore_id=IGNORE_ID):
-    """Batches that go through one long run of tokens from end to end: every token but the first is a label once.
+def evaluation_batches(
+    token_ids: ArrayLike, sequence_length: int, batch_size: int, *, ignore_id: int = IGNORE_ID
+) -> BatchStream:
+    """Batches of consecutive windows of one long token sequence: every token but the first is a label once.
 
     Args:
         token_ids: integers `(n,)`, n >= 2; a `numpy.memmap` stays on disk.
         sequence_length: int >= 1. T.
         batch_size: int >= 1. B.
-        ignore_id: int. The label after the end, where the last batch is filled up.
+        ignore_id: int. Label of the padding that fills the last batch.
 
     Returns:
-        A `BatchStream` as of `language_model_batches`; `epoch()` of it is one pass.
+        A `BatchStream`, as from `language_model_batches`; its `epoch()` is one pass.
 
     Raises:
         SequenceDataError: too few tokens, or not integers `(n,)`.
@@ -76,13 +83,13 @@ def evaluation_batches(token_ids, sequence_length, batch_size, *, ignore_id=IGNO
         raise ValueError(f"sequence_length must be at least 1. Received: {sequence_length}")
     count = len(token_ids) - 1
     steps = -(-count // (sequence_length * batch_size))
-    places = np.arange(batch_size * sequence_length).reshape(batch_size, sequence_length)
+    window = np.arange(batch_size * sequence_length).reshape(batch_size, sequence_length)
 
     def make(_, step):
-        here = step * places.size + places
-        real = here < count
-        here = np.minimum(here, count - 1)
-        return _batch(np.where(real, token_ids[here], 0), np.where(real, token_ids[here + 1], ignore_id), real)
+        indices = step * window.size + window
+        real = indices < count
+        indices = np.minimum(indices, count - 1)
+        return _batch(np.where(real, token_ids[indices], 0), np.where(real, token_ids[indices + 1], ignore_id), real)
 
     return _stream(make, token_ids, (sequence_length, batch_size, ignore_id), steps)
 
@@ -92,7 +99,7 @@ def _batch(token_ids, labels, mask):
 
 
 def _stream(make, token_ids, settings, steps):
-    # Of the tokens only the ends: the whole may be larger than the memory.
+    # Hashes both ends of the tokens only: the whole may be larger than the memory.
     ends = np.concatenate([token_ids[:1000], token_ids[-1000:]]).astype("int64")
     fingerprint = hashlib.sha256(repr((*settings, len(token_ids))).encode() + ends.tobytes()).hexdigest()[:16]
     return BatchStream(make, steps, fingerprint=fingerprint, fixed_shapes=True)
@@ -111,6 +118,6 @@ def _checked(token_ids, sequence_length, batch_size, seed):
         raise SequenceDataError(f"Expected integers (n,). Received: {token_ids.dtype}, shape {token_ids.shape}")
     if len(token_ids) <= sequence_length:
         raise SequenceDataError(
-            f"{len(token_ids)} tokens are too few: {sequence_length + 1} make the shortest stretch and its label."
+            f"{len(token_ids)} tokens are too few: a window and its labels need {sequence_length + 1}."
         )
     return token_ids
