@@ -12,7 +12,7 @@ from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.utils.serialization import choice
 from keras_transformer.vision import PatchMerging
 from keras_transformer.vision.patch_embedding import pair_of
-from keras_transformer.vision.patch_merging import merged
+from keras_transformer.vision.patch_merging import halved
 
 
 class SwinSize(NamedTuple):
@@ -99,7 +99,7 @@ def Swin(
     for stage, (num_layers, num_heads) in enumerate(zip(size.num_layers, size.num_heads, strict=True)):
         if stage:
             x = PatchMerging(grid, name=f"patch_merging_{stage}")(x)
-            grid = tuple(map(merged, grid))
+            grid = tuple(map(halved, grid))
         width = size.hidden_dim * 2**stage
         for index in range(num_layers):
             mixer = ShiftedWindowAttention(

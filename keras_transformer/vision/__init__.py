@@ -1,8 +1,8 @@
-"""From images to tokens."""
+"""Image processing, and layers that turn images into tokens."""
 
 from keras_transformer.vision.each_image import EachImage
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
-from keras_transformer.vision.grounding import Entity, read_grounding, write_place
+from keras_transformer.vision.grounding import Entity, read_grounding, write_boxes
 from keras_transformer.vision.images_in_text import ImagesInText
 from keras_transformer.vision.involution import Involution
 from keras_transformer.vision.patch_embedding import PatchEmbedding
@@ -25,5 +25,5 @@ __all__ = [
     "Resampler",
     "mark_images",
     "read_grounding",
-    "write_place",
+    "write_boxes",
 ]

@@ -1,32 +1,46 @@
-"""Pictures as batches. Imported by `ImageProcessor.dataset` alone: it needs Keras."""
+"""Batches of processed images. Only `ImageProcessor.dataset` imports this module, which needs Keras."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import ArrayLike
 from keras_transformer.vision.errors import ImageError
-from keras_transformer.vision.pictures import as_list
+from keras_transformer.vision.image_loading import image_list
+
+if TYPE_CHECKING:
+    from keras_transformer.vision.processor import ImageProcessor
 
 
 class ImageBatches(keras.utils.PyDataset):
-    """Batches of prepared pictures; made by `ImageProcessor.dataset`.
+    """Batches of processed images, as returned by `ImageProcessor.dataset`.
 
     Args:
         processor: an `ImageProcessor`.
-        images, labels, batch_size, shuffle, seed, workers: see there.
+        images, labels, batch_size, shuffle, seed, workers: see `ImageProcessor.dataset`.
     """
 
     def __init__(
-        self, processor, images: Tensor, labels: Tensor, batch_size: int, shuffle: bool, seed: int, workers: int
+        self,
+        processor: ImageProcessor,
+        images: ArrayLike,
+        labels: ArrayLike,
+        batch_size: int,
+        shuffle: bool,
+        seed: int,
+        workers: int,
     ) -> None:
         super().__init__(workers=workers, max_queue_size=2 * workers)
         self.processor = processor
-        self.images = as_list(images)
+        self.images = image_list(images)
         self.labels = None if labels is None else np.asarray(labels)
         if not self.images:
-            raise ImageError("No picture was given.")
+            raise ImageError("No image was given.")
         if self.labels is not None and len(self.labels) != len(self.images):
-            raise ImageError(f"There are {len(self.images)} pictures but {len(self.labels)} labels.")
+            raise ImageError(f"There are {len(self.images)} images but {len(self.labels)} labels.")
         if not isinstance(batch_size, int) or batch_size < 1:
             raise ImageError(f"batch_size must be an int of at least 1. Received: {batch_size!r}")
         self.batch_size = batch_size
@@ -40,9 +54,9 @@ class ImageBatches(keras.utils.PyDataset):
     def __len__(self) -> int:
         return -(-len(self.images) // self.batch_size)
 
-    def __getitem__(self, index: int):
+    def __getitem__(self, index: int) -> Any:
         chosen = self._order[index * self.batch_size : (index + 1) * self.batch_size]
-        pixels = self.processor([self.images[place] for place in chosen])
+        pixels = self.processor([self.images[number] for number in chosen])
         return pixels if self.labels is None else (pixels, self.labels[chosen])
 
     def on_epoch_end(self) -> None:

@@ -1,4 +1,6 @@
-"""A model of images for rows of several images."""
+"""An image encoder for rows of several images."""
+
+from __future__ import annotations
 
 from typing import Any
 
@@ -11,7 +13,7 @@ from keras_transformer.utils.types import Config, Shape, Tensor
 
 @serializable
 class EachImage(keras.layers.Layer):
-    """Runs a model on every image of every row.
+    """Applies an image encoder to every image of every row.
 
     Args:
         encoder: `keras.Model` from images `(B, height, width, channels)` to a tensor, or its config.
@@ -31,16 +33,16 @@ class EachImage(keras.layers.Layer):
     (2, 3, 5, 8)
     """
 
-    def __init__(self, encoder: keras.layers.Layer, **kwargs: Any) -> None:
+    def __init__(self, encoder: keras.Model | Config, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.encoder = resolve(encoder, {}, keras.Model, argument="encoder")
 
     def build(self, images_shape: Shape) -> None:
-        pass  # The model is built already.
+        pass  # The encoder is already built.
 
     def call(self, images: Tensor, training: bool | None = None) -> Tensor:
-        found = self.encoder(ops.reshape(images, (-1, *images.shape[2:])), training=training)
-        return ops.reshape(found, (-1, ops.shape(images)[1], *found.shape[1:]))
+        encoded = self.encoder(ops.reshape(images, (-1, *images.shape[2:])), training=training)
+        return ops.reshape(encoded, (-1, ops.shape(images)[1], *encoded.shape[1:]))
 
     def compute_output_shape(self, images_shape: Shape) -> Shape:
         return (*images_shape[:2], *self.encoder.output_shape[1:])

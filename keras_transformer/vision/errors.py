@@ -1,9 +1,9 @@
-"""What can be wrong with pictures and with how they are prepared; every message is one line that names the culprit."""
+"""Errors of images and image processors. Each message is one line that names the image or setting at fault."""
 
 
 class ImageError(ValueError):
-    """A picture that cannot be read or used."""
+    """An image that cannot be read or used."""
 
 
 class ImageProcessorError(ValueError):
-    """Settings of an image processor that are wrong, or that ask for what is not done here."""
+    """Invalid or unsupported settings of an image processor."""

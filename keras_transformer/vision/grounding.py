@@ -1,4 +1,6 @@
-"""Places on images as text: how Kosmos-2 says where a thing is."""
+"""Grounded text of Kosmos-2: phrases with bounding boxes as location tokens."""
+
+from __future__ import annotations
 
 import math
 import re
@@ -8,26 +10,26 @@ _TAG = re.compile(r"(</?(?:phrase|object|grounding|image|s)>|<patch_index_\d+>|<
 
 
 class Entity(NamedTuple):
-    """A thing that a text names and points at.
+    """A phrase of a text, and its bounding boxes.
 
     Attributes:
-        phrase: str; empty where the text points without a name.
-        start, stop: where the phrase stands in the caption.
-        boxes: list of `(left, top, right, bottom)`, as shares of the image's width and height.
+        phrase: str; empty for boxes without a phrase.
+        start, stop: int. The range of the phrase's characters in the caption.
+        boxes: list of `(left, top, right, bottom)`, relative to the image's width and height.
     """
 
     phrase: str
     start: int
     stop: int
-    boxes: list
+    boxes: list[tuple[float, float, float, float]]
 
 
-def read_grounding(text: str, side: int = 32):
-    """What a grounded text says, and what it points at.
+def read_grounding(text: str, side: int = 32) -> tuple[str, list[Entity]]:
+    """Parses a grounded text into its caption and entities.
 
     Args:
         text: str, such as "<phrase>a fire</phrase><object><patch_index_0005><patch_index_0911></object>".
-        side: int: the cells across and down that images are divided into for places.
+        side: int. Number of rows, and of columns, of the grid of location tokens. Default 32.
 
     Returns:
         `(caption, entities)`: str without tags, and a list of `Entity`.
@@ -41,7 +43,7 @@ def read_grounding(text: str, side: int = 32):
 
     Reference: Peng et al., Kosmos-2, arXiv 2306.14824, section 2.
     """
-    caption, entities, span, cells = "", [], None, None
+    caption, entities, span, cells = "", [], None, None  # span: start and end of a phrase; cells: indices of patches.
     for part in _TAG.split(text.rpartition("</image>")[2]):
         if part == "<phrase>":
             span = (len(caption), None)
@@ -59,22 +61,24 @@ def read_grounding(text: str, side: int = 32):
     return caption.rstrip(), entities
 
 
-def write_place(box, side: int = 32):
-    """The text that points at a box, to stand behind "</phrase>".
+def write_boxes(
+    box: tuple[float, float, float, float] | list[tuple[float, float, float, float]], side: int = 32
+) -> str:
+    """Returns the location tokens of one or several bounding boxes, which follow "</phrase>".
 
     Args:
-        box: `(left, top, right, bottom)`, as shares of the image's width and height; or a list of such.
-        side: int: as in `read_grounding`.
+        box: `(left, top, right, bottom)`, relative to the image's width and height; or a list of such.
+        side: int: as in `read_grounding`. Default 32.
 
     Returns:
         str.
 
     Raises:
-        ValueError: a box that is empty, or not within the image.
+        ValueError: an empty box, or one that exceeds the image.
 
     Example:
 
-    >>> write_place((0.17, 0.01, 0.5, 0.9))
+    >>> write_boxes((0.17, 0.01, 0.5, 0.9))
     '<object><patch_index_0005><patch_index_0911></object>'
     """
     pairs = []
@@ -98,7 +102,7 @@ def _entity(caption, span, cells, side):
 
 
 def _box(first, last, side):
-    """The box from one cell to another: from middle to middle, or all of them where they are in one row or column."""
+    """Returns the box from the center of one cell to that of another; whole cells if they are in one row or column."""
     (top, left), (bottom, right) = divmod(first, side), divmod(last, side)
     is_line = left == right or top == bottom
     inset, outset = (0.0, 1.0) if is_line else (0.5, 0.5)

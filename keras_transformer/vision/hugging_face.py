@@ -1,15 +1,21 @@
-"""How transformers writes down what is done to pictures, as the arguments of `ImageProcessor`, and back."""
+"""Conversion of `ImageProcessor` settings from and to the files of transformers."""
+
+from __future__ import annotations
 
 import json
 import os
 import pathlib
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.processor_config import FILE, is_count, is_number, read_processor_config
 from keras_transformer.utils.types import Path
 from keras_transformer.vision.errors import ImageProcessorError
 
-# The numbers that Pillow's filters bear.
+if TYPE_CHECKING:
+    from keras_transformer.vision.processor import ImageProcessor
+
+# Pillow's filters in the order of their numbers.
 _FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 _HALF = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
 _CLIP = {
@@ -21,7 +27,7 @@ _CLIP = {
     "do_center_crop": True,
 }
 _SQUARE = {"size": {"height": 224, "width": 224}, "resample": 2}
-# What holds where a file says nothing.
+# Default settings by kind of processor.
 DEFAULTS = {
     "ViT": {**_HALF, **_SQUARE},
     "DeiT": {
@@ -35,7 +41,7 @@ DEFAULTS = {
     "CLIP": _CLIP,
     "Siglip": {**_HALF, **_SQUARE, "resample": 3},
 }
-# For files that do not name the kind.
+# For files without an image_processor_type.
 _KIND_OF_MODEL = {
     "vit": "ViT",
     "swin": "ViT",
@@ -55,12 +61,19 @@ _COMMON = {
     "do_normalize": True,
     "rescale_factor": 1 / 255,
 }
-# Further steps, which are not done here: a file must not ask for them.
-_NOT_DONE = ("do_pad", "apply_ocr", "do_thumbnail", "do_align_long_axis", "do_flip_channel_order", "do_reduce_labels")
+# Steps that are not supported.
+_UNSUPPORTED = (
+    "do_pad",
+    "apply_ocr",
+    "do_thumbnail",
+    "do_align_long_axis",
+    "do_flip_channel_order",
+    "do_reduce_labels",
+)
 
 
-def settings(folder: Path):
-    """The arguments of `ImageProcessor` that the file of a folder stands for.
+def settings(folder: Path) -> dict[str, Any]:
+    """Returns the arguments of `ImageProcessor` for the file of a folder.
 
     Raises:
         ImageProcessorError: see `ImageProcessor.from_huggingface`.
@@ -79,14 +92,14 @@ def _kind(config, folder):
         path = os.path.join(folder, "config.json")
         model = read_json(path, ImageProcessorError).get("model_type") if os.path.isfile(path) else None
         if model not in _KIND_OF_MODEL:
-            raise ImageProcessorError(f"'{folder}' does not say which kind its image processor is.")
+            raise ImageProcessorError(f"'{folder}' does not specify the type of its image processor.")
         return _KIND_OF_MODEL[model]
     kind = str(name)
     for ending in ("Pil", "Fast", "ImageProcessor", "FeatureExtractor"):
         kind = kind.removesuffix(ending)
     if kind not in DEFAULTS:
         raise ImageProcessorError(
-            f"'{folder}' has an image processor of the kind {name!r}. Known: {', '.join(sorted(DEFAULTS))}."
+            f"'{folder}' has an image processor of type {name!r}. Supported: {', '.join(sorted(DEFAULTS))}."
         )
     return kind
 
@@ -94,7 +107,7 @@ def _kind(config, folder):
 def _arguments(config, kind):
     given = {key: value for key, value in config.items() if value is not None}
     values = {**_COMMON, **DEFAULTS[kind], **given}
-    for name in _NOT_DONE:
+    for name in _UNSUPPORTED:
         if given.get(name):
             raise ImageProcessorError(f"{name} is not supported.")
     for name in ("do_resize", "do_center_crop", "do_rescale", "do_normalize"):
@@ -107,7 +120,7 @@ def _arguments(config, kind):
         raise ImageProcessorError(f"resample must be an int from 0 to {len(_FILTERS) - 1}. Received: {resample!r}")
     if values["do_rescale"] and not is_number(values["rescale_factor"]):
         raise ImageProcessorError(f"rescale_factor must be a number. Received: {values['rescale_factor']!r}")
-    # A lone number meant the shortest edge to the kinds that keep proportions, and a square to the others.
+    # A single number is the shortest edge for the kinds that keep proportions, and a square for the others.
     keeps_proportions = not given.get("default_to_square", kind not in ("Bit", "CLIP", "Siglip"))
     if given.get("use_square_size"):
         values["size"], keeps_proportions = _edge(values["size"]), False
@@ -131,14 +144,14 @@ def _size(size, keeps_proportions):
     return size
 
 
-def write(processor, folder: Path):
+def write(processor: ImageProcessor, folder: Path) -> None:
     """Writes `preprocessor_config.json`; see `ImageProcessor.to_huggingface`."""
     if processor.channel_order != "rgb":
-        raise ImageProcessorError(f"A {FILE} cannot say that the channels are {processor.channel_order!r}.")
+        raise ImageProcessorError(f"{FILE} does not support the channel order {processor.channel_order!r}.")
     normalizes = processor.mean is not None or processor.std is not None
     proportional = processor.size is None or "height" not in processor.size
     kind = "CLIP" if proportional else "ViT" if processor.crop_size is None else "DeiT"
-    content = {
+    content: dict[str, Any] = {
         "image_processor_type": f"{kind}ImageProcessor",
         "do_convert_rgb": True,
         "do_resize": processor.size is not None,

@@ -1,8 +1,8 @@
-"""Resizing as a product with a matrix, which is the same in every runtime."""
+"""Image interpolation as a product with a matrix, which is the same in every runtime."""
 
 import numpy as np
 
-# The cubic of Keys with the parameter that torch and OpenCV take; TensorFlow's is -0.5.
+# Parameter of Keys' cubic in torch and OpenCV; TensorFlow's is -0.5.
 _CUBIC = -0.75
 
 
@@ -20,8 +20,8 @@ def _cubic(x):
 INTERPOLATIONS = {"bilinear": (_linear, 1), "bicubic": (_cubic, 2)}
 
 
-def resize_matrix(length: int, new_length, interpolation: str = "bilinear"):
-    """The matrix M with `new = M old` along one axis: half-pixel centers, edges repeated, no smoothing.
+def resize_matrix(length: int, new_length: int, interpolation: str = "bilinear") -> np.ndarray:
+    """Returns the matrix M of `new = M old` along one axis: half-pixel centers, edges repeated, no antialiasing.
 
     Args:
         length: int >= 1.
@@ -36,7 +36,7 @@ def resize_matrix(length: int, new_length, interpolation: str = "bilinear"):
     >>> resize_matrix(2, 4).tolist()
     [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [0.0, 1.0]]
 
-    Reference: Keys, Cubic Convolution Interpolation for Digital Image Processing, 1981, with a = -0.75, as torch has it.
+    Reference: Keys, Cubic Convolution Interpolation for Digital Image Processing, 1981, with a = -0.75, as in torch.
     """
     kernel, reach = INTERPOLATIONS[interpolation]
     centers = (np.arange(new_length) + 0.5) * length / new_length - 0.5

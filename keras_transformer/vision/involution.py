@@ -1,4 +1,4 @@
-"""Convolution inside out: a kernel for each pixel, which groups of channels share."""
+"""Involution: convolution with a kernel for each pixel that is shared by groups of channels."""
 
 from typing import Any
 
@@ -12,20 +12,19 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 @serializable
 class Involution(keras.layers.Layer):
-    """`y_ij = Σ_uv h_ij[u, v] ⊙ x_(i+u, j+v)`, with a kernel h that each pixel makes: `h_ij = W_1 relu(norm(W_0 x_ij)) + b`.
+    """Involution: `y_ij = Σ_uv h_ij[u, v] ⊙ x_(i+u, j+v)`, with the kernel `h_ij = W_1 relu(norm(W_0 x_ij)) + b`.
 
-    Each group of channels has one K x K kernel at a pixel. Outside of the image, x is zero. With strides the kernel is made
-    of the mean of the pixels that it stands for. Time grows with `H · W · C · (C / r + K² / C_g · C / r + K²)`; memory, with
-    gradients, with `H · W · C · K²`.
+    Each group of channels has one K x K kernel per pixel. x is zero outside of the image. With strides, the kernel is
+    computed from the mean of the pixels that the stride covers. Time grows with `H · W · C · (C / r + K² / C_g · C / r +
+    K²)`; memory, with gradients, with `H · W · C · K²`.
 
     Args:
-        kernel_size: int >= 1, odd. K.
-        strides: int >= 1, down and across.
-        group_channels: int >= 1 that divides the channels. C_g: how many channels share a kernel.
-        reduction_ratio: int >= 1 that divides the channels. r: how much narrower than the pixels the hidden layer is that
-            makes their kernels.
-        epsilon: float > 0. Of the batch norm in it.
-        momentum: float in (0, 1). Of the same.
+        kernel_size: int >= 1, odd. K. Default 7.
+        strides: int >= 1, along both axes. Default 1.
+        group_channels: int >= 1 that divides the channels. C_g: the number of channels that share a kernel. Default 16.
+        reduction_ratio: int >= 1 that divides the channels. r: the hidden layer of the kernel has C / r channels. Default 4.
+        epsilon: float > 0. Epsilon of the batch norm.
+        momentum: float in (0, 1). Momentum of the batch norm.
         kernel_initializer: of W_0 and W_1.
 
     Call arguments:
@@ -35,7 +34,7 @@ class Involution(keras.layers.Layer):
         `(B, ceil(H / strides), ceil(W / strides), C)`.
 
     Raises:
-        ValueError: sizes out of range; channels that do not divide.
+        ValueError: sizes out of range; channels that are not divisible by `group_channels` and `reduction_ratio`.
 
     Export: all three formats.
 
@@ -63,7 +62,7 @@ class Involution(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         if positive("kernel_size", kernel_size) % 2 == 0:
-            raise ValueError(f"kernel_size must be odd: a kernel stands around a pixel. Received: {kernel_size}")
+            raise ValueError(f"kernel_size must be odd. Received: {kernel_size}")
         self.kernel_size = kernel_size
         self.strides = positive("strides", strides)
         self.group_channels = positive("group_channels", group_channels)
@@ -98,7 +97,7 @@ class Involution(keras.layers.Layer):
         return self._involve(inputs, kernels)
 
     def _means(self, x):
-        """What each kernel is made of: the mean of the pixels from its own on that a stride covers, as far as they go."""
+        """Averages the pixels that a stride covers, from which the kernels are computed."""
         step, sides = self.strides, x.shape[1:3]
         if step == 1:
             return x
@@ -109,11 +108,11 @@ class Involution(keras.layers.Layer):
         return self._pooling(ops.pad(x, rest)) / shares
 
     def _involve(self, x, kernels):
-        """The sum over the taps: at each, all pixels are shifted and weighed at once. No rank is above 4."""
+        """Sums over the kernel's taps, with all pixels shifted and weighted at once. No tensor has a rank above 4."""
         size, step, channels = self.kernel_size, self.strides, x.shape[-1]
         rows, columns = ops.shape(kernels)[1:3]
         groups = channels // self.group_channels
-        # The rows of the groups of each pixel, one behind the other: (B, H, W · G, K²).
+        # The groups of each pixel are consecutive: (B, H, W · G, K²).
         kernels = ops.reshape(kernels, (-1, rows, columns * groups, size * size))
         reach = size // 2
         padded = ops.pad(x, ((0, 0), (reach, reach + step - 1), (reach, reach + step - 1), (0, 0)))
@@ -122,8 +121,8 @@ class Involution(keras.layers.Layer):
             down, across = divmod(tap, size)
             shifted = padded[:, down : down + rows * step : step, across : across + columns * step : step]
             shifted = ops.reshape(shifted, (-1, rows, columns * groups, self.group_channels))
-            weighed = shifted * kernels[..., tap : tap + 1]
-            total = weighed if total is None else total + weighed
+            weighted = shifted * kernels[..., tap : tap + 1]
+            total = weighted if total is None else total + weighted
         return ops.reshape(total, (-1, rows, columns, channels))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

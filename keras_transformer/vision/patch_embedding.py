@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -15,33 +16,32 @@ from keras_transformer.vision.interpolation import INTERPOLATIONS, resize_matrix
 
 @serializable
 class PatchEmbedding(keras.layers.Layer):
-    """Cuts images into patches and gives each a vector: `[class; patch_1 E; ...; patch_n E] + position`.
+    """Patch embedding of the Vision Transformer: `[class; patch_1 E; ...; patch_n E] + position`.
 
-    One convolution whose stride is its kernel size. The position table is learned for one grid of patches; images of another
-    size get it resized, so that weights trained at one size serve at another.
+    A convolution with stride = kernel size. The position table is learned for one grid of patches and resized for images of
+    other sizes, so that weights trained at one size can be used at another.
 
     Args:
         hidden_dim: int >= 1. Width of the tokens D.
-        patch_size: int or pair of ints. Height and width of a patch in pixels.
-        grid_size: int or pair of ints: the patches, down and across, that the position table is for. None for those of the
-            images that the layer is built with.
-        class_token: bool. Whether a learned token comes first.
-        distillation_token: bool. Whether one more comes next, as in DeiT.
-        mask_token: bool. Whether a learned vector can take the place of patches, as masked image modeling has it.
+        patch_size: int or pair of ints. Height and width of a patch in pixels. Default 16.
+        grid_size: int or pair of ints: rows and columns of patches of the position table. None: those of the images that
+            the layer is built with.
+        class_token: bool. Whether to prepend a learned token. Default True.
+        distillation_token: bool. Whether to add a second one after it, as in DeiT. Default False.
+        mask_token: bool. Whether a learned vector can replace patches, for masked image modeling. Default False.
         use_bias: bool. Whether the projection of patches has a bias. Default True.
-        norm: a name in `NORMS`, or a layer to copy, for a norm over the pixels of each patch and one over its vector; None
-            (the default) for no norms.
-        dropout: float in [0, 1). Of the tokens.
-        interpolation: "bilinear" or "bicubic": how the table is resized.
-        seed: int or None. Of the dropout.
+        norm: a name in `NORMS`, or a layer to copy, for a norm over the pixels of each patch and one over its embedding;
+            None (the default) for no norms.
+        dropout: float in [0, 1). Dropout rate of the tokens.
+        interpolation: "bilinear" or "bicubic": interpolation of the table.
+        seed: int or None. Seed of the dropout.
 
     Call arguments:
-        images: float `(B, height, width, channels)`; height and width are known and multiples of the patch size.
-        patch_mask: boolean `(B, patches)`, or None: where it is True, the mask token stands for the patch. With
-            `mask_token` only.
+        images: float `(B, height, width, channels)`; height and width are static and multiples of the patch size.
+        patch_mask: boolean `(B, patches)`, or None: True = the mask token replaces the patch. Requires `mask_token`.
 
     Returns:
-        `(B, tokens, D)`: `height/patch · width/patch` tokens, behind the class and distillation tokens if asked.
+        `(B, tokens, D)`: the class and distillation tokens, if any, then `height/patch · width/patch` tokens.
 
     Raises:
         ValueError: images of unknown size, or not a multiple of the patch size; a `patch_mask` without a mask token.
@@ -54,14 +54,19 @@ class PatchEmbedding(keras.layers.Layer):
 
     Reference: Dosovitskiy et al., arXiv 2010.11929, equation 1; the resized table, section 3.2. The distillation token:
     Touvron et al., DeiT, arXiv 2012.12877, section 4; the mask token: Xie et al., SimMIM, arXiv 2111.09886, section 3.1;
-    the norms: Yu et al., CRATE, arXiv 2306.01129, as in its code.
+    the norms: Yu et al., CRATE, arXiv 2306.01129, as in its published code.
     """
+
+    mask_embedding: keras.Variable
+    position_embeddings: keras.Variable
+    class_embedding: keras.Variable
+    distillation_embedding: keras.Variable
 
     def __init__(
         self,
         hidden_dim: int,
-        patch_size: int = 16,
-        grid_size=None,
+        patch_size: int | Sequence[int] = 16,
+        grid_size: int | Sequence[int] | None = None,
         class_token: bool = True,
         dropout: float = 0.0,
         interpolation: str = "bilinear",
@@ -101,8 +106,8 @@ class PatchEmbedding(keras.layers.Layer):
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     @property
-    def num_prefix_tokens(self):
-        """int: how many tokens stand before those of the patches."""
+    def num_prefix_tokens(self) -> int:
+        """The number of tokens before those of the patches."""
         return int(self.class_token) + int(self.distillation_token)
 
     def build(self, images_shape: Shape) -> None:
@@ -134,13 +139,13 @@ class PatchEmbedding(keras.layers.Layer):
         first = [self.class_embedding] if self.class_token else []
         first += [self.distillation_embedding] if self.distillation_token else []
         if first:
-            one = ops.zeros_like(tokens[:, :1])  # For each example.
+            one = ops.zeros_like(tokens[:, :1])  # Repeats the tokens for each example.
             tokens = ops.concatenate([*(one + ops.cast(token, tokens.dtype) for token in first), tokens], axis=1)
         tokens = tokens + ops.cast(self._positions(grid), tokens.dtype)
         return self._dropout_layer(tokens, training=training)
 
     def _normalized(self, images, grid):
-        """The vectors of the patches, normalized before and after the projection: `(B, patches, D)`."""
+        """Returns the patch embeddings with norms before and after the projection, `(B, patches, D)`."""
         (rows, columns), (height, width), depth = grid, self.patch_size, images.shape[-1]
         x = ops.reshape(images, (-1, rows, height, columns, width * depth))
         x = ops.reshape(ops.transpose(x, (0, 1, 3, 2, 4)), (-1, rows * columns, height * width * depth))
@@ -149,12 +154,12 @@ class PatchEmbedding(keras.layers.Layer):
 
     def _hide(self, tokens, patch_mask):
         if not self.mask_token:
-            raise ValueError("A patch_mask needs what to put in place of the patches: set mask_token=True.")
+            raise ValueError("patch_mask needs mask_token=True.")
         hidden = ops.expand_dims(ops.cast(patch_mask, "bool"), -1)
         return ops.where(hidden, ops.reshape(ops.cast(self.mask_embedding, tokens.dtype), (1, 1, -1)), tokens)
 
     def _positions(self, grid):
-        """`(1, tokens, D)`: the table, resized to `grid`."""
+        """Returns the position table, resized to `grid`, `(1, tokens, D)`."""
         table = ops.convert_to_tensor(self.position_embeddings)
         if grid == self._table_grid:
             return ops.expand_dims(table, 0)
@@ -169,12 +174,12 @@ class PatchEmbedding(keras.layers.Layer):
         return ops.expand_dims(ops.concatenate([table[:head], patches], axis=0), 0)
 
     def _grid(self, images_shape):
-        """Patches down and across."""
+        """Returns the rows and columns of patches."""
         size = images_shape[1:3]
         if None in size:
-            raise ValueError(f"Height and width of the images must be known. Received shape: {tuple(images_shape)}")
+            raise ValueError(f"Height and width of the images must be static. Received shape: {tuple(images_shape)}")
         if size[0] % self.patch_size[0] or size[1] % self.patch_size[1]:
-            raise ValueError(f"Images of {size[0]} x {size[1]} do not divide into patches of {self.patch_size}.")
+            raise ValueError(f"Images of {size[0]} x {size[1]} are not divisible into patches of {self.patch_size}.")
         return (size[0] // self.patch_size[0], size[1] // self.patch_size[1])
 
     def compute_output_shape(self, images_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
@@ -198,6 +203,6 @@ class PatchEmbedding(keras.layers.Layer):
         }
 
 
-def pair_of(size):
-    """Height and width from one number or two."""
+def pair_of(size: int | Sequence[int]) -> tuple[int, ...]:
+    """Returns height and width from one number or two."""
     return (size, size) if isinstance(size, int) else tuple(size)

@@ -1,5 +1,8 @@
-"""From a grid of tokens to one of half as many rows and columns."""
+"""Patch merging of the Swin Transformer."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -12,13 +15,13 @@ from keras_transformer.utils.types import Config, Shape, Tensor
 
 @serializable
 class PatchMerging(keras.layers.Layer):
-    """`norm([x_00; x_10; x_01; x_11]) W` of each 2 x 2 tokens, where x_10 is the one below: half the grid, twice the width.
+    """Patch merging: `norm([x_00; x_10; x_01; x_11]) W` of each 2 x 2 tokens, for half the grid and twice the width.
 
-    A grid with an odd side is padded by zeros, below or to the right.
+    x_10 is the token below x_00. A grid with an odd side is padded with zeros, at the bottom or on the right.
 
     Args:
-        grid_size: pair of ints >= 1: rows and columns of the tokens, which come row by row.
-        epsilon: float > 0. Of the norm.
+        grid_size: pair of ints >= 1: rows and columns of the tokens, which are in row-major order.
+        epsilon: float > 0. Epsilon of the norm. Default 1e-5.
 
     Call arguments:
         inputs: float `(B, rows · columns, D)`.
@@ -35,11 +38,11 @@ class PatchMerging(keras.layers.Layer):
     >>> tuple(PatchMerging((4, 3))(np.ones((1, 12, 8))).shape)
     (1, 4, 16)
 
-    Reference: Liu et al., Swin Transformer, arXiv 2103.14030, section 3.1; the order of the four, the norm, and no bias, as
-    in its published code.
+    Reference: Liu et al., Swin Transformer, arXiv 2103.14030, section 3.1; the order of the four tokens, the norm, and no
+    bias, as in its published code.
     """
 
-    def __init__(self, grid_size, epsilon: float = 1e-5, **kwargs: Any) -> None:
+    def __init__(self, grid_size: Sequence[int], epsilon: float = 1e-5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.grid_size = tuple(positive("grid_size", side) for side in grid_size)
         self.epsilon = epsilon
@@ -57,16 +60,16 @@ class PatchMerging(keras.layers.Layer):
         if rows % 2 or columns % 2:
             x = ops.pad(x, [[0, 0], [0, rows % 2], [0, columns % 2], [0, 0]])
         x = ops.concatenate([x[:, row::2, column::2] for column in (0, 1) for row in (0, 1)], axis=-1)
-        return self._reduction(self._norm(ops.reshape(x, (-1, merged(rows) * merged(columns), 4 * depth))))
+        return self._reduction(self._norm(ops.reshape(x, (-1, halved(rows) * halved(columns), 4 * depth))))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         rows, columns = self.grid_size
-        return (input_shape[0], merged(rows) * merged(columns), 2 * input_shape[-1])
+        return (input_shape[0], halved(rows) * halved(columns), 2 * input_shape[-1])
 
     def get_config(self) -> Config:
         return {**super().get_config(), "grid_size": self.grid_size, "epsilon": self.epsilon}
 
 
-def merged(side: int):
-    """How many rows or columns are left of a side."""
+def halved(side: int) -> int:
+    """Returns half the number of rows or columns, rounded up."""
     return (side + 1) // 2

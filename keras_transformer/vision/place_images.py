@@ -1,4 +1,4 @@
-"""Image tokens in the midst of text."""
+"""Insertion of image tokens into text."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from keras import ops
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Cache, Config, DType, Tensor
+from keras_transformer.utils.types import ArrayLike, Cache, Config, DType, Tensor
 
 
 @serializable
 class PlaceImages(CachedLayer):
-    """Puts the tokens of images in the place of those that stand behind "an image begins".
+    """Replaces placeholder tokens in a text by the tokens of images.
 
-    The L tokens behind each `begin_id` become the L tokens of the next image of the row; their own ids say nothing, and may
-    be any but `begin_id`. Where there are more places than images, the rest stay text. `mark_images` makes such places.
+    The L tokens after each `begin_id` are replaced by the L tokens of the next image of the row; their ids are ignored and
+    may be any but `begin_id`. Placeholders beyond the number of images remain text. `mark_images` inserts placeholders.
 
     Args:
-        begin_id: int: the token after which an image stands.
+        begin_id: int: the token before the tokens of an image.
 
     Call arguments:
-        inputs: float `(B, T, D)`: vectors of tokens.
+        inputs: float `(B, T, D)`: token embeddings.
         token_ids: int `(B, T)`.
-        encoder_output: float `(B, I, L, D)`: I images of L tokens for each row; None with a cache that holds them.
-        cache: dict as `init_cache` returns, with what `memory_cache` returns; or None.
-        cache_index: int32 `()` or `(B,)`: the slot of each row's first new token.
+        encoder_output: float `(B, I, L, D)`: I images of L tokens for each row; None with a cache that contains them.
+        cache: dict of `init_cache`, optionally joined with that of `memory_cache`; or None.
+        cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, cache)`.
 
     Raises:
-        ValueError: neither images nor a cache that holds some.
+        ValueError: neither images nor a cache that contains them.
 
-    Cache: which slots hold `begin_id`, so that a prompt may be read in parts, and the images themselves.
+    Cache: the slots of `begin_id`, so that a prompt can be processed in parts, and the images.
     Export: all three formats, with and without a cache.
 
     Example:
@@ -65,31 +65,32 @@ class PlaceImages(CachedLayer):
     ) -> Tensor:
         images = encoder_output if cache is None or "images" not in cache else cache["images"]
         if images is None:
-            raise ValueError(f"{self.name} needs encoder_output, or a cache that holds images.")
+            raise ValueError(f"{self.name} needs encoder_output, or a cache that contains images.")
         begins = ops.cast(ops.equal(token_ids, self.begin_id), "int32")
         if cache is None:
-            is_place, number = _places(begins, images.shape[2])
+            is_placeholder, number = _placeholders(begins, images.shape[2])
         else:
-            # All slots up to a token's own count for it; what lies behind may be of a text that was taken back.
+            # Only slots up to a token's own count for it; later ones may be of a text that was discarded.
             slots = token_slots(cache_index, ops.shape(token_ids)[1]) + ops.zeros_like(token_ids)
             cache = {**cache, "begins": _write(cache["begins"], slots, begins)}
-            is_place, number = (_take(found, slots) for found in _places(cache["begins"], images.shape[2]))
-        output = self._placed(inputs, images, is_place, number)
+            found = _placeholders(cache["begins"], images.shape[2])
+            is_placeholder, number = (_take(each, slots) for each in found)
+        output = self._replace(inputs, images, is_placeholder, number)
         return output if cache is None else (output, cache)
 
-    def _placed(self, inputs, images, is_place, number):
+    def _replace(self, inputs, images, is_placeholder, number):
         width = images.shape[-1]
         count = ops.shape(images)[1] * images.shape[2]
-        is_place = ops.logical_and(ops.cast(is_place, "bool"), number < count)
-        found = _take(ops.reshape(images, (-1, count, width)), ops.where(is_place, number, 0))
-        return ops.where(ops.expand_dims(is_place, -1), ops.cast(found, inputs.dtype), inputs)
+        is_image = ops.logical_and(ops.cast(is_placeholder, "bool"), number < count)
+        tokens = _take(ops.reshape(images, (-1, count, width)), ops.where(is_image, number, 0))
+        return ops.where(ops.expand_dims(is_image, -1), ops.cast(tokens, inputs.dtype), inputs)
 
     def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
-        """An empty cache for `max_length` tokens."""
+        """Returns the empty cache for `max_length` tokens."""
         return {"begins": ops.zeros((batch_size, max_length), dtype="int32")}
 
     def memory_cache(self, encoder_output: Tensor) -> Cache:
-        """The images, to be put into the cache once."""
+        """Returns the images, to be added to the cache once."""
         return {"images": encoder_output}
 
     def compute_output_spec(
@@ -106,14 +107,14 @@ class PlaceImages(CachedLayer):
         return {**super().get_config(), "begin_id": self.begin_id}
 
 
-def mark_images(token_ids: Tensor, begin_id: int, num_image_tokens: int, placeholder_id: int = 0):
-    """Token ids with places for the tokens of images: so many placeholders behind each `begin_id`.
+def mark_images(token_ids: ArrayLike, begin_id: int, num_image_tokens: int, placeholder_id: int = 0) -> list[int]:
+    """Inserts placeholders for the tokens of an image after each `begin_id`.
 
     Args:
         token_ids: list of ints.
-        begin_id: int: the token after which an image stands.
-        num_image_tokens: int: the tokens of an image L.
-        placeholder_id: int: any id but `begin_id`; the model does not read it.
+        begin_id: int: the token before the tokens of an image.
+        num_image_tokens: int: the number of tokens of an image, L.
+        placeholder_id: int: any id but `begin_id`; models ignore it.
 
     Returns:
         list of ints.
@@ -129,15 +130,15 @@ def mark_images(token_ids: Tensor, begin_id: int, num_image_tokens: int, placeho
     return marked
 
 
-def _places(begins, length):
-    """For each slot whether it is a place, 0 or 1, and the number of the image token that belongs there: int32 `(B, S)`."""
+def _placeholders(begins, length):
+    """Whether each slot is a placeholder, 0 or 1, and the index of its image token: int32 `(B, S)`."""
     count = ops.cumsum(begins, axis=1)
     before = ops.pad(count, ((0, 0), (length + 1, 0)))
     slots = ops.shape(begins)[1]
-    # A place has a beginning among the tokens right before it, as many as an image has.
+    # A placeholder has a `begin_id` among the `length` tokens before it.
     recent = before[:, length : length + slots] - before[:, :slots]
-    is_place = ops.cast(recent > 0, "int32")
-    return is_place, ops.cumsum(is_place, axis=1) - 1
+    is_placeholder = ops.cast(recent > 0, "int32")
+    return is_placeholder, ops.cumsum(is_placeholder, axis=1) - 1
 
 
 def _rows(slots):

@@ -1,16 +1,24 @@
-"""From pictures to the arrays that image models take."""
+"""Image processing: from image files to the inputs of image models."""
+
+from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.processor_config import is_number
-from keras_transformer.utils.types import Config, Path, Tensor
+from keras_transformer.utils.types import ArrayLike, Config, Path
+from keras_transformer.vision.cropping import center_crop
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
-from keras_transformer.vision.pictures import as_list, open_picture, pillow
+from keras_transformer.vision.image_loading import image_list, open_image, pillow
 from keras_transformer.vision.sizes import resized, size_setting
+
+if TYPE_CHECKING:
+    from keras_transformer.vision.batches import ImageBatches
 
 FILE = "image_processor.json"
 RESAMPLING = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
@@ -18,31 +26,31 @@ CHANNEL_ORDERS = ("rgb", "bgr", "gray")
 
 
 class ImageProcessor:
-    """Resizes, crops, rescales and normalizes pictures: `(rescale · pixel - mean) / std`.
+    """Resizes, crops, rescales and normalizes images: `(rescale · pixel - mean) / std`.
 
-    The steps come in this order, and each that is None is left out. Pillow resamples, with antialiasing, and rounds to whole
-    levels as it does so. Nothing here needs TensorFlow or Keras but `dataset`.
+    The steps are in this order; those set to None are skipped. Pillow resamples, with antialiasing, and rounds to integer
+    levels. Only `dataset` needs Keras.
 
     Args:
-        size: what pictures are resized to: `(height, width)`, or a dict of "shortest_edge", of "shortest_edge" and
-            "longest_edge", or of "max_height" and "max_width" (the largest size that fits). None: not resized.
-        crop_size: `(height, width)` that is cut from the middle, with black around what is smaller; or None.
-        resample: "nearest", "bilinear", "bicubic", "lanczos", "box" or "hamming".
-        rescale: number that every level, 0 to 255, is multiplied by; or None.
+        size: the size after resizing: `(height, width)`, or a dict of "shortest_edge", of "shortest_edge" and
+            "longest_edge", or of "max_height" and "max_width" (the largest size within). None: no resizing.
+        crop_size: `(height, width)` of a center crop, with black padding for smaller images; or None.
+        resample: "nearest", "bilinear", "bicubic", "lanczos", "box" or "hamming". Default "bilinear".
+        rescale: factor of every level, 0 to 255; or None. Default 1/255.
         mean: list of numbers, one for each channel in the order red, green, blue, or one number for all; or None for 0.
         std: likewise, none of them 0; or None for 1.
-        channel_order: "rgb", "bgr", or "gray" for one channel. Pictures of any kind are converted: gray ones to three equal
-            channels, what is transparent is laid on white.
+        channel_order: "rgb", "bgr", or "gray" for one channel. Images of other modes are converted: gray ones to three
+            equal channels; transparent pixels are blended with white. Default "rgb".
 
     Call arguments:
-        images: one picture or a list: paths, pictures of Pillow, uint8 arrays `(height, width)` or `(height, width, 1, 3 or
-            4)`; or an array of several, `(B, height, width, channels)`.
+        images: one image or a list: paths, Pillow images, uint8 arrays `(height, width)` or `(height, width, 1, 3 or 4)`;
+            or an array of several, `(B, height, width, channels)`.
 
     Returns:
-        Called, a float32 array `(B, height, width, channels)`.
+        A float32 array `(B, height, width, channels)`.
 
     Raises:
-        ImageError: a picture that cannot be read, of another rank or dtype, or without pixels; names it by path or number.
+        ImageError: an image that cannot be read, of another rank or dtype, or without pixels; named by path or index.
         ImageProcessorError: an argument out of its range.
         ImportError: Pillow is not installed.
 
@@ -53,21 +61,21 @@ class ImageProcessor:
     >>> pixels.shape, float(pixels.max())
     ((1, 4, 4, 3), 1.0)
 
-    Reference: the image processors of transformers that work with Pillow (ViT, DeiT, BiT, CLIP and what uses these), equal
-    but for files with transparent pixels, whose transparency transformers drops instead of laying them on white. Its
-    processors that work with torchvision, like Pillow before version 13, differ when they resize: by one level of 255 in
-    places, by up to ten in the noise of a picture that changes its proportions; and they put a picture that is an odd number
-    of pixels smaller than the crop one pixel further up and left.
+    Reference: the Pillow image processors of transformers (ViT, DeiT, BiT, CLIP and those based on them). Results are equal
+    except for files with transparent pixels, whose transparency transformers drops instead of blending with white. Its
+    torchvision processors, like Pillow before version 13, differ in resizing: by one level of 255 at some pixels, by up to
+    ten for images of noise whose proportions change; and images an odd number of pixels smaller than the crop are one pixel
+    further up and left.
     """
 
     def __init__(
         self,
-        size=None,
-        crop_size=None,
+        size: Sequence[int] | Mapping[str, int] | None = None,
+        crop_size: Sequence[int] | Mapping[str, int] | None = None,
         resample: str = "bilinear",
-        rescale: float = 1 / 255,
-        mean=None,
-        std=None,
+        rescale: float | None = 1 / 255,
+        mean: float | Sequence[float] | None = None,
+        std: float | Sequence[float] | None = None,
         channel_order: str = "rgb",
     ) -> None:
         self.size = size_setting(size)
@@ -99,27 +107,27 @@ class ImageProcessor:
         return list(values)
 
     @property
-    def num_channels(self):
-        """3, or 1 for gray pictures."""
+    def num_channels(self) -> int:
+        """3, or 1 for gray images."""
         return 1 if self.channel_order == "gray" else 3
 
     @property
-    def output_size(self):
-        """Pair of height and width where all pictures come out alike, else None."""
+    def output_size(self) -> tuple[int, int] | None:
+        """`(height, width)` if all images get the same size, else None."""
         exact = self.crop_size or (self.size if "height" in (self.size or {}) else None)
         return None if exact is None else (exact["height"], exact["width"])
 
-    def __call__(self, images: Tensor):
-        images = as_list(images)
+    def __call__(self, images: ArrayLike) -> np.ndarray:
+        images = image_list(images)
         if not images:
-            raise ImageError("No picture was given.")
+            raise ImageError("No image was given.")
         arrays = [self._named(image, number) for number, image in enumerate(images)]
         for number, array in enumerate(arrays):
             if array.shape != arrays[0].shape:
                 sizes = " and ".join(f"{each.shape[0]} x {each.shape[1]}" for each in (arrays[0], array))
                 raise ImageError(
-                    f"Pictures 0 and {number} come out as {sizes} pixels, which make no batch: set crop_size, or an exact "
-                    "size."
+                    f"Images 0 and {number} have {sizes} pixels after resizing and cannot be batched: set crop_size, or an "
+                    "exact size."
                 )
         return np.stack(arrays)
 
@@ -127,28 +135,28 @@ class ImageProcessor:
         try:
             return self._process(image)
         except ImageError as error:
-            name = f"'{image}'" if isinstance(image, (str, os.PathLike)) else f"Picture {number}"
+            name = f"'{image}'" if isinstance(image, (str, os.PathLike)) else f"Image {number}"
             raise ImageError(f"{name} {error}.") from None
 
     def _process(self, image):
-        """float32 `(height, width, channels)` of one picture."""
-        picture = open_picture(image, "L" if self.channel_order == "gray" else "RGB")
+        """Returns an image as float32 `(height, width, channels)`."""
+        image = open_image(image, "L" if self.channel_order == "gray" else "RGB")
         if self.size is not None:
-            picture = self._resize(picture)
-        pixels = np.asarray(picture).reshape(picture.size[1], picture.size[0], self.num_channels)
+            image = self._resize(image)
+        pixels = np.asarray(image).reshape(image.size[1], image.size[0], self.num_channels)
         if self.crop_size is not None:
             pixels = center_crop(pixels, self.crop_size["height"], self.crop_size["width"])
         return self._normalize(pixels)
 
-    def _resize(self, picture):
+    def _resize(self, image):
         try:
-            height, width = resized(picture.size[1], picture.size[0], self.size)
+            height, width = resized(image.size[1], image.size[0], self.size)
         except ImageError as error:
             raise ImageError(f"is out of range: {error}") from None
-        return picture.resize((width, height), getattr(pillow().Image.Resampling, self.resample.upper()))
+        return image.resize((width, height), getattr(pillow().Image.Resampling, self.resample.upper()))
 
     def _normalize(self, pixels):
-        # Multiplied in float64 and rounded once, as the original does.
+        # Computed in float64 and rounded once, as in transformers.
         pixels = pixels.astype("float64") * self.rescale if self.rescale is not None else pixels
         pixels = pixels.astype("float32")
         if self.mean is not None:
@@ -159,67 +167,67 @@ class ImageProcessor:
 
     def dataset(
         self,
-        images: Tensor,
-        labels: Tensor | None = None,
+        images: ArrayLike,
+        labels: ArrayLike = None,
         *,
         batch_size: int = 32,
         shuffle: bool = False,
         seed: int = 0,
         workers: int = 1,
-    ):
-        """Pictures, read and prepared batch by batch, for `fit`, `evaluate` and `predict` on any backend.
+    ) -> ImageBatches:
+        """Returns a data set that reads and processes images batch by batch, for `fit`, `evaluate` and `predict`.
 
         Args:
-            images: list of paths, pictures of Pillow or arrays; or an array `(n, height, width, channels)`.
-            labels: array or list of as many, or None.
-            batch_size: int >= 1.
-            shuffle: bool. Whether pictures come in another order in every epoch.
-            seed: int. Of that order.
-            workers: int >= 1. Threads that prepare batches ahead of the model.
+            images: list of paths, Pillow images or arrays; or an array `(n, height, width, channels)`.
+            labels: array or list of the same length, or None.
+            batch_size: int >= 1. Default 32.
+            shuffle: bool. Whether to shuffle in every epoch. Default False.
+            seed: int. Seed of the shuffling.
+            workers: int >= 1. Number of threads that prepare batches in advance. Default 1.
 
         Returns:
             A `keras.utils.PyDataset` of float32 `(B, height, width, channels)`, or of pairs with labels `(B, ...)`.
 
         Raises:
-            ImageError: no picture, or another number of labels.
+            ImageError: no images, or a different number of labels.
         """
         from keras_transformer.vision.batches import ImageBatches
 
         return ImageBatches(self, images, labels, batch_size, shuffle, seed, workers)
 
     @classmethod
-    def from_huggingface(cls, folder: Path):
-        """Reads how a checkpoint of Hugging Face wants its pictures.
+    def from_huggingface(cls, folder: Path) -> ImageProcessor:
+        """Reads the image processor of a Hugging Face checkpoint.
 
         Args:
-            folder: str or path that holds `preprocessor_config.json`, or a `processor_config.json` with an
-                "image_processor". The kinds are those of ViT (Swin), DeiT, BiT (DINOv2), CLIP (Kosmos-2) and SigLIP.
+            folder: str or path of a folder with `preprocessor_config.json`, or with a `processor_config.json` that has an
+                "image_processor". Supported are those of ViT (Swin), DeiT, BiT (DINOv2), CLIP (Kosmos-2) and SigLIP.
 
         Returns:
             An `ImageProcessor`.
 
         Raises:
-            ImageProcessorError: no such file, another kind, or a setting that is wrong or not done here.
+            ImageProcessorError: no such file, another type, or a setting that is invalid or not supported.
         """
         from keras_transformer.vision.hugging_face import settings
 
         return cls(**settings(folder))
 
-    def to_huggingface(self, folder: Path):
-        """Writes a `preprocessor_config.json` that transformers, and `from_huggingface`, read.
+    def to_huggingface(self, folder: Path) -> None:
+        """Writes a `preprocessor_config.json` for transformers and `from_huggingface`.
 
         Args:
-            folder: str or path; made if there is none.
+            folder: str or path, created if missing.
 
         Raises:
-            ImageProcessorError: blue comes first, or pictures are gray, which no such file says.
+            ImageProcessorError: a channel order other than "rgb", which the file does not support.
         """
         from keras_transformer.vision.hugging_face import write
 
         write(self, folder)
 
     def get_config(self) -> Config:
-        """dict of the arguments."""
+        """Returns the arguments of the constructor."""
         return {
             "size": self.size,
             "crop_size": self.crop_size,
@@ -231,8 +239,8 @@ class ImageProcessor:
         }
 
     @classmethod
-    def from_config(cls, config: Config):
-        """An `ImageProcessor` from what `get_config` gives.
+    def from_config(cls, config: Config) -> ImageProcessor:
+        """Creates an `ImageProcessor` from a dict of `get_config`.
 
         Raises:
             ImageProcessorError: an unknown setting, or one out of its range.
@@ -240,10 +248,10 @@ class ImageProcessor:
         try:
             return cls(**config)
         except TypeError as error:
-            raise ImageProcessorError(f"Not the settings of an image processor: {error}.") from None
+            raise ImageProcessorError(f"Invalid settings of an image processor: {error}.") from None
 
-    def save(self, folder: Path):
-        """Writes `image_processor.json` into a folder, which is made if there is none.
+    def save(self, folder: Path) -> None:
+        """Writes `image_processor.json` to a folder, which is created if missing.
 
         Args:
             folder: str or path.
@@ -253,8 +261,8 @@ class ImageProcessor:
             json.dump(self.get_config(), file, indent=2)
 
     @classmethod
-    def load(cls, folder: Path):
-        """Reads what `save` has written.
+    def load(cls, folder: Path) -> ImageProcessor:
+        """Reads the file of `save`.
 
         Args:
             folder: str or path.
@@ -263,34 +271,14 @@ class ImageProcessor:
             An `ImageProcessor`.
 
         Raises:
-            ImageProcessorError: the file cannot be read, or does not hold what it should.
+            ImageProcessorError: the file cannot be read, or its contents are invalid.
         """
         return cls.from_config(read_json(os.path.join(folder, FILE), ImageProcessorError))
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, ImageProcessor) and self.get_config() == other.get_config()
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]  # As for any mutable object with __eq__.
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"ImageProcessor({', '.join(f'{name}={value!r}' for name, value in self.get_config().items())})"
-
-
-def center_crop(pixels: Tensor, height: int, width: int):
-    """The middle of an array `(H, W, C)`, with zeros around it where it is smaller.
-
-    Example:
-
-    >>> center_crop(np.arange(5).reshape(1, 5, 1), 1, 2)[0, :, 0].tolist()
-    [1, 2]
-    >>> center_crop(np.arange(1, 4).reshape(1, 3, 1), 1, 6)[0, :, 0].tolist()
-    [0, 0, 1, 2, 3, 0]
-    """
-    top, left = (pixels.shape[0] - height) // 2, (pixels.shape[1] - width) // 2
-    inside = pixels[max(top, 0) : top + height, max(left, 0) : left + width]
-    if inside.shape[:2] == (height, width):
-        return inside
-    result = np.zeros((height, width, pixels.shape[2]), pixels.dtype)
-    top, left = max(-top, 0), max(-left, 0)
-    result[top : top + inside.shape[0], left : left + inside.shape[1]] = inside
-    return result

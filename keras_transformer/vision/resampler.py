@@ -1,4 +1,4 @@
-"""Any number of image tokens as a fixed number, by learned queries."""
+"""The Perceiver Resampler: a fixed number of image tokens from learned queries."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from keras_transformer.utils.types import Config, Shape, Tensor
 
 @serializable
 class Resampler(keras.layers.Layer):
-    """`Attention(Q, [x; Q])`: learned queries Q read features x, however many these are.
+    """Perceiver Resampler: learned queries attend to any number of features, `Attention(Q, [x; Q])`.
 
     Args:
-        num_tokens: int >= 1. The number of queries L, and of the tokens that come out.
+        num_tokens: int >= 1. L, the number of queries and of output tokens.
         attention: `MultiHeadAttention`, or its config.
 
     Call arguments:
@@ -28,7 +28,7 @@ class Resampler(keras.layers.Layer):
         `(B, L, D)`.
 
     Raises:
-        ValueError: `num_tokens` below 1; attention whose mechanism serves self-attention alone.
+        ValueError: `num_tokens` below 1; attention with a mechanism that supports self-attention only.
 
     Export: all three formats.
 
@@ -40,10 +40,12 @@ class Resampler(keras.layers.Layer):
     (1, 4, 6)
 
     Reference: Alayrac et al., Flamingo, arXiv 2204.14198, section 3.1.1 (the Perceiver Resampler; here one layer of it,
-    without a feed-forward), as Peng et al. have it in Kosmos-2, arXiv 2306.14824.
+    without a feed-forward), as in Kosmos-2, Peng et al., arXiv 2306.14824.
     """
 
-    def __init__(self, num_tokens: int, attention: keras.layers.Layer, **kwargs: Any) -> None:
+    queries: keras.Variable
+
+    def __init__(self, num_tokens: int, attention: MultiHeadAttention | Config, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(num_tokens, int) or num_tokens < 1:
             raise ValueError(f"num_tokens must be a positive integer. Received: {num_tokens!r}")
@@ -51,7 +53,7 @@ class Resampler(keras.layers.Layer):
         self.attention = resolve(attention, {}, MultiHeadAttention, argument="attention")
         if "cross" not in self.attention.supports:
             raise ValueError(
-                f"{self.attention.name} attends to its own tokens alone: its queries cannot read features."
+                f"{self.attention.name} supports self-attention only: its queries cannot attend to features."
             )
 
     def build(self, inputs_shape: Shape, padding_mask_shape: Shape | None = None) -> None:
@@ -62,7 +64,7 @@ class Resampler(keras.layers.Layer):
         build_once(self.attention, (inputs_shape[0], self.num_tokens, width), inputs_shape)
 
     def call(self, inputs: Tensor, padding_mask: Tensor | None = None, training: bool | None = None) -> Tensor:
-        # A sum, not a broadcast, which TFLite's delegates do not have.
+        # A sum instead of a broadcast, which TFLite's delegates do not support.
         queries = ops.cast(self.queries, inputs.dtype) + ops.zeros_like(inputs[:, :1])
         value = ops.concatenate([inputs, queries], axis=1)
         if padding_mask is not None:

@@ -1,9 +1,13 @@
-"""The sizes that pictures are given: how a setting is read, and what it makes of a picture."""
+"""Parsing of size settings, and the sizes of resized images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.vision.errors import ImageError, ImageProcessorError
 
-# More than any model takes; a larger one is a mistake, or meant to fill the memory.
+# A limit above the sizes of all models, against mistakes and exhausted memory.
 MAX_EDGE = 2**14
 FORMS = (
     {"height", "width"},
@@ -13,20 +17,20 @@ FORMS = (
 )
 
 
-def size_setting(size, name: str = "size"):
-    """A size as a dict of one of four forms.
+def size_setting(size: Sequence[int] | Mapping[str, int] | None, name: str = "size") -> dict[str, int] | None:
+    """Returns a size setting as a dict of one of four forms.
 
     Args:
-        size: None, a pair `(height, width)`, or a dict of "height" and "width" (exactly so), of "shortest_edge" (proportions
-            are kept), of "shortest_edge" and "longest_edge" (the longer one at most so), or of "max_height" and "max_width"
-            (as large as fits into this box).
-        name: str. What it is called in the error.
+        size: None, a pair `(height, width)`, or a dict of "height" and "width" (exact), of "shortest_edge" (keeps
+            proportions), of "shortest_edge" and "longest_edge" (upper bound of the longer edge), or of "max_height" and
+            "max_width" (the largest size within this box).
+        name: str. Its name in error messages. Default "size".
 
     Returns:
         dict of str to int, or None.
 
     Raises:
-        ImageProcessorError: none of these, or an edge that is no int from 1 to 16,384.
+        ImageProcessorError: another form, or an edge that is not an int from 1 to 16,384.
 
     Example:
 
@@ -48,14 +52,13 @@ def size_setting(size, name: str = "size"):
     return dict(size)
 
 
-def resized(height: int, width: int, size):
-    """Height and width of a picture once it is resized.
+def resized(height: int, width: int, size: Mapping[str, int]) -> tuple[int, int]:
+    """Returns height and width of an image after resizing.
 
-    Fractions are cut off, as torchvision and transformers do, so that a picture may come out a pixel short of its
-    proportions.
+    Fractions are truncated, as in torchvision and transformers: an edge may be a pixel short of the exact proportions.
 
     Raises:
-        ImageError: it would have no pixel.
+        ImageError: the result has no pixels, or too many.
 
     Example:
 
@@ -72,7 +75,7 @@ def resized(height: int, width: int, size):
     else:
         new = _by_edge(height, width, size["shortest_edge"], size.get("longest_edge"))
     if min(new) < 1 or max(new) > 4 * MAX_EDGE:
-        raise ImageError(f"a picture of {height} x {width} pixels cannot be resized to {new[0]} x {new[1]}")
+        raise ImageError(f"an image of {height} x {width} pixels cannot be resized to {new[0]} x {new[1]}")
     return new
 
 
@@ -81,7 +84,7 @@ def _by_edge(height, width, shortest, longest):
     if longest is None:
         new_long = int(shortest * long / short)
     elif long / short * shortest > longest:
-        # The longer edge decides: the shorter follows from it, rounded, and the longer one from the unrounded shorter.
+        # The longer edge decides: the shorter one is rounded, and the longer one computed from the unrounded shorter one.
         exact = longest * short / long
         shortest = int(round(exact))
         new_long = long if short == shortest else int(exact * long / short)

@@ -152,5 +152,5 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="batch"):
         ReversibleStack([ReversibleBlock(MultiHeadAttention(2, 4), MixtureOfExperts(12, 2))])
     one = block()
-    with pytest.raises(ValueError, match="different"):
+    with pytest.raises(ValueError, match="distinct"):
         ReversibleStack([one, one])

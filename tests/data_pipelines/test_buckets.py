@@ -160,11 +160,11 @@ def test_from_disk(tmp_path):
     "inputs, labels, options, message",
     [
         ({"token_ids": [[1] * 9, [1] * 20]}, None, {"tokens_per_batch": 16}, "Example 1 has 20 tokens, padded to 24"),
-        ({"token_ids": [[1], [2]]}, [1], {}, "equally many.*'token_ids': 2, 'labels': 1"),
+        ({"token_ids": [[1], [2]]}, [1], {}, "equal numbers.*'token_ids': 2, 'labels': 1"),
         ({"token_ids": []}, None, {}, "There are no examples.$"),
         ({"token_ids": [[1, 2]]}, None, {"max_length": 1}, "none of 1 is at most max_length=1"),
         ({"token_ids": [["a"]]}, None, {}, "token_ids: Expected sequences of integers"),
-        ({"pixels": np.zeros((2, 3))}, None, {}, "No input holds sequences"),
+        ({"pixels": np.zeros((2, 3))}, None, {}, "No input consists of sequences"),
     ],
 )
 def test_refuses_data(inputs, labels, options, message):

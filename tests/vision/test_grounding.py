@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_transformer.vision import read_grounding, write_place
+from keras_transformer.vision import read_grounding, write_boxes
 
 # The example of transformers' documentation.
 SNOWMAN = (
@@ -36,10 +36,10 @@ def test_a_phrase_that_points_at_nothing_is_text():
 
 
 def test_places_are_written_as_they_are_read():
-    assert write_place([(0.0, 0.0, 0.5, 0.5), (0.75, 0.0, 1.0, 0.25)], side=4) == (
+    assert write_boxes([(0.0, 0.0, 0.5, 0.5), (0.75, 0.0, 1.0, 0.25)], side=4) == (
         "<object><patch_index_0000><patch_index_0005></delimiter_of_multi_objects/>"
         "<patch_index_0003><patch_index_0003></object>"
     )
     for box in ((0.5, 0.0, 0.5, 1.0), (0.0, 0.0, 1.1, 1.0)):
         with pytest.raises(ValueError, match="from 0 to 1"):
-            write_place(box)
+            write_boxes(box)

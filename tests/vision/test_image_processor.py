@@ -166,7 +166,7 @@ def test_dataset():
         seen.append(labels.tolist())
         batches.on_epoch_end()
     assert seen[0] != seen[1]
-    with pytest.raises(ImageError, match="5 pictures but 4 labels"):
+    with pytest.raises(ImageError, match="5 images but 4 labels"):
         processor.dataset(images, range(4))
     with pytest.raises(ImageError, match="batch_size"):
         processor.dataset(images, batch_size=0)
@@ -180,20 +180,20 @@ def test_unfit_pictures(tmp_path):
     ones = np.ones((5, 5, 3), "uint8")
     for images, match in (
         (tmp_path / "nowhere.png", r"nowhere.png' does not exist"),
-        ([ones, tmp_path / "text.png"], r"text.png' is no picture that Pillow can read"),
+        ([ones, tmp_path / "text.png"], r"text.png' is not an image that Pillow can read"),
         (tmp_path / "cut.png", r"cut.png' cannot be read: .*truncated"),
         (tmp_path / "deep.png", r"deep.png' has the mode 'I(;16)?', more than 8 bits"),
-        ([ones, ones.astype("float32")], "Picture 1 must be of dtype uint8, not float32"),
-        ([ones, ones[None]], r"Picture 1 must be \(height, width\) or .*not \(1, 5, 5, 3\)"),
+        ([ones, ones.astype("float32")], "Image 1 must be of dtype uint8, not float32"),
+        ([ones, ones[None]], r"Image 1 must be \(height, width\) or .*not \(1, 5, 5, 3\)"),
         (np.zeros((3, 5, 5), "uint8"), r"not \(3, 5, 5\)"),
         (np.zeros(5, "uint8"), r"not \(5,\)"),
-        (np.zeros((0, 5, 3), "uint8"), "Picture 0 has no pixels: 0 x 5"),
-        ([], "No picture was given"),
+        (np.zeros((0, 5, 3), "uint8"), "Image 0 has no pixels: 0 x 5"),
+        ([], "No image was given"),
         (None, "must be of dtype uint8"),
     ):
         with pytest.raises(ImageError, match=match):
             processor(images)
-    with pytest.raises(ImageError, match="Pictures 0 and 1 come out as 4 x 5 and 4 x 4 pixels"):
+    with pytest.raises(ImageError, match="Images 0 and 1 have 4 x 5 and 4 x 4 pixels"):
         ImageProcessor({"shortest_edge": 4})([np.ones((4, 5, 3), "uint8"), ones])
     with pytest.raises(ImageError, match=r"cannot be resized to 0 x 4"):
         ImageProcessor({"max_height": 4, "max_width": 4})(np.ones((1, 9), "uint8"))

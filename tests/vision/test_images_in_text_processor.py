@@ -58,11 +58,11 @@ def test_one_text_may_be_given_by_itself(prepare):
 
 
 def test_what_does_not_match_is_named(prepare):
-    with pytest.raises(ImageError, match="pictures for 1 texts, but 2"):
+    with pytest.raises(ImageError, match="images for 1 texts, but 2"):
         prepare([PICTURE], ["a", "b"])
-    with pytest.raises(ImageError, match="Text 1 has places for 1 pictures. Received: 2"):
+    with pytest.raises(ImageError, match="Text 1 has marks for 1 images. Received: 2"):
         prepare([PICTURE, [PICTURE, PICTURE]], ["a", "<image></image>b"])
-    with pytest.raises(ValueError, match="frame must hold '<image>' once"):
+    with pytest.raises(ValueError, match="frame must contain '<image>' once"):
         ImagesInText(prepare.processor, prepare.tokenizer, prepare.begin_id, 3, frame="<object>")
     with pytest.raises(ValueError, match="begin_id must be in"):
         ImagesInText(prepare.processor, prepare.tokenizer, 10_000, 3)

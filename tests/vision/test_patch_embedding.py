@@ -62,7 +62,7 @@ def test_refuses_images_that_do_not_divide():
 
 
 def test_refuses_unknown_image_sizes():
-    with pytest.raises(ValueError, match="must be known"):
+    with pytest.raises(ValueError, match="must be static"):
         PatchEmbedding(5).compute_output_shape((None, None, 8, 3))
     with pytest.raises(ValueError, match="interpolation"):
         PatchEmbedding(5, interpolation="nearest")

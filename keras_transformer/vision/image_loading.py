@@ -1,22 +1,25 @@
-"""Pictures in whatever form they are given, as Pillow's."""
+"""Loading of images in any form as Pillow images."""
+
+from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import ArrayLike
 from keras_transformer.version import install_command
 from keras_transformer.vision.errors import ImageError
 
-# The modes that have at most 8 bits a channel; another one would be cut to them.
+# Modes with at most 8 bits per channel; others would be truncated.
 MODES = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "HSV", "LAB")
 
 
-def pillow():
-    """The `PIL` package with the modules in use, imported on first use.
+def pillow() -> Any:
+    """Imports and returns the `PIL` package.
 
     Raises:
-        ImportError: it is not installed; says how to.
+        ImportError: Pillow is not installed.
     """
     try:
         import PIL.Image
@@ -26,8 +29,8 @@ def pillow():
     return PIL
 
 
-def as_list(images: Tensor):
-    """Pictures as a list: of one, if one was given."""
+def image_list(images: ArrayLike) -> list[Any]:
+    """Returns a list of images from a list, a batch, or one image."""
     if isinstance(images, (str, os.PathLike)) or hasattr(images, "convert"):
         return [images]
     if isinstance(images, (list, tuple)):
@@ -38,17 +41,17 @@ def as_list(images: Tensor):
     return [images]
 
 
-def open_picture(image, mode):
-    """A picture of Pillow in "RGB" or "L".
+def open_image(image: Any, mode: str) -> Any:
+    """Returns an image as a Pillow image in mode "RGB" or "L".
 
-    What is transparent is laid on white. Files are turned upright as their EXIF data says.
+    Transparent pixels are blended with white. Files are rotated according to their EXIF data.
 
     Args:
-        image: path, picture of Pillow, or uint8 array `(H, W)` or `(H, W, 1, 3 or 4)`.
+        image: path, Pillow image, or uint8 array `(H, W)` or `(H, W, 1, 3 or 4)`.
         mode: "RGB" or "L".
 
     Raises:
-        ImageError: says what is wrong; the caller says with which picture.
+        ImageError: the predicate of a sentence; the caller adds the name of the image.
     """
     library = pillow()
     if isinstance(image, (str, os.PathLike)):
@@ -58,10 +61,10 @@ def open_picture(image, mode):
     if 0 in image.size:
         raise ImageError(f"has no pixels: {image.size[1]} x {image.size[0]}")
     if image.mode not in MODES:
-        raise ImageError(f"has the mode {image.mode!r}, more than 8 bits a channel: scale it to 8 bits first")
+        raise ImageError(f"has the mode {image.mode!r}, more than 8 bits per channel: convert it to 8 bits first")
     try:
         return _converted(image, mode, library)
-    except (OSError, SyntaxError, ValueError) as error:  # A file is decoded as late as here.
+    except (OSError, SyntaxError, ValueError) as error:  # Pillow decodes files as late as here.
         raise ImageError(f"cannot be read: {error}") from None
 
 
@@ -72,7 +75,7 @@ def _from_file(path, library):
     except FileNotFoundError:
         raise ImageError("does not exist") from None
     except library.UnidentifiedImageError:
-        raise ImageError("is no picture that Pillow can read") from None
+        raise ImageError("is not an image that Pillow can read") from None
     except (OSError, SyntaxError, ValueError, EOFError, library.Image.DecompressionBombError) as error:
         raise ImageError(f"cannot be read: {error}") from None
 
