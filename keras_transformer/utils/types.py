@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 Tensor: TypeAlias = Any
 # What numpy makes an array of.
 ArrayLike: TypeAlias = Any
-Shape: TypeAlias = "tuple[int | None, ...]"
+# Sizes: int, or None where they are not known before running.
+Shape: TypeAlias = "tuple[Any, ...]"
 Path: TypeAlias = "str | os.PathLike[str]"
 # The keys and values, or the state, of a causal layer: named tensors of fixed shape.
 Cache: TypeAlias = "dict[str, Tensor]"
