@@ -1,7 +1,11 @@
 """Checks of the arguments of attention."""
 
+from __future__ import annotations
 
-def positive(name, value):
+from keras_transformer.utils.types import Shape, Tensor
+
+
+def positive(name: str, value: Tensor):
     """`value` if it is a positive integer; `ValueError` names the argument otherwise."""
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise ValueError(
@@ -10,7 +14,7 @@ def positive(name, value):
     return value
 
 
-def key_value_heads(num_key_value_heads, num_heads):
+def key_value_heads(num_key_value_heads, num_heads: int):
     """The number of key/value heads: all heads by default, else a divisor of them."""
     if num_key_value_heads is None:
         return num_heads
@@ -31,7 +35,7 @@ def output_shape_tuple(output_shape):
     return tuple(shape)
 
 
-def check_key_shape(value_shape, key_shape):
+def check_key_shape(value_shape: Shape, key_shape: Shape):
     """Raises `ValueError` for keys and values of unequal length."""
     if tuple(value_shape[1:-1]) != tuple(key_shape[1:-1]):
         raise ValueError(
@@ -40,7 +44,7 @@ def check_key_shape(value_shape, key_shape):
         )
 
 
-def check_shapes(query_shape, value_shape, key_shape):
+def check_shapes(query_shape: Shape, value_shape: Shape, key_shape: Shape):
     """Raises `ValueError` for keys and values of unequal length, and for inputs that are not of rank 3."""
     check_key_shape(value_shape, key_shape)
     if len(query_shape) != 3 or len(value_shape) != 3:

@@ -1,11 +1,14 @@
 """What linear attention makes of queries and keys, so that `φ(q) · φ(k)` stands for the exponential of their product."""
 
+from __future__ import annotations
+
 import math
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 
 class FeatureMap(keras.layers.Layer):
@@ -21,18 +24,18 @@ class FeatureMap(keras.layers.Layer):
         float32 `(B, T, N, M)`.
     """
 
-    def build(self, shape):
+    def build(self, shape: Shape) -> None:
         """Makes weights; the shape is that of the queries, `(B, T, N, H)`."""
 
-    def features(self, width):
+    def features(self, width: int):
         """The number of features M of a head that is `width` wide."""
         return width
 
-    def map_query(self, query):
+    def map_query(self, query: Tensor):
         """The features of queries `(B, T, N, H)`."""
         return self.call(query)
 
-    def map_key(self, key, key_mask=None, causal=False):
+    def map_key(self, key: Tensor, key_mask: Tensor | None = None, causal: bool = False):
         """The features of keys `(B, S, K, H)`.
 
         Args:
@@ -42,10 +45,10 @@ class FeatureMap(keras.layers.Layer):
         """
         return self.call(key)
 
-    def compute_output_shape(self, shape):
+    def compute_output_shape(self, shape: Shape) -> Shape:
         return (*shape[:-1], self.features(shape[-1]))
 
-    def get_config(self):  # Keras can write down a dtype policy only where this is overridden.
+    def get_config(self) -> Config:  # Keras can write down a dtype policy only where this is overridden.
         return super().get_config()
 
 
@@ -62,7 +65,7 @@ class Elu(FeatureMap):
     Reference: Katharopoulos et al., arXiv 2006.16236, equation 7.
     """
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         return ops.elu(x) + 1.0
 
 
@@ -74,7 +77,7 @@ class Relu(FeatureMap):
     before it is here the projection of the attention layer.
     """
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         return ops.relu(x)
 
 
@@ -82,7 +85,7 @@ class Relu(FeatureMap):
 class Square(FeatureMap):
     """`φ(x) = x²`, feature by feature."""
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         return ops.square(x)
 
 
@@ -94,10 +97,10 @@ class Softmax(FeatureMap):
     the projection of the attention layer.
     """
 
-    def features(self, width):
+    def features(self, width: int):
         return 2 * width
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         return ops.concatenate([ops.softmax(x, axis=-1), ops.softmax(-x, axis=-1)], axis=-1)
 
 
@@ -116,10 +119,10 @@ class Taylor(FeatureMap):
     Reference: Arora et al., Based, arXiv 2402.18668.
     """
 
-    def features(self, width):
+    def features(self, width: int):
         return 1 + width + width**2
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         width = x.shape[-1]
         x = x * width**-0.25
         length = ops.shape(x)[1]

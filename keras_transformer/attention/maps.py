@@ -1,14 +1,19 @@
 """Attention maps of a built model."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
 import keras
 
 from keras_transformer.attention.capture import capture
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 from keras_transformer.backend.layer_order import layers_in_order
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Tensor
 
 
-def attention_maps(model, layers=None):
+def attention_maps(model: keras.Model, layers: Iterable[keras.layers.Layer] | None = None):
     """A model that takes the inputs of `model` and returns the scores of its attention layers.
 
     Shares the weights of `model`. Call it, or `predict` with it; nothing has to be rebuilt by hand.
@@ -40,34 +45,34 @@ def attention_maps(model, layers=None):
 
 @serializable
 class _AttentionMaps(keras.Model):
-    def __init__(self, model, chosen):
+    def __init__(self, model: keras.Model, chosen: Tensor) -> None:
         super().__init__(name=f"{model.name}_attention_maps")
         self.model = model
         self.chosen = dict(chosen)
 
-    def call(self, inputs):
+    def call(self, inputs) -> Tensor:
         with capture(self.chosen.values()) as scores:
             self.model(inputs, training=False)
         return {path: scores[id(layer)] for path, layer in self.chosen.items()}
 
 
-def attention_layers(model):
+def attention_layers(model: keras.Model):
     """Those that have scores to give, in the order in which they are called."""
     layers = layers_in_order(model)
     return [layer for layer in layers if isinstance(layer, MultiHeadAttention) or _gives_scores(layer)]
 
 
-def _gives_scores(layer):
+def _gives_scores(layer: keras.layers.Layer):
     """Whether a layer that is no `MultiHeadAttention` records scores of its own."""
     return getattr(layer, "records_attention_scores", False)
 
 
-def _path(layer):
+def _path(layer: keras.layers.Layer):
     """The path of the layer without that of its model, e.g. `encoder_block_0/self_attention`."""
     return layer.path or layer.name
 
 
-def _choose(found, layers):
+def _choose(found, layers: Iterable[keras.layers.Layer]):
     if layers is None:
         return found
     paths, chosen = list(found), {}

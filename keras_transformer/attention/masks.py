@@ -4,15 +4,18 @@ Shapes: B batch, T query length, S key length, N heads. A dense mask has rank 4,
 so that exported graphs never broadcast across ranks.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Any
 
 from keras import ops
 
 from keras_transformer.backend import keras_private
+from keras_transformer.utils.types import Tensor
 
 
-def length_mask(valid_lens, length):
+def length_mask(valid_lens: Tensor, length: Tensor):
     """Turns valid lengths into a mask: position `j` is valid where `j < valid_lens`.
 
     Args:
@@ -31,7 +34,7 @@ def length_mask(valid_lens, length):
     return ops.less(ops.arange(length, dtype="int32"), valid_lens)
 
 
-def segment_mask(segment_ids):
+def segment_mask(segment_ids: Tensor):
     """Who may attend to whom in packed rows: the tokens of one document to each other, padding to none.
 
         mask[b, t, s] = (segment_ids[b, t] = segment_ids[b, s]) and segment_ids[b, t] > 0
@@ -54,19 +57,19 @@ def segment_mask(segment_ids):
     return ops.logical_and(ops.equal(queries, keys), ops.greater(queries, 0))
 
 
-def causal_mask(query_slots, key_slots):
+def causal_mask(query_slots: Tensor, key_slots: Tensor):
     """`(B | 1, 1, T, S)`: a query sees the keys at its own slot and before it."""
     query_slots, key_slots = _as_grid(query_slots, key_slots)
     return ops.greater_equal(query_slots, key_slots)
 
 
-def window_mask(query_slots, key_slots, window):
+def window_mask(query_slots: Tensor, key_slots: Tensor, window: int):
     """`(B | 1, 1, T, S)`: a query sees the keys fewer than `window` slots away, on both sides."""
     query_slots, key_slots = _as_grid(query_slots, key_slots)
     return ops.less(ops.abs(query_slots - key_slots), window)
 
 
-def combine(*masks):
+def combine(*masks: Any):
     """The conjunction of those masks that are not `None`; `None` if there is none."""
     combined = None
     for mask in masks:
@@ -75,14 +78,14 @@ def combine(*masks):
     return combined
 
 
-def _as_grid(query_slots, key_slots):
+def _as_grid(query_slots: Tensor, key_slots: Tensor):
     """`(T,)` or `(B, T)` to `(B | 1, 1, T, 1)`, and `(S,)` or `(B, S)` to `(B | 1, 1, 1, S)`."""
     query_slots = ops.expand_dims(with_batch_axis(query_slots), 1)
     key_slots = ops.expand_dims(with_batch_axis(key_slots), 1)
     return ops.expand_dims(query_slots, 3), ops.expand_dims(key_slots, 2)
 
 
-def with_batch_axis(slots, batch_size=None):
+def with_batch_axis(slots: Tensor, batch_size: int | None = None):
     """Slots or positions `(T,)` or `(1 | B, T)` as `(1 | B, T)`; with a batch size, as `(B, T)`."""
     slots = ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
     return slots if batch_size is None else ops.broadcast_to(slots, (batch_size, ops.shape(slots)[1]))
@@ -117,7 +120,7 @@ class Visibility:
     starts_at_zero: bool = False
 
     @classmethod
-    def from_slots(cls, query_slots, key_slots, **options):
+    def from_slots(cls, query_slots: Tensor, key_slots: Tensor, **options: Any):
         """Tokens that stand at their slots, both counted from 0."""
         return cls(
             query_slots=query_slots,
@@ -152,7 +155,7 @@ class Visibility:
         return combine(*masks)
 
 
-def _as_rank_4(mask):
+def _as_rank_4(mask: Tensor | None):
     """`(T, S)`, `(B, T, S)` or `(B, N, T, S)` to rank 4."""
     if mask is None:
         return None
@@ -166,6 +169,6 @@ def _as_rank_4(mask):
     return mask
 
 
-def implicit_mask(x):
+def implicit_mask(x: Tensor):
     """The padding mask that Keras carries along with `x`, as `Embedding(mask_zero=True)` makes it; or None."""
     return keras_private.get_mask(x)

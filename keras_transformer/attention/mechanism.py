@@ -1,7 +1,11 @@
 """The contract of a mechanism: which keys a query sees, and how they are weighed."""
 
-import dataclasses
+from __future__ import annotations
 
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import keras
 from keras import ops
 
 from keras_transformer.attention.cache.cached_layer import CachedLayer
@@ -12,6 +16,11 @@ from keras_transformer.attention.cache.dense import (
     update_dense_cache,
 )
 from keras_transformer.attention.masks import Visibility
+from keras_transformer.utils.types import Cache, Config, DType, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
+
 
 # What a mechanism may honor, and what to do where it does not.
 _ADVICE = {
@@ -70,25 +79,25 @@ class Mechanism(CachedLayer):
     applies_rotation = False
     cache_is_rewindable = True
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         pass
 
     def call(
         self,
-        query,
-        key,
-        value,
-        visibility=None,
-        position=None,
-        cache=None,
-        cache_index=None,
-        return_attention_scores=False,
-        training=None,
-    ):
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility | None = None,
+        position: AttentionPosition | None = None,
+        cache: Cache | None = None,
+        cache_index: Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         if visibility is None:
             slots = (ops.arange(ops.shape(x)[1], dtype="int32") for x in (query, key))
             visibility = Visibility.from_slots(*slots)
@@ -100,15 +109,36 @@ class Mechanism(CachedLayer):
             return self.attend(query, key, value, visibility, position, **options)
         return self.extend(query, key, value, cache, cache_index, visibility, position, **options)
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         """Attention over whole sequences; arguments and result as those of `call` without a cache."""
         raise NotImplementedError
 
-    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+    def init_cache(
+        self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
+    ) -> Cache:
         """An empty cache for `max_length` tokens; the default keeps all keys and values."""
         return init_dense_cache(batch_size, max_length, num_heads, key_dim, value_dim, dtype)
 
-    def extend(self, query, key, value, cache, cache_index, visibility, position=None, **options):
+    def extend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cache: Cache,
+        cache_index: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Cache]:
         """Attention of new tokens, whose keys join those in the cache; returns `(result, next_cache)`."""
         check_key_mask(cache, visibility.key_mask)
         cache = update_dense_cache(cache, key, value, cache_index)
@@ -117,7 +147,15 @@ class Mechanism(CachedLayer):
         visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
         return self.attend(query, key, value, visibility, position, **options), cache
 
-    def _refuse(self, query, value, visibility, position, cache, return_attention_scores):
+    def _refuse(
+        self,
+        query: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None,
+        cache: Cache,
+        return_attention_scores: bool,
+    ):
         lengths = (query.shape[1], value.shape[1])  # Not that of the key, which may be the query.
         asked = {
             "cache": cache is not None,  # First: a cache makes attention causal.
@@ -132,14 +170,14 @@ class Mechanism(CachedLayer):
         check_supported(self, asked)
         check_no_key_mask(self, visibility.key_mask, cache)
 
-    def compute_output_shape(self, query_shape, key_shape, value_shape):
+    def compute_output_shape(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> Shape:
         return (*query_shape[:-1], value_shape[-1])
 
-    def get_config(self):  # Keras can write down a dtype policy only where this is overridden.
+    def get_config(self) -> Config:  # Keras can write down a dtype policy only where this is overridden.
         return super().get_config()
 
 
-def check_supported(layer, asked):
+def check_supported(layer: keras.layers.Layer, asked):
     """Raises `ValueError`, with advice, for the first thing asked for that `layer.supports` does not name.
 
     Args:
@@ -151,13 +189,13 @@ def check_supported(layer, asked):
             raise ValueError(f"{type(layer).__name__} cannot honor {what!r}: {_ADVICE[what]}.")
 
 
-def check_cross_attention(layer):
+def check_cross_attention(layer: keras.layers.Layer):
     """Raises `ValueError` for a layer that says in `supports` that its queries and keys must be the same tokens."""
     if "cross" not in getattr(layer, "supports", ALL_CAPABILITIES):
         raise ValueError(f"{layer.name} attends to its own tokens alone: it is no cross-attention.")
 
 
-def check_no_key_mask(layer, key_mask, cache):
+def check_no_key_mask(layer: keras.layers.Layer, key_mask: Tensor | None, cache: Cache):
     """Raises `ValueError` for a key mask beside the cache of a layer that does not keep all keys."""
     if cache is not None and not layer.cache_is_rewindable and key_mask is not None:
         raise ValueError(

@@ -5,11 +5,20 @@
 The sets must be disjoint: a key that stands in two of them counts twice.
 """
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras import ops
 
+from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.softmax_ops import MASKED_SCORE, masked_bias, weighted_sum
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+    from keras_transformer.positions import AttentionPosition
 
 
 class PartialAttention(NamedTuple):
@@ -25,7 +34,16 @@ class PartialAttention(NamedTuple):
     log_sum_exp: Any
 
 
-def partial_attention(softmax, query, key, value, visibility, position=None, bias=None, training=None):
+def partial_attention(
+    softmax: SoftmaxAttention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    visibility: Visibility,
+    position: AttentionPosition | None = None,
+    bias: Tensor | None = None,
+    training: bool | None = None,
+):
     """Softmax attention over a part of the keys, together with the weight that the part has among others.
 
     Time and memory grow with the queries times the keys of the part.
@@ -80,7 +98,7 @@ def partial_attention(softmax, query, key, value, visibility, position=None, bia
     return PartialAttention(context if factor is None else context * ops.cast(factor, context.dtype), log_sum_exp)
 
 
-def merge_parts(parts):
+def merge_parts(parts: Sequence[PartialAttention]):
     """The context of softmax over all keys of disjoint parts.
 
     Args:
@@ -104,6 +122,6 @@ def merge_parts(parts):
     return merged
 
 
-def _heads_last(x):
+def _heads_last(x: Tensor):
     """`(B, N, T, 1)` to `(B, T, N, 1)`."""
     return ops.transpose(x, (0, 2, 1, 3))

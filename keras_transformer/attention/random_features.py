@@ -1,6 +1,9 @@
 """Random features: a product of them stands, on average, for a kernel of queries and keys."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -8,6 +11,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.feature_maps import FeatureMap
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 # Added to every feature, so that no sum of them is zero: the figures of Google's and of the PyTorch implementation.
 _SOFTMAX_FLOOR, _RELU_FLOOR = 1e-4, 1e-3
@@ -51,7 +55,9 @@ class RandomFeatures(FeatureMap):
     Deviation: no maximum over keys with causality, where the authors' takes one over the whole sequence.
     """
 
-    def __init__(self, num_features=None, kernel="softmax", seed=None, **kwargs):
+    def __init__(
+        self, num_features: int | None = None, kernel: str = "softmax", seed: int | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         if kernel not in ("softmax", "relu"):
             raise ValueError(f"kernel must be 'softmax' or 'relu'. Received: {kernel!r}")
@@ -60,10 +66,10 @@ class RandomFeatures(FeatureMap):
         self.seed = seed
         self._generator = None
 
-    def features(self, width):
+    def features(self, width: int):
         return self.num_features or max(1, int(width * math.log(width)))
 
-    def build(self, shape):
+    def build(self, shape: Shape) -> None:
         width = shape[-1]
         self.projection = self.add_weight(
             name="projection",
@@ -73,16 +79,16 @@ class RandomFeatures(FeatureMap):
             autocast=False,
         )
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         return self.map_query(x)
 
-    def map_query(self, query):
+    def map_query(self, query: Tensor):
         projected = self._project(query)
         if self.kernel == "relu":
             return ops.relu(projected) + _RELU_FLOOR
         return self._exponentials(query, projected, ops.max(projected, axis=-1, keepdims=True))
 
-    def map_key(self, key, key_mask=None, causal=False):
+    def map_key(self, key: Tensor, key_mask: Tensor | None = None, causal: bool = False):
         projected = self._project(key)
         if self.kernel == "relu":
             return ops.relu(projected) + _RELU_FLOOR
@@ -98,19 +104,19 @@ class RandomFeatures(FeatureMap):
         """Draws W anew, as training should now and then, so that it does not settle on the errors of one draw."""
         self.projection.assign(self._draw(*self.projection.shape))
 
-    def _project(self, x):
+    def _project(self, x: Tensor):
         w = ops.transpose(ops.convert_to_tensor(self.projection)) * x.shape[-1] ** -0.25
         rows = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), w)
         return ops.reshape(rows, (-1, ops.shape(x)[1], x.shape[2], w.shape[-1]))
 
-    def _exponentials(self, x, projected, largest):
+    def _exponentials(self, x: Tensor, projected: Tensor, largest: Tensor | None):
         exponents = projected - ops.sum(ops.square(x), axis=-1, keepdims=True) * (0.5 * x.shape[-1] ** -0.5)
         if largest is not None:  # Not trained on: it falls out of attention.
             exponents = exponents - ops.stop_gradient(largest)
         exponents = ops.minimum(exponents, _LARGEST_EXPONENT)
         return (ops.exp(exponents) + _SOFTMAX_FLOOR) * self.projection.shape[0] ** -0.5
 
-    def _draw(self, count, width):
+    def _draw(self, count: Tensor, width: int):
         """Rows that are orthogonal in blocks of `width`, each as long as a row of normal numbers."""
         if self._generator is None:
             seed = np.random.randint(2**31) if self.seed is None else self.seed
@@ -119,7 +125,7 @@ class RandomFeatures(FeatureMap):
         norms = np.linalg.norm(self._generator.normal(size=(count, width)), axis=1, keepdims=True)
         return (np.concatenate(blocks)[:count] * norms).astype("float32")
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_features": self.num_features,

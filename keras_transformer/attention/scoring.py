@@ -4,16 +4,20 @@
 Key head j serves the consecutive query heads `j * N/K .. (j + 1) * N/K - 1`.
 """
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.backend.shared_products import times_shared
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
-def grouped_scores(query, key):
+def grouped_scores(query: Tensor, key: Tensor):
     """`q · k` for every query and key of each head, without repeating the keys of grouped heads."""
     key = ops.transpose(key, (0, 2, 3, 1))
     heads, key_heads = query.shape[2], key.shape[1]
@@ -26,7 +30,7 @@ def grouped_scores(query, key):
     return ops.reshape(ops.matmul(query, key), (-1, heads, length, key_length))
 
 
-def soft_cap(x, cap):
+def soft_cap(x: Tensor, cap: float):
     """`c · tanh(x / c)`: x where it is small, and never beyond c."""
     return ops.tanh(x / cap) * cap
 
@@ -34,17 +38,17 @@ def soft_cap(x, cap):
 class _Scoring(keras.layers.Layer):
     """A layer of `(query_shape, key_shape)` whose default is to hold no weights."""
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def build(self, query_shape, key_shape):
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
         pass
 
-    def get_config(self):  # Keras can write down a dtype policy only where this is overridden.
+    def get_config(self) -> Config:  # Keras can write down a dtype policy only where this is overridden.
         return super().get_config()
 
-    def compute_output_shape(self, query_shape, key_shape):
+    def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
         return (query_shape[0], query_shape[2], query_shape[1], key_shape[1])
 
 
@@ -55,7 +59,7 @@ class Dot(_Scoring):
     Reference: Luong et al., arXiv 1508.04025, section 3.1, "dot".
     """
 
-    def call(self, query, key):
+    def call(self, query: Tensor, key: Tensor) -> Tensor:
         return grouped_scores(query, key)
 
 
@@ -69,16 +73,16 @@ class ScaledDot(_Scoring):
     Reference: Vaswani et al., arXiv 1706.03762, equation 1.
     """
 
-    def __init__(self, scale=None, **kwargs):
+    def __init__(self, scale: float | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.scale = scale
 
-    def call(self, query, key):
+    def call(self, query: Tensor, key: Tensor) -> Tensor:
         scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         # The query is smaller than the scores.
         return grouped_scores(query * ops.cast(scale, query.dtype), key)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "scale": self.scale}
 
 
@@ -96,17 +100,17 @@ class SoftCappedDot(_Scoring):
     Reference: Gemma Team, Gemma 2, arXiv 2408.00118, section 2 ("logit soft-capping").
     """
 
-    def __init__(self, cap=50.0, scale=None, **kwargs):
+    def __init__(self, cap: float = 50.0, scale: float | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not cap > 0:
             raise ValueError(f"cap must be positive. Received: {cap}")
         self.cap = cap
         self.scaled_dot = ScaledDot(scale, dtype=self.dtype_policy)
 
-    def call(self, query, key):
+    def call(self, query: Tensor, key: Tensor) -> Tensor:
         return soft_cap(self.scaled_dot(query, key), self.cap)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "cap": self.cap, "scale": self.scaled_dot.scale}
 
 
@@ -122,30 +126,30 @@ class Cosine(_Scoring):
     `exp` of the weight, which keeps it positive.
     """
 
-    def __init__(self, temperature=0.1, epsilon=1e-6, **kwargs):
+    def __init__(self, temperature: float = 0.1, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if temperature <= 0:
             raise ValueError(f"temperature must be positive. Received: {temperature}")
         self.temperature = temperature
         self.epsilon = epsilon
 
-    def build(self, query_shape, key_shape):
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
         self.log_temperature = self.add_weight(
             name="log_temperature",
             shape=(query_shape[2], 1),
             initializer=keras.initializers.Constant(math.log(self.temperature)),
         )
 
-    def call(self, query, key):
+    def call(self, query: Tensor, key: Tensor) -> Tensor:
         query = self._unit(query) * ops.exp(-self.log_temperature)
         return grouped_scores(query, self._unit(key))
 
-    def _unit(self, x):
+    def _unit(self, x: Tensor):
         wide = ops.cast(x, "float32")  # float16 knows no number as small as the square, or as large as the root.
         squared = ops.sum(ops.square(wide), axis=-1, keepdims=True)
         return ops.cast(wide * ops.rsqrt(ops.maximum(squared, self.epsilon**2)), x.dtype)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "temperature": self.temperature, "epsilon": self.epsilon}
 
 
@@ -162,24 +166,24 @@ class Gaussian(_Scoring):
     Transformer Dissection, arXiv 1908.11775, section 3.1.
     """
 
-    def __init__(self, width=None, **kwargs):
+    def __init__(self, width: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if width is not None and width <= 0:
             raise ValueError(f"width must be positive. Received: {width}")
         self.width = width
 
-    def build(self, query_shape, key_shape):
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
         width = query_shape[3] ** 0.25 if self.width is None else self.width
         initializer = keras.initializers.Constant(math.log(width))
         self.log_width = self.add_weight(name="log_width", shape=(query_shape[2], 1), initializer=initializer)
 
-    def call(self, query, key):
+    def call(self, query: Tensor, key: Tensor) -> Tensor:
         # One feature more, 1 of the query and -|k|² / 2 of the key: all terms in one product.
         norm = -0.5 * ops.sum(ops.square(key), axis=-1, keepdims=True)
         query = ops.concatenate([query, ops.ones_like(query[..., :1])], axis=-1)
         return grouped_scores(query * ops.exp(-2.0 * self.log_width), ops.concatenate([key, norm], axis=-1))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "width": self.width}
 
 
@@ -193,21 +197,21 @@ class Bilinear(_Scoring):
     Reference: Luong et al., arXiv 1508.04025, section 3.1, "general".
     """
 
-    def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(self, kernel_initializer: Initializer = "glorot_uniform", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
-    def build(self, query_shape, key_shape):
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
         self.kernel = self.add_weight(
             name="kernel",
             shape=(query_shape[2], query_shape[3], key_shape[3]),
             initializer=self.kernel_initializer,
         )
 
-    def call(self, query, key):
+    def call(self, query: Tensor, key: Tensor) -> Tensor:
         return grouped_scores(ops.einsum("btnq,nqk->btnk", query, self.kernel), key)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "kernel_initializer": keras.initializers.serialize(self.kernel_initializer)}
 
 
@@ -225,15 +229,17 @@ class Additive(_Scoring):
     and of the annotations; inside `MultiHeadAttention` they come after its own projections.
     """
 
-    def __init__(self, units=None, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self, units: int | None = None, kernel_initializer: Initializer = "glorot_uniform", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.units = units
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
-    def build(self, query_shape, key_shape):
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
         heads, units = query_shape[2], self.units or query_shape[3]
 
-        def weight(name, *shape):
+        def weight(name: str, *shape: Any):
             initializer = keras.initializers.get(self.kernel_initializer)
             return self.add_weight(name=name, shape=(heads, *shape), initializer=initializer)
 
@@ -241,17 +247,17 @@ class Additive(_Scoring):
         self.key_kernel = weight("key_kernel", key_shape[3], units)
         self.score_kernel = weight("score_kernel", units, 1)
 
-    def call(self, query, key):
+    def call(self, query: Tensor, key: Tensor) -> Tensor:
         heads = query.shape[2]
         if key.shape[2] != heads:
             key = ops.repeat(key, heads // key.shape[2], axis=2)
         return self.score(query, self.hidden_keys(key))
 
-    def hidden_keys(self, key):
+    def hidden_keys(self, key: Tensor):
         """`U k`, `(B, N, S, units)`: what is the same for all queries, where these come one after another."""
         return times_shared(ops.transpose(key, (0, 2, 1, 3)), self.key_kernel)
 
-    def score(self, query, hidden_keys):
+    def score(self, query: Tensor, hidden_keys):
         """What `call` gives, of keys that `hidden_keys` has seen."""
         heads, units = query.shape[2], self.score_kernel.shape[1]
         length, key_length = ops.shape(query)[1], ops.shape(hidden_keys)[2]
@@ -262,7 +268,7 @@ class Additive(_Scoring):
         hidden = ops.reshape(ops.tanh(query + key), (-1, heads, length * key_length, units))
         return ops.reshape(times_shared(hidden, self.score_kernel), (-1, heads, length, key_length))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "units": self.units,
@@ -284,25 +290,27 @@ class Location(_Scoring):
     Reference: Luong et al., arXiv 1508.04025, equation 8.
     """
 
-    def __init__(self, max_sequence_length=512, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self, max_sequence_length: int = 512, kernel_initializer: Initializer = "glorot_uniform", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.max_sequence_length = max_sequence_length
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
-    def build(self, query_shape, key_shape):
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
         self.kernel = self.add_weight(
             name="kernel",
             shape=(query_shape[2], query_shape[3], self.max_sequence_length),
             initializer=self.kernel_initializer,
         )
 
-    def call(self, query, key):
+    def call(self, query: Tensor, key: Tensor) -> Tensor:
         if key.shape[1] is not None and key.shape[1] > self.max_sequence_length:
             raise ValueError(f"{key.shape[1]} keys are more than max_sequence_length={self.max_sequence_length}.")
         kernel = ops.convert_to_tensor(self.kernel)[:, :, : ops.shape(key)[1]]
         return times_shared(ops.transpose(query, (0, 2, 1, 3)), kernel)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "max_sequence_length": self.max_sequence_length,

@@ -1,5 +1,10 @@
 """Attention of BigBird: a window of blocks, global blocks, random blocks."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import keras
 import numpy as np
 from keras import ops
 
@@ -9,6 +14,11 @@ from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMec
 from keras_transformer.attention.partition.bands import block_count
 from keras_transformer.attention.partition.block_layout import BlockLayout, join_blocks
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
+
 
 # Random numbers are drawn once, for this many blocks, and serve longer sequences again.
 _DRAWN_BLOCKS = 2048
@@ -64,17 +74,17 @@ class BigBirdAttention(SoftmaxBasedMechanism):
 
     def __init__(
         self,
-        block_size=64,
+        block_size: int = 64,
         num_window_blocks=3,
         num_random_blocks=3,
         num_first_blocks=1,
         num_last_blocks=1,
-        scoring="scaled_dot",
-        dropout=0.0,
-        seed=None,
+        scoring: str | Config | keras.layers.Layer = "scaled_dot",
+        dropout: float = 0.0,
+        seed: int | None = None,
         random_seed=0,
-        **kwargs,
-    ):
+        **kwargs: Any,
+    ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
         self.block_size = positive("block_size", block_size)
         self.num_window_blocks = positive("num_window_blocks", num_window_blocks)
@@ -94,7 +104,16 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         size = (_DRAWN_BLOCKS, num_random_blocks)
         self._drawn = np.random.default_rng(random_seed).integers(0, 1 << _DRAWN_BITS, size).astype("int32")
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         options = {"position": position, "training": training}
         length, heads = ops.shape(query)[1], (query.shape[2], value.shape[3])
         count = block_count(length, self.block_size)
@@ -107,7 +126,9 @@ class BigBirdAttention(SoftmaxBasedMechanism):
             context = self._with_global(context, seers, present)
         return join_blocks(context, length, heads)
 
-    def _attend_to_all(self, rows, query, key, value, visibility, options):
+    def _attend_to_all(
+        self, rows: Tensor, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any
+    ):
         """The context of the global blocks, `(B, R, width)`: these few see every key."""
         table = BlockLayout(self.block_size, rows, None, None)
         shape = (ops.shape(query)[0], ops.shape(rows)[1] * self.block_size)
@@ -126,7 +147,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         width = self.block_size * query.shape[2] * value.shape[3]
         return ops.reshape(context, (-1, ops.shape(rows)[1], width))
 
-    def _with_global(self, context, seers, present):
+    def _with_global(self, context: Tensor, seers, present: Tensor):
         """The blocks `(B, n, width)` with those that are global taken from `seers`, `(B, R, width)`."""
         batch, count, width = ops.shape(context)[0], ops.shape(context)[1], context.shape[2]
         own = ops.reshape(ops.arange(count, dtype="int32"), (1, -1))
@@ -141,7 +162,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         rows = ops.take(ops.reshape(seers, (-1, width)), ops.reshape(first + index, (-1,)), axis=0)
         return ops.where(ops.expand_dims(is_global, 2), ops.reshape(rows, (-1, count, width)), context)
 
-    def table(self, count, present):
+    def table(self, count: Tensor, present: Tensor):
         """The blocks that each block of queries reads.
 
         Args:
@@ -170,12 +191,12 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         columns = ops.concatenate(columns, axis=2)
         return ops.maximum(columns, 0), ops.concatenate(valid, axis=2)
 
-    def _inner(self, present):
+    def _inner(self, present: Tensor):
         """The first block that is not global, and the end of them."""
         start = ops.minimum(present, self.num_first_blocks)
         return start, ops.maximum(present - self.num_last_blocks, start)
 
-    def _global_places(self, present):
+    def _global_places(self, present: Tensor):
         """`(1 | B, R)`: the global blocks; an entry that there is no block for is negative or repeats another."""
         places = []
         if self.num_first_blocks:
@@ -184,18 +205,18 @@ class BigBirdAttention(SoftmaxBasedMechanism):
             places.append(_count(-self.num_last_blocks, 0, (1, -1)) + present)
         return ops.concatenate(places, axis=1)
 
-    def _is_first_of_equals(self, places, present):
+    def _is_first_of_equals(self, places: Tensor, present: Tensor):
         """Which global places are blocks that no place before them names."""
         is_of_first = np.arange(self.num_first_blocks + self.num_last_blocks) < self.num_first_blocks
         is_of_first = ops.convert_to_tensor(is_of_first.reshape(1, 1, -1))
         return ops.logical_and(places < present, ops.logical_or(is_of_first, places >= self.num_first_blocks))
 
-    def _global_blocks(self, count, present):
+    def _global_blocks(self, count: Tensor, present: Tensor):
         """`(1 | B, R)`: the blocks that see everything; where there are too few, some stand twice."""
         places = self._global_places(present)
         return ops.minimum(ops.maximum(places, 0), ops.minimum(present - 1, count - 1))
 
-    def _random(self, own, start, end, reach):
+    def _random(self, own: Tensor, start, end, reach):
         """Blocks between `start` and `end` outside the window: one of each of `num_random_blocks` equal stretches."""
         low, high = ops.maximum(own - reach, start), ops.minimum(own + reach, end - 1)
         near = ops.maximum(high - low + 1, 0)
@@ -209,7 +230,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         passes_window = ops.logical_and(found >= low, near > 0)
         return found + ops.where(passes_window, near, 0), size > 0
 
-    def _present(self, key_mask, count):
+    def _present(self, key_mask: Tensor | None, count: Tensor):
         """`(1 | B, 1)`: how many blocks there are up to each row's last token, one at the least."""
         if key_mask is None:
             return ops.reshape(ops.cast(ops.convert_to_tensor(count), "int32"), (1, 1))
@@ -217,7 +238,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         last = ops.max(ops.cast(key_mask, "int32") * ops.expand_dims(places, 0), axis=1, keepdims=True)
         return ops.maximum(block_count(last, self.block_size), 1)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "block_size": self.block_size,
@@ -229,5 +250,5 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         }
 
 
-def _count(start, end, shape):
+def _count(start, end, shape: Shape):
     return ops.convert_to_tensor(np.arange(start, end, dtype="int32").reshape(shape))

@@ -1,15 +1,24 @@
 """Attention by a layout of blocks of the user's own."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.extend_dense import extend_dense
+from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.attention.partition.bands import block_count
 from keras_transformer.attention.partition.block_layout import BlockLayout, join_blocks, scatter_blocks
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, Config, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
 
 
 @serializable
@@ -57,7 +66,15 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
 
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
 
-    def __init__(self, layout, block_size=64, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        layout: Any,
+        block_size: int = 64,
+        scoring: str | Config | keras.layers.Layer = "scaled_dot",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
         if isinstance(layout, dict):
             layout = keras.saving.deserialize_keras_object(layout)
@@ -68,12 +85,21 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
 
     max_dense_queries = property(lambda self: self.block_size)
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         if not callable(self.layout) and self.layout.ndim == 3 and len(self.layout) != query_shape[2]:
             raise ValueError(f"The layout has {len(self.layout)} heads, and the queries have {query_shape[2]}.")
         self.softmax.build(query_shape, key_shape, value_shape)
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         options = {"position": position, "training": training}
         layout = self._layout(query.shape[1])
         if layout.ndim == 2:
@@ -87,7 +113,7 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
             order.extend(heads)
         return _of_heads(ops.concatenate(contexts, axis=2), np.argsort(order), query.shape[2])
 
-    def _attend(self, layout, query, key, value, visibility, options):
+    def _attend(self, layout: Any, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any):
         if visibility.causal:
             layout = np.tril(layout)
         length, heads = ops.shape(query)[1], (query.shape[2], value.shape[3])
@@ -112,7 +138,7 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
             context = scatter_blocks(context, places, count)
         return join_blocks(context, length, heads)
 
-    def _layout(self, length):
+    def _layout(self, length: Tensor):
         """The layout of a sequence, as an array."""
         if length is None:
             if callable(self.layout):
@@ -129,10 +155,21 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
             )
         return layout[..., :count, :count]
 
-    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+    def extend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cache: Cache,
+        cache_index: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        training: bool | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Cache]:
         return extend_dense(self, query, key, value, cache, cache_index, visibility, position, training)
 
-    def mask(self, query_slots, key_slots):
+    def mask(self, query_slots: Tensor, key_slots: Tensor) -> Tensor:
         """The pattern, causality apart: `(B, N | 1, T, S)`."""
         layout = self._layout(key_slots.shape[0])
         layout = layout[None] if layout.ndim == 2 else layout
@@ -140,7 +177,7 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
         rows = ops.take(ops.convert_to_tensor(keys), query_slots // self.block_size, axis=0)  # (B, T, N | 1, S)
         return ops.transpose(rows, (0, 2, 1, 3))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         layout = self.layout
         return {
             **super().get_config(),
@@ -149,14 +186,14 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
         }
 
 
-def _checked(layout):
+def _checked(layout: Any):
     layout = np.asarray(layout).astype(bool)
     if layout.ndim not in (2, 3) or layout.shape[-1] != layout.shape[-2] or not layout.size:
         raise ValueError(f"layout must be (n, n) or (num_heads, n, n). Received an array of shape {layout.shape}")
     return layout
 
 
-def _buckets(layout):
+def _buckets(layout: Any):
     """Rows of about one degree: their numbers `(R,)`, the blocks that they see `(R, degree)`, padded, and which count."""
     degrees = layout.sum(axis=1)
     sizes = np.ceil(np.log2(np.maximum(degrees, 1))).astype(int)
@@ -169,7 +206,7 @@ def _buckets(layout):
         yield rows.astype("int32"), columns.astype("int32"), valid
 
 
-def _of_heads(x, heads, num_heads):
+def _of_heads(x: Tensor, heads: int, num_heads: int):
     """The heads of `(B, T, N, H)`, or what serves those query heads of `(B, S, K, H)`."""
     if x.shape[2] == 1:
         return x

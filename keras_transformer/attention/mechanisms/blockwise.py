@@ -1,12 +1,16 @@
 """Exact attention in linear memory."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
+from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism import ALL_CAPABILITIES, Mechanism
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.partition.bands import block_count, pad_length
@@ -16,6 +20,10 @@ from keras_transformer.attention.tiled.tile_position import TilePosition
 from keras_transformer.attention.tiled.tiled_attention import tiled_attention
 from keras_transformer.attention.tiled.tiles import Tiles
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
 
 
 @serializable
@@ -61,7 +69,15 @@ class BlockwiseAttention(Mechanism):
 
     supports = ALL_CAPABILITIES - {"scores"}
 
-    def __init__(self, query_block_size=512, block_size=512, scale=None, dropout=0.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        query_block_size=512,
+        block_size: int = 512,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.query_block_size = positive("query_block_size", query_block_size)
         self.block_size = positive("block_size", block_size)
@@ -73,10 +89,19 @@ class BlockwiseAttention(Mechanism):
         )
         self._seeds = keras.random.SeedGenerator(seed) if dropout > 0 else None
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         self.softmax.build(query_shape, key_shape, value_shape)
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         if self._is_small(query, key) or self._takes_kernel(key, value, visibility, position, training):
             return self.softmax(query, key, value, visibility=visibility, position=position, training=training)
         lengths, sizes, counts = self._measures(query, key)
@@ -92,14 +117,21 @@ class BlockwiseAttention(Mechanism):
             context = context * mask
         return ops.reshape(context, (-1, lengths[0], query.shape[2], value.shape[3]))
 
-    def _is_small(self, query, key):
+    def _is_small(self, query: Tensor, key: Tensor):
         """Whether the scores are one tile; or, in a graph, those of new tokens beside a cache, which are few."""
         length, key_length = query.shape[1], key.shape[1]
         if length is None or key_length is None:
             return length is None and key_length is not None
         return length * key_length <= self.query_block_size * self.block_size
 
-    def _takes_kernel(self, key, value, visibility, position, training):
+    def _takes_kernel(
+        self,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None,
+        training: bool | None,
+    ):
         """Whether a kernel serves that neither builds the scores nor needs a dense mask."""
         if keras.backend.backend() not in ("jax", "torch") or keras.config.is_flash_attention_enabled() is False:
             return False
@@ -111,13 +143,13 @@ class BlockwiseAttention(Mechanism):
         biased = position is not None and position.needs
         return is_plain and not biased and key.shape[-1] == value.shape[-1] and not (training and self.dropout > 0)
 
-    def _measures(self, query, key):
+    def _measures(self, query: Tensor, key: Tensor):
         """Lengths, block sizes and counts of blocks, of queries and of keys: numbers where the lengths are known."""
         lengths = [ops.shape(x)[1] for x in (query, key)]
         sizes = [_smaller(*pair) for pair in zip((self.query_block_size, self.block_size), lengths, strict=True)]
         return lengths, sizes, [block_count(*pair) for pair in zip(lengths, sizes, strict=True)]
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "query_block_size": self.query_block_size,
@@ -128,16 +160,16 @@ class BlockwiseAttention(Mechanism):
         }
 
 
-def _smaller(size, length):
+def _smaller(size: int, length: Tensor):
     return min(size, length) if isinstance(length, int) else ops.minimum(size, length)
 
 
-def _heads_first(x, padding):
+def _heads_first(x: Tensor, padding: Tensor):
     """`(B, T, N, H)` to `(B, N, T + padding, H)`."""
     return ops.transpose(pad_length(x, 0, padding), (0, 2, 1, 3))
 
 
-def _padded(visibility, lengths, padding):
+def _padded(visibility: Visibility, lengths, padding: Tensor) -> Tensor:
     """The visibility of sequences with some padding behind them: its keys are hidden."""
     key_mask = visibility.key_mask
     if key_mask is None and not (isinstance(padding[1], int) and padding[1] == 0):
@@ -158,13 +190,13 @@ def _padded(visibility, lengths, padding):
     )
 
 
-def _longer(slots, padding):
+def _longer(slots: Tensor, padding: Tensor):
     """`(T,)` or `(B, T)` with zeros behind: what stands there is hidden or cut off."""
     zeros = ops.zeros((*ops.shape(slots)[:-1], padding), dtype="int32")
     return ops.concatenate([ops.cast(slots, "int32"), zeros], axis=-1)
 
 
-def _padded_mask(mask, padding):
+def _padded_mask(mask: Tensor | None, padding: Tensor):
     """`(T, S)`, `(B, T, S)` or `(B, N, T, S)` with False beside and below."""
     if mask is None:
         return None

@@ -1,16 +1,24 @@
 """Attention within chunks."""
 
-import dataclasses
+from __future__ import annotations
 
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
-from keras_transformer.attention.masks import with_batch_axis
+from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.attention.partition.bands import Bands, pad_length, take_rows
 from keras_transformer.attention.partition.memory_blocks import MemoryBlocks
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, Config, DType, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
 
 
 @serializable
@@ -57,14 +65,14 @@ class ChunkedAttention(SoftmaxBasedMechanism):
 
     def __init__(
         self,
-        chunk_length=64,
+        chunk_length: int = 64,
         chunks_before=1,
         chunks_after=0,
-        scoring="scaled_dot",
-        dropout=0.0,
-        seed=None,
-        **kwargs,
-    ):
+        scoring: str | Config | keras.layers.Layer = "scaled_dot",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
         if min(chunks_before, chunks_after) < 0:
             raise ValueError(
@@ -76,7 +84,16 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         self._memory = chunks_before * chunk_length
         self._kept = self._memory + chunk_length - 1
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         options = {"position": position, "training": training}
         if self._is_short(query):
             return self.softmax(query, key, value, visibility=visibility, **options)
@@ -90,16 +107,37 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         )
         return bands.join(context, ops.shape(query)[1])
 
-    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+    def init_cache(
+        self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
+    ) -> Cache:
         return init_window_cache(batch_size, self._kept, num_heads, key_dim, value_dim, dtype)
 
-    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+    def extend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cache: Cache,
+        cache_index: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        training: bool | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Cache]:
         key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
         visibility = dataclasses.replace(visibility, key_slots=slots, key_positions=slots)
         attend = self._attend_few if self._is_short(query) else self._attend_many
         return attend(query, key, value, visibility, position, training), cache
 
-    def _attend_few(self, query, key, value, visibility, position, training):
+    def _attend_few(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None,
+        training: bool | None,
+    ):
         """The context of new tokens, whose chunks are a mask over the kept keys and the new ones."""
         first = visibility.query_slots - ops.mod(visibility.query_slots, self.chunk_length) - self._memory
         key_slots = with_batch_axis(visibility.key_slots)
@@ -107,12 +145,20 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         visible = dataclasses.replace(visibility, key_mask=key_slots >= 0, attention_mask=mask)
         return self.softmax(query, key, value, visibility=visible, position=position, training=training)
 
-    def _attend_many(self, query, key, value, visibility, position, training):
+    def _attend_many(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None,
+        training: bool | None,
+    ):
         """The context of new tokens, of which each row is moved so that chunks begin where rows are cut."""
         (batch, length), blocks = ops.shape(query)[:2], MemoryBlocks(self.chunk_length, self._memory)
         aligned, offsets = blocks.aligned_length(length), ops.mod(visibility.query_slots[:, :1], self.chunk_length)
 
-        def moved(x):
+        def moved(x: Tensor):
             return blocks.align(x, offsets, aligned, self._kept)
 
         # Queries stand beside their keys again: those of the past are not asked for.
@@ -130,11 +176,11 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         context = self.attend(*(moved(x) for x in rows), visibility, position, training=training)
         return take_rows(context, offsets + self._memory, length)
 
-    def _is_short(self, query):
+    def _is_short(self, query: Tensor):
         """Whether there is known to be no more than one chunk of queries."""
         return query.shape[1] is not None and query.shape[1] <= self.chunk_length
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "chunk_length": self.chunk_length,

@@ -1,5 +1,9 @@
 """Attention of clusters of queries."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import keras
 from keras import ops
 
@@ -11,6 +15,10 @@ from keras_transformer.attention.partition.bands import pad_length
 from keras_transformer.attention.partition.clusters import ClusterBlocks, cluster_bits, hash_bits, members_of
 from keras_transformer.attention.softmax_ops import weighted_sum
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
 
 
 class _Clustered(Mechanism):
@@ -18,7 +26,15 @@ class _Clustered(Mechanism):
 
     supports = frozenset({"bidirectional", "cross"})
 
-    def __init__(self, num_clusters=100, bits=32, iterations=10, dropout=0.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        num_clusters: int = 100,
+        bits: Tensor = 32,
+        iterations: int = 10,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_clusters = positive("num_clusters", num_clusters)
         self.bits = positive("bits", bits)
@@ -27,7 +43,7 @@ class _Clustered(Mechanism):
         self.seed = seed
         self.softmax = SoftmaxAttention("scaled_dot", dropout, seed=seed, dtype=self.dtype_policy)
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         self.softmax.build(query_shape, key_shape, value_shape)
         self.hash_planes = self.add_weight(
             name="hash_planes",
@@ -37,7 +53,7 @@ class _Clustered(Mechanism):
             autocast=False,
         )
 
-    def clusters(self, query, query_mask=None):
+    def clusters(self, query: Tensor, query_mask: Tensor | None = None):
         """The cluster of each query: int `(B, N, T)`, `num_clusters` for padding; the query is `(B, T, N, H)`."""
         heads, length = query.shape[2], ops.shape(query)[1]
         seen = ops.ones((ops.shape(query)[0], length), dtype="bool") if query_mask is None else query_mask
@@ -46,14 +62,23 @@ class _Clustered(Mechanism):
         clusters = cluster_bits(bits, seen, self.num_clusters, self.iterations)
         return ops.reshape(clusters, (-1, heads, length))
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         clusters = self.clusters(query, visibility.query_mask)
         context = self.attend_clusters(query, key, value, clusters, visibility.key_mask, training)
         if visibility.query_mask is None:
             return context
         return context * ops.cast(ops.expand_dims(ops.expand_dims(visibility.query_mask, 2), 3), context.dtype)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_clusters": self.num_clusters,
@@ -102,7 +127,15 @@ class ClusteredAttention(_Clustered):
     equal distances.
     """
 
-    def attend_clusters(self, query, key, value, clusters, key_mask=None, training=None):
+    def attend_clusters(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        clusters: Tensor,
+        key_mask: Tensor | None = None,
+        training: bool | None = None,
+    ):
         """The context `(B, T, N, H_value)` for given clusters, int `(B, N, T)`; a cluster of C or more is none."""
         members = _members(clusters, self.num_clusters)
         visibility = Visibility(key_mask=key_mask)
@@ -152,20 +185,28 @@ class ImprovedClusteredAttention(_Clustered):
 
     def __init__(
         self,
-        num_clusters=100,
-        bits=32,
-        iterations=10,
-        top_k=32,
-        block_size=32,
-        dropout=0.0,
-        seed=None,
-        **kwargs,
-    ):
+        num_clusters: int = 100,
+        bits: Tensor = 32,
+        iterations: int = 10,
+        top_k: int = 32,
+        block_size: int = 32,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(num_clusters, bits, iterations, dropout, seed, **kwargs)
         self.top_k = positive("top_k", top_k)
         self.block_size = positive("block_size", block_size)
 
-    def attend_clusters(self, query, key, value, clusters, key_mask=None, training=None):
+    def attend_clusters(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        clusters: Tensor,
+        key_mask: Tensor | None = None,
+        training: bool | None = None,
+    ):
         """The context `(B, T, N, H_value)` for given clusters, int `(B, N, T)`; a cluster of C or more is none."""
         members, heads = _members(clusters, self.num_clusters), query.shape[2]
         key, value, key_mask = _at_least(self.top_k, key, value, key_mask)
@@ -186,22 +227,22 @@ class ImprovedClusteredAttention(_Clustered):
         own = blocks.scatter(ops.squeeze(own, 2) * ops.expand_dims(mass, 2))
         return shared + _tokens_first(own * ops.sum(ops.cast(members, own.dtype), axis=2, keepdims=True), heads)
 
-    def _best(self, blocks, taken):
+    def _best(self, blocks: Tensor, taken):
         """`(B · N, C · top_k, H)` to the keys of each block, `(B · N · n, top_k, 1, H)`."""
         width = taken.shape[2]
         taken = blocks.of_clusters(ops.reshape(taken, (-1, self.num_clusters, self.top_k * width)))
         return ops.reshape(taken, (-1, self.top_k, 1, width))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "top_k": self.top_k, "block_size": self.block_size}
 
 
-def _members(clusters, num_clusters):
+def _members(clusters: Tensor, num_clusters: int):
     """One-hot `(B · N, T, C)` of clusters `(B, N, T)`."""
     return members_of(ops.reshape(clusters, (-1, ops.shape(clusters)[2])), num_clusters)
 
 
-def _means(query, members):
+def _means(query: Tensor, members: Tensor):
     """The mean query of each cluster, `(B, C, N, H)`; zeros where it is empty."""
     members = ops.cast(members, query.dtype)
     # Shares, not sums: these could overflow in half precision.
@@ -210,12 +251,12 @@ def _means(query, members):
     return _tokens_first(means, query.shape[2])
 
 
-def _to_members(x, members, heads):
+def _to_members(x: Tensor, members: Tensor, heads: int):
     """What each cluster has, `(B, C, N, H)`, given to its members: `(B, T, N, H)`."""
     return _tokens_first(ops.matmul(ops.cast(members, x.dtype), _heads_first(x)), heads)
 
 
-def _without(weights, index):
+def _without(weights: Tensor, index: Tensor):
     """The weights `(B, N, C, S)` with zeros at `index`, `(B, N, C, top_k)`."""
     length = ops.shape(weights)[3]
     flat = ops.reshape(weights, (-1,))
@@ -226,7 +267,7 @@ def _without(weights, index):
     return ops.reshape(flat, ops.shape(weights))
 
 
-def _take_heads(x, index):
+def _take_heads(x: Tensor, index: Tensor):
     """`(B, S, K, H)` at `index`, `(B, N, C, top_k)`: `(B · N, C · top_k, H)`."""
     length, key_heads, heads = ops.shape(x)[1], x.shape[2], index.shape[1]
     row = ops.reshape(ops.arange(ops.shape(index)[0] * heads, dtype="int32"), (-1, 1))
@@ -235,7 +276,7 @@ def _take_heads(x, index):
     return ops.take(ops.reshape(x, (-1, x.shape[3])), (batch * length + index) * key_heads + head, axis=0)
 
 
-def _at_least(count, key, value, key_mask):
+def _at_least(count: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None):
     """Hidden keys at the end, where there may be fewer than `count`."""
     length = key.shape[1]
     if length is not None and length >= count:
@@ -246,11 +287,11 @@ def _at_least(count, key, value, key_mask):
     return tuple(pad_length(x, 0, missing) for x in (key, value, ops.cast(key_mask, "bool")))
 
 
-def _heads_first(x):
+def _heads_first(x: Tensor):
     """`(B, T, N, H)` to `(B · N, T, H)`."""
     return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, ops.shape(x)[1], x.shape[3]))
 
 
-def _tokens_first(x, heads):
+def _tokens_first(x: Tensor, heads: int):
     """`(B · N, T, H)` to `(B, T, N, H)`."""
     return ops.transpose(ops.reshape(x, (-1, heads, *ops.shape(x)[1:])), (0, 2, 1, 3))

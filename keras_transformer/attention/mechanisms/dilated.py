@@ -1,17 +1,26 @@
 """Attention within a dilated window."""
 
-import dataclasses
+from __future__ import annotations
 
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
+from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.local import LocalAttention
 from keras_transformer.attention.partition.bands import pad_length
 from keras_transformer.attention.partition.strides import StridedSubsequences
 from keras_transformer.utils.serialization import serializable, serialize
+from keras_transformer.utils.types import Cache, Config, DType, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
 
 
 @serializable
@@ -54,7 +63,16 @@ class DilatedAttention(Mechanism):
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
     cache_is_rewindable = False
 
-    def __init__(self, window=128, dilation=2, block_size=None, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        window: int = 128,
+        dilation: int = 2,
+        block_size: int | None = None,
+        scoring: str | Config | keras.layers.Layer = "scaled_dot",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.window = positive("window", window)
         self.dilation = positive("dilation", dilation)
@@ -63,10 +81,19 @@ class DilatedAttention(Mechanism):
         self.seed = seed
         self.local = LocalAttention(window, block_size, scoring, dropout, seed, dtype=self.dtype_policy)
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         self.local.build(query_shape, key_shape, value_shape)
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         subsequences = StridedSubsequences(self.dilation)
         context = self.local.attend(
             subsequences.fold(query),
@@ -78,10 +105,23 @@ class DilatedAttention(Mechanism):
         )
         return subsequences.unfold(context, ops.shape(query)[1])
 
-    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+    def init_cache(
+        self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
+    ) -> Cache:
         return init_window_cache(batch_size, self.window * self.dilation, num_heads, key_dim, value_dim, dtype)
 
-    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+    def extend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cache: Cache,
+        cache_index: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        training: bool | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Cache]:
         key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
         visibility = dataclasses.replace(visibility, attention_mask=None)
         options = {"position": position, "training": training}
@@ -96,7 +136,7 @@ class DilatedAttention(Mechanism):
         context = self.attend(pad_length(query, reach, 0), key, value, visibility, **options)
         return context[:, reach:], cache
 
-    def _step(self, query, key, value, slots, visibility, options):
+    def _step(self, query: Tensor, key: Tensor, value: Tensor, slots: Tensor, visibility: Visibility, options: Any):
         """A few tokens against all keys that are kept, or one against those of its class."""
         reach, length, mask = self.window * self.dilation, query.shape[1], None
         if length == 1:
@@ -109,7 +149,7 @@ class DilatedAttention(Mechanism):
         )
         return self.local.softmax(query, key, value, visibility=visibility, **options)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "window": self.window,

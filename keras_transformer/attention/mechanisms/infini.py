@@ -1,6 +1,9 @@
 """Attention within segments, with a compressive memory of all segments before."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -14,6 +17,11 @@ from keras_transformer.attention.partition.bands import Bands, block_count, pad_
 from keras_transformer.attention.token_mixer import zero_masked
 from keras_transformer.backend.scan import chunk_size_for
 from keras_transformer.utils.serialization import build_once, serializable
+from keras_transformer.utils.types import Cache, Config, DType, Initializer, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
+
 
 _UPDATES = ("linear", "delta")
 
@@ -71,14 +79,14 @@ class InfiniAttention(SoftmaxBasedMechanism):
 
     def __init__(
         self,
-        segment_length=512,
+        segment_length: int = 512,
         update="linear",
-        gate_initializer="zeros",
-        scoring="scaled_dot",
-        dropout=0.0,
-        seed=None,
-        **kwargs,
-    ):
+        gate_initializer: Initializer = "zeros",
+        scoring: str | Config | keras.layers.Layer = "scaled_dot",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
         self.segment_length = positive("segment_length", segment_length)
         if update not in _UPDATES:
@@ -86,11 +94,20 @@ class InfiniAttention(SoftmaxBasedMechanism):
         self.update = update
         self.gate_initializer = keras.initializers.get(gate_initializer)
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         build_once(self.softmax, query_shape, key_shape, value_shape)
         self.gate = self.add_weight(name="gate", shape=(query_shape[2],), initializer=self.gate_initializer)
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         size, length = chunk_size_for(query, self.segment_length), ops.shape(query)[1]
         bands = Bands(size, 0, 0)
         turned = _turned(position, query, key, visibility)
@@ -108,13 +125,26 @@ class InfiniAttention(SoftmaxBasedMechanism):
         context = self._gated(local, query, _before(found, key), size)
         return zero_masked(bands.join(context, length), visibility.query_mask)
 
-    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+    def init_cache(
+        self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
+    ) -> Cache:
         """The cache of no tokens. Memories are float32, whatever `dtype` is: they grow with the sequence."""
         memory = ops.zeros((batch_size, num_heads, key_dim, value_dim + 1), dtype="float32")
         cache = init_window_cache(batch_size, self.segment_length, num_heads, key_dim, value_dim, dtype)
         return {**cache, "memory": memory, "pending": ops.zeros_like(memory)}
 
-    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+    def extend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cache: Cache,
+        cache_index: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        training: bool | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Cache]:
         mask = visibility.query_mask
         turned, turned_key = _turned(position, query, key, visibility)
         *recent, slots, following = extend_window_cache(cache, turned_key, value, cache_index, mask)
@@ -125,7 +155,18 @@ class InfiniAttention(SoftmaxBasedMechanism):
         context, memory = step(turned, *recent, features, slots, read, cache, visibility, options)
         return ops.cast(zero_masked(context, mask), value.dtype), {**following, **memory}
 
-    def _step(self, query, keys, values, features, slots, read, cache, visibility, options):
+    def _step(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        features,
+        slots: Tensor,
+        read,
+        cache: Cache,
+        visibility: Visibility,
+        options: Any,
+    ):
         """One token, which is in one segment; `read` is how many tokens of it have been read, `(B, 1)`."""
         own = dataclasses.replace(
             visibility,
@@ -145,12 +186,23 @@ class InfiniAttention(SoftmaxBasedMechanism):
         found, sums = ops.reshape(found[:, 1], ops.shape(past[0])), ops.reshape(sums[:, 0], ops.shape(past[0]))
         return context, {"memory": ops.where(ends, found, past[0]), "pending": ops.where(ends, 0.0, sums)}
 
-    def _steps(self, query, keys, values, features, slots, read, cache, visibility, options):
+    def _steps(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        features,
+        slots: Tensor,
+        read,
+        cache: Cache,
+        visibility: Visibility,
+        options: Any,
+    ):
         """Any number of tokens: each row is moved, so that its segments lie where blocks lie."""
         size, new = self.segment_length, ops.shape(query)[1]
         count = block_count(new + size - 1, size)
 
-        def aligned(x, before):
+        def aligned(x: Tensor, before: Tensor):
             """`(B, before + T, ...)`, whose last T are the new tokens, from the start of the first one's segment on."""
             x = pad_length(x, size - before, count * size - new)
             return take_rows(x, size - read, count * size)
@@ -184,14 +236,14 @@ class InfiniAttention(SoftmaxBasedMechanism):
         pending = ops.reshape(take_rows(pad_length(sums, 0, 1), total // size, 1), shape)
         return context, {"memory": memory, "pending": pending}
 
-    def _gated(self, local, query, memory, size):
+    def _gated(self, local: Tensor, query: Tensor, memory: Tensor, size: int):
         """The softmax `(B · n, C, N, H)`, and the memory where there is any."""
         read, is_some = read_memory(query, memory, size, local.shape[2])
         gate = ops.reshape(ops.sigmoid(ops.cast(self.gate, "float32")), (1, 1, -1, 1)) * is_some
         wide = ops.cast(local, "float32")
         return ops.cast(wide + gate * (read - wide), local.dtype)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "segment_length": self.segment_length,
@@ -200,19 +252,19 @@ class InfiniAttention(SoftmaxBasedMechanism):
         }
 
 
-def _turned(position, query, key, visibility):
+def _turned(position: AttentionPosition | None, query: Tensor, key: Tensor, visibility: Visibility):
     if position is None:
         return query, key
     return position.rotate(query, key, visibility.query_positions, visibility.key_positions)
 
 
-def _features(query, key, value, key_mask):
+def _features(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None):
     """σ of queries and keys, zeros at padding, and values with a column of ones, for the normalizer; all float32."""
     query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
     query, key = ops.elu(query) + 1.0, zero_masked(ops.elu(key) + 1.0, key_mask)
     return query, key, ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)
 
 
-def _before(found, key):
+def _before(found, key: Tensor):
     """The memories before each segment, `(B · n, K, M, H + 1)`, of `(B, n + 1, K · M, H + 1)`."""
     return ops.reshape(found[:, :-1], (-1, *key.shape[1:2], key.shape[3], found.shape[3]))

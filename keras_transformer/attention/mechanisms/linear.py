@@ -1,13 +1,22 @@
 """Attention whose weights are products of features, so that sums over keys stand for the keys."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.feature_maps import FEATURE_MAPS, FeatureMap
+from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.partition.chunks import causal_unnormalized_attention, unnormalized_attention
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+from keras_transformer.utils.types import Cache, Config, DType, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
 
 
 @serializable
@@ -53,7 +62,15 @@ class LinearAttention(Mechanism):
     supports = frozenset({"causal", "bidirectional", "cross", "cache"})
     cache_is_rewindable = False
 
-    def __init__(self, feature_map="elu", epsilon=1e-6, chunk_size=128, dropout=0.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        feature_map="elu",
+        epsilon: float = 1e-6,
+        chunk_size: int = 128,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.feature_map = resolve(feature_map, FEATURE_MAPS, FeatureMap, argument="feature_map")
         self.epsilon = epsilon
@@ -63,10 +80,19 @@ class LinearAttention(Mechanism):
         noise_shape = (None, None, None, 1)
         self._dropout_layer = keras.layers.Dropout(dropout, noise_shape=noise_shape, seed=seed, dtype="float32")
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         build_once(self.feature_map, query_shape)
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         operands = self._operands(query, key, value, visibility, visibility.key_mask, training)
         if visibility.causal:
             _check_lengths(query, key)
@@ -75,17 +101,38 @@ class LinearAttention(Mechanism):
             sums = unnormalized_attention(*operands)
         return self._normalize(*sums, visibility.query_mask, value.dtype)
 
-    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+    def init_cache(
+        self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
+    ) -> Cache:
         """The sums over no keys. They are float32, whatever `dtype` is: they grow with the sequence."""
         shape = (batch_size, num_heads, self.feature_map.features(key_dim), value_dim + 1)
         return {"state": ops.zeros(shape, dtype="float32")}
 
-    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+    def extend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cache: Cache,
+        cache_index: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        training: bool | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Cache]:
         operands = self._operands(query, key, value, visibility, visibility.query_mask, training)
         sums, state = causal_unnormalized_attention(*_with_ones(*operands), self.chunk_size, cache["state"])
         return self._normalize(*_split(sums), visibility.query_mask, value.dtype), {"state": state}
 
-    def _operands(self, query, key, value, visibility, key_mask, training):
+    def _operands(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        key_mask: Tensor | None,
+        training: bool | None,
+    ):
         """Features of queries and keys, zeros for False keys, and values; all float32."""
         query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
         query = self.feature_map.map_query(query)
@@ -93,12 +140,12 @@ class LinearAttention(Mechanism):
         key = key if key_mask is None else key * _per_token(key_mask)
         return query, key, self._dropout_layer(value, training=training)
 
-    def _normalize(self, sums, totals, query_mask, dtype):
+    def _normalize(self, sums: Tensor, totals, query_mask: Tensor | None, dtype: DType):
         factors = 1.0 / (totals + self.epsilon)  # `(B, T, N, 1)`: a product with them has a cheaper gradient.
         factors = factors if query_mask is None else factors * _per_token(query_mask)
         return ops.cast(sums * factors, dtype)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "feature_map": serialize(self.feature_map),
@@ -109,22 +156,22 @@ class LinearAttention(Mechanism):
         }
 
 
-def _with_ones(query, key, value):
+def _with_ones(query: Tensor, key: Tensor, value: Tensor):
     """Values with a column of ones, which sums the features."""
     return query, key, ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)
 
 
-def _split(sums):
+def _split(sums: Tensor):
     """Sums of values, and of features."""
     return ops.split(sums, [sums.shape[-1] - 1], axis=-1)
 
 
-def _per_token(mask):
+def _per_token(mask: Tensor | None):
     """`(B, T)` to float32 `(B, T, 1, 1)`."""
     return ops.expand_dims(ops.cast(mask, "float32"), (2, 3))
 
 
-def _check_lengths(query, key):
+def _check_lengths(query: Tensor, key: Tensor):
     lengths = (query.shape[1], key.shape[1])
     if None not in lengths and lengths[0] != lengths[1]:
         raise ValueError(

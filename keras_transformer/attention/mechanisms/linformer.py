@@ -1,5 +1,9 @@
 """Softmax attention over keys and values that are projected to a fixed length."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import keras
 from keras import ops
 
@@ -7,6 +11,11 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.utils.serialization import build_once, serializable
+from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
+
 
 _SHARINGS = ("headwise", "key_value", "none")
 
@@ -55,15 +64,15 @@ class LinformerAttention(SoftmaxBasedMechanism):
 
     def __init__(
         self,
-        max_sequence_length=512,
+        max_sequence_length: int = 512,
         projected_length=128,
         sharing="headwise",
-        kernel_initializer=None,
-        scoring="scaled_dot",
-        dropout=0.0,
-        seed=None,
-        **kwargs,
-    ):
+        kernel_initializer: Initializer = None,
+        scoring: str | Config | keras.layers.Layer = "scaled_dot",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
         if sharing not in _SHARINGS:
             raise ValueError(f"sharing must be one of {_SHARINGS}. Received: {sharing!r}")
@@ -72,7 +81,7 @@ class LinformerAttention(SoftmaxBasedMechanism):
         self.sharing = sharing
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         heads = (key_shape[2],) if self.sharing == "none" else ()
         self.key_projection = self._make_projection("key_projection", heads)
         if self.sharing != "key_value":
@@ -80,14 +89,23 @@ class LinformerAttention(SoftmaxBasedMechanism):
         projected = (key_shape[0], self.projected_length)
         build_once(self.softmax, query_shape, (*projected, *key_shape[2:]), (*projected, *value_shape[2:]))
 
-    def _make_projection(self, name, heads):
+    def _make_projection(self, name: str, heads: int):
         initializer = self.kernel_initializer or keras.initializers.RandomNormal(stddev=self.projected_length**-0.5)
         # An initializer that is shared would give equal weights.
         initializer = initializer.clone()
         shape = (*heads, self.max_sequence_length, self.projected_length)
         return self.add_weight(name=name, shape=shape, initializer=initializer)
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         length = key.shape[1]
         if length is not None and length > self.max_sequence_length:
             raise ValueError(f"{length} keys are more than max_sequence_length={self.max_sequence_length}.")
@@ -100,7 +118,7 @@ class LinformerAttention(SoftmaxBasedMechanism):
         visibility = Visibility.from_slots(*slots, query_mask=visibility.query_mask)
         return self.softmax(query, key, value, visibility=visibility, training=training)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "max_sequence_length": self.max_sequence_length,
@@ -110,7 +128,7 @@ class LinformerAttention(SoftmaxBasedMechanism):
         }
 
 
-def _project(x, projection):
+def _project(x: Tensor, projection):
     """`(B, S, K, H)` to `(B, k, K, H)` by a projection `(S_max, k)`, or one for each head `(K, S_max, k)`."""
     length, heads, width = ops.shape(x)[1], x.shape[2], x.shape[3]
     projection = ops.cast(ops.convert_to_tensor(projection), x.dtype)

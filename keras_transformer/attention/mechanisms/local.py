@@ -1,14 +1,23 @@
 """Attention within a window."""
 
-import dataclasses
+from __future__ import annotations
 
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
+from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.attention.partition.bands import Bands, pad_length
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, Config, DType, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
 
 
 @serializable
@@ -51,12 +60,29 @@ class LocalAttention(SoftmaxBasedMechanism):
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
     cache_is_rewindable = False
 
-    def __init__(self, window=128, block_size=None, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        window: int = 128,
+        block_size: int | None = None,
+        scoring: str | Config | keras.layers.Layer = "scaled_dot",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
         self.window = positive("window", window)
         self.block_size = None if block_size is None else positive("block_size", block_size)
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         if self._is_short(query):
             options = {"position": position, "training": training}
             return self.softmax(query, key, value, visibility=self._windowed(visibility), **options)
@@ -71,10 +97,23 @@ class LocalAttention(SoftmaxBasedMechanism):
         )
         return bands.join(context, ops.shape(query)[1])
 
-    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+    def init_cache(
+        self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
+    ) -> Cache:
         return init_window_cache(batch_size, self.window, num_heads, key_dim, value_dim, dtype)
 
-    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+    def extend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cache: Cache,
+        cache_index: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        training: bool | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Cache]:
         key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
         visibility = dataclasses.replace(
             visibility, key_mask=slots >= 0, key_slots=slots, key_positions=slots, attention_mask=None
@@ -90,17 +129,17 @@ class LocalAttention(SoftmaxBasedMechanism):
         context = self.attend(pad_length(query, self.window, 0), key, value, visibility, position, training=training)
         return context[:, self.window :], cache
 
-    def _is_short(self, query):
+    def _is_short(self, query: Tensor):
         """Whether there are known to be so few queries that blocks would cost more than all of their keys."""
         return query.shape[1] is not None and query.shape[1] <= self.window
 
-    def _windowed(self, visibility):
+    def _windowed(self, visibility: Visibility):
         return dataclasses.replace(visibility, window=self.window)
 
     def _block_size(self):
         return self.block_size or (self.window + 1) // 2
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "window": self.window,

@@ -1,18 +1,28 @@
 """Dilated attention in segments of several lengths, mixed by the weight of each."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
-from keras_transformer.attention.masks import with_batch_axis
+from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.attention.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.attention.partition.bands import take_rows
 from keras_transformer.attention.partition.segments import Segments, align_rows, segment_mask_of_heads
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, Config, DType, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
+
 
 # So many new tokens read a cache at once; more are cut into segments.
 _FEW = 16
@@ -68,12 +78,12 @@ class LongNetAttention(SoftmaxBasedMechanism):
         self,
         segment_lengths=(2048, 4096, 8192),
         dilation_rates=(1, 2, 4),
-        scoring="scaled_dot",
+        scoring: str | Config | keras.layers.Layer = "scaled_dot",
         mixing_gradient=False,
-        dropout=0.0,
-        seed=None,
-        **kwargs,
-    ):
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
         self.segment_lengths = tuple(positive("segment_lengths", length) for length in segment_lengths)
         self.dilation_rates = tuple(positive("dilation_rates", rate) for rate in dilation_rates)
@@ -86,7 +96,16 @@ class LongNetAttention(SoftmaxBasedMechanism):
     def _branches(self):
         return tuple(zip(self.segment_lengths, self.dilation_rates, strict=True))
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         length, heads = ops.shape(query)[1], query.shape[2]
         parts = []
         for segment, rate in self._branches():
@@ -105,15 +124,28 @@ class LongNetAttention(SoftmaxBasedMechanism):
             return context
         return context * ops.cast(ops.expand_dims(ops.expand_dims(visibility.query_mask, 2), 3), context.dtype)
 
-    def _mix(self, parts):
+    def _mix(self, parts: Sequence[PartialAttention]):
         if not self.mixing_gradient:
             parts = [PartialAttention(part.context, ops.stop_gradient(part.log_sum_exp)) for part in parts]
         return merge_parts(parts)
 
-    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+    def init_cache(
+        self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
+    ) -> Cache:
         return init_window_cache(batch_size, max(self.segment_lengths), num_heads, key_dim, value_dim, dtype)
 
-    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+    def extend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cache: Cache,
+        cache_index: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        training: bool | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Cache]:
         key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
         slots = with_batch_axis(slots, ops.shape(key)[0])
         if query.shape[1] is not None and query.shape[1] <= _FEW:
@@ -129,7 +161,9 @@ class LongNetAttention(SoftmaxBasedMechanism):
         context = self.attend(query, key, value, visibility, training=training)
         return take_rows(context, shift + longest, ops.shape(slots)[1] - longest), cache
 
-    def _attend_few(self, query, key, value, slots, visibility, training):
+    def _attend_few(
+        self, query: Tensor, key: Tensor, value: Tensor, slots: Tensor, visibility: Visibility, training: bool | None
+    ):
         """New queries over all keys in the cache, one branch at a time."""
         parts, heads = [], query.shape[2]
         visibility = dataclasses.replace(visibility, key_mask=slots >= 0, key_slots=slots, key_positions=slots)
@@ -141,7 +175,7 @@ class LongNetAttention(SoftmaxBasedMechanism):
             parts.append(partial_attention(self.softmax, query, key, value, visible, training=training))
         return self._mix(parts)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "segment_lengths": list(self.segment_lengths),

@@ -1,7 +1,10 @@
 """Attention among tokens of equal hash."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -18,6 +21,11 @@ from keras_transformer.attention.partition.sorted_chunks import SortedChunks
 from keras_transformer.attention.softmax_ops import MASKED_SCORE
 from keras_transformer.backend.shared_products import times_shared
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, Config, DType, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
+
 
 # A token sees itself only where it sees nothing else.
 _SELF = -1e5
@@ -81,14 +89,14 @@ class LSHAttention(Mechanism):
 
     def __init__(
         self,
-        num_buckets=64,
-        chunk_length=64,
+        num_buckets: int = 64,
+        chunk_length: int = 64,
         num_rounds=4,
         attend_across_buckets=False,
-        dropout=0.0,
-        seed=None,
-        **kwargs,
-    ):
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.bucket_factors = tuple(num_buckets) if isinstance(num_buckets, (list, tuple)) else (num_buckets,)
         if not self.bucket_factors or any(positive("num_buckets", factor) % 2 for factor in self.bucket_factors):
@@ -107,7 +115,7 @@ class LSHAttention(Mechanism):
     def supports(self):
         return frozenset({"causal", "bidirectional"} | (set() if self.attend_across_buckets else {"cache"}))
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         heads, width = query_shape[2:]
         if value_shape[2] != heads:
             raise ValueError(
@@ -123,7 +131,7 @@ class LSHAttention(Mechanism):
             autocast=False,
         )
 
-    def buckets(self, query):
+    def buckets(self, query: Tensor):
         """The bucket of each token in each round: int `(B, T, N, R)`, for a query `(B, T, N, H)`."""
         heads, length = query.shape[2], ops.shape(query)[1]
         query = ops.cast(ops.stop_gradient(ops.transpose(query, (0, 2, 1, 3))), "float32")
@@ -139,10 +147,21 @@ class LSHAttention(Mechanism):
         buckets = ops.reshape(buckets, (-1, heads, length, self.num_rounds))
         return ops.transpose(buckets, (0, 2, 1, 3))
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         return self._attend_sorted(query, value, self.buckets(query), visibility, training)
 
-    def _attend_sorted(self, query, value, buckets, visibility, training):
+    def _attend_sorted(
+        self, query: Tensor, value: Tensor, buckets: Tensor, visibility: Visibility, training: bool | None
+    ):
         tokens = SortedChunks.of_buckets(buckets, visibility.key_mask, self.chunk_length, self.num_buckets)
         wraps, size = self.attend_across_buckets, self.chunk_length
         query, value = tokens.gather(query), tokens.with_previous(tokens.gather(value), wraps)
@@ -163,7 +182,7 @@ class LSHAttention(Mechanism):
             return context
         return context * ops.cast(ops.expand_dims(ops.expand_dims(visibility.query_mask, 2), 3), context.dtype)
 
-    def _across(self, tokens, causal):
+    def _across(self, tokens, causal: bool):
         """Mask and bias, `(B · N · R · n, 1, c, 2c)`, where chunks are read whatever the buckets."""
         query, key = self._beside(tokens, tokens.places)
         _, buckets = self._beside(tokens, tokens.buckets)
@@ -172,7 +191,7 @@ class LSHAttention(Mechanism):
             mask = ops.logical_and(mask, key <= query)
         return mask, ops.where(ops.equal(query, key), _SELF, 0.0)
 
-    def _within(self, tokens, causal):
+    def _within(self, tokens, causal: bool):
         """The same, and the bias `(1, 1, c, 2c)`, where a token sees its bucket alone."""
         query, key = self._beside(tokens, tokens.buckets)
         mask = ops.equal(ops.where(query < self.num_buckets, query, -1), key)
@@ -183,17 +202,30 @@ class LSHAttention(Mechanism):
             bias = np.where((distances >= 0) & (distances <= size), bias, MASKED_SCORE)
         return mask, ops.convert_to_tensor(bias[None, None], dtype="float32")
 
-    def _beside(self, tokens, x):
+    def _beside(self, tokens, x: Tensor):
         """What is known of queries, `(·, 1, c, 1)`, and of keys, `(·, 1, 1, 2c)`."""
         chunks, size = tokens.chunks(x), self.chunk_length
         both = tokens.with_previous(chunks, self.attend_across_buckets, filling=self.num_buckets)
         return ops.reshape(chunks, (-1, 1, size, 1)), ops.reshape(both, (-1, 1, 1, 2 * size))
 
-    def init_cache(self, batch_size, max_length, num_heads, key_dim, value_dim, dtype):
+    def init_cache(
+        self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
+    ) -> Cache:
         cache = init_dense_cache(batch_size, max_length, num_heads, key_dim, value_dim, dtype)
         return {**cache, "buckets": ops.zeros((batch_size, num_heads, max_length, self.num_rounds), dtype="int32")}
 
-    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+    def extend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cache: Cache,
+        cache_index: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        training: bool | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Cache]:
         check_key_mask(cache, visibility.key_mask)
         buckets = self.buckets(query)
         following = update_dense_cache({name: cache[name] for name in ("key", "value")}, query, value, cache_index)
@@ -212,7 +244,16 @@ class LSHAttention(Mechanism):
         context = self._attend_sorted(keys, values, all_buckets, whole, training)
         return take_rows(context, slots[:, :1], length), following
 
-    def _attend_few(self, query, keys, values, buckets, all_buckets, visibility, training):
+    def _attend_few(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        buckets: Tensor,
+        all_buckets,
+        visibility: Visibility,
+        training: bool | None,
+    ):
         """New queries over all tokens in the cache; the rounds stand one after the other in the length."""
         slots = ops.arange(ops.shape(keys)[1], dtype="int32")
         causal = causal_mask(visibility.query_slots, slots)
@@ -239,7 +280,7 @@ class LSHAttention(Mechanism):
             [PartialAttention(*(x[:, i * length : (i + 1) * length] for x in part)) for i in range(self.num_rounds)]
         )
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_buckets": self.bucket_factors if len(self.bucket_factors) > 1 else self.num_buckets,
@@ -251,7 +292,7 @@ class LSHAttention(Mechanism):
         }
 
 
-def _unit(x):
+def _unit(x: Tensor):
     """Vectors of length 1."""
     squares = ops.mean(ops.square(ops.cast(x, "float32")), axis=-1, keepdims=True)
     return x * ops.cast(ops.rsqrt(squares + _EPSILON) * x.shape[-1] ** -0.5, x.dtype)

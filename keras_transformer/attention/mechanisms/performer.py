@@ -1,9 +1,14 @@
 """Softmax attention through random features."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.linear import LinearAttention
 from keras_transformer.attention.random_features import RandomFeatures
 from keras_transformer.utils.serialization import build_once, serializable
+from keras_transformer.utils.types import Cache, Config, Shape, Tensor
 
 # Only against 0 / 0: the floor of the features keeps their sums above it.
 _EPSILON = 1e-30
@@ -49,7 +54,15 @@ class PerformerAttention(Mechanism):
     supports = LinearAttention.supports
     cache_is_rewindable = False
 
-    def __init__(self, num_features=None, kernel="softmax", chunk_size=128, dropout=0.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        num_features: int | None = None,
+        kernel: str = "softmax",
+        chunk_size: int = 128,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.linear = LinearAttention(
             RandomFeatures(num_features, kernel, seed=seed, dtype="float32", name="features"),
@@ -61,23 +74,23 @@ class PerformerAttention(Mechanism):
             name="linear",  # The paths of weights must not depend on how many layers there are.
         )
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         build_once(self.linear, query_shape, key_shape, value_shape)
 
-    def attend(self, *operands, **options):
+    def attend(self, *operands: Any, **options: Any) -> Tensor:
         return self.linear.attend(*operands, **options)
 
-    def init_cache(self, *sizes):
+    def init_cache(self, *sizes: Any) -> Cache:
         return self.linear.init_cache(*sizes)
 
-    def extend(self, *operands, **options):
+    def extend(self, *operands: Any, **options: Any) -> tuple[Tensor, Cache]:
         return self.linear.extend(*operands, **options)
 
     def redraw(self):
         """Draws the features anew; `training.RedrawFeatures` does so while a model trains."""
         self.linear.feature_map.redraw()
 
-    def get_config(self):
+    def get_config(self) -> Config:
         features = self.linear.feature_map
         return {
             **super().get_config(),

@@ -1,6 +1,9 @@
 """Attention to the keys that fit each query best."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -10,6 +13,11 @@ from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.partition.bands import pad_length
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
+
 
 # Below every score, and the line between what is seen and what is not.
 _MASKED_SCORE, _SEEN = -1e30, -1e29
@@ -54,7 +62,9 @@ class RetrievalAttention(Mechanism):
 
     supports = frozenset({"causal", "bidirectional", "cross", "cache"})
 
-    def __init__(self, top_k=16, block_size=1024, dropout=0.0, seed=None, **kwargs):
+    def __init__(
+        self, top_k: int = 16, block_size: int = 1024, dropout: float = 0.0, seed: int | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.top_k = positive("top_k", top_k)
         self.block_size = positive("block_size", block_size)
@@ -62,7 +72,16 @@ class RetrievalAttention(Mechanism):
         self.seed = seed
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         query = query * ops.cast(1.0 / math.sqrt(query.shape[-1]), query.dtype)
         # Which keys are best has no gradient: the loop that finds them is not differentiated.
         places, is_key = self._search(ops.stop_gradient(query), ops.stop_gradient(key), visibility)
@@ -80,13 +99,13 @@ class RetrievalAttention(Mechanism):
         seeing = ops.expand_dims(ops.expand_dims(visibility.query_mask, 2), 3)
         return context * ops.cast(seeing, context.dtype)
 
-    def _search(self, query, key, visibility):
+    def _search(self, query: Tensor, key: Tensor, visibility: Visibility):
         """The places of the best keys of each query, int32 `(B, N, T, top_k)`, and whether there is a key."""
         blocks = _KeyBlocks(query, key, visibility, self.block_size)
         shape = (ops.shape(query)[0], query.shape[2], ops.shape(query)[1], self.top_k)
         best, places = ops.full(shape, _MASKED_SCORE, dtype="float32"), ops.zeros(shape, dtype="int32")
 
-        def look(index, best, places):
+        def look(index: Tensor, best, places: Tensor):
             found, found_places = ops.top_k(blocks.scores(index), min(self.top_k, blocks.size))
             found_places = ops.cast(found_places, "int32") + index * blocks.size
             best, order = ops.top_k(ops.concatenate([best, found], axis=-1), self.top_k)
@@ -97,7 +116,7 @@ class RetrievalAttention(Mechanism):
         _, best, places = ops.while_loop(lambda index, *_: index < blocks.count, look, start)
         return places, best > _SEEN
 
-    def _gather(self, x, places):
+    def _gather(self, x: Tensor, places: Tensor):
         """Rows of `(B, S, K, H)` at `(B, N, T, top_k)`: `(B · N · T, top_k, H)`."""
         batch, length, heads = ops.shape(x)[0], ops.shape(x)[1], x.shape[2]
         groups = places.shape[1] // heads
@@ -107,7 +126,7 @@ class RetrievalAttention(Mechanism):
         taken = ops.take(ops.reshape(x, (-1, x.shape[3])), ops.reshape(flat, (-1, self.top_k)), axis=0)
         return ops.reshape(taken, (-1, self.top_k, x.shape[3]))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "top_k": self.top_k,
@@ -120,7 +139,7 @@ class RetrievalAttention(Mechanism):
 class _KeyBlocks:
     """Keys cut into blocks, and the products of all queries with one of them."""
 
-    def __init__(self, query, key, visibility, block_size):
+    def __init__(self, query: Tensor, key: Tensor, visibility: Visibility, block_size: int) -> None:
         length = key.shape[1]
         self.size = block_size if length is None else min(block_size, length)
         self.count = (ops.shape(key)[1] + self.size - 1) // self.size
@@ -139,7 +158,7 @@ class _KeyBlocks:
         self._query = ops.reshape(query, (-1, self._key_heads, groups * self._length, query.shape[3]))
         self._key = ops.transpose(pad_length(key, 0, end), (0, 2, 3, 1))
 
-    def scores(self, index):
+    def scores(self, index: Tensor):
         """`(B, N, T, block_size)`, float32; hidden keys far below all others."""
         scores = ops.matmul(self._query, self._block(self._key, index))
         scores = ops.cast(ops.reshape(scores, (-1, self._query_heads, self._length, self.size)), "float32")
@@ -151,7 +170,7 @@ class _KeyBlocks:
         )
         return ops.where(visibility.dense(), scores, ops.full_like(scores, _MASKED_SCORE))
 
-    def _block(self, x, index):
+    def _block(self, x: Tensor, index: Tensor):
         """Block `index` along the last axis."""
         starts = [0] * (len(x.shape) - 1) + [index * self.size]
         return ops.slice(x, starts, (*ops.shape(x)[:-1], self.size))

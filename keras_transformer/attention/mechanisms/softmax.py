@@ -1,12 +1,21 @@
 """Attention over all keys, weighed by softmax."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import keras
 from keras import ops
 
+from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism import ALL_CAPABILITIES, Mechanism
 from keras_transformer.attention.scoring import SCORINGS, ScaledDot
 from keras_transformer.attention.softmax_ops import masked_bias, weighted_sum, zero_masked_queries
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
+from keras_transformer.utils.types import Config, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
 
 
 @serializable
@@ -44,7 +53,14 @@ class SoftmaxAttention(Mechanism):
 
     supports = ALL_CAPABILITIES
 
-    def __init__(self, scoring="scaled_dot", dropout=0.0, flash_attention=None, seed=None, **kwargs):
+    def __init__(
+        self,
+        scoring: str | Config | keras.layers.Layer = "scaled_dot",
+        dropout: float = 0.0,
+        flash_attention: bool | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.scoring = resolve(scoring, SCORINGS, dtype=self.dtype_policy, argument="scoring")
         self.dropout = dropout
@@ -54,10 +70,19 @@ class SoftmaxAttention(Mechanism):
             raise ValueError("Dropout is not supported when flash attention is enabled. Set dropout=0.0.")
         self._dropout_layer = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         build_once(self.scoring, query_shape, key_shape)
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         positions = (visibility.query_positions, visibility.key_positions)
         bias = None if position is None else position.bias(query, *positions)
         adds_values = position is not None and "values" in position.needs
@@ -79,18 +104,18 @@ class SoftmaxAttention(Mechanism):
             return context
         return context, weights if seen is None else weights * ops.cast(seen, weights.dtype)
 
-    def drop(self, weights, training=None):
+    def drop(self, weights: Tensor, training: bool | None = None):
         """The weights, of which in training a share is dropped."""
         return self._dropout_layer(weights, training=training)
 
-    def _softmax(self, scores, bias):
+    def _softmax(self, scores: Tensor, bias: Tensor | None):
         dtype = scores.dtype
         scores = ops.cast(scores, "float32")
         if bias is not None:
             scores = scores + bias
         return ops.cast(ops.softmax(scores, axis=-1), dtype)
 
-    def _takes_kernel(self, key, value, return_attention_scores, training):
+    def _takes_kernel(self, key: Tensor, value: Tensor, return_attention_scores: bool, training: bool | None):
         fits = isinstance(self.scoring, ScaledDot) and not return_attention_scores
         # Heads of one width: JAX's kernel takes no other, and Keras's way around it fails.
         fits = fits and key.shape[-1] == value.shape[-1] and not (training and self.dropout > 0)
@@ -103,7 +128,9 @@ class SoftmaxAttention(Mechanism):
         allowed = self.flash_attention is None and keras.config.is_flash_attention_enabled() is not False
         return self.flash_attention or (fits and allowed and keras.backend.backend() in ("jax", "torch"))
 
-    def _fused(self, query, key, value, mask, bias, is_causal=False):
+    def _fused(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None, is_causal=False
+    ):
         if key.shape[2] == 1 and query.shape[2] > 1:
             # The kernel refuses a single key head, though its documentation takes it.
             key, value = (ops.repeat(x, query.shape[2], axis=2) for x in (key, value))
@@ -121,7 +148,7 @@ class SoftmaxAttention(Mechanism):
             flash_attention=self.flash_attention,
         )
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "scoring": serialize(self.scoring),

@@ -1,8 +1,15 @@
 """What mechanisms share that choose which keys a softmax weighs."""
 
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.utils.serialization import serialize
+from keras_transformer.utils.types import Config, Shape
 
 
 class SoftmaxBasedMechanism(Mechanism):
@@ -14,16 +21,22 @@ class SoftmaxBasedMechanism(Mechanism):
         seed: int or None. Of the dropout.
     """
 
-    def __init__(self, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        scoring: str | Config | keras.layers.Layer = "scaled_dot",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.dropout = dropout
         self.seed = seed
         self.softmax = SoftmaxAttention(scoring, dropout, seed=seed, dtype=self.dtype_policy)
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         self.softmax.build(query_shape, key_shape, value_shape)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "scoring": serialize(self.softmax.scoring),

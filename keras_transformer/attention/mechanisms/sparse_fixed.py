@@ -1,7 +1,11 @@
 """The fixed pattern of Sparse Transformers."""
 
-import dataclasses
+from __future__ import annotations
 
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import keras
 import numpy as np
 from keras import ops
 
@@ -13,6 +17,10 @@ from keras_transformer.attention.mechanisms.sparse_strided import exclude_own_sl
 from keras_transformer.attention.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.attention.partition.bands import Bands
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, Config, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
 
 
 @serializable
@@ -59,14 +67,14 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
 
     def __init__(
         self,
-        block_size=64,
+        block_size: int = 64,
         summary_size=8,
         summary_groups=1,
-        scoring="scaled_dot",
-        dropout=0.0,
-        seed=None,
-        **kwargs,
-    ):
+        scoring: str | Config | keras.layers.Layer = "scaled_dot",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
         self.block_size = positive("block_size", block_size)
         self.summary_size = positive("summary_size", summary_size)
@@ -80,11 +88,20 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
     max_dense_queries = property(lambda self: self.block_size)
     _columns = property(lambda self: self.summary_size * self.summary_groups)
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         self._num_heads = query_shape[2]
         self.softmax.build(query_shape, key_shape, value_shape)
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         options = {"position": position, "training": training}
         bands = Bands(self.block_size, 0, 0)
         blocks = bands.blocks(query), bands.blocks(key), bands.blocks(value)
@@ -92,7 +109,7 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
         own = PartialAttention(*(bands.join(x, ops.shape(query)[1]) for x in own))
         return merge_parts([own, self._summaries(query, key, value, visibility, bands, options)])
 
-    def _summaries(self, query, key, value, visibility, bands, options):
+    def _summaries(self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, bands: Bands, options: Any):
         """The summary columns of other blocks; of earlier ones, with causality."""
         batch, length = ops.shape(query)[0], ops.shape(query)[1]
         key_mask = visibility.key_mask
@@ -122,7 +139,7 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
         key, value = self._last_columns(key, bands), self._last_columns(value, bands)
         return partial_attention(self.softmax, query, key, value, seen, **options)
 
-    def _last_columns(self, x, bands):
+    def _last_columns(self, x: Tensor, bands: Bands):
         """The summary columns of each block of `(B, T, ...)`, `(B, n · columns, ...)`."""
         columns = bands.blocks(x)[:, self.block_size - self._columns :]
         return ops.reshape(columns, (-1, bands.count(ops.shape(x)[1]) * self._columns, *x.shape[2:]))
@@ -132,10 +149,21 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
         groups = np.arange(self._columns)[::-1] // self.summary_size
         return groups[None] == (np.arange(self._num_heads) % self.summary_groups)[:, None]
 
-    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+    def extend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cache: Cache,
+        cache_index: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        training: bool | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Cache]:
         return extend_dense(self, query, key, value, cache, cache_index, visibility, position, training)
 
-    def mask(self, query_slots, key_slots):
+    def mask(self, query_slots: Tensor, key_slots: Tensor) -> Tensor:
         """The pattern, causality apart: `(B, N | 1, T, S)`."""
         same = ops.equal(
             ops.expand_dims(query_slots, 2) // self.block_size, ops.reshape(key_slots, (1, 1, -1)) // self.block_size
@@ -146,7 +174,7 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
         summary = ops.equal(from_end // self.summary_size, group)  # (1, N | 1, S)
         return ops.logical_or(ops.expand_dims(same, 1), ops.expand_dims(summary, 2))
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "block_size": self.block_size,

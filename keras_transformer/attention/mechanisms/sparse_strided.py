@@ -1,16 +1,25 @@
 """The strided pattern of Sparse Transformers."""
 
-import dataclasses
+from __future__ import annotations
 
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.extend_dense import extend_dense
+from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.attention.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.attention.partition.bands import Bands
 from keras_transformer.attention.partition.strides import StridedSubsequences
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, Config, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
 
 
 @serializable
@@ -56,7 +65,15 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
 
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
 
-    def __init__(self, stride=64, separate_heads=False, scoring="scaled_dot", dropout=0.0, seed=None, **kwargs):
+    def __init__(
+        self,
+        stride: int = 64,
+        separate_heads: bool = False,
+        scoring: str | Config | keras.layers.Layer = "scaled_dot",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
         self.stride = positive("stride", stride)
         self.separate_heads = separate_heads
@@ -65,7 +82,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
 
     max_dense_queries = property(lambda self: self.stride)
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         self._num_heads = query_shape[2]
         if self.separate_heads and (query_shape[2] % 2 or (key_shape[2] > 1 and key_shape[2] % 2)):
             raise ValueError(
@@ -76,7 +93,16 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
             key_shape = (*key_shape[:2], max(1, key_shape[2] // 2), key_shape[3])
         self.softmax.build(query_shape, key_shape, value_shape)
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         options = {"position": position, "training": training}
         if not self.separate_heads:
             near = self._near(query, key, value, visibility, options)
@@ -86,7 +112,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         strided = self._strided(*second, visibility, options, with_itself=True)
         return ops.concatenate([near.context, strided.context], axis=2)
 
-    def _near(self, query, key, value, visibility, options):
+    def _near(self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any):
         """The keys fewer than `stride` places away."""
         bands = Bands.of_window(self.stride, (self.stride + 1) // 2, visibility.causal)
         windowed = dataclasses.replace(visibility, window=self.stride)
@@ -94,7 +120,9 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         part = partial_attention(self.softmax, *blocks, bands.visibility(windowed, query, key), **options)
         return PartialAttention(*(bands.join(x, ops.shape(query)[1]) for x in part))
 
-    def _strided(self, query, key, value, visibility, options, with_itself):
+    def _strided(
+        self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any, with_itself: bool
+    ):
         """The keys of the query's own residue class."""
         subsequences, length = StridedSubsequences(self.stride), ops.shape(query)[1]
         folded = subsequences.fold(query), subsequences.fold(key), subsequences.fold(value)
@@ -104,10 +132,21 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         part = partial_attention(self.softmax, *folded, rows, **options)
         return PartialAttention(*(subsequences.unfold(x, length) for x in part))
 
-    def extend(self, query, key, value, cache, cache_index, visibility, position=None, training=None, **options):
+    def extend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cache: Cache,
+        cache_index: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        training: bool | None = None,
+        **options: Any,
+    ) -> tuple[Tensor, Cache]:
         return extend_dense(self, query, key, value, cache, cache_index, visibility, position, training)
 
-    def mask(self, query_slots, key_slots):
+    def mask(self, query_slots: Tensor, key_slots: Tensor) -> Tensor:
         """The pattern, causality apart: `(B, T, S)`, or `(B, N, T, S)` with separate heads."""
         apart = ops.abs(ops.expand_dims(query_slots, 2) - ops.reshape(key_slots, (1, 1, -1)))
         near, strided = ops.less(apart, self.stride), ops.equal(apart % self.stride, 0)
@@ -115,7 +154,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
             return ops.logical_or(near, strided)
         return ops.repeat(ops.stack([near, strided], axis=1), self._num_heads // 2, axis=1)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "stride": self.stride,
@@ -123,7 +162,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         }
 
 
-def exclude_own_slot(visibility):
+def exclude_own_slot(visibility: Visibility):
     """The keys of other slots than the query's own; with causality, of earlier ones."""
     queries, keys = visibility.query_slots, visibility.key_slots
     if visibility.causal:
@@ -132,7 +171,7 @@ def exclude_own_slot(visibility):
     return dataclasses.replace(visibility, attention_mask=mask)
 
 
-def _halves(x):
+def _halves(x: Tensor):
     """The first and the second half of the heads of `(B, T, N, H)`; a single head serves both."""
     half = x.shape[2] // 2
     return (x, x) if x.shape[2] == 1 else (x[:, :, :half], x[:, :, half:])

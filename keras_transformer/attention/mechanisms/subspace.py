@@ -1,9 +1,18 @@
 """Attention whose queries, keys and values are one projection."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from keras_transformer.attention import capture
+from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism import ALL_CAPABILITIES
 from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
 
 
 @serializable
@@ -45,7 +54,7 @@ class SubspaceAttention(SoftmaxBasedMechanism):
     shares_key = True
     shares_value = True
 
-    def build(self, query_shape, key_shape, value_shape):
+    def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         if tuple(value_shape[2:]) != tuple(query_shape[2:]):
             raise ValueError(
                 "The values of SubspaceAttention are its queries: they have as many heads, of one width. Received: "
@@ -53,7 +62,16 @@ class SubspaceAttention(SoftmaxBasedMechanism):
             )
         self.softmax.build(query_shape, key_shape, value_shape)
 
-    def attend(self, query, key, value, visibility, position=None, return_attention_scores=False, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        position: AttentionPosition | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         if capture.is_captured(self):  # `training.coding_rates` asks for the tokens in the subspaces.
             capture.record(self, value)
         options = {"return_attention_scores": return_attention_scores, "training": training}

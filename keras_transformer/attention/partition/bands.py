@@ -4,12 +4,15 @@ A block takes a row of its own in the batch, so that whatever attends to short s
 n is the number of blocks, `ceil(T / block_size)`.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
 
 from keras import ops
 
 from keras_transformer.attention.masks import Visibility, with_batch_axis
+from keras_transformer.utils.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,16 +30,16 @@ class Bands:
     after: int
 
     @classmethod
-    def of_window(cls, window, block_size, causal):
+    def of_window(cls, window: int, block_size: int, causal: bool):
         """The bands that hold all keys fewer than `window` places away."""
         reach = -(-(window - 1) // block_size)
         return cls(block_size, reach, 0 if causal else reach)
 
-    def blocks(self, x):
+    def blocks(self, x: Tensor) -> Tensor:
         """`(B, T, ...)` to `(B · n, block_size, ...)`, padded with zeros at the end."""
         return ops.reshape(self._padded(x, 0, 0), (-1, self.block_size, *x.shape[2:]))
 
-    def neighbors(self, x):
+    def neighbors(self, x: Tensor) -> Tensor:
         """`(B, T, ...)` to `(B · n, (before + 1 + after) · block_size, ...)`: zeros beyond both ends."""
         count = self.count(ops.shape(x)[1])
         padded = self._padded(x, self.before, self.after)
@@ -45,12 +48,12 @@ class Bands:
         parts = [ops.reshape(part, (-1, size, *x.shape[2:])) for part in parts]
         return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=1)
 
-    def join(self, x, length):
+    def join(self, x: Tensor, length: Tensor) -> Tensor:
         """`(B · n, block_size, ...)` back to `(B, length, ...)`."""
         joined = ops.reshape(x, (-1, self.count(length) * self.block_size, *x.shape[2:]))
         return joined[:, :length]
 
-    def visibility(self, visibility, query, key):
+    def visibility(self, visibility: Visibility, query: Tensor, key: Tensor) -> Visibility:
         """A `Visibility` of blocks: their masks, slots and positions; keys beyond both ends are hidden.
 
         Args:
@@ -74,28 +77,28 @@ class Bands:
             key_positions=self.neighbors(positions[1]),
         )
 
-    def count(self, length):
+    def count(self, length: Tensor) -> Tensor:
         """The number of blocks n."""
         return block_count(length, self.block_size)
 
-    def _padded(self, x, before, after):
+    def _padded(self, x: Tensor, before: Tensor, after: Tensor) -> Tensor:
         length = ops.shape(x)[1]
         end = self.count(length) * self.block_size - length + after * self.block_size
         return pad_length(x, before * self.block_size, end)
 
 
-def block_count(length, size):
+def block_count(length: Tensor, size: int):
     """How many blocks of `size` hold `length` tokens."""
     return (length + size - 1) // size
 
 
-def pad_to_blocks(x, size):
+def pad_to_blocks(x: Tensor, size: int):
     """Zeros at the end of `(B, T, ...)`, up to whole blocks."""
     length = ops.shape(x)[1]
     return pad_length(x, 0, block_count(length, size) * size - length)
 
 
-def take_rows(x, starts, size):
+def take_rows(x: Tensor, starts: Tensor, size: int):
     """`x[b, starts[b] : starts[b] + size]` of each row of `(B, L, ...)`; starts are `(B,)` or `(B, 1)`."""
     length, rest = ops.shape(x)[1], x.shape[2:]
     first = ops.arange(ops.shape(x)[0], dtype="int32") * length
@@ -105,7 +108,7 @@ def take_rows(x, starts, size):
     return ops.reshape(taken, (-1, size, *rest))
 
 
-def last_rows(joined, length, mask, size):
+def last_rows(joined: Tensor, length: Tensor, mask: Tensor | None, size: int):
     """The last `size` rows `(B, size, D)` that are no padding, which stands on the right.
 
     Args:
@@ -119,7 +122,7 @@ def last_rows(joined, length, mask, size):
     return take_rows(joined, ops.sum(ops.cast(mask, "int32"), axis=1), size)
 
 
-def pad_length(x, before, after):
+def pad_length(x: Tensor, before: Tensor, after: Tensor):
     """Zeros, or False, before and after along axis 1 of `(B, T, ...)`."""
     if isinstance(before, int) and isinstance(after, int) and before == after == 0:
         return x

@@ -4,14 +4,20 @@ Whole blocks are gathered, and a block of queries takes a row of its own in the 
 grows with the entries of the table. In the shapes, n is the number of blocks and R how many blocks of queries are asked for.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras import ops
 
 from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.partition.bands import block_count, pad_to_blocks
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +36,15 @@ class BlockLayout:
     columns: Any
     valid: Any
 
-    def attend(self, softmax, query, key, value, visibility, **options):
+    def attend(
+        self,
+        softmax: SoftmaxAttention,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visibility: Visibility,
+        **options: Any,
+    ) -> Tensor:
         """The context of the asked blocks, `(B, R, block_size · N · H_value)`.
 
         Args:
@@ -49,19 +63,19 @@ class BlockLayout:
         count = ops.shape(self.columns)[1]
         return ops.reshape(context, (-1, count, self.block_size * context.shape[2] * context.shape[3]))
 
-    def queries(self, x):
+    def queries(self, x: Tensor):
         """`(B, T, ...)` to `(B · R, block_size, ...)`."""
         if self.rows is None:
             x = pad_to_blocks(x, self.block_size)
             return ops.reshape(x, (-1, self.block_size, *x.shape[2:]))
         return self._gather(x, self.rows)
 
-    def keys(self, x):
+    def keys(self, x: Tensor):
         """`(B, T, ...)` to `(B · R, degree · block_size, ...)`."""
         gathered = self._gather(x, ops.reshape(self.columns, (ops.shape(self.columns)[0], -1)))
         return ops.reshape(gathered, (-1, ops.shape(self.columns)[2] * self.block_size, *x.shape[2:]))
 
-    def visibility(self, visibility, query):
+    def visibility(self, visibility: Visibility, query: Tensor) -> Visibility:
         """A `Visibility` of the asked blocks and what they read."""
         shape = ops.shape(query)[:2]
         real = visibility.key_mask
@@ -82,7 +96,7 @@ class BlockLayout:
             key_positions=self.keys(key_places),
         )
 
-    def _gather(self, x, ids):
+    def _gather(self, x: Tensor, ids):
         """Blocks `ids` `(1 | B, m)` of `(B, T, ...)`: `(B · m, block_size, ...)`."""
         rest, count = x.shape[2:], block_count(ops.shape(x)[1], self.block_size)
         width = self.block_size * math.prod(rest)
@@ -92,7 +106,7 @@ class BlockLayout:
         return ops.reshape(gathered, (-1, self.block_size, *rest))
 
 
-def scatter_blocks(context, rows, count):
+def scatter_blocks(context: Tensor, rows: Tensor, count: Tensor):
     """Blocks of context at their places among all blocks, and zeros elsewhere.
 
     Args:
@@ -111,7 +125,7 @@ def scatter_blocks(context, rows, count):
     return ops.reshape(filled, (-1, count, width))
 
 
-def join_blocks(context, length, heads):
+def join_blocks(context: Tensor, length: Tensor, heads: int):
     """`(B, n, block_size · N · H)` to `(B, length, N, H)`; `heads` is `(N, H)`."""
     size = context.shape[2] // (heads[0] * heads[1])
     joined = ops.reshape(context, (-1, ops.shape(context)[1] * size, *heads))

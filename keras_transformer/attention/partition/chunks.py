@@ -4,13 +4,16 @@ Within a chunk the products of queries and keys are made, between chunks only su
 own in the batch. In the shapes, C is the size of a chunk, n their number, G the query heads of a key head, M the features.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from keras import ops
 
 from keras_transformer.attention.partition.bands import block_count, pad_to_blocks
+from keras_transformer.utils.types import Tensor
 
 
-def unnormalized_attention(query, key, value):
+def unnormalized_attention(query: Tensor, key: Tensor, value: Tensor):
     """`y_t = q_t Σ_s k_s v_sᵀ` and `q_t · Σ_s k_s`: every query reads every key, in time and memory that grow with T + S.
 
     Args:
@@ -28,7 +31,9 @@ def unnormalized_attention(query, key, value):
     return tokens_first(sums, length, heads), tokens_first(totals, length, heads)
 
 
-def causal_unnormalized_attention(query, key, value, chunk_size, state=None):
+def causal_unnormalized_attention(
+    query: Tensor, key: Tensor, value: Tensor, chunk_size: int, state: Tensor | None = None
+):
     """`y_t = q_t (S_0 + Σ_{s <= t} k_s v_sᵀ)`, with the sums after the last token.
 
     Time grows with `T · (C + M) · H`, memory with `T · C` and, for the sums before each chunk, `T / C · M · H`.
@@ -56,7 +61,7 @@ def causal_unnormalized_attention(query, key, value, chunk_size, state=None):
     return context[:, :length], state
 
 
-def running_sums(sums, chunks, state=None):
+def running_sums(sums: Tensor, chunks: Tensor, state: Tensor | None = None):
     """The sums of all chunks before each chunk, and those of all chunks.
 
     Args:
@@ -77,28 +82,28 @@ def running_sums(sums, chunks, state=None):
     return before, ops.reshape(sums[:, -1], (-1, heads, width, value_width))
 
 
-def chunk_length(x, chunk_size):
+def chunk_length(x: Tensor, chunk_size: int):
     """The size of the chunks of `(B, T, ...)`: no longer than the sequence, so that one token costs one."""
     if x.shape[1] is not None:
         return min(x.shape[1], chunk_size)
     return ops.minimum(ops.shape(x)[1], chunk_size)
 
 
-def heads_first(x, size, key_heads):
+def heads_first(x: Tensor, size: int, key_heads: int):
     """`(B, n · C, N, H)` to `(B · n, K, C · G, H)`: a row for each token and each query head of a key head."""
     heads, width = x.shape[2], x.shape[3]
     x = ops.reshape(x, (-1, size, key_heads, heads // key_heads * width))
     return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, key_heads, size * (heads // key_heads), width))
 
 
-def tokens_first(x, size, heads):
+def tokens_first(x: Tensor, size: int, heads: int):
     """The way back of `heads_first`, to `(B · n, C, N, H)`."""
     key_heads, width = x.shape[1], x.shape[3]
     x = ops.reshape(x, (-1, key_heads, size, heads // key_heads * width))
     return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, size, heads, width))
 
 
-def _causal(size, group):
+def _causal(size: int, group: int):
     """`(1, 1, C · G, C)`: 1 where the key is not after the query."""
     if isinstance(size, int):
         return ops.convert_to_tensor(np.repeat(np.tri(size), group, axis=0)[None, None], "float32")

@@ -3,13 +3,17 @@
 In the shapes, C is the number of clusters, P the bits of a hash. A row is one head of one example.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Any
 
 from keras import ops
 
+from keras_transformer.utils.types import Tensor
 
-def hash_bits(query, planes):
+
+def hash_bits(query: Tensor, planes: Tensor):
     """On which side of each plane a query lies: float32 `(B · N, T, P)` of -1 and 1.
 
     Args:
@@ -24,7 +28,7 @@ def hash_bits(query, planes):
     return ops.where(sides > 0, 1.0, -1.0)
 
 
-def cluster_bits(bits, seen, num_clusters, iterations):
+def cluster_bits(bits: Tensor, seen: Tensor, num_clusters: int, iterations: int):
     """K-means under the Hamming distance: int `(B · N, T)`, a cluster for each row of bits.
 
     It starts from tokens at equal distances, so that the same tokens give the same clusters, however they are padded.
@@ -49,13 +53,13 @@ def cluster_bits(bits, seen, num_clusters, iterations):
     return ops.where(seen > 0.5, ops.sum(clusters, axis=2), num_clusters)
 
 
-def members_of(clusters, num_clusters):
+def members_of(clusters: Tensor, num_clusters: int):
     """Who belongs where: float32 `(B · N, T, C)` of zeros and ones, for clusters `(B · N, T)`."""
     each = ops.reshape(ops.arange(num_clusters, dtype="int32"), (1, 1, -1))
     return ops.cast(ops.equal(ops.expand_dims(clusters, 2), each), "float32")
 
 
-def _nearest(bits, centers):
+def _nearest(bits: Tensor, centers):
     """One-hot `(B · N, T, C)`: the center that agrees in most bits; of equals the first."""
     agreement = ops.matmul(bits, ops.transpose(centers, (0, 2, 1)))  # Whole numbers.
     num_clusters = centers.shape[1]
@@ -78,7 +82,7 @@ class ClusterBlocks:
     size: int
 
     @classmethod
-    def of_members(cls, members, size):
+    def of_members(cls, members: Tensor, size: int):
         """Blocks for members `(B · N, T, C)`: at most `ceil(T / size) + C` of them."""
         num_clusters, length = members.shape[2], ops.shape(members)[1]
         members = ops.cast(members, "int32")
@@ -93,7 +97,7 @@ class ClusterBlocks:
         clusters = ops.sum(ops.cast(ops.expand_dims(ends, 1) <= order, "int32"), axis=2)
         return cls(places, ops.minimum(clusters, num_clusters - 1), size)
 
-    def gather(self, x):
+    def gather(self, x: Tensor) -> Tensor:
         """`(B · N, T, H)` to blocks `(B · N · n, size, H)`, zeros where a block has fewer tokens."""
         rows, width = self._rows(), x.shape[2]
         index = ops.reshape(self._index(rows), (-1, 1))
@@ -102,14 +106,14 @@ class ClusterBlocks:
         flat = ops.reshape(flat, (-1, rows, width))[:, : rows - 1]
         return ops.reshape(flat, (-1, self.size, width))
 
-    def scatter(self, blocks):
+    def scatter(self, blocks: Tensor) -> Tensor:
         """Blocks `(B · N · n, size, H)` back to `(B · N, T, H)`; what comes for those in no cluster means nothing."""
         rows, width = self._rows() - 1, blocks.shape[2]
         first = ops.expand_dims(ops.arange(ops.shape(self.places)[0], dtype="int32") * rows, 1)
         index = first + ops.minimum(self.places, rows - 1)
         return ops.take(ops.reshape(blocks, (-1, width)), index, axis=0)
 
-    def of_clusters(self, x):
+    def of_clusters(self, x: Tensor):
         """`(B · N, C, ...)` to `(B · N · n, ...)`: what the cluster of each block has."""
         num_clusters, rest = x.shape[1], x.shape[2:]
         first = ops.expand_dims(ops.arange(ops.shape(self.clusters)[0], dtype="int32") * num_clusters, 1)
@@ -119,5 +123,5 @@ class ClusterBlocks:
     def _rows(self):
         return ops.shape(self.clusters)[1] * self.size + 1
 
-    def _index(self, rows):
+    def _index(self, rows: Tensor):
         return ops.expand_dims(ops.arange(ops.shape(self.places)[0], dtype="int32") * rows, 1) + self.places

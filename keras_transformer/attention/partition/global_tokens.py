@@ -1,12 +1,15 @@
 """A few tokens of each row, taken out and put back: those that everybody sees, and that see everybody."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 from typing import Any
 
 from keras import ops
 
-from keras_transformer.attention.masks import combine, with_batch_axis
+from keras_transformer.attention.masks import Visibility, combine, with_batch_axis
+from keras_transformer.utils.types import Cache, Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,19 +25,19 @@ class FirstTokens:
     length: Any
 
     @property
-    def is_global(self):
+    def is_global(self) -> Tensor:
         """Boolean `(1, T)`."""
         return ops.expand_dims(ops.arange(self.length, dtype="int32") < self.count, 0)
 
     mask = None  # All of them are there.
 
-    def gather(self, x):
+    def gather(self, x: Tensor) -> Tensor:
         """`(B, T, ...)` to `(B, G, ...)`."""
         return x[:, : self.count]
 
     gather_integers = gather
 
-    def scatter(self, x, chosen):
+    def scatter(self, x: Tensor, chosen: Tensor) -> Tensor:
         """`(B, T, N, H)` with `chosen`, `(B, G, N, H)`, in place of its own."""
         return ops.concatenate([chosen, x[:, self.count :]], axis=1)
 
@@ -52,34 +55,34 @@ class MarkedTokens:
     selection: Any
 
     @classmethod
-    def of_mask(cls, mask, count):
+    def of_mask(cls, mask: Tensor | None, count: Tensor):
         """The first `count` True places of a boolean mask `(B, T)`."""
         ranks = ops.cumsum(ops.cast(mask, "int32"), axis=1) * ops.cast(mask, "int32")  # 1, 2, ...; 0 for others.
         wanted = ops.reshape(ops.arange(1, count + 1, dtype="int32"), (1, count, 1))
         return cls(ops.cast(ops.equal(ops.expand_dims(ranks, 1), wanted), "float32"))
 
     @property
-    def is_global(self):
+    def is_global(self) -> Tensor:
         """Boolean `(B, T)`."""
         return ops.sum(self.selection, axis=1) > 0.5
 
     @property
-    def mask(self):
+    def mask(self) -> Tensor:
         """Boolean `(B, G)`: which of the places are taken."""
         return ops.sum(self.selection, axis=2) > 0.5
 
-    def gather(self, x):
+    def gather(self, x: Tensor) -> Tensor:
         """`(B, T, ...)` to `(B, G, ...)`."""
         rows = ops.reshape(x, (-1, ops.shape(x)[1], math.prod(x.shape[2:])))
         chosen = ops.matmul(ops.cast(self.selection, x.dtype), rows)
         return ops.reshape(chosen, (-1, self.selection.shape[1], *x.shape[2:]))
 
-    def gather_integers(self, x):
+    def gather_integers(self, x: Tensor):
         """`(1 | B, T)` integers, below 2^24, to `(B, G)`."""
         rows = ops.expand_dims(ops.cast(x, "float32"), 2)
         return ops.cast(ops.round(ops.squeeze(ops.matmul(self.selection, rows), 2)), "int32")
 
-    def scatter(self, x, chosen):
+    def scatter(self, x: Tensor, chosen: Tensor) -> Tensor:
         """`(B, T, N, H)` with `chosen`, `(B, G, N, H)`, in place of its own."""
         back = ops.transpose(ops.cast(self.selection, x.dtype), (0, 2, 1))
         rows = ops.matmul(back, ops.reshape(chosen, (-1, self.selection.shape[1], math.prod(chosen.shape[2:]))))
@@ -88,7 +91,7 @@ class MarkedTokens:
         return kept + ops.reshape(rows, (-1, ops.shape(x)[1], *x.shape[2:]))
 
 
-def of_keys(visibility, chosen):
+def of_keys(visibility: Visibility, chosen: Tensor):
     """The `Visibility` of all queries over the chosen keys."""
     mask = chosen.mask
     if visibility.key_mask is not None:
@@ -101,7 +104,7 @@ def of_keys(visibility, chosen):
     )
 
 
-def of_queries(visibility, chosen):
+def of_queries(visibility: Visibility, chosen: Tensor):
     """The `Visibility` of the chosen queries over all keys."""
     mask = chosen.mask
     if visibility.query_mask is not None:
@@ -114,7 +117,7 @@ def of_queries(visibility, chosen):
     )
 
 
-def write_first(cache, new, slots, token_mask=None):
+def write_first(cache: Cache, new: Tensor, slots: Tensor, token_mask: Tensor | None = None):
     """Writes those new tokens that are among the first ones.
 
     Args:
@@ -140,5 +143,5 @@ def write_first(cache, new, slots, token_mask=None):
     return following
 
 
-def _gather_mask(mask, chosen):
+def _gather_mask(mask: Tensor | None, chosen: Tensor):
     return ops.cast(chosen.gather_integers(ops.cast(mask, "int32")), "bool")

@@ -3,6 +3,8 @@
 In the shapes, n is the number of segments, w their length, r the rate, m = w / r the tokens that a head keeps of each.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Any
 
@@ -13,6 +15,7 @@ from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.partial_softmax import PartialAttention
 from keras_transformer.attention.partition.bands import block_count, pad_length, take_rows
 from keras_transformer.attention.softmax_ops import MASKED_SCORE
+from keras_transformer.utils.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,14 +33,14 @@ class Segments:
     heads: int
 
     @classmethod
-    def of_length(cls, length, segment, rate, heads):
+    def of_length(cls, length: Tensor, segment: Tensor, rate: int, heads: int):
         """Segments of a sequence: no longer than they must be to hold it."""
         whole = (length + rate - 1) // rate * rate
         if isinstance(whole, int):
             return cls(max(rate, min(segment, whole)), rate, heads)
         return cls(ops.maximum(rate, ops.minimum(segment, whole)), rate, heads)
 
-    def blocks(self, x):
+    def blocks(self, x: Tensor) -> Tensor:
         """`(B, T, N, ...)` to `(B · n, m, N, ...)`: of each segment, what each head keeps."""
         rest = x.shape[2:]
         length = ops.shape(x)[1]
@@ -49,14 +52,14 @@ class Segments:
         kept = [x[:, offset, first : first + share] for offset, first in enumerate(range(0, rest[0], share))]
         return ops.reshape(ops.concatenate(kept, axis=1), (-1, self.segment // self.rate, *rest))
 
-    def key_blocks(self, x):
+    def key_blocks(self, x: Tensor):
         """`(B, T, K, H)` to `(B · n, m, K, H)`; where query heads of one key head keep different tokens, to N heads."""
         share, group = -(-self.heads // self.rate), self.heads // x.shape[2]
         if self.rate > 1 and share % group:
             x = ops.repeat(x, group, axis=2)
         return self.blocks(x)
 
-    def visibility(self, visibility, batch, length):
+    def visibility(self, visibility: Visibility, batch: Tensor, length: Tensor) -> Visibility:
         """The `Visibility` within segments; that of the whole gives padding of keys and causality."""
         count, key_mask = self.segment // self.rate, visibility.key_mask
         slots = ops.arange(count, dtype="int32")
@@ -74,7 +77,7 @@ class Segments:
         options = {"causal": visibility.causal, "query_slots": slots, "key_slots": slots}
         return Visibility(key_mask=key_mask, attention_mask=mask, **options)
 
-    def join(self, part, length):
+    def join(self, part: PartialAttention, length: Tensor) -> Tensor:
         """A `PartialAttention` of blocks back to `(B, length, N, ...)`; a token that a head has not kept saw nothing."""
         if self.rate == 1:
             return PartialAttention(*(self._join(x, length) for x in part))
@@ -84,17 +87,17 @@ class Segments:
         log_sum_exp = ops.where(kept, log_sum_exp, MASKED_SCORE)
         return PartialAttention(self._join(context, length), self._join(log_sum_exp, length))
 
-    def _join(self, x, length):
+    def _join(self, x: Tensor, length: Tensor):
         return ops.reshape(x, (-1, self._padded(length), *x.shape[2:]))[:, :length]
 
-    def _padded(self, length):
+    def _padded(self, length: Tensor) -> Tensor:
         return block_count(length, self.segment) * self.segment
 
-    def _is_filled_up(self, length):
+    def _is_filled_up(self, length: Tensor):
         return not isinstance(length, int) or self._padded(length) != length
 
 
-def segment_mask_of_heads(query_slots, key_slots, segment, rate, heads):
+def segment_mask_of_heads(query_slots: Tensor, key_slots: Tensor, segment: Tensor, rate: int, heads: int):
     """`(B, N, T, S)`: what a head sees in its segments; slots are `(1 | B, T)` and `(B, S)`."""
     query_slots = ops.expand_dims(ops.expand_dims(query_slots, 1), 3)
     key_slots = ops.expand_dims(ops.expand_dims(key_slots, 1), 2)
@@ -104,12 +107,12 @@ def segment_mask_of_heads(query_slots, key_slots, segment, rate, heads):
     return ops.logical_and(same, ops.logical_and(*kept))
 
 
-def align_rows(x, shift, before, common):
+def align_rows(x: Tensor, shift: Tensor, before: Tensor, common):
     """`(B, T, ...)` moved `shift + before` places to the right, `(B, before + T + common, ...)`; shift is `(B, 1)`."""
     size = before + ops.shape(x)[1] + common
     return take_rows(pad_length(x, common + before, common), common - shift, size)
 
 
-def _kept(indices, rate, heads):
+def _kept(indices, rate: int, heads: int):
     """`(len(indices), heads)`: which heads keep the token at an index of a segment."""
     return indices[:, None] % rate == (np.arange(heads) // -(-heads // rate))[None]

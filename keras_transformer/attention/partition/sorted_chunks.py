@@ -3,10 +3,14 @@
 In the shapes, R is the number of rounds, c the tokens of a chunk, n the number of chunks, `ceil(T / c)`.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Any
 
 from keras import ops
+
+from keras_transformer.utils.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +34,7 @@ class SortedChunks:
     length: Any
 
     @classmethod
-    def of_buckets(cls, buckets, seen, chunk_length, num_buckets):
+    def of_buckets(cls, buckets: Tensor, seen: Tensor, chunk_length: int, num_buckets: int):
         """Sorts tokens.
 
         Args:
@@ -52,7 +56,7 @@ class SortedChunks:
         codes = ops.sort(ops.concatenate([codes, filling], axis=2), axis=-1)
         return cls(codes % total, codes // total, chunk_length, num_buckets, heads, length)
 
-    def gather(self, x):
+    def gather(self, x: Tensor) -> Tensor:
         """`(B, T, N, H)` to chunks `(B · N · R, n, c, H)`."""
         width = x.shape[3]
         # Rows of the flat tensor, (b · T + t) · N + head: nothing is transposed or padded first.
@@ -62,11 +66,11 @@ class SortedChunks:
         chunks = ops.take(ops.reshape(x, (-1, width)), index, axis=0)
         return ops.reshape(chunks, (-1, self._count(), self.chunk_length, width))
 
-    def chunks(self, x):
+    def chunks(self, x: Tensor):
         """Integers `(B · N, R, n · c)` to `(B · N · R, n, c, 1)`."""
         return ops.reshape(x, (-1, self._count(), self.chunk_length, 1))
 
-    def with_previous(self, chunks, wraps, filling=0):
+    def with_previous(self, chunks: Tensor, wraps: bool, filling: float = 0):
         """Each chunk after the one before it, `(B · N · R, n, 2c, H)`.
 
         Args:
@@ -77,7 +81,7 @@ class SortedChunks:
         first = self._last_of_round_before(chunks) if wraps else ops.full_like(chunks[:, :1], filling)
         return ops.concatenate([ops.concatenate([first, chunks[:, :-1]], axis=1), chunks], axis=2)
 
-    def _last_of_round_before(self, chunks):
+    def _last_of_round_before(self, chunks: Tensor):
         rows, rounds = ops.shape(self.places)[0], self.places.shape[1]
         # The last chunk that holds a token which is not hidden: padding changes nothing.
         tokens = ops.sum(ops.cast(self.buckets < self.num_buckets, "int32"), axis=2)  # (B · N, R), equal in all rounds.
@@ -89,7 +93,7 @@ class SortedChunks:
         taken = ops.take(ops.reshape(chunks, (-1, width)), index, axis=0)
         return ops.reshape(taken, (-1, 1, self.chunk_length, chunks.shape[3]))
 
-    def scatter(self, chunks):
+    def scatter(self, chunks: Tensor) -> Tensor:
         """Chunks `(B · N · R · n, c, 1, H)` back to a list of R tensors `(B, T, N, H)`."""
         rows, rounds = ops.shape(self.places)[0], self.places.shape[1]
         total = self._count() * self.chunk_length
@@ -97,7 +101,7 @@ class SortedChunks:
         index = self._inverse(rows, rounds, total)
         return [ops.take(flat, index[:, each], axis=0) for each in range(rounds)]
 
-    def _inverse(self, rows, rounds, total):
+    def _inverse(self, rows: Tensor, rounds, total: Tensor):
         """Where each token went: int `(B, R, T, N)`, rows of the flat chunks."""
         first = ops.reshape(ops.arange(rows * rounds, dtype="int32") * total, (-1, rounds, 1))
         index = ops.reshape(first + self.places, (-1, 1))

@@ -1,12 +1,16 @@
 """Sequences folded by residue class: tokens `stride` places apart stand next to each other, in a row of their own."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
+from typing import Any
 
 from keras import ops
 
 from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.partition.bands import block_count, pad_length
+from keras_transformer.utils.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,20 +23,20 @@ class StridedSubsequences:
 
     stride: int
 
-    def fold(self, x):
+    def fold(self, x: Tensor) -> Tensor:
         """`(B, T, ...)` to `(B · stride, n, ...)`, padded with zeros at the end."""
         rest, count = x.shape[2:], self.count(ops.shape(x)[1])
         x = pad_length(x, 0, count * self.stride - ops.shape(x)[1])
         x = ops.transpose(ops.reshape(x, (-1, count, self.stride, math.prod(rest))), (0, 2, 1, 3))
         return ops.reshape(x, (-1, count, *rest))
 
-    def unfold(self, x, length):
+    def unfold(self, x: Tensor, length: Tensor) -> Tensor:
         """`(B · stride, n, ...)` back to `(B, length, ...)`."""
         rest, count = x.shape[2:], self.count(length)
         x = ops.transpose(ops.reshape(x, (-1, self.stride, count, math.prod(rest))), (0, 2, 1, 3))
         return ops.reshape(x, (-1, count * self.stride, *rest))[:, :length]
 
-    def visibility(self, visibility, query, **changes):
+    def visibility(self, visibility: Visibility, query: Tensor, **changes: Any) -> Visibility:
         """A `Visibility` of the rows, whose slots count the tokens of a row; padding at the end is hidden.
 
         Args:
@@ -56,6 +60,6 @@ class StridedSubsequences:
             **changes,
         )
 
-    def count(self, length):
+    def count(self, length: Tensor) -> Tensor:
         """The tokens n of a row."""
         return block_count(length, self.stride)

@@ -1,6 +1,10 @@
 """A window of keys around each query, as a part of a softmax: with gaps where it is dilated, and per head."""
 
+from __future__ import annotations
+
 import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from keras import ops
 
@@ -8,9 +12,24 @@ from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.partial_softmax import PartialAttention, partial_attention
 from keras_transformer.attention.partition.bands import Bands, pad_length
 from keras_transformer.attention.partition.strides import StridedSubsequences
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+    from keras_transformer.positions import AttentionPosition
 
 
-def window_part(softmax, query, key, value, visibility, window, dilations, position=None, training=None):
+def window_part(
+    softmax: SoftmaxAttention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    visibility: Visibility,
+    window: int,
+    dilations: Sequence[int],
+    position: AttentionPosition | None = None,
+    training: bool | None = None,
+):
     """Attention to the keys at distances 0, d, 2d, ... below `window · d`, where d is the dilation of the head.
 
     Time and memory grow with `2.5 · T · window` (half of it where causal).
@@ -51,7 +70,17 @@ def window_part(softmax, query, key, value, visibility, window, dilations, posit
     )
 
 
-def new_window_part(softmax, query, key, value, visibility, window, dilations, position=None, training=None):
+def new_window_part(
+    softmax: SoftmaxAttention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    visibility: Visibility,
+    window: int,
+    dilations: Sequence[int],
+    position: AttentionPosition | None = None,
+    training: bool | None = None,
+):
     """`window_part` of T new queries, whose keys stand after those of `(window - 1) · max(dilations)` tokens before them.
 
     Few queries read all keys at once; many are cut into blocks. The arguments are those of `window_part`, with keys and
@@ -70,7 +99,7 @@ def new_window_part(softmax, query, key, value, visibility, window, dilations, p
     return PartialAttention(*(x[:, before:] for x in part))
 
 
-def window_mask_of_heads(query_slots, key_slots, window, dilations):
+def window_mask_of_heads(query_slots: Tensor, key_slots: Tensor, window: int, dilations: Sequence[int]):
     """`(1 | B, N, T, S)`: what `window_part` sees, as one mask; slots are `(1 | B, T)` and `(1 | B, S)`."""
     dilations = ops.reshape(ops.convert_to_tensor(dilations, dtype="int32"), (1, -1, 1, 1))
     query_slots = ops.expand_dims(ops.expand_dims(query_slots, 1), 3)
@@ -79,7 +108,17 @@ def window_mask_of_heads(query_slots, key_slots, window, dilations):
     return ops.logical_and(kept, distances < window * dilations)
 
 
-def _dilated(query, key, value, softmax, visibility, window, position, training, dilation):
+def _dilated(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    softmax: SoftmaxAttention,
+    visibility: Visibility,
+    window: int,
+    position: AttentionPosition | None,
+    training: bool | None,
+    dilation: int,
+):
     if dilation == 1:
         return _windowed(softmax, query, key, value, visibility, window, position, training)
     subsequences = StridedSubsequences(dilation)
@@ -89,7 +128,16 @@ def _dilated(query, key, value, softmax, visibility, window, position, training,
     return PartialAttention(*(subsequences.unfold(x, ops.shape(key)[1]) for x in part))
 
 
-def _windowed(softmax, query, key, value, visibility, window, position, training):
+def _windowed(
+    softmax: SoftmaxAttention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    visibility: Visibility,
+    window: int,
+    position: AttentionPosition | None,
+    training: bool | None,
+):
     bands = Bands.of_window(window, max(1, window // 2), visibility.causal)
     batch, length = ops.shape(key)[0], ops.shape(key)[1]
     key_mask = visibility.key_mask

@@ -1,9 +1,13 @@
 """Dropout that can be drawn again, tile by tile: whether a weight is dropped is a function of its place."""
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Any
 
 from keras import ops
+
+from keras_transformer.utils.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +22,7 @@ class CounterBasedDropout:
     rate: float
     seed: Any
 
-    def factors(self, weights, sizes, i, j):
+    def factors(self, weights: Tensor, sizes: tuple[Tensor, Tensor], i: Tensor, j: Tensor):
         """Float32 `(B, N, t, s)`, as the weights of query block `i` and key block `j` are.
 
         Args:
@@ -38,11 +42,11 @@ class CounterBasedDropout:
         return ops.cast(kept, "float32") * (1.0 / (1.0 - self.rate))
 
 
-def _count(length, start):
+def _count(length: Tensor, start):
     return ops.arange(length, dtype="int32") + ops.cast(start, "int32")
 
 
-def _mix(x):
+def _mix(x: Tensor):
     """Spreads the bits of 32-bit integers; products wrap around.
 
     Reference: Wellons, hash-prospector, the constants of `lowbias32`.
@@ -52,6 +56,6 @@ def _mix(x):
     return ops.bitwise_xor(x, _shifted(x, 16))
 
 
-def _shifted(x, places):
+def _shifted(x: Tensor, places: Tensor):
     """A shift to the right that brings in zeros."""
     return ops.bitwise_and(ops.right_shift(x, places), (1 << (32 - places)) - 1)

@@ -1,9 +1,17 @@
 """What a position adds to the tiles of blockwise attention, as functions of its weights, and the way back."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import keras
 from keras import ops
 
 from keras_transformer.backend.vjp import vjp
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.positions import AttentionPosition
 
 
 class TilePosition:
@@ -19,7 +27,7 @@ class TilePosition:
         weights: list of tensors: what the position learns, to be handed to the functions below.
     """
 
-    def __init__(self, position):
+    def __init__(self, position: AttentionPosition | None) -> None:
         self._position = position
         variables = [] if position is None else position.variables
         # Copied, as TensorFlow would hand on the variable itself.
@@ -27,7 +35,7 @@ class TilePosition:
         self._learned = [pair for pair in self._values if pair[0].dtype.startswith(("float", "bfloat"))]
         self.weights = [value for _, value in self._learned]
 
-    def bias(self, query, places, weights):
+    def bias(self, query: Tensor, places: Tensor, weights: Tensor):
         """Float32 `(1 | B, N, t, s)`, or None.
 
         Args:
@@ -41,7 +49,7 @@ class TilePosition:
             bias = self._position.bias(ops.transpose(query, (0, 2, 1, 3)), *places)
         return None if bias is None else ops.cast(bias, "float32")
 
-    def bias_and_gradient(self, query, places, weights):
+    def bias_and_gradient(self, query: Tensor, places: Tensor, weights: Tensor):
         """`bias`, and a function of slopes `(B, N, t, s)` to the gradients of the query and of each of the weights.
 
         Returns:
@@ -49,7 +57,7 @@ class TilePosition:
         """
         reads_query, shape = self._needs("query"), (*ops.shape(query)[:3], ops.shape(places[1])[-1])
 
-        def spread(*arguments):
+        def spread(*arguments: Any):
             # Of the shape of the slopes: what the heads and the batch share is then summed over them.
             block, rest = (arguments[0], arguments[1:]) if reads_query else (query, arguments)
             return ops.broadcast_to(self.bias(block, places, rest), shape)
@@ -65,14 +73,14 @@ class TilePosition:
 
         return bias, gradient
 
-    def values(self, factors, places, weights):
+    def values(self, factors: Tensor, places: Tensor, weights: Tensor):
         """A term `(B, N, t, H_value)` of the context, linear in the factors of the values `(B, N, t, s)`; or None."""
         if not self._needs("values"):
             return None
         with self._given(weights):
             return ops.transpose(self._position.values(factors, *places), (0, 2, 1, 3))
 
-    def values_gradient(self, factors, places, weights, slopes):
+    def values_gradient(self, factors: Tensor, places: Tensor, weights: Tensor, slopes):
         """The gradients of the factors and of each of the weights, from slopes `(B, N, t, H_value)`; or None."""
         if not self._needs("values"):
             return None, []
@@ -83,6 +91,6 @@ class TilePosition:
     def _needs(self, what):
         return self._position is not None and what in self._position.needs
 
-    def _given(self, weights):
+    def _given(self, weights: Tensor):
         learned = [(variable, value) for (variable, _), value in zip(self._learned, weights, strict=True)]
         return keras.StatelessScope(self._values + learned, initialize_variables=False)

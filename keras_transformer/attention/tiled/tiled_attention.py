@@ -3,16 +3,25 @@
 Heads come before tokens here: queries `(B, N, T, H)`, keys `(B, K, S, H)`, with T and S whole numbers of blocks.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from keras import ops
 
 from keras_transformer.attention.softmax_ops import masked_bias
 from keras_transformer.attention.tiled.tiles import integer, take_block
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.attention.tiled.tiles import Tiles
+
 
 # Below every score, and far above a hidden one: a query that sees nothing has weights of exactly zero.
 _FLOOR = -5e8
 
 
-def tiled_attention(query, key, value, tiles):
+def tiled_attention(query: Tensor, key: Tensor, value: Tensor, tiles: Tiles):
     """`softmax(Q Kᵀ + terms) V`, `(B, N, T, H_value)`, forward and backward in memory linear in T and S.
 
     The backward pass computes each tile's weights anew, from the log-sum-exp of each query. A query that sees nothing gives
@@ -28,11 +37,11 @@ def tiled_attention(query, key, value, tiles):
     """
 
     @ops.custom_gradient
-    def attend(query, key, value, *learned):
+    def attend(query: Tensor, key: Tensor, value: Tensor, *learned: Any) -> Tensor:
         context, normalizer = _forward(query, key, value, learned, tiles)
         context = ops.cast(context, value.dtype)
 
-        def gradient(*arguments, upstream=None):
+        def gradient(*arguments: Any, upstream: Tensor | None = None):
             upstream = arguments[0] if upstream is None else upstream
             return _backward(query, key, value, learned, tiles, context, normalizer, upstream)
 
@@ -41,16 +50,16 @@ def tiled_attention(query, key, value, tiles):
     return attend(query, key, value, *tiles.position.weights)
 
 
-def _forward(query, key, value, learned, tiles):
+def _forward(query: Tensor, key: Tensor, value: Tensor, learned, tiles: Tiles):
     """The context in float32, and each query's log-sum-exp `(B, N, T, 1)`: block of queries by block of queries."""
     batch, heads, width = ops.shape(query)[0], query.shape[1], value.shape[3]
     (size, key_size), count = tiles.sizes, tiles.counts[0]
 
-    def row(i, contexts, normalizers):
+    def row(i: Tensor, contexts, normalizers):
         queries = take_block(query, i, size, 2)
         first, end = tiles.keys_of(i)
 
-        def step(j, highest, total, context):
+        def step(j: Tensor, highest, total: Tensor, context: Tensor):
             places = tiles.places(i, j)
             bias = tiles.position.bias(queries, places, learned)
             scores = _scores(queries, take_block(key, j, key_size, 2), bias, tiles.mask(i, j))
@@ -76,17 +85,26 @@ def _forward(query, key, value, learned, tiles):
     return _whole(contexts, heads, width), _whole(normalizers, heads, 1)
 
 
-def _backward(query, key, value, learned, tiles, context, normalizer, upstream):
+def _backward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    learned,
+    tiles: Tiles,
+    context: Tensor,
+    normalizer: Tensor,
+    upstream: Tensor,
+):
     """The gradients of all arguments: block of keys by block of keys, and for each the queries that see it."""
     rows = (query, upstream, normalizer, _sums(upstream, context))
     counts, (size, key_size) = tiles.counts, tiles.sizes
     batch, heads, key_heads = ops.shape(query)[0], query.shape[1], key.shape[1]
 
-    def column(j, query_gradients, key_gradients, value_gradients, *for_learned):
+    def column(j: Tensor, query_gradients, key_gradients, value_gradients, *for_learned: Any):
         columns = [take_block(x, j, key_size, 2) for x in (key, value)]
         first, end = tiles.queries_of(j)
 
-        def step(i, query_gradients, for_keys, for_values, *for_learned):
+        def step(i: Tensor, query_gradients, for_keys, for_values, *for_learned: Any):
             blocks = [take_block(x, i, size, 2) for x in rows]
             for_queries, *more = _tile_gradients(*blocks, *columns, learned, tiles, (i, j))
             earlier = ops.slice(query_gradients, (i, 0, 0), (1, *ops.shape(query_gradients)[1:]))
@@ -109,7 +127,17 @@ def _backward(query, key, value, learned, tiles, context, normalizer, upstream):
     return tuple(ops.cast(x, of.dtype) for x, of in zip((*wholes, *sums[3:]), arguments, strict=True))
 
 
-def _tile_gradients(queries, upstream, normalizer, total, keys, values, learned, tiles, tile):
+def _tile_gradients(
+    queries: Tensor,
+    upstream: Tensor,
+    normalizer: Tensor,
+    total: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    learned,
+    tiles: Tiles,
+    tile,
+):
     """What a tile adds to the gradients: of its queries; of its keys and values, turned; of what the position learns."""
     places, position, key_heads = tiles.places(*tile), tiles.position, keys.shape[1]
     bias, bias_gradient = position.bias_and_gradient(queries, places, learned)
@@ -136,22 +164,22 @@ def _both(first, second, learned):
     return [a + b for a, b in zip(first, second, strict=True)] if first and second else first or second
 
 
-def _sums(upstream, context):
+def _sums(upstream: Tensor, context: Tensor):
     """`(B, N, T, 1)`, float32: what all weights of a query share of their slopes."""
     return ops.sum(ops.cast(upstream, "float32") * ops.cast(context, "float32"), axis=-1, keepdims=True)
 
 
-def _times(x, factors):
+def _times(x: Tensor, factors: Tensor):
     return x if factors is None else x * factors
 
 
-def _scores(queries, keys, bias, mask):
+def _scores(queries: Tensor, keys: Tensor, bias: Tensor | None, mask: Tensor | None):
     """`(B, N, block of queries, block of keys)` in float32."""
     scores, term = ops.cast(_matmul(queries, _swap(keys)), "float32"), masked_bias(mask, bias)
     return scores if term is None else scores + term
 
 
-def _matmul(x, y):
+def _matmul(x: Tensor, y):
     """`(B, N, t, a)` times `(B, K, a, b)`: heads that share a key stand next to each other, and fold into the length."""
     heads, shared = x.shape[1], y.shape[1]
     if heads == shared:
@@ -161,7 +189,7 @@ def _matmul(x, y):
     return ops.reshape(ops.matmul(folded, y), (-1, heads, length, ops.shape(y)[3]))
 
 
-def _gathered(x, weights, key_heads):
+def _gathered(x: Tensor, weights: Tensor, key_heads: int):
     """`xᵀ weights`, `(B, K, H, block of keys)`, summed over the heads that share a key."""
     group, length = x.shape[1] // key_heads, ops.shape(x)[2]
     if group > 1:
@@ -170,18 +198,18 @@ def _gathered(x, weights, key_heads):
     return ops.cast(ops.matmul(_swap(x), weights), "float32")
 
 
-def _swap(x):
+def _swap(x: Tensor):
     return ops.transpose(x, (0, 1, 3, 2))
 
 
-def _put(buffer, index, block, earlier=None):
+def _put(buffer, index: Tensor, block, earlier=None):
     """Writes a block into row `index` of a buffer `(count, B * N, block * H)`, on top of what was there, if given."""
     block = ops.reshape(block, (1, ops.shape(buffer)[1], ops.shape(buffer)[2]))
     block = block if earlier is None else earlier + block
     return ops.scatter_update(buffer, ops.reshape(index, (1, 1)), block)
 
 
-def _whole(buffer, heads, width):
+def _whole(buffer, heads: int, width: int):
     """`(count, B * N, block * H)` to `(B, N, T, H)`."""
     joined = ops.transpose(buffer, (1, 0, 2))
     return ops.reshape(joined, (-1, heads, ops.shape(joined)[1] * (ops.shape(joined)[2] // width), width))

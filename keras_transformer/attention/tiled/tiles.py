@@ -1,5 +1,7 @@
 """Which block of queries meets which block of keys, and what is added to the scores of their tile."""
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Any
 
@@ -7,6 +9,7 @@ from keras import ops
 
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.tiled.tile_position import TilePosition
+from keras_transformer.utils.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Tiles:
     position: TilePosition
     dropout: Any = None
 
-    def keys_of(self, i):
+    def keys_of(self, i: Tensor):
         """The first block of keys that query block `i` looks at, and the end of them: one at the least."""
         size, visible = self.sizes[1], self.visibility
         # The minimum is for tf2onnx: a loop inside a loop must not be handed what the outer one only passes on.
@@ -40,7 +43,7 @@ class Tiles:
         reach = 0 if visible.causal else visible.window - 1
         return first, ops.maximum(ops.minimum(integer((ops.max(slots) + reach) // size + 1), end), first + 1)
 
-    def queries_of(self, j):
+    def queries_of(self, j: Tensor):
         """The first block of queries that may see key block `j`, and the end of them."""
         (queries, keys), visible = self.sizes, self.visibility
         first, end = 0, self.counts[0]
@@ -54,7 +57,7 @@ class Tiles:
             end = ops.minimum(integer(((j + 1) * keys + visible.window - 2) // queries + 1), end)
         return ops.maximum(integer(first), 0), integer(end)
 
-    def mask(self, i, j):
+    def mask(self, i: Tensor, j: Tensor) -> Tensor:
         """Which query of block `i` sees which key of block `j`, `(B | 1, N | 1, t, s)`; None where all see all."""
         visible, mask = self.visibility, self.visibility.attention_mask
         if mask is not None:
@@ -70,15 +73,15 @@ class Tiles:
             key_slots=self._block(visible.key_slots, j, 1),
         ).dense()
 
-    def places(self, i, j):
+    def places(self, i: Tensor, j: Tensor):
         """The positions of the queries of block `i`, and of the keys of block `j`."""
         return self._block(self.visibility.query_positions, i, 0), self._block(self.visibility.key_positions, j, 1)
 
-    def _block(self, slots, index, side):
+    def _block(self, slots: Tensor, index: Tensor, side):
         return take_block(slots, index, self.sizes[side], len(slots.shape) - 1)
 
 
-def take_block(x, index, size, axis):
+def take_block(x: Tensor, index: Tensor, size: int, axis: int):
     """Block `index` of `x` along `axis`; what has one entry there serves all blocks."""
     if x.shape[axis] == 1:
         return x
@@ -87,6 +90,6 @@ def take_block(x, index, size, axis):
     return ops.slice(x, starts, [size if at == axis else extent for at, extent in enumerate(shape)])
 
 
-def integer(x):
+def integer(x: Tensor):
     """A count as an int32 tensor, as loops carry it."""
     return ops.cast(ops.convert_to_tensor(x), "int32")
