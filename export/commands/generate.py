@@ -74,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     names = ("max_new_tokens", "stop", "seed", "repetition_penalty")
     options = {"sampler": sampler, **{name: getattr(arguments, name) for name in names}}
     if arguments.lines:
-        for text in model.generate(prompts, batch_size=arguments.batch_size, **options):
+        texts: Any = model.generate(prompts, batch_size=arguments.batch_size, **options)
+        for text in texts:
             print(" ".join(text.splitlines()))
         return 0
     pieces = model.stream(prompts, **options) if getattr(sampler, "streams", True) else _whole(model, prompts, options)
@@ -84,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _whole(model: "Generator", prompt: str | bytes, options: dict[str, Any]) -> Iterator[str]:
+def _whole(model: "Generator", prompt: str | bytes, options: dict[str, Any]) -> Iterator[Any]:
     yield model.generate(prompt, **options)
 
 

@@ -179,9 +179,14 @@ def build_parser(name: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
+def _module(name: str) -> Command:
+    module: Any = importlib.import_module(f"keras_transformer.export.commands.{name.replace('-', '_')}")
+    return module
+
+
 def _add_command(parser: argparse.ArgumentParser, name: str, help: str) -> None:
     """Adds the options of a command, and the examples at the end of its help."""
-    command: Command = importlib.import_module(f"keras_transformer.export.commands.{name.replace('-', '_')}")
+    command = _module(name)
     parser.description = f"{help[0].upper()}{help[1:]}."
     parser.epilog = "examples:\n" + "".join(f"  keras-transformer {name} {each}\n" for each in command.EXAMPLES)
     parser.set_defaults(run=command.run)

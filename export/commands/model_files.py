@@ -6,7 +6,7 @@ import os
 import pathlib
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import InvalidModelError, one_line
 from keras_transformer.utils.types import Path
@@ -74,7 +74,8 @@ def _load_file(path: Path) -> keras.Model:
 
     register_all()
     try:
-        return keras.models.load_model(path, compile=False)
+        model: Any = keras.models.load_model(path, compile=False)
+        return model
     except Exception as error:
         raise InvalidModelError(f"'{path}' cannot be loaded: {one_line(error)}") from error
 
@@ -82,4 +83,5 @@ def _load_file(path: Path) -> keras.Model:
 def _load_checkpoint(path: Path, dtype: str | None) -> keras.Model:
     from keras_transformer.checkpoints import from_huggingface
 
-    return from_huggingface(path, dtype=dtype, verbose=0)
+    model: Any = from_huggingface(path, dtype=dtype, verbose=0)
+    return model

@@ -88,7 +88,7 @@ def text(plan: Plan, device: Device, devices: int = 1) -> str:
         f"  {'step':<12}{seconds(plan.step)}  {plan.tokens:,.0f} tokens/s on {devices}"
         + (f", {seconds(plan.exchange).strip()} of it exchange" if plan.exchange else ""),
     ]
-    if plan.token is not None:
+    if plan.token is not None and plan.cache is not None and plan.decoding is not None:
         lines += [
             "",
             "decoding, on each device",

@@ -31,11 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints or writes the outputs; returns the exit status."""
-    from keras_transformer.export.runtime.loading import load
+    from keras_transformer.export.runtime.loading import RuntimeModel, load
 
     if arguments.output and pathlib.Path(arguments.output).suffix not in (".npz", ".json"):
         raise ExportError(f"cannot write '{arguments.output}': the name must end in .npz or .json")
     model = load(arguments.bundle, arguments.backend, arguments.signature)
+    if not isinstance(model, RuntimeModel):
+        raise ExportError(f"'{arguments.bundle}' is the bundle of a language model: use the command generate")
     outputs = model(_read_arrays(arguments.input, model.inputs))
     if arguments.output:
         _write_arrays(arguments.output, outputs)

@@ -1,23 +1,27 @@
-"""Sessions of ONNX Runtime bound to a cache, whose arrays stay where they are. Imports nothing."""
+"""Sessions of ONNX Runtime bound to a cache that is updated in place. Imports no library."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 class BoundCache(dict):
-    """Arrays by name that steps write in place, with the `Binding` of the last step and what that was made for."""
+    """Arrays by name that steps update in place, with the `Binding` of the last step and the key that it was made for."""
 
-    key = binding = None
+    key: Any = None
+    binding: "Binding | None" = None
 
 
 class Binding:
-    """A session bound to a cache. To bind is to look up each array by name: what does not change is bound once.
+    """A session bound to a cache. Binding looks up each array by name, so unchanged arrays are bound once.
 
     Args:
-        session: of ONNX Runtime.
-        names: of its outputs, by position: an output of an input's name has another in the file.
+        session: `onnxruntime.InferenceSession`.
+        names: names of its outputs, by position: an output that shares its name with an input has another name in the file.
         cache: dict of name to `OrtValue`.
-        in_place: names of what is written over the cache.
+        in_place: names of the outputs that overwrite the cache.
     """
 
-    def __init__(self, session, names, cache, in_place):
+    def __init__(self, session: Any, names: Sequence[str], cache: Mapping[str, Any], in_place: Sequence[str]):
         self._session = session
         self._binding = session.io_binding()
         for name, value in cache.items():
@@ -29,17 +33,17 @@ class Binding:
                 self._binding.bind_ortvalue_output(label, cache[name])
             else:
                 self._binding.bind_output(label)
-        self._places = {name: names.index(name) for name in self._others}
+        self._positions = {name: names.index(name) for name in self._others}
         self._values = None
 
-    def run(self, arrays):
-        """The outputs that are not written over the cache: dict of name to `OrtValue`, written over by the next run."""
+    def run(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the outputs outside the cache: dict of name to `OrtValue`, overwritten by the next run."""
         for name, array in arrays.items():
             self._binding.bind_cpu_input(name, array)
         self._session.run_with_iobinding(self._binding)
         if self._values is None:
             found = self._binding.get_outputs()
-            self._values = {name: found[place] for name, place in self._places.items()}
+            self._values = {name: found[position] for name, position in self._positions.items()}
             for name, label in self._others.items():
                 self._binding.bind_ortvalue_output(label, self._values[name])
         return self._values

@@ -35,7 +35,7 @@ def ranges_of(directory, files, calibration):
         except Exception as error:
             raise QuantizationError(f"the calibration data do not fit the model: {error}") from error
         for name, array in zip(names, results, strict=True):
-            least, most = np.quantile(array, [_CLIPPED, 1 - _CLIPPED])
+            least, most = np.quantile(np.asarray(array), [_CLIPPED, 1 - _CLIPPED])
             old_least, old_most = ranges.get(name, (least, most))
             ranges[name] = (float(min(least, old_least)), float(max(most, old_most)))
     if not ranges:

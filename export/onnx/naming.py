@@ -1,7 +1,8 @@
-"""Names of the parts of a rewritten graph: each its own, after the layers that they come from."""
+"""Unique names for the values and nodes of a rewritten graph, after the layers that they come from."""
 
 import collections
 import re
+from collections.abc import Iterable
 
 import onnx_ir as ir
 
@@ -10,8 +11,8 @@ from keras_transformer.export.onnx.rewrites.rule import TRANSPOSED, VECTOR
 _SEARCHED = ("Reshape", "Transpose", "Mul", "Add", "RotaryEmbedding", "Squeeze", "Unsqueeze")
 
 
-def name_parts(graph, weights):
-    """Gives initializers that were made of weights the names of those, and nodes the names of their layers.
+def name_parts(graph: ir.Graph, weights: Iterable[str]) -> None:
+    """Names initializers after the weights that they were made of, and nodes after their layers.
 
     Args:
         graph: `onnx_ir.Graph`, changed in place.
@@ -24,15 +25,14 @@ def name_parts(graph, weights):
             continue
         if source not in graph.initializers:
             _rename(graph, value, source)
-    weights = set(weights)
-    _name_nodes(graph, weights, set())
+    _name_nodes(graph, set(weights), set())
 
 
-def tell_apart(graph):
-    """Gives values of one name, wherever in the graph and its bodies they are, names of their own; likewise nodes.
+def make_names_unique(graph: ir.Graph) -> None:
+    """Makes the names of values, and those of nodes, unique in the graph and its bodies.
 
-    A body may not repeat the name of a value around it, before or behind; and where bodies beside each other do, shape
-    inference takes the one value for the other.
+    A body must not reuse the name of a value of an enclosing graph. Where sibling bodies reuse one, shape inference
+    confuses the values.
 
     Args:
         graph: `onnx_ir.Graph`, changed in place. Its own inputs, outputs and initializers keep their names.
@@ -42,17 +42,17 @@ def tell_apart(graph):
     for each in _parts(graph):
         if isinstance(each, ir.Node):
             each.name = name_node(each.name or each.op_type)
-        elif each not in fixed and each.name != "":  # An output that is not asked for has no name.
+        elif each not in fixed and each.name != "":  # An omitted output has no name.
             each.name = name_value(each.name or "value")
 
 
 class _Names:
-    """Names that are given once, with a number where one is wanted again."""
+    """Unique names: a number is appended to a name that is taken."""
 
-    def __init__(self, taken=()):
+    def __init__(self, taken: Iterable[str | None] = ()):
         self._taken, self._counts = set(taken), collections.Counter()
 
-    def __call__(self, wanted):
+    def __call__(self, wanted: str) -> str:
         name = wanted
         while name in self._taken:
             self._counts[wanted] += 1
@@ -62,7 +62,7 @@ class _Names:
 
 
 def _parts(graph):
-    """What the graph and its bodies are given, hold and compute, and their nodes."""
+    """Inputs, initializers, nodes and their outputs, of the graph and its bodies."""
     yield from graph.inputs
     yield from list(graph.initializers.values())
     for node in graph:
@@ -73,8 +73,8 @@ def _parts(graph):
                 yield from _parts(attribute.as_graph())
 
 
-def _source(name):
-    """The weight that an initializer was made of, by its name; None if it was not."""
+def _source(name: str) -> str | None:
+    """The name of the weight that an initializer was made of, or None."""
     match = re.match(rf"(.+)(?:{VECTOR}|{TRANSPOSED})(?:_\d+)*$", name)
     return match.group(1) if match else None
 
@@ -101,20 +101,20 @@ def _name_nodes(graph, weights, taken):
                 _name_nodes(attribute.as_graph(), weights, taken)
 
 
-def _layer_of(node, weights):
-    """The path of the layer whose weight a node reads; of an `Attention`, that of the layer around its projections."""
+def _layer_of(node: ir.Node, weights: set[str]) -> str | None:
+    """The path of the layer whose weight a node reads; for an `Attention`, of the layer that contains its projections."""
     if node.op_type == "Attention":
         projection = _projection(node.inputs[0], weights, 8)
         return None if projection is None or "/" not in projection else projection.rsplit("/", 1)[0]
     for value in node.inputs:
-        name = None if value is None or not value.is_initializer() else _source(value.name) or value.name
-        if name in weights:
+        name = None if value is None or not value.is_initializer() else _source(value.name or "") or value.name
+        if name is not None and name in weights:
             return name.rsplit("/", 1)[0]
     return None
 
 
-def _projection(value, weights, steps):
-    """The layer of the projection that a value was computed from."""
+def _projection(value: ir.Value | None, weights: set[str], steps: int) -> str | None:
+    """The layer of the projection that a value is computed from."""
     node = None if value is None else value.producer()
     if node is None or not steps:
         return None

@@ -1,24 +1,28 @@
-"""From the graph that the converter wrote to the one that a runtime executes best."""
+"""The optimizer of ONNX graphs: fused operators in place of the converter's primitive ones."""
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx_ir.passes import common
 from onnxscript import optimizer, version_converter
 
-from keras_transformer.export.onnx.naming import name_parts, tell_apart
+from keras_transformer.export.onnx.naming import make_names_unique, name_parts
+from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.rewrites import rule_sets
 from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.sizes import settle_sizes
+from keras_transformer.export.onnx.shapes.sizes import replace_sizes
 
 _ROUNDS = 12
 _FOLD_BYTES = 4096
 
 
-def optimize_proto(model, arrays, options):
+def optimize_proto(
+    model: onnx.ModelProto, arrays: dict[str, np.ndarray], options: OnnxOptions
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """Rewrites a graph into fused operators.
 
     Args:
-        model: `onnx.ModelProto` of opset 18 without its weights; left as it is.
+        model: `onnx.ModelProto` of opset 18 without its weights; not changed.
         arrays: dict of name to numpy array: the weights.
         options: `OnnxOptions`.
 
@@ -34,27 +38,27 @@ def optimize_proto(model, arrays, options):
         initializers[name].const_value = ir.tensor(array, name=name)
     optimize(rewritten, options)
     name_parts(rewritten.graph, arrays)
-    found = {name: value.const_value.numpy() for name, value in initializers.items()}
+    found = {name: value.const_value.numpy() for name, value in initializers.items() if value.const_value is not None}
     initializers.clear()
     proto = ir.to_proto(rewritten)
     standard = [each for each in proto.opset_import if not each.domain]
     proto.ir_version = max(proto.ir_version, onnx.helper.find_min_ir_version_for(standard))
-    for side in ("input", "output"):  # The names of their axes are the signature's.
+    for side in ("input", "output"):  # With the axis names of the signature.
         for value, original in zip(getattr(proto.graph, side), getattr(model.graph, side), strict=True):
             value.type.CopyFrom(original.type)
     del proto.graph.value_info[:]
     return proto, found
 
 
-def _placeholder(name, array):
-    """An initializer whose numbers are elsewhere."""
+def _placeholder(name: str, array: np.ndarray) -> onnx.TensorProto:
+    """An initializer without data."""
     tensor = onnx.TensorProto(name=name, dims=array.shape, data_location=onnx.TensorProto.EXTERNAL)
     tensor.data_type = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
     tensor.external_data.add(key="location", value="elsewhere")
     return tensor
 
 
-def optimize(model, options):
+def optimize(model: ir.Model, options: OnnxOptions) -> ir.Model:
     """Rewrites a graph into fused operators, in place.
 
     Args:
@@ -70,8 +74,8 @@ def optimize(model, options):
     for _ in range(_ROUNDS):
         common.ShapeInferencePass()(model)
         dims = Dims(model.graph)
-        count = settle_sizes(model.graph, dims)
-        # What only sizes were read from would seem to be needed outside of what a rule replaces.
+        count = replace_sizes(model.graph, dims)
+        # Unused readers of sizes would prevent rules, whose intermediate values may have no other consumers.
         common.RemoveUnusedNodesPass()(model)
         if not count + sum(rules.apply_to_model(model) for rules in rule_sets(dims, options)):
             break
@@ -80,7 +84,7 @@ def optimize(model, options):
     return model
 
 
-def _clean(model):
+def _clean(model: ir.Model) -> None:
     optimizer.fold_constants(model, input_size_limit=_FOLD_BYTES, output_size_limit=_FOLD_BYTES)
     for each in (
         common.IdentityEliminationPass(),
@@ -90,12 +94,11 @@ def _clean(model):
         each(model)
     _tidy(model, model.graph)
     common.RemoveUnusedNodesPass()(model)
-    tell_apart(model.graph)  # Rules number what they make in each graph anew.
+    make_names_unique(model.graph)  # Rules number their values from 1 in each graph.
 
 
-def _tidy(model, graph):
-    """Computes what is computed twice once, and drops constants that nothing reads, in each body too: the library's passes
-    look at the top alone."""
+def _tidy(model: ir.Model, graph: ir.Graph) -> None:
+    """Eliminates common subexpressions and unused constants, in bodies too, which the library's passes skip."""
     common.CommonSubexpressionEliminationPass()(ir.Model(graph, ir_version=model.ir_version))
     for node in graph:
         for attribute in node.attributes.values():

@@ -91,7 +91,7 @@ class _Quantizer:
         self.model, self.arrays, self.quantization, self.done = model, arrays, quantization, done
         kept, self.tied = groups
         self.contrib_ops, self.ranges = contrib_ops, ranges or {}
-        self.bits = _BITS.get(quantization.mode)
+        self.bits = _BITS.get(quantization.mode, 8)
         self.candidates = {name for name, array in arrays.items() if is_candidate(array) and name not in kept}
         self.transposed = {}
         self.top = []

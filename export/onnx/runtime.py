@@ -51,4 +51,5 @@ class OnnxRuntime:
 
     def __call__(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         # By index: an output that shares its name with an input has another name in the file.
-        return dict(zip(self._outputs, self._session.run(None, arrays), strict=True))
+        results: Any = self._session.run(None, arrays)
+        return dict(zip(self._outputs, results, strict=True))

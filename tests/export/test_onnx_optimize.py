@@ -15,7 +15,7 @@ from onnx_graphs import operators, random, rewritten
 
 from keras_transformer.export import load
 from keras_transformer.export.errors import ExportError
-from keras_transformer.export.onnx.naming import tell_apart
+from keras_transformer.export.onnx.naming import make_names_unique
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import sizes_of
@@ -345,7 +345,7 @@ def test_another_offset_stays():
 
 def test_a_rewrite_that_fails_leaves_the_graph(monkeypatch):
     from keras_transformer.export.onnx import convert as writer
-    from keras_transformer.export.onnx.rewrites import optimize as onnx_optimize
+    from keras_transformer.export.onnx import optimize as onnx_optimize
 
     def fail(*arguments):
         raise RuntimeError("no such rule")
@@ -414,7 +414,7 @@ def test_no_body_repeats_a_name_around_it_or_beside_it():
     }
     """
     model = ir.from_proto(parser.parse_model(text))
-    tell_apart(model.graph)
+    make_names_unique(model.graph)
     proto = ir.to_proto(model)
     names = [name for node in all_nodes(proto.graph) for name in node.output]
     assert len(names) == len(set(names)) == 10

@@ -1,4 +1,4 @@
-"""Rules that turn matrix products around a softmax into `Attention`, and give it the layout that it runs best in."""
+"""Rules that fuse matrix products around a softmax into `Attention`, in the layout that runs fastest."""
 
 import onnx_ir as ir
 from onnxscript.rewriter import RewriteRuleSet
@@ -6,7 +6,7 @@ from onnxscript.rewriter import RewriteRuleSet
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.rewrites.rule import Rule, attributes_of, is_float, rule_set, scalar
 from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
+from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, shapes_of, sizes_of
 from keras_transformer.export.onnx.shapes.symbolic import multiply
 
 _SWAP = [0, 2, 1, 3]
@@ -21,16 +21,16 @@ class Attention(Rule):
     def check(self, context, query, key, value, weights, bias=None):
         if weights.producer().attributes.get_int("axis", -1) not in (-1, 3):
             return False
-        shapes = [sizes_of(each) for each in (query, key, value)]
-        if any(shape is None or len(shape) != 4 for shape in shapes) or not is_float(query):
+        shapes = shapes_of((query, key, value), rank=4)
+        if shapes is None or not is_float(query):
             return False
         (batch, heads, _, width), (key_batch, key_heads, key_width, length), (*same, value_length, _) = shapes
         fits = [batch, heads] == [key_batch, key_heads] == same and width == key_width and length == value_length
-        # Heads, whose number and width are fixed: not, for example, a product over tokens.
-        return fits and isinstance(heads, int) and isinstance(width, int) and self._takes(shapes, bias)
+        # The number and width of heads are fixed, unlike those of a product over tokens.
+        return fits and isinstance(heads, int) and isinstance(width, int) and self._is_valid_bias(shapes, bias)
 
     @staticmethod
-    def _takes(shapes, bias):
+    def _is_valid_bias(shapes, bias):
         (batch, heads, queries, _), (_, _, _, keys), _ = shapes
         sizes = sizes_of(bias)
         if bias is None:
@@ -41,12 +41,12 @@ class Attention(Rule):
 
     def rewrite(self, op, query, key, value, weights, bias=None):
         key = op.Transpose(key, perm=[0, 1, 3, 2])
-        mask = () if bias is None else (self._whole(op, bias, query, key),)
+        mask = () if bias is None else (self._expanded_bias(op, bias, query, key),)
         return op.Attention(query, key, value, *mask, scale=1.0)
 
-    def _whole(self, op, bias, query, key):
-        """The bias with all queries and keys: the operator broadcasts neither."""
-        sizes, queries = sizes_of(bias), sizes_of(query)[2]
+    def _expanded_bias(self, op, bias, query, key):
+        """The bias, expanded to all queries and keys: the operator broadcasts neither."""
+        sizes, queries = known_sizes(bias), known_sizes(query)[2]
         if sizes[2] == queries and sizes[3] != 1:
             return bias
         keys = 1 if sizes[3] != 1 else None
@@ -65,23 +65,23 @@ class AttentionWithoutBias(Attention):
 
 
 class GroupedAttention(Attention):
-    """`Attention` of grouped heads: those that share a key stand folded into the length, as one matrix product wants."""
+    """`Attention` of grouped query heads, where heads that share a key are folded into the length for one matrix product."""
 
     def pattern(self, op, query, key, value, bias, folded, unfolded, refolded, last):
         weights = op.Softmax(op.Add(self.scores(op, query, key, folded, unfolded), bias), _outputs=["weights"])
-        return self.weigh(op, weights, value, refolded, last)
+        return self.attend_values(op, weights, value, refolded, last)
 
     def scores(self, op, query, key, folded, unfolded):
         return op.Reshape(op.MatMul(op.Reshape(query, folded, _outputs=["queries"]), key), unfolded)
 
-    def weigh(self, op, weights, value, refolded, last):
+    def attend_values(self, op, weights, value, refolded, last):
         return op.Reshape(
             op.MatMul(op.Reshape(weights, refolded, _outputs=["again"]), value), last, _outputs=["result"]
         )
 
     def check(self, context, queries, key, value, weights, again, result, bias=None, **_):
-        shapes = [sizes_of(each) for each in (queries, key, value, weights, again)]
-        if any(shape is None or len(shape) != 4 for shape in shapes) or sizes_of(result) is None:
+        shapes = shapes_of((queries, key, value, weights, again), rank=4)
+        if shapes is None or sizes_of(result) is None:
             return False
         (batch, key_heads, _, width), (*_, keys), (*_, value_width), (_, heads, length, _), _ = shapes
         if not all(isinstance(size, int) for size in (heads, key_heads, width)) or heads % key_heads:
@@ -94,16 +94,16 @@ class GroupedAttention(Attention):
         ]
         expected += [[batch, heads, length, keys], [batch, key_heads, rows, keys]]
         plain = [batch, heads, length, width], *shapes[1:3]
-        return shapes == expected and is_float(queries) and self._takes(plain, bias)
+        return shapes == expected and is_float(queries) and self._is_valid_bias(plain, bias)
 
     def rewrite(self, op, query, key, value, queries, weights, result, bias=None, **_):
-        # In each of these shapes the numbers lie in the same order.
-        batch, heads, length, _ = sizes_of(weights)
-        targets = self.target(op, [batch, heads, length, sizes_of(queries)[3]]), self.target(op, sizes_of(result))
+        # All these shapes have the same memory layout.
+        batch, heads, length, _ = known_sizes(weights)
+        targets = self.target(op, [batch, heads, length, known_sizes(queries)[3]]), self.target(op, known_sizes(result))
         if None in targets:
             return None
         query = op.Reshape(query, targets[0])
-        query.shape, query.dtype = ir.Shape([batch, heads, length, sizes_of(queries)[3]]), queries.dtype
+        query.shape, query.dtype = ir.Shape([batch, heads, length, known_sizes(queries)[3]]), queries.dtype
         return op.Reshape(super().rewrite(op, query, key, value, weights, bias), targets[1])
 
 
@@ -112,11 +112,11 @@ class GroupedAttentionWithoutBias(GroupedAttention):
 
     def pattern(self, op, query, key, value, folded, unfolded, refolded, last):
         weights = op.Softmax(self.scores(op, query, key, folded, unfolded), _outputs=["weights"])
-        return self.weigh(op, weights, value, refolded, last)
+        return self.attend_values(op, weights, value, refolded, last)
 
 
 class ScaleIntoAttention(Rule):
-    """A query multiplied by a constant: the operator's own scale."""
+    """A query multiplied by a constant, as the scale of the operator."""
 
     def pattern(self, op, query, factor, key, value):
         return op.Attention(op.Mul(query, factor), key, value, _allow_other_inputs=True, _outputs=["attended"])
@@ -131,23 +131,23 @@ class ScaleIntoAttention(Rule):
 
 
 class ScaleThroughTranspose(Rule):
-    """`Transpose(x · c)` as `Transpose(x) · c` where an `Attention` then takes the factor."""
+    """`Transpose(x · c)` as `Transpose(x) · c` where an `Attention` can absorb the factor."""
 
     def pattern(self, op, x, factor):
-        return op.Transpose(op.Mul(x, factor), _outputs=["turned"])
+        return op.Transpose(op.Mul(x, factor), _outputs=["transposed"])
 
-    def check(self, context, x, factor, turned):
-        feeds = all(node.op_type == "Attention" and place == 0 for node, place in turned.uses())
-        return feeds and bool(turned.uses()) and scalar(factor) is not None and sizes_of(x) is not None
+    def check(self, context, x, factor, transposed):
+        feeds = all(node.op_type == "Attention" and place == 0 for node, place in transposed.uses())
+        return feeds and bool(transposed.uses()) and scalar(factor) is not None and sizes_of(x) is not None
 
-    def rewrite(self, op, x, factor, turned):
-        return op.Mul(op.Transpose(x, perm=turned.producer().attributes.get_ints("perm")), factor)
+    def rewrite(self, op, x, factor, transposed):
+        return op.Mul(op.Transpose(x, perm=transposed.producer().attributes.get_ints("perm")), factor)
 
 
 class TokensFirst(Rule):
-    """`Attention` between transposes as `Attention` of rank 3, which reads `(B, T, N · H)` as it lies in memory."""
+    """`Attention` between transposes as `Attention` of rank 3, whose inputs are `(B, T, N · H)`."""
 
-    def attend(self, op, query, key, value):
+    def attention(self, op, query, key, value):
         return op.Attention(
             op.Transpose(query, perm=_SWAP),
             op.Transpose(key, perm=_SWAP),
@@ -157,33 +157,33 @@ class TokensFirst(Rule):
         )
 
     def pattern(self, op, query, key, value):
-        return op.Transpose(self.attend(op, query, key, value), perm=_SWAP)
+        return op.Transpose(self.attention(op, query, key, value), perm=_SWAP)
 
     def check(self, context, query, key, value, attended):
         shapes = [sizes_of(each) for each in (query, key, value)]
         return all(shape is not None and all(isinstance(size, int) for size in shape[2:]) for shape in shapes)
 
     def rewrite(self, op, query, key, value, attended):
-        node, heads = attended.producer(), sizes_of(query)[2]
+        node, heads = attended.producer(), known_sizes(query)[2]
         flat = [op.Reshape(each, self.ints(op, 0, 0, -1)) for each in (query, key, value)]
         found = op.Attention(
             *flat,
             *node.inputs[3:],
             q_num_heads=heads,
-            kv_num_heads=sizes_of(key)[2],
+            kv_num_heads=known_sizes(key)[2],
             scale=node.attributes.get_float("scale"),
         )
-        return op.Reshape(self.finish(op, found), self.ints(op, 0, 0, heads, sizes_of(value)[3]))
+        return op.Reshape(self.finish(op, found), self.ints(op, 0, 0, heads, known_sizes(value)[3]))
 
     def finish(self, op, found):
         return found
 
 
 class TokensFirstMasked(TokensFirst):
-    """The same where queries that see no key are set to zero in between, by `seen` `(B, 1, T | 1, 1)`."""
+    """The same where queries without a visible key are set to zero in between, by `seen` `(B, 1, T | 1, 1)`."""
 
     def pattern(self, op, query, key, value, seen):
-        return op.Transpose(op.Mul(self.attend(op, query, key, value), seen), perm=_SWAP)
+        return op.Transpose(op.Mul(self.attention(op, query, key, value), seen), perm=_SWAP)
 
     def check(self, context, query, key, value, attended, seen):
         sizes = sizes_of(seen)
@@ -196,7 +196,7 @@ class TokensFirstMasked(TokensFirst):
 
 
 class RepeatedHeads(Rule):
-    """Keys and values that are repeated for the queries that share them, without repeating them."""
+    """Grouped queries without repeated keys and values."""
 
     def pattern(self, op, query, key, value, repeats, same_repeats, shape, same_shape):
         keys = op.Reshape(op.Tile(key, repeats), shape)
@@ -209,7 +209,7 @@ class RepeatedHeads(Rule):
 
     @staticmethod
     def _is_repeated(value, repeats, heads):
-        """Whether heads `(B, S, K, 1, H)` are repeated in place to so many."""
+        """Whether heads `(B, S, K, 1, H)` are repeated to `heads` heads."""
         sizes, counts = sizes_of(value), constant(repeats)
         if sizes is None or len(sizes) != 5 or sizes[3] != 1 or counts is None or not isinstance(sizes[4], int):
             return False
@@ -217,13 +217,15 @@ class RepeatedHeads(Rule):
 
     def rewrite(self, op, query, key, value, attended, **_):
         node = attended.producer()
-        flat = [op.Reshape(each, self.ints(op, 0, 0, sizes_of(each)[2] * sizes_of(each)[4])) for each in (key, value)]
-        options = attributes_of(attended) | {"kv_num_heads": sizes_of(key)[2]}
+        flat = [
+            op.Reshape(each, self.ints(op, 0, 0, known_sizes(each)[2] * known_sizes(each)[4])) for each in (key, value)
+        ]
+        options = attributes_of(attended) | {"kv_num_heads": known_sizes(key)[2]}
         return op.Attention(query, *flat, *node.inputs[3:], **options)
 
 
 def attention_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
-    """The rules for a graph whose sizes are known."""
+    """Returns the rules for `Attention`."""
     rules = [Attention, AttentionWithoutBias, GroupedAttention, GroupedAttentionWithoutBias]
     rules += [TokensFirst, TokensFirstMasked, ScaleThroughTranspose, ScaleIntoAttention, RepeatedHeads]
     return [rule_set([rule(dims) for rule in rules], commute=True)]

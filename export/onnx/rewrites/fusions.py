@@ -1,9 +1,10 @@
-"""Rules that turn the chains of a converted graph into the one operator that they compute.
+"""Rules that fuse chains of operators of a converted graph into one operator.
 
-Each fires only where its conditions are proven in the graph; where one does not match, what stands there is right.
+A rule applies only where its conditions are proven from the graph; otherwise the graph stays as it is.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -21,17 +22,17 @@ from keras_transformer.export.onnx.rewrites.rule import (
     scalar,
 )
 from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
+from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, sizes_of
 
 
-def over_last_axis(value, axes):
-    """Whether a reduction over these axes is one over the last axis of a value."""
-    sizes, axes = sizes_of(value), constant(axes)
-    return sizes is not None and axes is not None and axes.tolist() in ([-1], [len(sizes) - 1])
+def over_last_axis(value: ir.Value, axes: ir.Value) -> bool:
+    """Whether `axes` is the last axis of a value."""
+    sizes, found = sizes_of(value), constant(axes)
+    return sizes is not None and found is not None and found.tolist() in ([-1], [len(sizes) - 1])
 
 
-def as_vector(op, weight, width):
-    """A weight `(1, ..., 1, width)` as `(width,)`, or None if it is not such a weight."""
+def as_vector(op: Any, weight: ir.Value, width: int) -> ir.Value | None:
+    """Returns a weight `(1, ..., 1, width)` as `(width,)`, or None if it has another shape."""
     sizes = sizes_of(weight)
     if not sizes or sizes[-1] != width or any(size != 1 for size in sizes[:-1]):
         return None
@@ -56,13 +57,13 @@ class LayerNormalization(Rule):
 
     def check(self, context, x, axes, variance_axes, epsilon, scale, bias):
         sizes = sizes_of(x)
-        if not is_float(x) or scalar(epsilon) is None or not isinstance(sizes[-1] if sizes else None, int):
+        if not is_float(x) or scalar(epsilon) is None or not sizes or not isinstance(sizes[-1], int):
             return False
-        vectors = all(sizes_of(each) and sizes_of(each)[-1] == sizes[-1] for each in (scale, bias))
+        vectors = all((sizes_of(each) or [None])[-1] == sizes[-1] for each in (scale, bias))
         return vectors and over_last_axis(x, axes) and over_last_axis(x, variance_axes)
 
     def rewrite(self, op, x, axes, variance_axes, epsilon, scale, bias):
-        scale, bias = (as_vector(op, each, sizes_of(x)[-1]) for each in (scale, bias))
+        scale, bias = (as_vector(op, each, known_sizes(x)[-1]) for each in (scale, bias))
         if scale is None or bias is None:
             return None
         return op.LayerNormalization(x, scale, bias, axis=-1, epsilon=scalar(epsilon))
@@ -79,10 +80,10 @@ class RMSNormalization(Rule):
         sizes = sizes_of(x)
         if not is_float(x) or scalar(epsilon) is None or not sizes or not isinstance(sizes[-1], int):
             return False
-        return over_last_axis(x, axes) and sizes_of(scale) is not None and sizes_of(scale)[-1] == sizes[-1]
+        return over_last_axis(x, axes) and (sizes_of(scale) or [None])[-1] == sizes[-1]
 
     def rewrite(self, op, x, axes, epsilon, scale):
-        scale = as_vector(op, scale, sizes_of(x)[-1])
+        scale = as_vector(op, scale, known_sizes(x)[-1])
         if scale is None:
             return None
         return op.RMSNormalization(x, scale, axis=-1, epsilon=scalar(epsilon))
@@ -103,14 +104,15 @@ class RMSNormalizationOfPower(RMSNormalization):
 
 
 class _Gelu(Rule):
-    """A rule that makes a GELU.
+    """A rule that fuses a GELU.
 
     Args:
-        contrib: bool. Whether it is ONNX Runtime's own, for opsets that have none.
+        dims: `Dims` of the graph.
+        contrib: bool. Whether to use the operator of ONNX Runtime, for opsets without `Gelu`.
     """
 
-    def __init__(self, contrib):
-        super().__init__()
+    def __init__(self, dims: Dims, contrib: bool):
+        super().__init__(dims)
         self.domain = {"_domain": CONTRIB} if contrib else {}
 
 
@@ -127,14 +129,11 @@ class GeluErfc(_Gelu):
         return op.Gelu(x, **self.domain)
 
 
-class GeluErf(_Gelu):
+class GeluErf(GeluErfc):
     """`0.5 x · (1 + erf(x / √2))`."""
 
     def pattern(self, op, x, half, one, root):
         return op.Mul(op.Mul(half, x), op.Add(one, op.Erf(op.Mul(x, root))))
-
-    check = GeluErfc.check
-    rewrite = GeluErfc.rewrite
 
 
 class GeluTanh(_Gelu):
@@ -153,7 +152,7 @@ class GeluTanh(_Gelu):
 
 
 class GatherAnyIndex(Rule):
-    """`table[i + n where i < 0 else i]`: ONNX's `Gather` counts negative indices from the end by itself."""
+    """`table[i + n where i < 0 else i]`: ONNX's `Gather` supports negative indices."""
 
     def pattern(self, op, table, indices, zero, length):
         negative = op.Less(op.Cast(indices), zero)
@@ -170,7 +169,7 @@ class GatherAnyIndex(Rule):
 
 
 class PlainGemm(Rule):
-    """`Gemm` of plain form as `MatMul` and `Add`: quantizers know a projection by its `MatMul`."""
+    """`Gemm` without transposes and factors as `MatMul` and `Add`: quantizers recognize a projection by its `MatMul`."""
 
     def pattern(self, op, x, weight, bias):
         return op.Gemm(x, weight, bias, _outputs=["product"])
@@ -186,7 +185,7 @@ class PlainGemm(Rule):
 
 
 class GemmOfTransposed(Rule):
-    """`Gemm` with a turned weight that is read here alone, as `MatMul` with the weight turned now."""
+    """`Gemm` with a transposed weight that has no other consumer, as `MatMul` with the weight transposed now."""
 
     def pattern(self, op, x, weight):
         return op.Gemm(x, weight, _outputs=["product"])
@@ -198,8 +197,8 @@ class GemmOfTransposed(Rule):
         return is_plain and weight.const_value is not None and len(weight.uses()) == 1
 
     def rewrite(self, op, x, weight, product):
-        turned = ir.tensor(np.ascontiguousarray(weight.const_value.numpy().T))
-        return op.MatMul(x, op.Constant(value=turned, _outputs=[f"{weight.name}{TRANSPOSED}"]))
+        transposed = ir.tensor(np.ascontiguousarray(weight.const_value.numpy().T))
+        return op.MatMul(x, op.Constant(value=transposed, _outputs=[f"{weight.name}{TRANSPOSED}"]))
 
 
 class GemmOfReshaped(GemmOfTransposed):
@@ -212,14 +211,18 @@ class GemmOfReshaped(GemmOfTransposed):
         return sizes_of(matrix) is not None and super().check(context, x, weight, product)
 
     def rewrite(self, op, x, weight, matrix, product, **_):
-        turned = ir.tensor(np.ascontiguousarray(weight.const_value.numpy().reshape(sizes_of(matrix)).T))
-        return op.MatMul(x, op.Constant(value=turned, _outputs=[f"{weight.name}{TRANSPOSED}"]))
+        transposed = ir.tensor(np.ascontiguousarray(weight.const_value.numpy().reshape(known_sizes(matrix)).T))
+        return op.MatMul(x, op.Constant(value=transposed, _outputs=[f"{weight.name}{TRANSPOSED}"]))
 
 
 def fusion_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
-    """The rules for `OnnxOptions`."""
-    norms = [LayerNormalization()] + ([RMSNormalization(), RMSNormalizationOfPower()] if options.target >= 23 else [])
+    """Returns the rules for norms, GELUs, table lookups and `Gemm`."""
+    norms: list[type[Rule]] = [LayerNormalization]
+    norms += [RMSNormalization, RMSNormalizationOfPower] if options.target >= 23 else []
     has_gelu = options.target >= 20
-    gelus = [rule(not has_gelu) for rule in (GeluErfc, GeluErf, GeluTanh)] if has_gelu or options.contrib_ops else []
-    sets = [rule_set([*norms, GatherAnyIndex(), PlainGemm(), GemmOfTransposed(), GemmOfReshaped()])]
+    gelus = (
+        [rule(dims, not has_gelu) for rule in (GeluErfc, GeluErf, GeluTanh)] if has_gelu or options.contrib_ops else []
+    )
+    rules = [*norms, GatherAnyIndex, PlainGemm, GemmOfTransposed, GemmOfReshaped]
+    sets = [rule_set([rule(dims) for rule in rules])]
     return [*sets, rule_set(gelus, commute=True)] if gelus else sets

@@ -1,4 +1,4 @@
-"""Rules that give the masks of Keras's own softmax the form that `attention` knows: one bias of the scores."""
+"""Rules that rewrite the masks of Keras's softmax as one bias of the scores, which `attention` matches."""
 
 import onnx_ir as ir
 from onnxscript.rewriter import RewriteRuleSet
@@ -8,11 +8,11 @@ from keras_transformer.export.onnx.rewrites.rule import Rule, is_float, rule_set
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import sizes_of
 
-_LOWEST = -1e8  # Whatever is added to so low a score, nothing is left of it after the softmax.
+_LOWEST = -1e8  # A score plus this vanishes in the softmax.
 
 
 class SelectAsBias(Rule):
-    """`softmax(scores where shown, else lowest)`, a choice written as products with 0 and 1, as `softmax(scores + bias)`."""
+    """`softmax(scores where shown, else lowest)`, written as products with 0 and 1, as `softmax(scores + bias)`."""
 
     def pattern(self, op, shown, scores, hidden):
         return op.Softmax(op.Add(op.Mul(shown, scores), hidden), _outputs=["weights"])
@@ -25,7 +25,7 @@ class SelectAsBias(Rule):
 
 
 class MaskOfOnes(Rule):
-    """A bias whose mask is met with ones of the shape of the scores, as Keras does, without those ones."""
+    """A bias without the conjunction of its mask with ones of the shape of the scores, which Keras computes."""
 
     def pattern(self, op, scores, number, ones, shape, mask):
         met = op.And(op.Expand(ones, shape), mask, _outputs=["met"])
@@ -40,7 +40,7 @@ class MaskOfOnes(Rule):
 
 
 class WeightsWhereShown(Rule):
-    """Weights that are set to zero where nothing was shown anyway: what changes are rows that are shown nothing."""
+    """Attention weights set to zero where they are masked: this changes only rows without a visible key."""
 
     def pattern(self, op, shown, scores, hidden, nothing, value):
         weights = op.Softmax(op.Add(scores, hidden), _outputs=["weights"])
@@ -57,7 +57,7 @@ class WeightsWhereShown(Rule):
 
 
 def _hides(bias, shown, is_right):
-    """Whether a bias is a right number where `shown` is 0, and 0 where it is 1."""
+    """Whether a bias is a number that `is_right` accepts where `shown` is 0, and 0 where it is 1."""
     node, mask = bias.producer(), _cast_of(shown)
     if node is None or node.op_type != "Mul" or mask is None:
         return False
@@ -70,12 +70,13 @@ def _hides(bias, shown, is_right):
 
 
 def _cast_of(value):
-    """The truth values that a float was cast from, or None."""
+    """The boolean value that a float was cast from, or None."""
     node = value.producer()
-    is_cast = node is not None and node.op_type == "Cast" and node.inputs[0].dtype == ir.DataType.BOOL
-    return node.inputs[0] if is_cast and is_float(value) else None
+    if node is None or node.op_type != "Cast" or node.inputs[0].dtype != ir.DataType.BOOL:
+        return None
+    return node.inputs[0] if is_float(value) else None
 
 
 def mask_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
-    """The rules for a graph whose sizes are known."""
+    """Returns the rules for masks."""
     return [rule_set([rule(dims) for rule in (SelectAsBias, WeightsWhereShown, MaskOfOnes)], commute=True)]

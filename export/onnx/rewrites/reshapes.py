@@ -1,11 +1,11 @@
-"""Rules that leave of reshapes and transposes only those that move numbers, and let projections meet in rank 2."""
+"""Rules that remove reshapes and transposes that move no data, and compute projections in rank 2."""
 
 from onnxscript.rewriter import RewriteRuleSet
 
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.rewrites.rule import Rule, attributes_of, rule_set
 from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
+from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, sizes_of
 from keras_transformer.export.onnx.shapes.symbolic import multiply
 
 _UNARY = ("Gelu", "Relu", "Tanh", "Sigmoid", "Erf", "Neg", "Sqrt", "Exp")
@@ -30,18 +30,18 @@ class TransposeOfReshapable(Rule):
     """A transpose that moves only axes of size 1 is a reshape."""
 
     def pattern(self, op, x):
-        return op.Transpose(x, _outputs=["turned"])
+        return op.Transpose(x, _outputs=["transposed"])
 
-    def check(self, context, x, turned):
-        sizes, perm = sizes_of(x), turned.producer().attributes.get_ints("perm")
+    def check(self, context, x, transposed):
+        sizes, perm = sizes_of(x), transposed.producer().attributes.get_ints("perm")
         if sizes is None or perm is None:
             return False
         kept = [axis for axis in perm if sizes[axis] != 1]
         return kept == sorted(kept)
 
-    def rewrite(self, op, x, turned):
-        sizes = sizes_of(x)
-        target = self.target(op, [sizes[axis] for axis in turned.producer().attributes.get_ints("perm")])
+    def rewrite(self, op, x, transposed):
+        sizes = known_sizes(x)
+        target = self.target(op, [sizes[axis] for axis in transposed.producer().attributes.get_ints("perm")])
         return None if target is None else op.Reshape(x, target)
 
 
@@ -57,7 +57,7 @@ class ReshapeOfReshape(Rule):
         )
 
     def rewrite(self, op, x, first, second, outer):
-        target = self.target(op, sizes_of(outer))
+        target = self.target(op, known_sizes(outer))
         return None if target is None else op.Reshape(x, target)
 
 
@@ -73,7 +73,7 @@ class ReshapeToItself(Rule):
 
 
 class PlainTarget(Rule):
-    """A target that is computed from the shapes of intermediate values, computed from those of the inputs instead."""
+    """A target computed from the shapes of intermediate values, computed from the shapes of graph inputs instead."""
 
     def pattern(self, op, x, shape):
         return op.Reshape(x, shape, _outputs=["result"])
@@ -89,12 +89,12 @@ class PlainTarget(Rule):
         return all(maker and maker.op_type == "Shape" and maker.inputs[0].is_graph_input() for maker in makers)
 
     def rewrite(self, op, x, shape, result):
-        target = self.target(op, sizes_of(result))
+        target = self.target(op, known_sizes(result))
         return None if target is None else op.Reshape(x, target)
 
 
 class UnaryOfReshape(Rule):
-    """`f(Reshape(x))` as `Reshape(f(x))`: reshapes sink until they meet their opposites."""
+    """`f(Reshape(x))` as `Reshape(f(x))`: reshapes move down until they cancel."""
 
     def pattern(self, op, x, shape):
         return getattr(op, self.op_type)(op.Reshape(x, shape), _outputs=["result"])
@@ -110,54 +110,58 @@ class BinaryOfReshape(Rule):
     """`f(a, Reshape(b))` of equal shapes as `Reshape(f(Reshape(a), b))`, where b is a matrix."""
 
     def pattern(self, op, a, b, shape):
-        return getattr(op, self.op_type)(a, op.Reshape(b, shape, _outputs=["turned"]))
+        return getattr(op, self.op_type)(a, op.Reshape(b, shape, _outputs=["transposed"]))
 
-    def check(self, context, a, b, shape, turned):
+    def check(self, context, a, b, shape, transposed):
         sizes, flat = sizes_of(a), sizes_of(b)
         return (
-            sizes is not None and flat is not None and len(flat) == 2 and sizes == sizes_of(turned) and len(sizes) > 2
+            sizes is not None
+            and flat is not None
+            and len(flat) == 2
+            and sizes == sizes_of(transposed)
+            and len(sizes) > 2
         )
 
-    def rewrite(self, op, a, b, shape, turned):
-        flat = self.flat(op, a, b, turned)
+    def rewrite(self, op, a, b, shape, transposed):
+        flat = self.flat(op, a, b, transposed)
         return None if flat is None else op.Reshape(getattr(op, self.op_type)(flat, b), shape)
 
-    def flat(self, op, a, b, turned):
-        """The other operand as a matrix; in a square both are one."""
-        if a is turned:
+    def flat(self, op, a, b, transposed):
+        """The other operand as a matrix; in a square both operands are the same."""
+        if a is transposed:
             return b
-        target = self.target(op, sizes_of(b))
+        target = self.target(op, known_sizes(b))
         return None if target is None else op.Reshape(a, target)
 
 
 class BinaryOfReshapeFirst(BinaryOfReshape):
     def pattern(self, op, a, b, shape):
-        return getattr(op, self.op_type)(op.Reshape(b, shape, _outputs=["turned"]), a)
+        return getattr(op, self.op_type)(op.Reshape(b, shape, _outputs=["transposed"]), a)
 
-    def rewrite(self, op, a, b, shape, turned):
-        flat = self.flat(op, a, b, turned)
+    def rewrite(self, op, a, b, shape, transposed):
+        flat = self.flat(op, a, b, transposed)
         return None if flat is None else op.Reshape(getattr(op, self.op_type)(b, flat), shape)
 
 
 class NormOfReshape(Rule):
-    """A norm over the last axis, which a reshape leaves alone, in rank 2."""
+    """A norm over the last axis, which a reshape keeps, in rank 2."""
 
     def pattern(self, op, x, shape, scale):
-        turned = op.Reshape(x, shape, _outputs=["turned"])
-        return getattr(op, self.op_type)(turned, scale, _allow_other_inputs=True, _outputs=["result"])
+        transposed = op.Reshape(x, shape, _outputs=["transposed"])
+        return getattr(op, self.op_type)(transposed, scale, _allow_other_inputs=True, _outputs=["result"])
 
-    def check(self, context, x, shape, scale, turned, result):
-        flat, sizes = sizes_of(x), sizes_of(turned)
+    def check(self, context, x, shape, scale, transposed, result):
+        flat, sizes = sizes_of(x), sizes_of(transposed)
         keeps_last = bool(flat) and bool(sizes) and flat[-1] == sizes[-1] and len(flat) == 2
         return keeps_last and result.producer().attributes.get_int("axis", -1) == -1
 
-    def rewrite(self, op, x, shape, scale, turned, result):
+    def rewrite(self, op, x, shape, scale, transposed, result):
         rest = result.producer().inputs[2:]
         return op.Reshape(getattr(op, self.op_type)(x, scale, *rest, **attributes_of(result)), shape)
 
 
 class NormThenReshape(Rule):
-    """`Reshape(norm(x))` to a matrix as `norm(Reshape(x))`: all that follows a first embedding is then of rank 2."""
+    """`Reshape(norm(x))` to a matrix as `norm(Reshape(x))`: everything after the first embedding is then of rank 2."""
 
     def pattern(self, op, x, scale, shape):
         norm = getattr(op, self.op_type)(x, scale, _allow_other_inputs=True, _outputs=["norm"])
@@ -165,16 +169,17 @@ class NormThenReshape(Rule):
 
     def check(self, context, x, scale, shape, norm, result):
         sizes, flat = sizes_of(x), sizes_of(result)
-        is_matrix = bool(sizes) and bool(flat) and len(flat) == 2 and flat == [multiply(*sizes[:-1]), sizes[-1]]
-        return is_matrix and len(sizes) > 2 and norm.producer().attributes.get_int("axis", -1) == -1
+        if not sizes or len(sizes) < 3 or flat != [multiply(*sizes[:-1]), sizes[-1]]:
+            return False
+        return norm.producer().attributes.get_int("axis", -1) == -1
 
     def rewrite(self, op, x, scale, shape, norm, result):
-        flat = op.Reshape(x, self.target(op, sizes_of(result)))
+        flat = op.Reshape(x, self.target(op, known_sizes(result)))
         return getattr(op, self.op_type)(flat, scale, *norm.producer().inputs[2:], **attributes_of(norm))
 
 
 def reshape_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
-    """The rules for a graph whose sizes are known."""
+    """Returns the rules for reshapes and transposes."""
     rules = [TransposeOfTranspose, TransposeOfReshapable, ReshapeOfReshape, ReshapeToItself, PlainTarget]
     found = [rule(dims) for rule in rules]
     found += [rule(dims, norm) for norm in _NORMS for rule in (NormThenReshape, NormOfReshape)]

@@ -1,6 +1,6 @@
-"""Rules that turn features rotated by the angles of their positions into `RotaryEmbedding` (opset 23).
+"""Rules that fuse rotary position embeddings into `RotaryEmbedding` (opset 23).
 
-The operator is given rank 3, `(B, T, N · H)`: the oldest runtimes of the supported range turn a part of a head only there.
+The operator gets inputs of rank 3, `(B, T, N · H)`: the oldest supported runtimes rotate a part of a head only there.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from onnxscript.rewriter import RewriteRuleSet
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.rewrites.rule import Rule, is_float, rule_set, scalar
 from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
+from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, shapes_of, sizes_of
 
 
 class RotaryEmbedding(Rule):
@@ -27,31 +27,32 @@ class RotaryEmbedding(Rule):
         return op.Concat(op.Neg(second), first, _outputs=["quarter"])
 
     def check(self, context, x, cos, sin, **found):
-        sizes, (angles, _) = sizes_of(x), _waves(cos, sin)
+        sizes, (angles, _) = sizes_of(x), _cos_sin_angles(cos, sin)
         if not is_float(x) or sizes is None or len(sizes) != 4 or not all(isinstance(size, int) for size in sizes[2:]):
             return False
         (batch, length, _, width), (_, rates) = sizes, _parts(angles)
         if rates is None or rates.size != width or width % 2:
             return False
         fits = sizes_of(angles) in ([batch, length, 1, width], [1, length, 1, width])
-        pairs = rates.reshape(-1, 2).T if self.interleaved else rates.reshape(2, -1)
-        return fits and np.array_equal(*pairs) and self.is_quarter_turn(width, **found)
+        first, second = rates.reshape(-1, 2).T if self.interleaved else rates.reshape(2, -1)
+        return fits and np.array_equal(first, second) and self.is_quarter_turn(width, **found)
 
     def is_quarter_turn(self, width, first, second, quarter, **_):
         is_last = quarter.producer().attributes.get_int("axis", 0) in (-1, 3)
         return is_last and _bounds(first, width) == (0, width // 2) and _bounds(second, width) == (width // 2, width)
 
     def rewrite(self, op, x, cos, sin, **_):
-        return self.turned(op, x, x, *_waves(cos, sin))
+        return self.rotated(op, x, x, *_cos_sin_angles(cos, sin))
 
-    def turned(self, op, whole, x, angles, factor):
-        """`whole` `(B, T, N, H)` with its first features turned: those that x consists of."""
-        (_, _, heads, width), turning = sizes_of(whole), sizes_of(x)[3]
+    def rotated(self, op, whole, x, angles, factor):
+        """`whole` `(B, T, N, H)` with its first features rotated: those of x."""
+        (_, _, heads, width), rotary_dim = known_sizes(whole), known_sizes(x)[3]
         positions, rates = _parts(angles)
-        rates = rates[::2] if self.interleaved else rates[: turning // 2]
+        assert rates is not None  # `check` accepted them.
+        rates = rates[::2] if self.interleaved else rates[: rotary_dim // 2]
         angles = op.Mul(positions, op.Constant(value=ir.tensor(np.ascontiguousarray(rates))))
-        # Angles that are the same in each row are written out for each.
-        target = self.dims.shape_tensor(op, [sizes_of(x)[0], 1, 1])
+        # Angles without a batch are expanded to all rows.
+        target = self.dims.shape_tensor(op, [known_sizes(x)[0], 1, 1])
         if target is None:
             target = op.Concat(op.Shape(x, start=0, end=1), self.ints(op, 1, 1), axis=0)
         waves = [op.Cos(angles), op.Sin(angles)]
@@ -63,13 +64,13 @@ class RotaryEmbedding(Rule):
             *(op.Expand(wave, target) for wave in waves),
             num_heads=heads,
             interleaved=self.interleaved,
-            rotary_embedding_dim=0 if turning == width else turning,
+            rotary_embedding_dim=0 if rotary_dim == width else rotary_dim,
         )
         return op.Reshape(found, self.ints(op, 0, 0, heads, width))
 
 
 class RotaryEmbeddingOfPairs(RotaryEmbedding):
-    """The same where features 2i and 2i + 1 are a pair, and their quarter turn a product with a constant."""
+    """The same where features 2i and 2i + 1 are a pair, and the quarter turn is a product with a constant."""
 
     interleaved = 1
 
@@ -79,12 +80,14 @@ class RotaryEmbeddingOfPairs(RotaryEmbedding):
 
     def is_quarter_turn(self, width, flat, turn, quarter, **_):
         expected = np.kron(np.eye(width // 2), [[0, 1], [-1, 0]])
-        found, sizes = constant(turn), sizes_of(quarter)
-        return found is not None and np.array_equal(found, expected) and sizes_of(flat)[-1:] == [width] == sizes[3:]
+        found, shapes = constant(turn), shapes_of((flat, quarter))
+        if found is None or shapes is None or not np.array_equal(found, expected):
+            return False
+        return shapes[0][-1:] == [width] == shapes[1][3:]
 
 
 class RotaryEmbeddingOfSplit(RotaryEmbedding):
-    """The same where the halves come of a `Split`, as in KerasHub."""
+    """The same where the halves are outputs of a `Split`, as in KerasHub."""
 
     def quarter_turn(self, op, x, turn):
         first, second = op.Split(x, _outputs=["first", "second"])
@@ -92,13 +95,12 @@ class RotaryEmbeddingOfSplit(RotaryEmbedding):
 
     def is_quarter_turn(self, width, first, second, quarter, **_):
         axes = [value.producer().attributes.get_int("axis", 0) for value in (first, quarter)]
-        return all(axis in (-1, 3) for axis in axes) and all(
-            sizes_of(each)[3:] == [width // 2] for each in (first, second)
-        )
+        halves = shapes_of((first, second), rank=4) or [[]]
+        return all(axis in (-1, 3) for axis in axes) and all(sizes[3:] == [width // 2] for sizes in halves)
 
 
 class PartialRotaryEmbedding(RotaryEmbedding):
-    """The same where the first features of each head are turned, and the rest is joined to them."""
+    """The same where the first features of each head are rotated, and the rest is concatenated."""
 
     def pattern(self, op, whole, cos, sin, turn):
         x = op.Slice(whole, _allow_other_inputs=True, _outputs=["x"])
@@ -106,28 +108,28 @@ class PartialRotaryEmbedding(RotaryEmbedding):
         return op.Concat(super().pattern(op, x, cos, sin, turn), rest, _outputs=["joined"])
 
     def check(self, context, whole, x, rest, joined, **found):
-        sizes, turning = sizes_of(whole), (sizes_of(x) or [None])[-1]
+        sizes, rotary_dim = sizes_of(whole), (sizes_of(x) or [None])[-1]
         if sizes is None or len(sizes) != 4 or not isinstance(sizes[3], int) or not super().check(context, x, **found):
             return False
         is_last = joined.producer().attributes.get_int("axis", 0) in (-1, 3)
-        return is_last and _bounds(x, sizes[3]) == (0, turning) and _bounds(rest, sizes[3]) == (turning, sizes[3])
+        return is_last and _bounds(x, sizes[3]) == (0, rotary_dim) and _bounds(rest, sizes[3]) == (rotary_dim, sizes[3])
 
     def rewrite(self, op, whole, x, cos, sin, **_):
-        return self.turned(op, whole, x, *_waves(cos, sin))
+        return self.rotated(op, whole, x, *_cos_sin_angles(cos, sin))
 
 
 class PartialRotaryEmbeddingOfPairs(PartialRotaryEmbedding, RotaryEmbeddingOfPairs):
     """The same for pairs."""
 
 
-def _waves(cos, sin):
-    """The angles that both waves are of and what both are multiplied by, or two None."""
-    (kind, angles, factor), (other_kind, other, other_factor) = _wave(cos), _wave(sin)
+def _cos_sin_angles(cos, sin):
+    """The common angles of cosine and sine and the common factor, or two None."""
+    (kind, angles, factor), (other_kind, other, other_factor) = _angle(cos), _angle(sin)
     is_pair = (kind, other_kind) == ("Cos", "Sin") and angles is other and factor == other_factor
     return (angles, factor) if is_pair else (None, None)
 
 
-def _wave(value):
+def _angle(value):
     node, factor = value.producer(), 1.0
     if node is not None and node.op_type == "Mul":
         numbers = [scalar(each) for each in node.inputs]
@@ -138,7 +140,7 @@ def _wave(value):
 
 
 def _parts(angles):
-    """Positions `(T, 1)` or `(B, T, 1)` and rates `(H,)` whose products the angles `(1 | B, T, 1, H)` are, or two None."""
+    """Positions `(T, 1)` or `(B, T, 1)` and rates `(H,)` whose product is the angles `(1 | B, T, 1, H)`, or two None."""
     sizes, value = sizes_of(angles), angles
     while value is not None and value.producer() is not None and value.producer().op_type in ("Unsqueeze", "Reshape"):
         value = value.producer().inputs[0]
@@ -151,27 +153,27 @@ def _parts(angles):
         return None, None
     positions, rates = node.inputs if constant(node.inputs[0]) is None else node.inputs[::-1]
     array = constant(rates)
-    # Nothing but axes of size 1 was added on the way.
-    is_plain = found is not None and [*sizes[:2], sizes[3]] in (found, [1, *found])
-    if not is_plain or array is None or array.size * twice != sizes[3] or sizes_of(positions) != [*found[:-1], 1]:
+    if found is None or [*sizes[:2], sizes[3]] not in (found, [1, *found]):  # More than axes of size 1 were added.
+        return None, None
+    if array is None or array.size * twice != sizes[3] or sizes_of(positions) != [*found[:-1], 1]:
         return None, None
     return positions, np.tile(array.reshape(-1), twice)
 
 
 def _bounds(value, width):
-    """Where a slice of the last axis, which is so wide, begins and ends, or None."""
+    """Start and end of a slice of the last axis of size `width`, or None."""
     inputs = value.producer().inputs
-    arrays = [constant(each) for each in inputs[1:]]
-    if len(inputs) < 4 or any(array is None or array.size != 1 for array in arrays):
+    numbers = [scalar(each) for each in inputs[1:]]
+    if len(inputs) < 4 or None in numbers:
         return None
-    start, end, axis, *step = (array.reshape(()).item() for array in arrays)
+    start, end, axis, *step = numbers
     if axis not in (-1, 3) or step not in ([], [1]):
         return None
     return slice(start, end).indices(width)[:2]
 
 
 def rotary_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
-    """The rules for a graph whose sizes are known: those of a part of each head go first."""
+    """Returns the rules for rotary embeddings, those for a part of each head first."""
     partial = (PartialRotaryEmbedding, PartialRotaryEmbeddingOfPairs)
     whole = (RotaryEmbedding, RotaryEmbeddingOfPairs, RotaryEmbeddingOfSplit)
     return [rule_set([rule(dims) for rule in rules], commute=True) for rules in (partial, whole)]

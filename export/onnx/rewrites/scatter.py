@@ -1,4 +1,4 @@
-"""A rule that turns the update of a key/value cache into `TensorScatter` (opset 24)."""
+"""A rule that fuses the update of a key/value cache into `TensorScatter` (opset 24)."""
 
 import numpy as np
 from onnxscript.rewriter import RewriteRuleSet
@@ -6,59 +6,60 @@ from onnxscript.rewriter import RewriteRuleSet
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.rewrites.rule import Rule, rule_set, scalar
 from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
+from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, sizes_of
 from keras_transformer.export.onnx.shapes.symbolic import multiply
 
 _MOVES = ("Reshape", "Unsqueeze", "Squeeze", "Cast", "Identity")
 
 
 class TensorScatter(Rule):
-    """`ScatterND` at every row, every head and the slots that follow each row's index, in this order.
+    """`ScatterND` to every row, every head and the slots from each row's index on, in this order.
 
-    `past` is `(B, K, L, H)`, the places are `(B · T · K, 3)`, and the update is `(B · T · K, H)`.
+    `past` is `(B, K, L, H)`, the indices are `(B · T · K, 3)`, and the update is `(B · T · K, H)`.
     """
 
-    def pattern(self, op, past, places, update):
-        return op.ScatterND(past, places, update, _outputs=["present"])
+    def pattern(self, op, past, indices, update):
+        return op.ScatterND(past, indices, update, _outputs=["present"])
 
-    def check(self, context, past, places, update, present):
+    def check(self, context, past, indices, update, present):
         sizes, rows = sizes_of(past), sizes_of(update)
         plain = present.producer().attributes.get_string("reduction", "none") == "none"
         if sizes is None or len(sizes) != 4 or not all(isinstance(sizes[axis], int) for axis in (1, 3)) or not plain:
             return False
-        grids = _grids(places, sizes)
-        if grids is None or rows != [multiply(*sizes_of(grids[0])), sizes[3]]:
+        grids = _grids(indices, sizes)
+        if grids is None or rows != [multiply(*known_sizes(grids[0])), sizes[3]]:
             return False
         return self._start(grids, sizes) is not None
 
     def _start(self, grids, sizes):
-        """The index `(B,)` at which each row is written, 0 for the first slot, or None if these are not such places."""
+        """The index `(B,)` at which each row is written, 0 for the first slot, or None if the indices are others."""
         rows, heads, slots = (_only_addend(grid) for grid in grids)
-        batch, length, num_heads = sizes_of(grids[0])
+        batch, length, num_heads = known_sizes(grids[0])
         order = constant(heads)
-        is_grid = self._counts(rows, batch, [batch, 1, 1]) and order is not None and order.shape == (1, 1, num_heads)
-        if not is_grid or not np.array_equal(order.reshape(-1), np.arange(num_heads)) or slots is None:
+        if not self._counts(rows, batch, [batch, 1, 1]) or order is None or slots is None:
+            return None
+        if not np.array_equal(order, np.arange(num_heads).reshape(1, 1, -1)):
             return None
         return self._first_slot(slots, batch, length)
 
     def _first_slot(self, slots, batch, length):
-        if sizes_of(slots) == [1, length, 1] and self._counts(slots, length, [1, length, 1]):
+        if known_sizes(slots) == [1, length, 1] and self._counts(slots, length, [1, length, 1]):
             return 0
-        if sizes_of(slots) != [batch, length, 1]:
+        if known_sizes(slots) != [batch, length, 1]:
             return None
         node = _origin(slots).producer()
         if length != 1:
             if node is None or node.op_type != "Add":
                 return None
             parts = [each for each in node.inputs if not self._counts(each, length, [1, length])]
-            if len(parts) != 1 or sizes_of(parts[0]) != [batch, 1]:
+            if len(parts) != 1 or known_sizes(parts[0]) != [batch, 1]:
                 return None
             slots = parts[0]
         index = _origin(slots)
-        return index if sizes_of(index) == [batch] else None
+        return index if known_sizes(index) == [batch] else None
 
     def _counts(self, value, count, sizes):
-        """Whether a value of these sizes holds 0, 1, ... up to a count."""
+        """Whether a value has these sizes and contains 0, 1, ..., count - 1."""
         if value is None or sizes_of(value) != sizes:
             return False
         array, node = constant(value), _origin(value).producer()
@@ -68,10 +69,12 @@ class TensorScatter(Rule):
             return False
         return self.dims.numbers(node.inputs[1]) == count
 
-    def rewrite(self, op, past, places, update, present):
-        sizes = sizes_of(past)
-        grids = _grids(places, sizes)
-        batch, length, num_heads = sizes_of(grids[0])
+    def rewrite(self, op, past, indices, update, present):
+        sizes = known_sizes(past)
+        grids = _grids(indices, sizes)
+        if grids is None:
+            return None
+        batch, length, num_heads = known_sizes(grids[0])
         target = self.target(op, [batch, length, num_heads, sizes[3]])
         if target is None:
             return None
@@ -81,9 +84,9 @@ class TensorScatter(Rule):
         return op.TensorScatter(past, update, *start, axis=2, mode="linear")
 
 
-def _grids(places, sizes):
-    """The three columns of places as grids `(B, T, K)`, or None if they are not made of such."""
-    node = _origin(places).producer()
+def _grids(indices, sizes):
+    """The three columns of indices as grids `(B, T, K)`, or None."""
+    node = _origin(indices).producer()
     if (
         node is None
         or node.op_type != "Concat"
@@ -100,14 +103,14 @@ def _grids(places, sizes):
 
 
 def _flattened(column):
-    """The grid that a column `(B · T · K, 1)` lists, or None."""
+    """The grid that was flattened to a column `(B · T · K, 1)`, or None."""
     value = _origin(column)
     sizes, listed = sizes_of(value), sizes_of(column)
     return value if sizes is not None and listed == [multiply(*sizes), 1] else None
 
 
 def _only_addend(value):
-    """The one term of a sum that is not zero, or None."""
+    """The only term of a sum that is not zero, or None."""
     terms, found = [value], []
     while terms:
         term = terms.pop()
@@ -127,12 +130,12 @@ def _is_zero(value):
 
 
 def _origin(value):
-    """What a value is, but for its shape and type."""
+    """The value before reshapes and casts."""
     while value.producer() is not None and value.producer().op_type in _MOVES:
         value = value.producer().inputs[0]
     return value
 
 
 def scatter_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
-    """The rules for a graph whose sizes are known."""
+    """Returns the rule for cache updates."""
     return [rule_set([TensorScatter(dims)])]

@@ -1,25 +1,49 @@
-"""What is known of the integers of a graph that hold sizes."""
+"""Symbolic values of the integers of a graph that are sizes."""
 
 import operator
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
 
+import numpy as np
 import onnx_ir as ir
 
 from keras_transformer.export.onnx.shapes.symbolic import multiply
 
+# A size is an int or a text; see `symbolic`.
+Sizes: TypeAlias = list[Any]
 INTEGERS = (ir.DataType.INT32, ir.DataType.INT64)
 _OPERATORS = {"Add": operator.add, "Sub": operator.sub, "Max": max, "Min": min}
 _LONGEST = 8
 
 
-def sizes_of(value):
-    """The shape of a value as a list of ints and texts, or None where its rank is not known."""
+def sizes_of(value: ir.Value | None) -> Sizes | None:
+    """Returns the shape of a value as a list of ints and texts, or None if its rank is unknown."""
     if value is None or value.shape is None:
         return None
     return [size if isinstance(size, int) else size.value for size in value.shape]
 
 
-def constant(value):
-    """A small constant as a numpy array, or None."""
+def known_sizes(value: ir.Value | None) -> Sizes:
+    """Returns the shape of a value of known rank.
+
+    Raises:
+        ValueError: the rank is unknown.
+    """
+    sizes = sizes_of(value)
+    if sizes is None:
+        raise ValueError(f"the rank of {value} is not known")
+    return sizes
+
+
+def shapes_of(values: Iterable[ir.Value | None], rank: int | None = None) -> list[Sizes] | None:
+    """Returns the shapes of values, or None if a rank is unknown or is not `rank`."""
+    shapes = [sizes_of(value) for value in values]
+    known = [each for each in shapes if each is not None and rank in (None, len(each))]
+    return known if len(known) == len(shapes) else None
+
+
+def constant(value: ir.Value | None) -> np.ndarray | None:
+    """Returns a small constant as an array, or None."""
     if value is None:
         return None
     tensor = ir.convenience.get_const_tensor(value)
@@ -27,13 +51,21 @@ def constant(value):
 
 
 class Integers:
-    """Methods named after operators that make such integers; each gives the sizes of the first output of a node, or None.
+    """Shape inference of operators that compute integers, a method each, named after the operator.
 
-    A subclass gives `_elementwise`, `_fresh`, an iterator of new names, and the dicts `_numbers`, `_results` and `sources`.
+    A method returns the sizes of the first output of a node, or None if they are unknown.
     """
 
-    def numbers(self, value):
-        """The sizes that an integer vector or scalar holds, or None."""
+    sources: dict[str, tuple[ir.Value, int]]  # Name of a size -> (graph input, axis).
+    _fresh: Iterator[str]  # New names.
+    _numbers: dict[ir.Value, Any]  # Value -> the sizes in an integer vector (list) or scalar.
+    _results: dict[tuple[Any, ...], str]  # (operator, size, size) -> the name of the result.
+
+    def _elementwise(self, node: ir.Node) -> Sizes | None:
+        raise NotImplementedError
+
+    def numbers(self, value: Any) -> Any:
+        """Returns the sizes in an integer vector (list) or scalar, or None."""
         if value in self._numbers:
             return self._numbers[value]
         array = constant(value)
@@ -41,12 +73,12 @@ class Integers:
             return None
         return [int(each) for each in array] if array.ndim else int(array)
 
-    def held(self, value):
-        """The sizes that a computed integer vector or scalar holds, or None."""
+    def held(self, value: ir.Value) -> Any:
+        """Returns the sizes in a computed integer vector (list) or scalar, or None."""
         return self._numbers.get(value)
 
     def _named(self, value):
-        """Names for the integers of a short vector of which nothing is known, the same whenever they are asked for."""
+        """Names for the integers of a short unknown vector; the same names for the same vector."""
         sizes = sizes_of(value)
         if value.dtype not in INTEGERS or sizes is None or len(sizes) != 1 or sizes[0] not in range(_LONGEST):
             return None
@@ -81,7 +113,7 @@ class Integers:
     _add = _sub = _mul = _max = _min = _div = _computed
 
     def _equal(self, node):
-        """A size of an input is no negative number: TensorFlow's slices have -1 for all that is left."""
+        """A size of an input is not negative: TensorFlow's slices use -1 for the rest of an axis."""
         rows = [self.numbers(value) for value in node.inputs]
         rows = rows if constant(node.inputs[0]) is not None else rows[::-1]
         are_lists = all(isinstance(row, list) and row for row in rows)
@@ -100,8 +132,8 @@ class Integers:
         rows = [row * length if len(row) == 1 else row for row in rows]
         return [self._result(kind, a, b) for a, b in zip(*rows, strict=True)]
 
-    def _result(self, kind, first, second):
-        """What an operator makes of two sizes; the same name for the same operator and sizes."""
+    def _result(self, kind: str, first: Any, second: Any) -> Any:
+        """The result of an operator on two sizes; the same name for the same operator and sizes."""
         if kind == "Mul":
             return multiply(first, second)
         if isinstance(first, int) and isinstance(second, int) and kind in _OPERATORS:
@@ -110,6 +142,7 @@ class Integers:
             return first
         if kind == "Add" and first == 0:
             return second
+        pair: tuple[Any, ...]
         pair = (first, second) if kind in ("Sub", "Div") else tuple(sorted((first, second), key=str))
         if (kind, *pair) not in self._results:
             self._results[kind, *pair] = next(self._fresh)
@@ -123,7 +156,7 @@ class Integers:
         return self._hold(node, [product] if node.attributes.get_int("keepdims", 1) else product)
 
     def _range(self, node):
-        start, step = (constant(node.inputs[place]) for place in (0, 2))
+        start, step = (constant(node.inputs[index]) for index in (0, 2))
         limit = self.numbers(node.inputs[1])
         return (
             [limit]

@@ -1,6 +1,11 @@
-"""What each operator does to the sizes of its inputs, for `dims.Dims`."""
+"""Shape inference of each operator, for `dims.Dims`."""
 
-from keras_transformer.export.onnx.shapes.integers import Integers, sizes_of
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from keras_transformer.export.onnx.shapes.integers import Integers, Sizes, shapes_of, sizes_of
 from keras_transformer.export.onnx.shapes.symbolic import divide, multiply
 
 _NAMES = """
@@ -10,24 +15,28 @@ _NAMES = """
 """
 ELEMENTWISE = set(_NAMES.split())
 _FIRST_ONLY = {"LayerNormalization", "RMSNormalization", "RotaryEmbedding", "ScatterND", "TensorScatter", "Clip"}
-SEVERAL = ("TopK", "Split")  # Their methods settle all outputs but the first.
-_TO_THE_END = 10**9  # What the converter writes for an open end.
+SEVERAL = ("TopK", "Split")  # Their methods set the shapes of all outputs but the first.
+_TO_THE_END = 10**9  # The converter's value for an open end.
 
 
 class Operators(Integers):
-    """Methods named after operators; each gives the sizes of the first output of a node, or None.
+    """Shape inference of operators, a method each, named after the operator.
 
-    A subclass gives `_settle`, which writes sizes onto a value, `_fresh`, an iterator of new names, and the dicts
-    `_numbers`, `_results`, `_at_most` and `sources`.
+    A method returns the sizes of the first output of a node, or None if they are unknown.
     """
+
+    _at_most: dict[str, Any]  # Name of a size -> a size that it does not exceed.
+
+    def _set_shape(self, value: ir.Value, sizes: Sizes | None) -> None:
+        raise NotImplementedError
 
     def _gather(self, node):
         data, indices = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
         axis = node.attributes.get_int("axis", 0)
-        held, places = self.numbers(node.inputs[0]), self.numbers(node.inputs[1])
-        if isinstance(held, list) and places is not None:
-            chosen = [held[place] for place in (places if isinstance(places, list) else [places])]
-            return self._hold(node, chosen if isinstance(places, list) else chosen[0])
+        held, indices_held = self.numbers(node.inputs[0]), self.numbers(node.inputs[1])
+        if isinstance(held, list) and indices_held is not None:
+            chosen = [held[place] for place in (indices_held if isinstance(indices_held, list) else [indices_held])]
+            return self._hold(node, chosen if isinstance(indices_held, list) else chosen[0])
         if data is None or indices is None:
             return None
         axis %= len(data)
@@ -37,10 +46,11 @@ class Operators(Integers):
         held = [self.numbers(value) for value in node.inputs]
         if any(isinstance(each, list) for each in held):
             held = [self._named(value) if each is None else each for value, each in zip(node.inputs, held, strict=True)]
-        if all(isinstance(each, list) for each in held):
-            return self._hold(node, [size for each in held for size in each])
-        shapes = [sizes_of(value) for value in node.inputs]
-        if any(shape is None for shape in shapes):
+        vectors = [each for each in held if isinstance(each, list)]
+        if len(vectors) == len(held):
+            return self._hold(node, [size for each in vectors for size in each])
+        shapes = shapes_of(node.inputs)
+        if shapes is None:
             return None
         axis = node.attributes.get_int("axis", 0) % len(shapes[0])
         along = [shape[axis] for shape in shapes]
@@ -48,18 +58,17 @@ class Operators(Integers):
         return [*shapes[0][:axis], total, *shapes[0][axis + 1 :]]
 
     def _gathernd(self, node):
-        data, places = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
-        depth = None if not places else places[-1]
-        if data is None or not isinstance(depth, int):
+        data, indices = sizes_of(node.inputs[0]), sizes_of(node.inputs[1])
+        if data is None or not indices or not isinstance(indices[-1], int):
             return None
-        return [*places[:-1], *data[node.attributes.get_int("batch_dims", 0) + depth :]]
+        return [*indices[:-1], *data[node.attributes.get_int("batch_dims", 0) + indices[-1] :]]
 
     def _topk(self, node):
         sizes, count = sizes_of(node.inputs[0]), self.numbers(node.inputs[1])
         if sizes is None or not isinstance(count, list):
             return None
         sizes[node.attributes.get_int("axis", -1)] = count[0]
-        self._settle(node.outputs[1], sizes)
+        self._set_shape(node.outputs[1], sizes)
         return sizes
 
     def _tile(self, node):
@@ -75,7 +84,7 @@ class Operators(Integers):
             return None
         sizes[axis] //= count
         for output in node.outputs[1:]:
-            self._settle(output, sizes)
+            self._set_shape(output, sizes)
         return sizes
 
     def _squeeze(self, node):
@@ -156,10 +165,10 @@ class Operators(Integers):
 
     def _elementwise(self, node):
         inputs = node.inputs[:1] if node.op_type in _FIRST_ONLY else node.inputs
-        shapes = [sizes_of(value) for value in inputs]
-        return None if any(shape is None for shape in shapes) else self._broadcast(shapes)
+        shapes = shapes_of(inputs)
+        return None if shapes is None else self._broadcast(shapes)
 
-    def _broadcast(self, shapes):
+    def _broadcast(self, shapes: Sequence[Any]) -> Sizes:
         rank = max(map(len, shapes))
         aligned = [[1] * (rank - len(shape)) + list(shape) for shape in shapes]
         return [self._common(sizes) for sizes in zip(*aligned, strict=True)]
@@ -172,7 +181,7 @@ class Operators(Integers):
         for size in sizes:
             if isinstance(size, int):
                 return size
-            # What does not exceed a size is, where both fit, that size or 1.
+            # A size that does not exceed another one, and broadcasts with it, is equal to it or 1.
             if all(other == size or self._at_most.get(other) == size for other in sizes):
                 return size
         return None

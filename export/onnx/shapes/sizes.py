@@ -1,23 +1,24 @@
-"""Sizes read once: what a graph computes from the shapes of intermediate values comes from the shapes of its inputs."""
+"""A pass that computes sizes from the shapes of graph inputs instead of those of intermediate values."""
 
 import numpy as np
 import onnx_ir as ir
 from onnx_ir import tape as ir_tape
 
+from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import INTEGERS, constant
 
 _PLAIN = ("Concat", "Squeeze", "Unsqueeze", "Cast")
 
 
-def settle_sizes(graph, dims, known=None):
-    """Replaces every integer that is known to be a size of an input, or a vector of such.
+def replace_sizes(graph: ir.Graph, dims: Dims, known: dict[str, ir.Value] | None = None) -> int:
+    """Replaces every integer that is known to be a size of a graph input, and every vector of such integers.
 
-    A size that is computed, as the slots of a cache inside a graph are, is read where it is first found.
+    A computed size, such as the number of slots of a cache inside a graph, is read where it is first found.
 
     Args:
         graph: `onnx_ir.Graph`, changed in place, and the bodies in it.
         dims: its `dims.Dims`.
-        known: dict of the name of a computed size to an integer that holds it, around the graph.
+        known: dict of the name of a computed size to its value in an enclosing graph.
 
     Returns:
         int: how many were replaced.
@@ -26,12 +27,12 @@ def settle_sizes(graph, dims, known=None):
     for node in list(graph):
         for attribute in node.attributes.values():
             if attribute.type == ir.AttributeType.GRAPH:
-                count += settle_sizes(attribute.as_graph(), dims, known)
-        count += _settle(graph, node, dims, known)
+                count += replace_sizes(attribute.as_graph(), dims, known)
+        count += _replace(graph, node, dims, known)
     return count
 
 
-def _settle(graph, node, dims, known):
+def _replace(graph, node, dims, known):
     value = node.outputs[0]
     held = None if value.is_graph_output() or value.dtype not in INTEGERS else dims.held(value)
     if held is None or not value.uses() or _is_plain(value, known):
@@ -77,7 +78,7 @@ def _constant(tape, numbers):
 
 
 def _is_plain(value, known):
-    """Whether a value is already made of constants, shapes of inputs and known sizes alone."""
+    """Whether a value is computed from constants, shapes of inputs and known sizes only."""
     if constant(value) is not None or any(value is each for each in known.values()):
         return True
     node = value.producer()
