@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints or writes the outputs; returns the exit status."""
-    from keras_transformer.export.runtime.loading import RuntimeModel, load
+    from keras_transformer.export.runtime.loading import load
+    from keras_transformer.export.runtime.runtime_model import RuntimeModel
 
     if arguments.output and pathlib.Path(arguments.output).suffix not in (".npz", ".json"):
         raise ExportError(f"cannot write '{arguments.output}': the name must end in .npz or .json")
