@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_transformer import models
 from keras_transformer.attention import MultiHeadAttention
@@ -127,3 +128,102 @@ def test_what_cannot_go_step_by_step_is_refused():
         Stepwise(keras.Model(ids, keras.layers.Dense(3)(x)))
     with pytest.raises(ValueError, match="takes no 'token_ids'"):
         Stepwise(models.ViT(SIZE, patch_size=4, image_size=8))
+
+
+@keras.saving.register_keras_serializable("tests")
+class TokenShift(keras.layers.Layer):
+    """Adds the token before, times a gate that is initialized with zero."""
+
+    def build(self, input_shape):
+        self.gate = self.add_weight(shape=(), initializer="zeros", name="gate")
+
+    def call(self, inputs):
+        return inputs + self.gate * ops.pad(inputs, [[0, 0], [1, 0], [0, 0]])[:, :-1]
+
+
+def add_positions(x):
+    return x + ops.cast(ops.cumsum(ops.ones_like(x), axis=1), x.dtype)
+
+
+def attend(x):
+    return ops.softmax(ops.einsum("btd,bsd->bts", x, x)) @ x
+
+
+ACROSS_TOKENS = {
+    "cumsum": lambda x: ops.cumsum(x, axis=1),
+    "sort": lambda x: ops.sort(x, axis=1),
+    "flip": lambda x: ops.flip(x, axis=1),
+    "roll": lambda x: ops.roll(x, 1, axis=1),
+    "mean": lambda x: x - ops.mean(x, axis=1, keepdims=True),
+    "softmax": lambda x: ops.softmax(x, axis=1),
+    "counted_positions": add_positions,
+    "take": lambda x: ops.take(x, [0], axis=1) + x,
+    "concatenate": lambda x: ops.concatenate([x[:, -1:], x], axis=1)[:, 1:] + x[:, :1],
+    "einsum": attend,
+    "transposed": lambda x: ops.transpose(ops.cumsum(ops.transpose(x, (0, 2, 1)), axis=-1), (0, 2, 1)),
+    "token_shift": lambda x: TokenShift(name="token_shift")(x),
+    "convolution": lambda x: keras.layers.Conv1D(16, 3, padding="causal", name="convolution")(x),
+    "lstm": lambda x: keras.layers.LSTM(16, return_sequences=True, name="lstm")(x),
+    "pooling": lambda x: x + keras.layers.GlobalAveragePooling1D(keepdims=True, name="pooling")(x),
+    "keras_attention": lambda x: keras.layers.MultiHeadAttention(2, 8)(x, x, use_causal_mask=True),
+}
+PER_TOKEN = {
+    "ops": lambda x: ops.softmax(ops.tanh(x) * 2.0 - ops.mean(x, axis=-1, keepdims=True)),
+    "transposed_twice": lambda x: ops.transpose(ops.exp(ops.transpose(x, (0, 2, 1))), (0, 2, 1)),
+    "flipped_twice": lambda x: ops.flip(ops.flip(x, axis=1), axis=1),
+    "batch_norm": lambda x: keras.layers.BatchNormalization()(x),
+    "convolution": lambda x: keras.layers.Conv1D(16, 1)(x),
+    "heads": lambda x: keras.layers.Reshape((-1, 16))(keras.layers.Reshape((-1, 4, 4))(x) ** 2),
+    "channel_sort": lambda x: ops.sort(x, axis=-1),
+}
+
+
+def with_operation(operation, length=None):
+    inputs = {
+        "token_ids": keras.Input((length,), dtype="int32", name="token_ids"),
+        "padding_mask": keras.Input((length,), dtype="bool", name="padding_mask"),
+    }
+    x = keras.layers.Embedding(VOCABULARY, 16, name="token_embedding")(inputs["token_ids"])
+    block = DecoderBlock(MultiHeadAttention(2, 8), DenseFeedForward(32), name="block")
+    x = block(operation(x), padding_mask=inputs["padding_mask"])
+    return keras.Model(inputs, x)
+
+
+@pytest.mark.parametrize("name", ACROSS_TOKENS)
+def test_operations_across_tokens_are_refused_by_name(name):
+    with pytest.raises(ValueError, match="mixes tokens and has no cache") as error:
+        Stepwise(with_operation(ACROSS_TOKENS[name]))
+    if name in ("cumsum", "sort", "flip", "roll", "token_shift", "convolution", "lstm", "mean", "softmax"):
+        assert str(error.value).startswith(f"'{name}")
+
+
+def test_operations_across_tokens_after_the_blocks_are_refused():
+    model = with_operation(lambda x: x)
+    with pytest.raises(ValueError, match="'cumsum.*mixes tokens"):
+        Stepwise(keras.Model(model.input, ops.cumsum(model.output, axis=1)))
+
+
+def test_norms_over_tokens_are_refused():
+    with pytest.raises(ValueError, match=r"'norm' \(LayerNormalization\) mixes tokens"):
+        Stepwise(with_operation(lambda x: keras.layers.LayerNormalization(axis=(1, 2), name="norm")(x), length=6))
+
+
+@pytest.mark.parametrize("name", PER_TOKEN)
+def test_operations_on_each_token_are_accepted(name):
+    model = randomized(with_operation(PER_TOKEN[name]))
+    for weight in model.non_trainable_weights:
+        weight.assign(np.abs(weight))
+    ids = token_ids()
+    whole = np.asarray(model({"token_ids": ids, "padding_mask": np.ones(ids.shape, bool)}))
+    steps = Stepwise(model)
+    result = read(steps, ids, steps.init_cache(3, max_length=12), [4, 1, 4])
+    np.testing.assert_allclose(result, whole, atol=2e-5 * np.abs(whole).max())
+
+
+def test_the_check_changes_no_state_and_runs_while_tracing():
+    model = with_operation(lambda x: keras.layers.BatchNormalization(name="norm")(x))
+    before = [np.array(weight) for weight in model.weights]
+    with keras.StatelessScope():
+        Stepwise(model)
+    for weight, value in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(weight, value)

@@ -8,32 +8,14 @@ from keras import ops
 from keras_transformer.attention.cache.dense import token_slots
 from keras_transformer.attention.masks import length_mask
 from keras_transformer.backend import keras_private
-from keras_transformer.blocks import EncoderBlock
 from keras_transformer.models.building.prefill_exit import PrefillExit
+from keras_transformer.models.building.token_probe import check_per_token
 
 SOURCE_MASK = "source_padding_mask"
 # What `memory_cache` of a decoder block adds to its cache; another layer names its own in `memory_names`.
 CROSS = ("cross_key", "cross_value")
 # The sources of a model whose decoder is no other than that of text alone.
 _BESIDE_TEXT = ("images",)
-
-# Layers that mix tokens without a cache: token by token they would compute something else.
-_NEED_ALL_TOKENS = (
-    EncoderBlock,
-    keras.layers.Attention,
-    keras.layers.AdditiveAttention,
-    keras.layers.MultiHeadAttention,
-    keras.layers.GroupQueryAttention,
-    keras.layers.RNN,
-    keras.layers.Bidirectional,
-    keras.layers.Conv1D,
-    keras.layers.SeparableConv1D,
-    keras.layers.DepthwiseConv1D,
-    keras.layers.GlobalAveragePooling1D,
-    keras.layers.GlobalMaxPooling1D,
-    keras.layers.AveragePooling1D,
-    keras.layers.MaxPooling1D,
-)
 
 
 class Stepwise:
@@ -86,6 +68,7 @@ class Stepwise:
         if self._token_ids not in self._inputs:
             raise ValueError(f"{backbone.name!r} takes no {self._token_ids!r}; its inputs are {sorted(self._inputs)}.")
         self._source_nodes, self._target_nodes = self._split()
+        self._check_per_token()
         self._caches = self._name_caches()
         self._behind_exit = self._find_exits()
 
@@ -177,15 +160,26 @@ class Stepwise:
                 source.append(node)
         return source, target
 
+    def _check_per_token(self):
+        """Refuses operations that mix tokens without a cache."""
+        tokens = self._inputs[self._token_ids]
+        constants = {}
+        if SOURCE_MASK in self._inputs:
+            constants[id(self._inputs[SOURCE_MASK])] = ops.ones((2, 3), "bool")
+        check_per_token(
+            self._target_nodes,
+            {id(tokens): tokens},
+            constants,
+            keras.tree.flatten(self.backbone.output)[0],
+            has_cache=lambda node: hasattr(node.operation, "init_cache"),
+            takes_positions=lambda node: _takes(node.operation, "positions"),
+        )
+
     def _name_caches(self):
         """For each node with a cache: its place in the model, its layer, and the names that its cache may hold."""
         caches, seen = {}, {}
         for node in self._target_nodes:
             layer = node.operation
-            if isinstance(layer, _NEED_ALL_TOKENS):
-                raise ValueError(
-                    f"{layer.name!r} ({type(layer).__name__}) mixes tokens and has no cache: no stepwise form."
-                )
             if hasattr(layer, "init_cache"):
                 seen[layer.name] = seen.get(layer.name, 0) + 1
                 # A layer that stands in several places has a past in each.
