@@ -21,7 +21,7 @@ import numpy as np
 from keras_transformer import export
 from keras_transformer.attention import KernelPooling
 from keras_transformer.attention.layers.kernels import FLAT_KERNELS, KERNELS
-from keras_transformer.plots.figure import COLOUR_MAP, FAINT, FIRST, SECOND, new_figure
+from keras_transformer.plots.figure import COLOR_MAP, FAINT, FIRST, SECOND, new_figure
 
 NUM_POINTS, NUM_QUERIES, NOISE = 60, 100, 0.5
 LEARNING_RATE = 0.05
@@ -101,7 +101,7 @@ def draw(points, values, queries, estimates, weights):
     left.plot(x, np.asarray(after).ravel(), color=FIRST, label="after")
     left.set(xlabel="x", ylabel="y")
     left.legend(frameon=False, fontsize=8)
-    shown = right.imshow(weights[0], cmap=COLOUR_MAP, aspect="auto", vmin=0)
+    shown = right.imshow(weights[0], cmap=COLOR_MAP, aspect="auto", vmin=0)
     right.set(xlabel="points, in order", ylabel="queries, in order")
     figure.colorbar(shown, ax=right, label="weight")
     return figure

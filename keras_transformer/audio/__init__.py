@@ -1,4 +1,4 @@
-"""From sound to the spectrograms that models take."""
+"""Audio loading, log-mel spectrograms and augmentation."""
 
 from keras_transformer.audio.augmentation import RandomSound, SpecAugment
 from keras_transformer.audio.errors import AudioError, FeatureExtractorError

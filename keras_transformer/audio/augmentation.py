@@ -1,35 +1,36 @@
-"""Random changes to recordings and spectrograms in training, inside the model."""
+"""Augmentation of recordings and spectrograms, as layers of the model."""
 
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformer.audio.random_change import RandomChange, check_range
+from keras_transformer.audio.random_augmentation import RandomAugmentation, check_range
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
-class RandomSound(RandomChange):
-    """Recordings played at another speed, from another moment on, louder or softer, in noise; in training alone.
+class RandomSound(RandomAugmentation):
+    """Random speed, shift, gain and noise of recordings, in training only.
 
-    Sample t becomes `e^g x(s t - d) + n`, linearly between the samples of x and 0 outside of them. At another speed s a
-    voice is higher or lower too. Each recording has its own s, d, g, and level of noise.
+    Sample t becomes `e^g x(s t - d) + n`, with linear interpolation between the samples of x and 0 outside of them. The
+    speed s changes the pitch too. Each recording has its own s, d, g, and level of noise.
 
     Args:
-        speed: float in [0, 1). s lies within this of 1.
-        shift: float in [0, 1). d is at most this share of the recording, either way.
-        gain: float >= 0. g is at most this, either way.
-        noise: float >= 0. The standard deviation of white noise n is at most this share of the recording's largest value.
+        speed: float in [0, 1). Maximum deviation of s from 1. Default 0.
+        shift: float in [0, 1). Maximum of |d|, as a fraction of the recording. Default 0.
+        gain: float >= 0. Maximum of |g|. Default 0.
+        noise: float >= 0. Maximum standard deviation of the white noise n, relative to the recording's largest magnitude.
+            Default 0.
         seed: int or None.
 
     Call arguments:
         inputs: float `(B, samples)`.
 
     Returns:
-        `(B, samples)`; what came in, where it does not train.
+        `(B, samples)`; the inputs, unless `training`.
 
     Raises:
         ValueError: an argument out of its range.
@@ -61,18 +62,18 @@ class RandomSound(RandomChange):
         self.gain = gain
         self.noise = noise
 
-    def change(self, samples: Tensor):
-        samples = self._moved(samples) * ops.cast(ops.exp(self._draw(samples, self.gain)), samples.dtype)
+    def augment(self, samples: Tensor) -> Tensor:
+        samples = self._resample(samples) * ops.cast(ops.exp(self._draw(samples, self.gain)), samples.dtype)
         if not self.noise:
             return samples
         level = ops.max(ops.absolute(samples), axis=1, keepdims=True) * ops.absolute(self._draw(samples, self.noise))
         return samples + level * keras.random.normal(ops.shape(samples), dtype=samples.dtype, seed=self.seed_generator)
 
-    def _draw(self, samples, most):
-        """A number in [-most, most] for each recording, `(B, 1)`."""
-        return keras.random.uniform((ops.shape(samples)[0], 1), -most, most, seed=self.seed_generator)
+    def _draw(self, samples, limit):
+        """Returns a number in [-limit, limit] for each recording, `(B, 1)`."""
+        return keras.random.uniform((ops.shape(samples)[0], 1), -limit, limit, seed=self.seed_generator)
 
-    def _moved(self, samples):
+    def _resample(self, samples):
         length = ops.shape(samples)[1]
         span = ops.cast(length, "float32")
         times = ops.expand_dims(ops.arange(length, dtype="float32"), 0)
@@ -87,31 +88,31 @@ class RandomSound(RandomChange):
 
 
 def _at(samples, times, length):
-    """The samples at whole moments `(B, samples)`, 0 where there are none."""
-    places = ops.cast(times, "int32")
-    inside = ops.logical_and(places >= 0, places < length)
-    found = ops.take_along_axis(samples, ops.clip(places, 0, length - 1), axis=1)
+    """Returns the samples at integer times `(B, samples)`, 0 outside of the recording."""
+    indices = ops.cast(times, "int32")
+    inside = ops.logical_and(indices >= 0, indices < length)
+    found = ops.take_along_axis(samples, ops.clip(indices, 0, length - 1), axis=1)
     return ops.where(inside, found, ops.zeros_like(found))
 
 
 @serializable
-class SpecAugment(RandomChange):
-    """Spectrograms with bands of frequencies and stretches of time replaced by their mean; in training alone.
+class SpecAugment(RandomAugmentation):
+    """SpecAugment: replaces random frequency bands and time spans of spectrograms by the mean, in training only.
 
-    Each mask is of any width up to its limit, and stands anywhere; each spectrogram has its own.
+    Each mask has a random width, up to its limit, and a random position; each spectrogram has its own.
 
     Args:
-        num_frequency_masks: int >= 0.
-        frequency_mask: int >= 1. The widest band, in mel bins.
-        num_time_masks: int >= 0.
-        time_mask: int >= 1. The longest stretch, in frames.
+        num_frequency_masks: int >= 0. Default 2.
+        frequency_mask: int >= 1. Maximum width of a frequency mask, in mel bins. Default 8.
+        num_time_masks: int >= 0. Default 2.
+        time_mask: int >= 1. Maximum width of a time mask, in frames. Default 10.
         seed: int or None.
 
     Call arguments:
         inputs: float `(B, frames, M)`.
 
     Returns:
-        The same shape; what came in, where it does not train.
+        The same shape; the inputs, unless `training`.
 
     Raises:
         ValueError: an argument out of its range.
@@ -147,23 +148,23 @@ class SpecAugment(RandomChange):
         self.num_time_masks = num_time_masks
         self.time_mask = time_mask
 
-    def change(self, spectrogram: Tensor):
+    def augment(self, spectrogram: Tensor) -> Tensor:
         batch, frames, bins = ops.shape(spectrogram)
-        bands = self._hit(batch, bins, self.num_frequency_masks, self.frequency_mask)
-        stretches = self._hit(batch, frames, self.num_time_masks, self.time_mask)
-        hit = ops.logical_or(ops.expand_dims(bands, 1), ops.expand_dims(stretches, 2))
-        return ops.where(hit, ops.mean(spectrogram, axis=(1, 2), keepdims=True), spectrogram)
+        bands = self._masks(batch, bins, self.num_frequency_masks, self.frequency_mask)
+        spans = self._masks(batch, frames, self.num_time_masks, self.time_mask)
+        masked = ops.logical_or(ops.expand_dims(bands, 1), ops.expand_dims(spans, 2))
+        return ops.where(masked, ops.mean(spectrogram, axis=(1, 2), keepdims=True), spectrogram)
 
-    def _hit(self, batch, size, count, widest):
-        """Which places of an axis one of the masks covers, `(B, size)`."""
-        places = ops.expand_dims(ops.arange(size, dtype="float32"), 0)
-        hit = places < 0
+    def _masks(self, batch, size, count, max_width):
+        """Returns which indices of an axis are covered by one of the masks, `(B, size)`."""
+        indices = ops.expand_dims(ops.arange(size, dtype="float32"), 0)
+        masked = indices < 0
         for _ in range(count):
-            width = keras.random.uniform((batch, 1), 0.0, widest, seed=self.seed_generator)
-            room = ops.maximum(ops.cast(size, "float32") - width, 0.0)
-            start = room * keras.random.uniform((batch, 1), seed=self.seed_generator)
-            hit = ops.logical_or(hit, ops.logical_and(places >= start, places < start + width))
-        return hit
+            width = keras.random.uniform((batch, 1), 0.0, max_width, seed=self.seed_generator)
+            max_start = ops.maximum(ops.cast(size, "float32") - width, 0.0)
+            start = max_start * keras.random.uniform((batch, 1), seed=self.seed_generator)
+            masked = ops.logical_or(masked, ops.logical_and(indices >= start, indices < start + width))
+        return masked
 
     def get_config(self) -> Config:
         return {

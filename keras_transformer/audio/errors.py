@@ -1,4 +1,4 @@
-"""What can be wrong with recordings and with how they are prepared; every message is one line that names the culprit."""
+"""Errors of recordings and feature extractors. Each message is one line that names the file or setting at fault."""
 
 
 class AudioError(ValueError):
@@ -6,4 +6,4 @@ class AudioError(ValueError):
 
 
 class FeatureExtractorError(ValueError):
-    """Settings of a feature extractor that are wrong, or that ask for what is not done here."""
+    """Invalid or unsupported settings of a feature extractor."""

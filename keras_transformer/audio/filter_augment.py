@@ -1,4 +1,4 @@
-"""Microphones and rooms that no recording was made with."""
+"""FilterAugment: random acoustic filters."""
 
 from typing import Any
 
@@ -6,30 +6,29 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.audio.random_change import RandomChange, check_range
+from keras_transformer.audio.random_augmentation import RandomAugmentation, check_range
 from keras_transformer.utils.processor_config import is_count
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
-class FilterAugment(RandomChange):
-    """Log spectrograms colored by a random filter, the same for all frames; in training alone.
+class FilterAugment(RandomAugmentation):
+    """FilterAugment: adds a random frequency response to log spectrograms, in training only.
 
-    Points stand at equal distances over the bins, each with a gain drawn anew for each spectrogram; between them the gain
-    is linear, and it is added: a factor to the power.
+    Equally spaced points over the bins have random gains, drawn for each spectrogram, with linear interpolation between
+    them. Gains are added to all frames: they are factors of the power.
 
     Args:
-        gain: float >= 0. The most that is added or taken away, in the unit of the spectrogram: 1 is 10 dB where that is
-            log10.
-        num_points: int >= 2.
+        gain: float >= 0. Maximum magnitude of a gain, in the unit of the spectrogram: 1 is 10 dB for log10. Default 0.5.
+        num_points: int >= 2. Default 5.
         seed: int or None.
 
     Call arguments:
-        inputs: float `(B, frames, M)`: logarithms, as `LogMel` gives.
+        inputs: float `(B, frames, M)`: log spectrograms, as from `LogMel`.
 
     Returns:
-        The same shape; what came in, where it does not train.
+        The same shape; the inputs, unless `training`.
 
     Raises:
         ValueError: an argument out of its range.
@@ -41,8 +40,8 @@ class FilterAugment(RandomChange):
     >>> bool((change[0, 0] == change[0, 4]).all()), bool(abs(change).max() <= 1)
     (True, True)
 
-    Reference: Nam et al., FilterAugment, arXiv 2110.03282, its linear type; here with points at equal distances in bins,
-    where the paper draws how many there are, and where.
+    Reference: Nam et al., FilterAugment, arXiv 2110.03282, its linear type; here with equally spaced points, where the paper
+    draws their number and positions.
     """
 
     def __init__(self, gain: float = 0.5, num_points: int = 5, seed: int | None = None, **kwargs: Any) -> None:
@@ -53,10 +52,10 @@ class FilterAugment(RandomChange):
         self.gain = gain
         self.num_points = num_points
 
-    def change(self, spectrogram: Tensor):
+    def augment(self, spectrogram: Tensor) -> Tensor:
         batch, bins = ops.shape(spectrogram)[0], spectrogram.shape[2]
         gains = keras.random.uniform((batch, self.num_points), -self.gain, self.gain, seed=self.seed_generator)
-        # Each bin's share of the points next to it.
+        # Weights of the two points next to each bin.
         distances = np.linspace(0, self.num_points - 1, bins) - np.arange(self.num_points)[:, None]
         shares = np.maximum(0, 1 - np.abs(distances)).astype("float32")
         curve = ops.expand_dims(ops.matmul(gains, shares), 1)

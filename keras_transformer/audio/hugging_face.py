@@ -1,4 +1,6 @@
-"""How transformers writes down what is done to sound, as the arguments of `LogMel`."""
+"""Conversion of transformers' feature extractor files to the arguments of `LogMel`."""
+
+from typing import Any
 
 from keras_transformer.audio.errors import FeatureExtractorError
 from keras_transformer.utils.processor_config import is_count, read_processor_config
@@ -6,14 +8,14 @@ from keras_transformer.utils.types import Path
 
 KIND = "WhisperFeatureExtractor"
 _DEFAULTS = {"feature_size": 80, "sampling_rate": 16_000, "hop_length": 160, "chunk_length": 30, "n_fft": 400}
-# Filters end there, whatever the sample rate.
+# Upper limit of the filters, at any sample rate.
 _MAX_FREQUENCY = 8000.0
-# More than an hour in one piece, or a finer transform than any ear has, is a mistake.
+# Larger values are mistakes: more than an hour per recording, or a finer transform than hearing.
 _LIMITS = {"feature_size": 2048, "sampling_rate": 768_000, "hop_length": 2**16, "chunk_length": 3600, "n_fft": 2**14}
 
 
-def settings(folder: Path):
-    """The arguments of `LogMel` that the file of a folder stands for.
+def settings(folder: Path) -> dict[str, Any]:
+    """Returns the arguments of `LogMel` for the file of a folder.
 
     Raises:
         FeatureExtractorError: see `LogMel.from_huggingface`.
@@ -21,7 +23,7 @@ def settings(folder: Path):
     config = read_processor_config(folder, "feature_extractor", FeatureExtractorError)
     kind = config.get("feature_extractor_type")
     if kind != KIND:
-        raise FeatureExtractorError(f"'{folder}' has a feature extractor of the kind {kind!r}. Known: {KIND}.")
+        raise FeatureExtractorError(f"'{folder}' has a feature extractor of type {kind!r}. Supported: {KIND}.")
     values = {name: config.get(name, default) for name, default in _DEFAULTS.items()}
     for name, value in values.items():
         if not is_count(value) or value > _LIMITS[name]:

@@ -1,15 +1,18 @@
-"""Recordings from files, at the sample rate that a model wants."""
+"""Loading and resampling of recordings."""
+
+from __future__ import annotations
 
 import io
 import os
 import struct
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import IO, NamedTuple
 
 import numpy as np
 
 from keras_transformer.audio.errors import AudioError
 from keras_transformer.utils.processor_config import is_count
-from keras_transformer.utils.types import Path, Tensor
+from keras_transformer.utils.types import ArrayLike, Path
 from keras_transformer.version import install_command
 
 MAX_SAMPLE_RATE = 768_000
@@ -22,21 +25,19 @@ class Recording(NamedTuple):
     sample_rate: int
 
 
-def load_audio(file: Path, sample_rate: int | None = None):
-    """Reads a recording: WAV, and what else libsndfile reads (FLAC, OGG, MP3, AIFF).
-
-    Several channels are averaged to one.
+def load_audio(file: Path | IO[bytes], sample_rate: int | None = None) -> Recording:
+    """Loads a recording: WAV, and other formats of libsndfile (FLAC, OGG, MP3, AIFF). Channels are averaged.
 
     Args:
-        file: str or path, or a file opened for reading bytes, such as a member of a zip.
-        sample_rate: int in Hz that the recording is brought to, or None for its own.
+        file: str or path, or a binary file object, such as a member of a zip.
+        sample_rate: int in Hz to resample to, or None for that of the file.
 
     Returns:
         A `Recording`: `samples` and `sample_rate`.
 
     Raises:
-        AudioError: the file is missing, no recording, cut short or empty, or holds what is no number.
-        ImportError: soundfile (or soxr, where the rate changes) is not installed.
+        AudioError: the file is missing, not a recording, truncated or empty, or has samples that are not finite.
+        ImportError: soundfile is not installed, or soxr if the recording is resampled.
 
     Example:
 
@@ -49,19 +50,19 @@ def load_audio(file: Path, sample_rate: int | None = None):
     try:
         samples, rate = library.read(io.BytesIO(data), dtype="float32", always_2d=True)
     except (library.LibsndfileError, RuntimeError, TypeError) as error:
-        raise AudioError(f"{name} is no recording that can be read: {getattr(error, 'error_string', error)}") from None
+        raise AudioError(f"{name} is not a readable recording: {getattr(error, 'error_string', error)}") from None
     samples = samples.mean(axis=1) if samples.shape[1] > 1 else samples[:, 0]
     if not len(samples):
-        raise AudioError(f"{name} holds no samples.")
+        raise AudioError(f"{name} has no samples.")
     if not np.isfinite(samples).all():
-        raise AudioError(f"{name} holds samples that are no numbers.")
+        raise AudioError(f"{name} has samples that are not finite.")
     if sample_rate is None:
         return Recording(samples, rate)
     return Recording(resample(samples, rate, sample_rate), sample_rate)
 
 
-def resample(samples: Tensor, sample_rate: int, new_sample_rate):
-    """Brings samples to another sample rate, with a filter against aliasing (soxr, "HQ").
+def resample(samples: ArrayLike, sample_rate: int, new_sample_rate: int) -> np.ndarray:
+    """Resamples a recording, with an anti-aliasing filter (soxr, "HQ").
 
     Args:
         samples: float `(n,)`.
@@ -71,8 +72,13 @@ def resample(samples: Tensor, sample_rate: int, new_sample_rate):
         float32 of about `n · new_sample_rate / sample_rate` samples.
 
     Raises:
-        AudioError: samples of another rank, or a rate that is no int from 1 to 768,000.
+        AudioError: samples of another rank, or a rate that is not an int from 1 to 768,000.
         ImportError: soxr is not installed.
+
+    Example:
+
+    >>> resample([0.0] * 441, 44_100, 16_000).shape  # doctest: +SKIP
+    (160,)
     """
     samples = np.asarray(samples, "float32")
     if samples.ndim != 1:
@@ -85,18 +91,20 @@ def resample(samples: Tensor, sample_rate: int, new_sample_rate):
     return np.asarray(_library("soxr").resample(samples, sample_rate, new_sample_rate, quality="HQ"), "float32")
 
 
-def stack_recordings(recordings, num_samples: int | None = None):
-    """Recordings of different lengths as one array, with silence behind the shorter ones.
+def stack_recordings(
+    recordings: Iterable[Recording | ArrayLike], num_samples: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Stacks recordings of different lengths in one array, padded with silence.
 
     Args:
         recordings: list of `Recording`s of one sample rate, or of float arrays `(n,)`.
-        num_samples: int: all are cut or filled to so many. None: to the longest.
+        num_samples: int: the length to truncate or pad to. None: that of the longest.
 
     Returns:
-        Pair of float32 `(B, samples)` and int32 `(B,)`, the number of samples that each has.
+        Pair of float32 `(B, samples)` and int32 `(B,)`, the number of samples of each recording.
 
     Raises:
-        AudioError: none, of another rank, or of several sample rates.
+        AudioError: no recordings, a recording of another rank, or several sample rates.
 
     Example:
 
@@ -106,7 +114,7 @@ def stack_recordings(recordings, num_samples: int | None = None):
     recordings = list(recordings)
     rates = sorted({each.sample_rate for each in recordings if isinstance(each, Recording)})
     if len(rates) > 1:
-        raise AudioError(f"Recordings of several sample rates, {rates[0]} and {rates[1]} Hz, make no batch.")
+        raise AudioError(f"Recordings of several sample rates, {rates[0]} and {rates[1]} Hz, cannot be stacked.")
     rows = [np.asarray(each.samples if isinstance(each, Recording) else each, "float32") for each in recordings]
     for number, row in enumerate(rows):
         if row.ndim != 1:
@@ -141,10 +149,10 @@ def _read(file):
 
 
 def _check_whole(name, data):
-    """Refuses a WAV file that ends before its header says so; libsndfile would read what is there."""
+    """Refuses a WAV file that is shorter than its header specifies; libsndfile would read the rest."""
     if data[:4] != b"RIFF" or len(data) < 8:
         return
     size = struct.unpack_from("<I", data, 4)[0]
-    # A stream that was written without going back does not know its length.
+    # Streaming writers leave the length open.
     if size not in (0, 2**32 - 1) and size + 8 > len(data):
-        raise AudioError(f"{name} is cut short: it has {len(data)} bytes of {size + 8}.")
+        raise AudioError(f"{name} is truncated: it has {len(data)} bytes of {size + 8}.")

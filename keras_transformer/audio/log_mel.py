@@ -1,5 +1,8 @@
-"""Log-mel spectrograms inside the model."""
+"""Log-mel spectrograms as a layer."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -12,9 +15,9 @@ from keras_transformer.utils.processor_config import is_count, is_number
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Path, Shape, Tensor
 
-# No power is taken for less, so that silence has a logarithm.
+# Lower limit of the power, so that silence has a logarithm.
 FLOOR = 1e-10
-# What the natural logarithm is multiplied by.
+# Factors of the natural logarithm.
 LOGARITHMS = {"natural": 1.0, "log10": 1 / np.log(10), "decibel": 10 / np.log(10), None: None}
 WINDOWS = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46), "rectangular": (1.0, 0.0)}
 
@@ -23,27 +26,26 @@ WINDOWS = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46), "rectangular": (1.0, 0.0
 class LogMel(keras.layers.Layer):
     """Log-mel spectrograms of recordings: `log(max(|DFT(window · frame)|² · filters, 1e-10))`.
 
-    It runs in the graph and is exported with the model. The Fourier transform of all frames is one convolution with the
-    windowed cosines and sines, `O(samples · frame_length · fft_length / hop_length)`; a fast transform would take less, but
-    the three formats have none in common. All of it is done in float32, whatever the dtype policy.
+    The layer is exported with the model. The Fourier transform of all frames is one convolution with the windowed cosines
+    and sines, `O(samples · frame_length · fft_length / hop_length)`; an FFT would cost less, but the three export formats
+    have no FFT in common. All is computed in float32 under any dtype policy.
 
     Args:
-        num_mel_bins: int >= 1. Number of filters M.
-        sample_rate: int, in Hz, of the samples that come in.
-        frame_length: int. Samples in a frame.
-        hop_length: int. Samples from one frame to the next.
-        fft_length: int or None. Length of the transform; frames are padded with zeros to it. None: `frame_length`.
-        window: "hann", "hamming" (both periodic) or "rectangular".
-        frequency_range: pair of the lowest and the highest frequency of the filters, in Hz; None for the highest: half the
-            sample rate.
-        mel_scale: "slaney" (triangles of equal area) or "htk" (triangles of height 1).
-        log: "log10", "natural", "decibel" (ten times log10), or None for the powers themselves.
-        padding: "reflect": half a frame is mirrored at either end, so that frame `t` is centered on sample `t · hop_length`,
-            and there are `samples // hop_length` frames. None: frames lie within the samples. Recordings that are too short
-            to be mirrored, or for one frame, are filled with silence until they are not.
-        num_samples: int or None. Recordings are cut, or filled with silence, to so many samples.
-        normalization: None, or "whisper": what lies more than 8 below the largest value of a recording is raised to that,
-            then `(x + 4) / 4`. It goes with "log10".
+        num_mel_bins: int >= 1. Number of filters M. Default 80.
+        sample_rate: int, in Hz, of the inputs. Default 16,000.
+        frame_length: int. Samples per frame. Default 400.
+        hop_length: int. Samples between the starts of frames. Default 160.
+        fft_length: int or None. Length of the transform, to which frames are zero-padded. None: `frame_length`.
+        window: "hann", "hamming" (both periodic) or "rectangular". Default "hann".
+        frequency_range: pair of the lowest and the highest frequency of the filters, in Hz; None for half the sample rate.
+        mel_scale: "slaney" (triangles of equal area) or "htk" (triangles of height 1). Default "slaney".
+        log: "log10", "natural", "decibel" (ten times log10), or None for the power. Default "log10".
+        padding: "reflect": half a frame is mirrored at both ends, so that frame `t` is centered on sample `t · hop_length`,
+            with `samples // hop_length` frames. None: frames are within the samples. Recordings that are too short for
+            mirroring, or for a frame, are padded with silence. Default "reflect".
+        num_samples: int or None. Length to which recordings are truncated or padded with silence.
+        normalization: None, or "whisper": raises values to at least the recording's maximum - 8, then `(x + 4) / 4`.
+            Requires "log10".
 
     Call arguments:
         samples: float `(B, samples)`, in [-1, 1] for recordings.
@@ -55,9 +57,9 @@ class LogMel(keras.layers.Layer):
         ValueError: an argument out of its range.
         AudioError: samples of another rank.
 
-    Export: all three formats, with the number of samples fixed or not. Where a loud pure tone leaves other filters almost
-    empty, float32 sums of its samples differ from one runtime to another: by some 3e-5 of Whisper's values, which end 8
-    below the largest, and by more without that limit; by 1e-6 on noise. Give `export` a `tolerance` for such probes.
+    Export: all three formats, with a fixed or dynamic number of samples. If a loud pure tone leaves other filters almost
+    empty, float32 sums differ between runtimes: by about 3e-5 of Whisper's values, which are limited to 8 below the maximum,
+    and by more without this limit; by 1e-6 for noise. Pass `export` a `tolerance` for such probes.
 
     Example:
 
@@ -66,7 +68,7 @@ class LogMel(keras.layers.Layer):
     (2, 100, 80)
 
     Reference: Radford et al., arXiv 2212.04356, section 2.2, and the published code; Slaney's filters as in its
-    `mel_filters`, equal to those of transformers' `WhisperFeatureExtractor`, which puts M before the frames.
+    `mel_filters`, equal to those of transformers' `WhisperFeatureExtractor`, whose outputs are `(M, frames)`.
     """
 
     def __init__(
@@ -77,15 +79,15 @@ class LogMel(keras.layers.Layer):
         hop_length: int = 160,
         fft_length: int | None = None,
         window: str = "hann",
-        frequency_range=(0.0, None),
+        frequency_range: Sequence[float | None] = (0.0, None),
         mel_scale: str = "slaney",
-        log: str = "log10",
-        padding: str = "reflect",
+        log: str | None = "log10",
+        padding: str | None = "reflect",
         num_samples: int | None = None,
-        normalization=None,
+        normalization: str | None = None,
         **kwargs: Any,
     ) -> None:
-        # Samples stay as precise as they come.
+        # No autocast: samples keep their precision.
         super().__init__(autocast=False, **kwargs)
         self.num_mel_bins = num_mel_bins
         self.sample_rate = sample_rate
@@ -101,7 +103,7 @@ class LogMel(keras.layers.Layer):
         self.normalization = normalization
         self._check()
         low, high = self.frequency_range
-        corners = (low, sample_rate / 2 if high is None else high)
+        corners = (low or 0.0, sample_rate / 2 if high is None else high)
         self._filters = mel_filters(num_mel_bins, self.fft_length, sample_rate, corners, mel_scale).astype("float32")
         self._kernel = fourier_kernel(frame_length, hop_length, self.fft_length, WINDOWS[window])
 
@@ -123,23 +125,23 @@ class LogMel(keras.layers.Layer):
         if self.fft_length < self.frame_length:
             raise ValueError(f"fft_length {self.fft_length} is shorter than frame_length {self.frame_length}.")
         if self.normalization and self.log != "log10":
-            raise ValueError(f"normalization='whisper' goes with log='log10'. Received: log={self.log!r}")
+            raise ValueError(f"normalization='whisper' requires log='log10'. Received: log={self.log!r}")
         low, high = self.frequency_range
         if not is_number(low) or not (high is None or is_number(high)):
             raise ValueError(f"frequency_range must be a pair of numbers. Received: {self.frequency_range!r}")
         if not 0 <= low < (self.sample_rate / 2 if high is None else high) <= self.sample_rate / 2:
             raise ValueError(
-                f"frequency_range must rise, within 0 and half the sample rate. Received: {self.frequency_range!r}"
+                f"frequency_range must be increasing, from 0 to half the sample rate. Received: {self.frequency_range!r}"
             )
 
     @classmethod
-    def whisper(cls, num_mel_bins: int = 80, num_samples: int = 480_000, **kwargs: Any):
-        """The front end of Whisper.
+    def whisper(cls, num_mel_bins: int = 80, num_samples: int | None = 480_000, **kwargs: Any) -> LogMel:
+        """Returns the feature extractor of Whisper as a layer.
 
         Args:
             num_mel_bins: int. 80, or 128 since large-v3.
-            num_samples: int or None. Recordings are cut or filled to so many samples: 30 seconds.
-            **kwargs: Keras's own, such as `name`.
+            num_samples: int or None. Length to truncate or pad to. Default: 30 seconds.
+            **kwargs: Keras's layer arguments, such as `name`.
 
         Returns:
             A `LogMel`.
@@ -147,26 +149,26 @@ class LogMel(keras.layers.Layer):
         return cls(num_mel_bins, num_samples=num_samples, normalization="whisper", **kwargs)
 
     @classmethod
-    def from_huggingface(cls, folder: Path, **kwargs: Any):
-        """Reads how a checkpoint of Hugging Face wants its sound.
+    def from_huggingface(cls, folder: Path, **kwargs: Any) -> LogMel:
+        """Reads the feature extractor of a Hugging Face checkpoint.
 
         Args:
-            folder: str or path that holds `preprocessor_config.json`, or a `processor_config.json` with a
-                "feature_extractor", of the kind `WhisperFeatureExtractor`.
-            **kwargs: Keras's own, such as `name`.
+            folder: str or path of a folder with `preprocessor_config.json`, or with a `processor_config.json` that has a
+                "feature_extractor", of type `WhisperFeatureExtractor`.
+            **kwargs: Keras's layer arguments, such as `name`.
 
         Returns:
             A `LogMel`.
 
         Raises:
-            FeatureExtractorError: no such file, another kind, or a setting that is wrong or not done here.
+            FeatureExtractorError: no such file, another type, or a setting that is invalid or not supported.
         """
         from keras_transformer.audio.hugging_face import settings
 
         return cls(**settings(folder), **kwargs)
 
-    def num_frames(self, num_samples: int):
-        """Number of frames that a recording fills, for masks over a batch.
+    def num_frames(self, num_samples: Any) -> Any:
+        """Returns the number of frames of recordings, for masks over a batch.
 
         Args:
             num_samples: int or array of ints.
@@ -176,11 +178,11 @@ class LogMel(keras.layers.Layer):
         """
         if self.num_samples is not None:
             num_samples = np.minimum(num_samples, self.num_samples)
-        frames = self._frames(np.maximum(num_samples, self._least_samples()))
+        frames = self._frames(np.maximum(num_samples, self._min_samples()))
         return frames if np.ndim(num_samples) else int(frames)
 
-    def _least_samples(self):
-        """Fewer make no frame, or cannot be mirrored."""
+    def _min_samples(self):
+        """Returns the smallest number of samples for a frame, and for mirroring."""
         if self.padding is None:
             return self.frame_length
         return max(self.frame_length // 2 + 1, self.hop_length)
@@ -194,7 +196,7 @@ class LogMel(keras.layers.Layer):
 
     def call(self, samples: Tensor) -> Tensor:
         self._check_shape(samples.shape)
-        samples = self._filled(ops.cast(samples, "float32"))
+        samples = self._padded(ops.cast(samples, "float32"))
         power = self._power(self._blocks(samples))
         mel = ops.maximum(ops.matmul(power, ops.convert_to_tensor(self._filters)), FLOOR)
         if self.log is not None:
@@ -204,9 +206,9 @@ class LogMel(keras.layers.Layer):
             mel = (mel + 4.0) / 4.0
         return ops.cast(mel, self.compute_dtype)
 
-    def _filled(self, samples):
-        """Cut or filled to `num_samples`, or filled to the least that makes a frame."""
-        least = self._least_samples()
+    def _padded(self, samples):
+        """Truncates or pads to `num_samples`, or pads to the length of a frame."""
+        least = self._min_samples()
         if self.num_samples is not None:
             samples = ops.pad(samples, ((0, 0), (0, self.num_samples)))[:, : self.num_samples]
             return ops.pad(samples, ((0, 0), (0, max(0, least - self.num_samples))))
@@ -216,12 +218,12 @@ class LogMel(keras.layers.Layer):
         return ops.pad(samples, ((0, 0), (0, least)))[:, :length]
 
     def _blocks(self, samples):
-        """`(B, blocks, hop_length)`: the samples of all frames, each but once."""
+        """Splits the samples of all frames into blocks, `(B, blocks, hop_length)`."""
         frames = self._frames(ops.shape(samples)[1])
         half = self.frame_length // 2
         if self.padding == "reflect":
             samples = ops.pad(samples, ((0, 0), (half, half)), mode="reflect")
-        # The last block may reach beyond the last sample; the kernel is zero there.
+        # The last block may exceed the samples; the kernel is zero there.
         samples = ops.pad(samples, ((0, 0), (0, self.hop_length)))
         blocks = frames + self._kernel.shape[0] - 1
         samples = samples[:, : blocks * self.hop_length]
@@ -233,7 +235,7 @@ class LogMel(keras.layers.Layer):
         return (samples - self.frame_length) // self.hop_length + 1
 
     def _power(self, blocks):
-        """`(B, frames, fft_length // 2 + 1)`: the squared length of the transform."""
+        """Returns the power spectrum, `(B, frames, fft_length // 2 + 1)`."""
         kernel = ops.convert_to_tensor(self._kernel)
         parts = ops.conv(blocks, kernel, strides=1, padding="valid", data_format="channels_last")
         real, imaginary = ops.split(parts, 2, axis=-1)
@@ -242,7 +244,7 @@ class LogMel(keras.layers.Layer):
     def compute_output_shape(self, samples_shape: Shape) -> Shape:
         self._check_shape(samples_shape)
         samples = samples_shape[1] if self.num_samples is None else self.num_samples
-        frames = None if samples is None else self._frames(max(samples, self._least_samples()))
+        frames = None if samples is None else self._frames(max(samples, self._min_samples()))
         return (samples_shape[0], frames, self.num_mel_bins)
 
     def get_config(self) -> Config:
@@ -263,21 +265,21 @@ class LogMel(keras.layers.Layer):
         }
 
 
-def fourier_kernel(frame_length: int, hop_length: int, fft_length: int, window):
-    """The kernel of a convolution over blocks of `hop_length` samples that gives the transform of each windowed frame.
+def fourier_kernel(frame_length: int, hop_length: int, fft_length: int, window: tuple[float, float]) -> np.ndarray:
+    """Returns the kernel of a convolution over blocks of `hop_length` samples that computes the DFT of windowed frames.
 
     Args:
         frame_length, hop_length, fft_length: ints.
         window: pair `(a, b)` of the window `a - b cos(2 pi n / frame_length)`.
 
     Returns:
-        float32 `(blocks in a frame, hop_length, 2 (fft_length // 2 + 1))`: the real parts, then the imaginary ones.
+        float32 `(blocks per frame, hop_length, 2 (fft_length // 2 + 1))`: the real parts, then the imaginary ones.
     """
     times = np.arange(frame_length)
     shape = window[0] - window[1] * np.cos(2 * np.pi * times / frame_length)
-    # Turns are taken modulo one before they become angles, so that these are exact.
-    turns = times[:, None] * np.arange(fft_length // 2 + 1) % fft_length / fft_length
-    waves = np.concatenate([np.cos(2 * np.pi * turns), -np.sin(2 * np.pi * turns)], axis=1) * shape[:, None]
+    # Reducing phases modulo one turn before scaling to angles keeps these exact.
+    phases = times[:, None] * np.arange(fft_length // 2 + 1) % fft_length / fft_length
+    waves = np.concatenate([np.cos(2 * np.pi * phases), -np.sin(2 * np.pi * phases)], axis=1) * shape[:, None]
     blocks = -(-frame_length // hop_length)
     kernel = np.zeros((blocks * hop_length, waves.shape[1]))
     kernel[:frame_length] = waves

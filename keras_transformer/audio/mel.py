@@ -1,14 +1,18 @@
-"""The mel scales, and filters on them."""
+"""Mel scales and filter banks."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
-# Slaney's scale is linear up to 1,000 Hz, 200/3 Hz a mel, and from there on 27 mel for every factor of 6.4.
+from keras_transformer.utils.types import ArrayLike
+
+# Slaney's scale is linear up to 1,000 Hz, with 200/3 Hz per mel, and logarithmic above, with 27 mel per factor of 6.4.
 _HERTZ_PER_MEL, _BREAK, _MELS_PER_NEPER = 200 / 3, 1000.0, 27 / np.log(6.4)
 MEL_SCALES = ("slaney", "htk")
 
 
-def to_mel(hertz, scale):
-    """Frequencies in mel.
+def to_mel(hertz: ArrayLike, scale: str) -> np.ndarray:
+    """Converts frequencies in Hz to mel.
 
     Example:
 
@@ -22,8 +26,8 @@ def to_mel(hertz, scale):
     return np.where(hertz < _BREAK, hertz / _HERTZ_PER_MEL, high)
 
 
-def from_mel(mels, scale):
-    """Frequencies in Hz: the inverse of `to_mel`."""
+def from_mel(mels: ArrayLike, scale: str) -> np.ndarray:
+    """Converts mel to frequencies in Hz."""
     mels = np.asarray(mels, "float64")
     if scale == "htk":
         return 700 * (10 ** (mels / 2595) - 1)
@@ -32,8 +36,10 @@ def from_mel(mels, scale):
     return np.where(mels < first, mels * _HERTZ_PER_MEL, high)
 
 
-def mel_filters(num_mel_bins: int, fft_length: int, sample_rate: int, frequency_range, scale):
-    """Triangles over the bins of a spectrum, whose corners stand at equal distances in mel.
+def mel_filters(
+    num_mel_bins: int, fft_length: int, sample_rate: int, frequency_range: Sequence[float], scale: str
+) -> np.ndarray:
+    """Returns triangular filters over the bins of a spectrum, with corners that are equally spaced in mel.
 
     Args:
         num_mel_bins: int. Number of triangles.

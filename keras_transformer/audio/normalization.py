@@ -1,4 +1,4 @@
-"""Spectrograms made alike, however loud the recording and wherever it was made."""
+"""Normalization of log spectrograms for loudness and recording conditions."""
 
 from typing import Any
 
@@ -12,21 +12,21 @@ from keras_transformer.utils.types import Config, Shape, Tensor
 
 @serializable
 class SoundNormalization(keras.layers.Layer):
-    """Mean and variance normalization of the sound in each log spectrogram: `max((x - μ) / σ, -limit)`.
+    """Mean and variance normalization of the active frames of log spectrograms: `max((x - μ) / σ, -limit)`.
 
-    μ and σ² are the mean and the variance of the frames, each of which counts with the weight
-    `w_t = max(0, 1 - (max_s e_s - e_t) / active_range)`, e_t being the mean of frame t: silence before, behind and between
-    words counts nothing, however much of it there is, and lies at `-limit` in the end, whatever hums in it.
+    μ and σ² are the weighted mean and variance of the frames, with weights
+    `w_t = max(0, 1 - (max_s e_s - e_t) / active_range)`, where e_t is the mean of frame t. Silence has no weight, whatever
+    its length, and becomes `-limit`, whatever its noise.
 
     Args:
-        active_range: float > 0. A frame counts that lies less than this below the loudest, in the unit of the spectrogram:
-            4 is 40 dB where that is log10.
-        limit: float > 0. What lies further below the mean, in deviations, is raised to that.
-        per_bin: bool. Whether each mel bin has a mean of its own: what a microphone and a room make of all frames alike is
-            taken away, and with it what the vowels of a short word have in common.
+        active_range: float > 0. Frames with a mean this much below the loudest have no weight, in the unit of the
+            spectrogram: 4 is 40 dB for log10. Default 4.
+        limit: float > 0. Lower limit of the output, in standard deviations below the mean. Default 3.
+        per_bin: bool. Whether each mel bin has its own mean, which removes the frequency response of microphone and room,
+            but also what the vowels of a short word have in common. Default False.
 
     Call arguments:
-        spectrogram: float `(B, frames, M)`: logarithms, as `LogMel` gives.
+        spectrogram: float `(B, frames, M)`: log spectrograms, as from `LogMel`.
 
     Returns:
         The same shape.
@@ -44,8 +44,8 @@ class SoundNormalization(keras.layers.Layer):
     [[[-1.0, 1.0], [-1.0, 1.0], [-2.0, -2.0]]]
 
     Reference: Viikki and Laurila, Cepstral domain segmental feature vector normalization, Speech Communication 25, 1998;
-    here of log-mel bins, over the whole recording, and with weights in place of a decision about which frames are speech,
-    so that no rounding error makes a frame count or not.
+    here for log-mel bins, over the whole recording, and with weights instead of a decision about which frames are speech,
+    which rounding errors could flip.
     """
 
     def __init__(self, active_range: float = 4.0, limit: float = 3.0, per_bin: bool = False, **kwargs: Any) -> None:
@@ -68,7 +68,7 @@ class SoundNormalization(keras.layers.Layer):
             mean = ops.mean(mean, axis=2, keepdims=True)
         x = x - mean
         variance = ops.mean(ops.sum(weights * ops.square(x), axis=1, keepdims=True), axis=2, keepdims=True)
-        # A recording of nothing has no deviation.
+        # A silent recording has no deviation.
         x = x / ops.sqrt(variance + keras.config.epsilon())
         return ops.cast(ops.maximum(x, -self.limit), self.compute_dtype)
 

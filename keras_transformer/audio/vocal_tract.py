@@ -1,31 +1,31 @@
-"""Voices of other speakers, made of those at hand."""
+"""Vocal tract length perturbation."""
 
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformer.audio.random_change import RandomChange, check_range
+from keras_transformer.audio.random_augmentation import RandomAugmentation, check_range
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 
 
 @serializable
-class VocalTractPerturbation(RandomChange):
-    """Spectrograms stretched or squeezed along the frequencies, as a shorter or longer throat does; in training alone.
+class VocalTractPerturbation(RandomAugmentation):
+    """Vocal tract length perturbation: stretches spectrograms along the frequency axis, in training only.
 
-    Bin m becomes `x[α m]`, linearly between bins; beyond the last one it is the last. Each spectrogram has its own α. The
-    pace stays, and the pitch moves with the rest: `RandomSound` changes both together.
+    Bin m becomes `x[α m]`, with linear interpolation, and the last bin beyond the end. Each spectrogram has its own α. The
+    tempo does not change, and the pitch changes with the other frequencies; `RandomSound` changes tempo and pitch.
 
     Args:
-        warp: float in [0, 1). α lies within this of 1.
+        warp: float in [0, 1). Maximum deviation of α from 1. Default 0.1.
         seed: int or None.
 
     Call arguments:
         inputs: float `(B, frames, M)`.
 
     Returns:
-        The same shape; what came in, where it does not train.
+        The same shape; the inputs, unless `training`.
 
     Raises:
         ValueError: `warp` out of its range.
@@ -37,8 +37,8 @@ class VocalTractPerturbation(RandomChange):
     >>> VocalTractPerturbation(0.2)(spectrogram, training=False).numpy().tolist()
     [[[0.0, 1.0, 2.0, 3.0]]]
 
-    Reference: Jaitly and Hinton, Vocal Tract Length Perturbation (VTLP) improves speech recognition, ICML workshop 2013;
-    there Hertz are stretched, up to a frequency beyond which less and less, here mel, all alike.
+    Reference: Jaitly and Hinton, Vocal Tract Length Perturbation (VTLP) improves speech recognition, ICML workshop 2013. The
+    paper warps frequencies in Hz, and less above a limit; here all mel bins are warped equally.
     """
 
     def __init__(self, warp: float = 0.1, seed: int | None = None, **kwargs: Any) -> None:
@@ -46,12 +46,12 @@ class VocalTractPerturbation(RandomChange):
         check_range(1, warp=warp)
         self.warp = warp
 
-    def change(self, spectrogram: Tensor):
+    def augment(self, spectrogram: Tensor) -> Tensor:
         batch, _, bins = ops.shape(spectrogram)
         factors = keras.random.uniform((batch, 1), 1.0 - self.warp, 1.0 + self.warp, seed=self.seed_generator)
-        places = ops.minimum(factors * ops.expand_dims(ops.arange(bins, dtype="float32"), 0), bins - 1.0)
-        before = ops.floor(places)
-        share = ops.expand_dims(ops.cast(places - before, spectrogram.dtype), 1)
+        indices = ops.minimum(factors * ops.expand_dims(ops.arange(bins, dtype="float32"), 0), bins - 1.0)
+        before = ops.floor(indices)
+        share = ops.expand_dims(ops.cast(indices - before, spectrogram.dtype), 1)
         low = ops.cast(before, "int32")
         high = ops.minimum(low + 1, bins - 1)
         return (1.0 - share) * _bins(spectrogram, low) + share * _bins(spectrogram, high)
@@ -61,6 +61,6 @@ class VocalTractPerturbation(RandomChange):
 
 
 def _bins(spectrogram, indices):
-    """The bins `(B, M)` of every frame."""
+    """Returns the bins `(B, M)` of every frame."""
     indices = ops.broadcast_to(ops.expand_dims(indices, 1), ops.shape(spectrogram))
     return ops.take_along_axis(spectrogram, indices, axis=2)

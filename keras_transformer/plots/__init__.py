@@ -1,4 +1,4 @@
-"""Pictures of what a model does and how it learned; each function returns a matplotlib figure to show or to save."""
+"""Plots of models and their training. Each function returns a matplotlib figure."""
 
 from keras_transformer.plots.accuracy_by_size import accuracy_by_size
 from keras_transformer.plots.attention import attention

@@ -1,30 +1,39 @@
-"""What a smaller file costs."""
+"""Scores of exported files by file size."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
-from keras_transformer.plots.figure import QUIET, distinct, new_figure, plain_axes
+from keras_transformer.plots.figure import QUIET, curve_styles, new_figure, plain_axes
 
-_FONT = 8  # Of the names of points, in typographic points.
-_STEPS = 20  # Between two points of a curve that names are to keep clear of.
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FONT = 8  # Font size of the labels of points, in points.
+_STEPS = 20  # Number of positions between two points of a curve that labels should not cover.
 
 
-def accuracy_by_size(rows, *, score: str = "score", size: str = "bytes", label: str = "score"):
-    """Draws the scores of files against their sizes: one curve for each format, from its smallest file to its largest.
+def accuracy_by_size(
+    rows: Iterable[Mapping[str, Any]], *, score: str = "score", size: str = "bytes", label: str = "score"
+) -> Figure:
+    """Plots the scores of files by their sizes, with one curve per format.
 
     Args:
-        rows: list of dicts, one for each file: "format", "mode" (what stands beside the point) and the two below. Such are
-            the rows that `benchmarks/quantized_tasks.py --json FILE` writes; a row with "float_score" and "of_float" (its
-            share of the bytes of the float file) also gives the point of the float file.
-        score: str. The column on the vertical axis.
-        size: str. The column of bytes.
-        label: str. What the vertical axis is called.
+        rows: list of dicts, one per file: "format", "mode" (the label of the point) and the two columns below. The rows of
+            `benchmarks/quantized_tasks.py --json FILE` are such dicts; a row with "float_score" and "of_float" (its fraction
+            of the bytes of the float file) also adds the point of the float file.
+        score: str. The column of the vertical axis. Default "score".
+        size: str. The column of sizes in bytes. Default "bytes".
+        label: str. The label of the vertical axis. Default "score".
 
     Returns:
         A `matplotlib.figure.Figure` with one axes.
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: there are no rows, or one lacks a column.
+        ValueError: there are no rows, or a row does not have a required column.
 
     Example:
 
@@ -38,7 +47,7 @@ def accuracy_by_size(rows, *, score: str = "score", size: str = "bytes", label: 
     curves = _curves(rows, score, size)
     figure = new_figure(6.4, 4.2)
     axes = figure.add_subplot()
-    for (name, points), style in zip(curves.items(), distinct(len(curves)), strict=True):
+    for (name, points), style in zip(curves.items(), curve_styles(len(curves)), strict=True):
         points = sorted(points)
         axes.plot(*zip(*[(x / 1e6, y) for x, y, _ in points], strict=True), label=name, **style, markersize=6)
     axes.set(xscale="log", xlabel="size in MB", ylabel=label)
@@ -51,67 +60,67 @@ def accuracy_by_size(rows, *, score: str = "score", size: str = "bytes", label: 
 
 
 def _curves(rows, score, size):
-    """Format to its points: a set of (bytes, score, mode)."""
-    curves = {}
+    """Returns the points of each format: a set of (bytes, score, mode)."""
+    curves: dict[str, set] = {}
     for row in rows:
         missing = {"format", "mode", score, size} - set(row)
         if missing:
-            raise ValueError(f"A row lacks {sorted(missing)}: {row}")
+            raise ValueError(f"A row does not have {sorted(missing)}: {row}")
         points = curves.setdefault(row["format"], set())
         points.add((row[size], row[score], row["mode"]))
         if "float_score" in row and row.get("of_float"):
-            # Its bytes come back from a rounded share: two digits of them are enough for one point, and not for several.
+            # The fraction is rounded: two digits avoid several points for one float file.
             points.add((float(f"{row[size] / row['of_float']:.2g}"), row["float_score"], "float32"))
     if not curves:
-        raise ValueError("There are no rows to draw.")
+        raise ValueError("There are no rows to plot.")
     return curves
 
 
 def _name_points(axes, curves):
-    """A mode is named once, at its highest point: formats of one mode lie close to one another."""
-    highest, taken = {}, [_box(axes, *place, 0, 0, 1) for points in curves.values() for place in _along(points)]
+    """Labels each mode once, at its highest point, since the points of a mode are close to each other."""
+    highest, taken = {}, [_box(axes, *point, 0, 0, 1) for points in curves.values() for point in _along(points)]
     for x, y, mode in (point for points in curves.values() for point in points):
         if mode not in highest or y > highest[mode][1]:
             highest[mode] = (x, y)
-    paper = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.8}
+    background = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.8}
     for mode, (x, y) in sorted(highest.items(), key=lambda each: each[1][::-1], reverse=True):
-        boxes = {place: _box(axes, x, y, *place, len(mode)) for place in _places(len(mode))}
-        place = min(boxes, key=lambda each: sum(_overlap(boxes[each], other) for other in taken))
-        taken.append(boxes[place])
-        beside = {"xytext": place, "textcoords": "offset points", "ha": "center", "va": "center"}
-        axes.annotate(mode, (x / 1e6, y), **beside, fontsize=_FONT, color=QUIET, bbox=paper)
+        boxes = {offset: _box(axes, x, y, *offset, len(mode)) for offset in _offsets(len(mode))}
+        offset = min(boxes, key=lambda each: sum(_overlap(boxes[each], other) for other in taken))
+        taken.append(boxes[offset])
+        position = {"xytext": offset, "textcoords": "offset points", "ha": "center", "va": "center"}
+        axes.annotate(mode, (x / 1e6, y), **position, fontsize=_FONT, color=QUIET, bbox=background)
 
 
 def _along(points):
-    """Places on a curve, its points among them; sizes are on a logarithmic scale."""
+    """Yields positions along a curve, its points included, on a logarithmic scale of sizes."""
     ordered = sorted(points)
     for (x, y, _), (next_x, next_y, _) in pairwise([*ordered, ordered[-1]]):
         for share in (step / _STEPS for step in range(_STEPS)):
             yield x * (next_x / x) ** share, y + share * (next_y - y)
 
 
-def _places(letters):
-    """Where a name may stand, in typographic points from what it names: above, right, left, below."""
+def _offsets(letters):
+    """Returns candidate offsets of a label from its point, in points: above, right, left, below."""
     aside = 6 + 0.3 * _FONT * letters
     return [(0, 12), (aside, 0), (-aside, 0), (0, -12)]
 
 
 def _box(axes, x, y, right, up, letters):
-    """Left, bottom, right and top of a name in typographic points; a letter is six tenths of its height."""
+    """Returns left, bottom, right and top of a label in points; letters are 0.6 times as wide as high."""
     x, y = axes.transData.transform((x / 1e6, y)) * 72 / axes.figure.dpi
     width, height = 0.3 * _FONT * letters, 0.5 * _FONT
     return x + right - width, y + up - height, x + right + width, y + up + height
 
 
 def _overlap(box, other):
-    """The area that two boxes share."""
+    """Returns the area of the intersection of two boxes."""
     width = min(box[2], other[2]) - max(box[0], other[0])
     height = min(box[3], other[3]) - max(box[1], other[1])
     return max(width, 0) * max(height, 0)
 
 
 def _plain_ticks(axis):
-    """1, 2, 5, 10 rather than powers of ten, of which a narrow range shows one or none."""
+    """Sets ticks at 1, 2, 5, 10 instead of powers of ten, of which a narrow range has one or none."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))

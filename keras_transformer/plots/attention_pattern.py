@@ -1,48 +1,55 @@
-"""Who attends to whom: found by asking a mechanism, not by reading it."""
+"""Attention patterns of mechanisms, measured by probing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
-from keras_transformer.plots.figure import BETWEEN, COLOUR_MAP, bare, new_figure
+from keras_transformer.plots.figure import BETWEEN, COLOR_MAP, new_figure, remove_axes
 from keras_transformer.utils.serialization import clone
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _COLUMNS = 6
 
 
 def attention_pattern(
-    mechanisms,
+    mechanisms: Any,
     n: int = 64,
     *,
     causal: bool | None = None,
     num_heads: int = 1,
     key_dim: int = 16,
     seed: int = 0,
-    columns=_COLUMNS,
-):
-    """Draws which of n keys each of n queries attends to, and how much.
+    columns: int = _COLUMNS,
+) -> Figure:
+    """Plots the attention weights of n queries to n keys.
 
-    Rows are queries, columns keys; black is none at all, and bright is much, each row on a scale of its own. The weights
-    are those of random tokens. A mechanism is given the identity as values, so that its context is its matrix of
-    weights, however it comes by it. A layer with projections of its own is given each token changed in turn: what is
-    drawn is how much every output moves. Text and frames are gray, the ground transparent: for light pages and dark
-    ones.
+    Rows are queries, columns keys; black is zero and bright is high, with a separate scale for each row. Tokens are random.
+    A mechanism gets the identity matrix as values, so that its context is its matrix of weights, however it computes them.
+    A layer with projections is probed by changing one token at a time: the plot shows how much each output changes. Text
+    and frames are gray and the background transparent, for light and dark pages.
 
     Args:
-        mechanisms: a `Mechanism` or a mixer, or a dict of title to such, drawn side by side. Each is copied, so its
-            weights, if it has any, begin anew.
-        n: int >= 1. Tokens.
-        causal: bool, or None for two-sided where that is defined, and causal elsewhere.
-        num_heads: int >= 1. Heads of a mechanism; what any of them sees is drawn.
-        key_dim: int >= 1. Width of a head, and of the tokens of a mixer.
-        seed: int. Of the random tokens.
-        columns: int >= 1. Panels in a row of the figure.
+        mechanisms: a `Mechanism` or a mixer, or a dict of title to such, plotted side by side. Each is copied, with new
+            weights if it has any.
+        n: int >= 1. Number of tokens. Default 64.
+        causal: bool, or None for bidirectional if supported, else causal.
+        num_heads: int >= 1. Heads of a mechanism; the plot shows their maximum. Default 1.
+        key_dim: int >= 1. Width of a head, and half that of the tokens of a mixer. Default 16.
+        seed: int. Seed of the tokens.
+        columns: int >= 1. Panels per row of the figure. Default 6.
 
     Returns:
         A `matplotlib.figure.Figure` with one axes per mechanism.
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: nothing to draw; n below 1; a direction that a mechanism does not honor.
+        ValueError: nothing to plot; n below 1; a direction that a mechanism does not support.
 
     Example:
 
@@ -54,23 +61,23 @@ def attention_pattern(
     if not isinstance(mechanisms, dict):
         mechanisms = {_title(mechanisms): mechanisms}
     if not mechanisms or n < 1:
-        raise ValueError(f"There is nothing to draw: {len(mechanisms)} mechanisms, n={n}.")
+        raise ValueError(f"There is nothing to plot: {len(mechanisms)} mechanisms, n={n}.")
     options = {"causal": causal, "num_heads": num_heads, "key_dim": key_dim, "seed": seed}
     weights = {title: attention_weights(each, n, **options) for title, each in mechanisms.items()}
     return draw_patterns(weights, columns)
 
 
 def attention_weights(
-    mechanism, n: int, causal: bool | None = None, num_heads: int = 1, key_dim: int = 16, seed: int = 0
-):
-    """How much each query attends to each key: float32 `(n, n)`; arguments as `attention_pattern` takes them."""
+    mechanism: Any, n: int, causal: bool | None = None, num_heads: int = 1, key_dim: int = 16, seed: int = 0
+) -> np.ndarray:
+    """Returns the attention of each query to each key, float32 `(n, n)`. Arguments as in `attention_pattern`."""
     from keras_transformer.attention import Mechanism, MultiHeadAttention
 
     if causal is None:
         causal = "bidirectional" not in mechanism.supports
     generator = np.random.default_rng(seed)
     if isinstance(mechanism, Mechanism) and mechanism.shares_value:
-        # Its values are its queries, so they cannot be one-hot: it is probed with projections around it.
+        # Its values are its queries, so they cannot be one-hot: it is probed inside an attention layer.
         mechanism = MultiHeadAttention(num_heads, key_dim, mechanism=mechanism)
     if isinstance(mechanism, Mechanism):
         return _weights(
@@ -79,12 +86,12 @@ def attention_weights(
     return _influence(clone(mechanism), generator.normal(size=(2, n, 2 * key_dim)).astype("float32"), causal)
 
 
-def draw_patterns(weights, columns=_COLUMNS):
-    """A figure of matrices of weights side by side; see `attention_pattern`.
+def draw_patterns(weights: Mapping[str, np.ndarray], columns: int = _COLUMNS) -> Figure:
+    """Plots matrices of weights side by side; see `attention_pattern`.
 
     Args:
         weights: dict of title to `(n, n)`.
-        columns: int >= 1. Panels in a row.
+        columns: int >= 1. Panels per row. Default 6.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -95,13 +102,13 @@ def draw_patterns(weights, columns=_COLUMNS):
     rows = -(-len(weights) // columns)
     figure = new_figure(1.9 * columns, 2.15 * rows)
     figure.patch.set_alpha(0)
-    for place, (title, matrix) in enumerate(weights.items()):
-        axes = figure.add_subplot(rows, columns, place + 1)
-        bare(axes)
+    for index, (title, matrix) in enumerate(weights.items()):
+        axes = figure.add_subplot(rows, columns, index + 1)
+        remove_axes(axes)
         axes.set_title(title, fontsize=9, color=BETWEEN)
         axes.spines[:].set(visible=True, color=BETWEEN, linewidth=0.6)
-        # The root of a weight, so that what is seen a little is told from what is not seen.
-        axes.imshow(_by_row(matrix), cmap=COLOUR_MAP, norm=PowerNorm(0.5, 0, 1), interpolation="nearest")
+        # Square root scale, to distinguish small weights from zero.
+        axes.imshow(_by_row(matrix), cmap=COLOR_MAP, norm=PowerNorm(0.5, 0, 1), interpolation="nearest")
     return figure
 
 
@@ -110,7 +117,7 @@ def _title(mechanism):
 
 
 def _weights(mechanism, tokens, causal):
-    """The context of one-hot values: what any head sees, `(n, n)`."""
+    """Returns the context of one-hot values, as the maximum over heads, `(n, n)`."""
     from keras_transformer.attention import Visibility
 
     _, _, n, heads, _ = tokens.shape
@@ -122,7 +129,7 @@ def _weights(mechanism, tokens, causal):
 
 
 def _influence(layer, tokens, causal):
-    """How far output i moves when token j is changed, `(n, n)`."""
+    """Returns the change of output i if token j changes, `(n, n)`."""
     before, other = tokens
     n = len(before)
     changed = np.repeat(before[None], n, axis=0)
@@ -130,14 +137,14 @@ def _influence(layer, tokens, causal):
     x = np.concatenate([before[None], changed])  # (1 + n, n, D)
     output = keras.ops.convert_to_numpy(layer(x, x, use_causal_mask=causal))
     moved = np.linalg.norm(output[1:] - output[:1], axis=-1).T
-    # An output moves the most with its own token, its query: as bright as its next, lest it outshine all.
+    # An output changes most with its own token, the query: limited to the second largest, so that others are visible.
     apart = moved - np.diag(np.diag(moved))
     np.fill_diagonal(moved, np.minimum(np.diag(moved), np.where(apart.max(axis=1) > 0, apart.max(axis=1), np.inf)))
-    # Rounding is not sight.
+    # Changes at the level of rounding errors are zeros.
     return np.where(moved > 1e-5 * np.abs(output).max(), moved, 0).astype("float32")
 
 
 def _by_row(matrix):
-    """Each row by its largest entry; a row of zeros stays so."""
+    """Divides each row by its largest entry; rows of zeros stay zero."""
     largest = matrix.max(axis=1, keepdims=True)
     return matrix / np.where(largest > 0, largest, 1)

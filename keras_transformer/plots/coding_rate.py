@@ -1,25 +1,31 @@
-"""The coding rate and the sparsity of the blocks of a CRATE."""
+"""Coding rate and sparsity of the blocks of CRATE."""
+
+from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.plots.figure import AFTER, BEFORE, FAINT, new_figure, plain_axes
 
-_PANELS = {"coding_rate": "coding rate in nats", "sparsity": "share that is not zero"}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_PANELS = {"coding_rate": "coding rate in nats", "sparsity": "fraction of nonzero entries"}
 
 
-def coding_rate(rates):
-    """Draws how coding rate and sparsity run along the blocks: of one model, or of the epochs of its training.
+def coding_rate(rates: Any) -> Figure:
+    """Plots coding rate and sparsity by block, of one model or of the epochs of its training.
 
     Args:
-        rates: what `training.coding_rates` returns; or what `model.fit` with `training.CodingRate` returns, or its dict of
-            lists: then the first epoch and the last are drawn, and those between in gray.
+        rates: the dict of `training.coding_rates`; or the history of `model.fit` with `training.CodingRate`, or its dict of
+            lists, of which the first and the last epoch are highlighted and the others gray.
 
     Returns:
         A `matplotlib.figure.Figure` with one axes for the coding rate and one for the sparsity.
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: there are no rates among what is given.
+        ValueError: `rates` has no coding rates.
 
     Example:
 
@@ -46,7 +52,7 @@ def coding_rate(rates):
 
 
 def _curves(rates, name):
-    """For each epoch the values of the blocks, in their order."""
+    """Returns the values of the blocks, in order, for each epoch."""
     found = {int(match[1]): value for key, value in rates.items() if (match := re.fullmatch(rf"{name}_(\d+)", key))}
     if not found:
         raise ValueError(f"There is no {name}_0 among {sorted(rates)[:8]}: see training.CodingRate.")

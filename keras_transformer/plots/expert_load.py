@@ -1,19 +1,25 @@
-"""How evenly the experts of a mixture are used."""
+"""The load of the experts of a mixture."""
+
+from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.plots.figure import FAINT, FIRST, SECOND, new_figure, plain_axes
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-def expert_load(history):
-    """Draws the share of the load that each expert got, for each mixture of experts of a model.
 
-    Bars are the last epoch, dots the first; the dashed line is what all would get if they got the same.
+def expert_load(history: Any) -> Figure:
+    """Plots the fraction of the load of each expert, for each mixture of experts of a model.
+
+    Bars are the last epoch, dots the first; the dashed line is a uniform load.
 
     Args:
-        history: what `model.fit` returns for a model with `MixtureOfExperts`, or its dict of lists, or the logs of one
+        history: the history of `model.fit` for a model with `MixtureOfExperts`, or its dict of lists, or the logs of one
             epoch: the entries "PATH/load_0", "PATH/load_1", ... and "PATH/dropped".
 
     Returns:
@@ -21,7 +27,7 @@ def expert_load(history):
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: there are no loads in the history.
+        ValueError: the history has no loads.
 
     Example:
 
@@ -30,32 +36,32 @@ def expert_load(history):
     plots.expert_load(history).savefig("experts.png")
     ```
 
-    Reference: the load of Shazeer et al., Outrageously Large Neural Networks, arXiv 1701.06538, appendix A.
+    Reference: Shazeer et al., Outrageously Large Neural Networks, arXiv 1701.06538, appendix A (load).
     """
     layers = _loads(getattr(history, "history", history))
     columns = min(3, len(layers))
     rows = -(-len(layers) // columns)
     figure = new_figure(0.6 + 3.2 * columns, 0.4 + 2.5 * rows)
-    for place, (path, (loads, dropped)) in enumerate(layers.items()):
-        axes = figure.add_subplot(rows, columns, place + 1)
+    for index, (path, (loads, dropped)) in enumerate(layers.items()):
+        axes = figure.add_subplot(rows, columns, index + 1)
         _draw(axes, loads, dropped)
         axes.set_title(path.replace("_", " "), fontsize=9)
-        if place % columns == 0:
+        if index % columns == 0:
             axes.set_ylabel("share of the load")
     return figure
 
 
 def _loads(history):
-    """Path of a layer to its loads `(epochs, E)` and what it dropped `(epochs,)`."""
-    found = {}
+    """Returns the loads `(epochs, E)` and the dropped tokens `(epochs,)` of each layer by path."""
+    found: dict[str, dict[int, np.ndarray]] = {}
     for name, values in history.items():
         if match := re.fullmatch(r"(?!val_)(.+)/load_(\d+)", name):
             found.setdefault(match[1], {})[int(match[2])] = np.atleast_1d(np.asarray(values, "float64"))
     if not found:
-        raise ValueError("The history holds no expert loads: it is that of a model without MixtureOfExperts.")
+        raise ValueError("The history has no expert loads: the model has no MixtureOfExperts.")
     layers = {}
-    for path, loads in found.items():
-        loads = np.stack([loads[index] for index in sorted(loads)], axis=1)
+    for path, by_expert in found.items():
+        loads = np.stack([by_expert[index] for index in sorted(by_expert)], axis=1)
         dropped = np.asarray(history.get(f"{path}/dropped", 0), "float64")
         layers[path] = loads, np.broadcast_to(dropped, len(loads))
     return layers

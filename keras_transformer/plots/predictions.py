@@ -1,27 +1,37 @@
-"""Images with what a model takes them for."""
+"""Images with predicted classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_transformer.plots.figure import ALARM, QUIET, as_picture, bare, new_figure
-from keras_transformer.utils.types import Tensor
+from keras_transformer.plots.figure import ALARM, QUIET, displayable, new_figure, remove_axes
+from keras_transformer.utils.types import ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
-def predictions(images: Tensor, labels: Tensor, probabilities, class_names, columns: int = 8):
-    """Draws images with the most probable class of each, mistakes in red with the right class below.
+def predictions(
+    images: ArrayLike, labels: ArrayLike, probabilities: ArrayLike, class_names: Sequence[str], columns: int = 8
+) -> Figure:
+    """Plots images with their most probable classes; errors are red, with the correct class below.
 
     Args:
         images: `(n, H, W, 1 or 3)`, 0 .. 255 or 0 .. 1.
-        labels: int `(n,)`. The right classes.
-        probabilities: float `(n, classes)`. What the model returns.
+        labels: int `(n,)`. The correct classes.
+        probabilities: float `(n, classes)`. Outputs of the model.
         class_names: sequence of strings.
-        columns: int >= 1. Images in a row.
+        columns: int >= 1. Images per row. Default 8.
 
     Returns:
         A `matplotlib.figure.Figure` with one axes per image.
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: the arguments differ in their number of images, or of classes.
+        ValueError: different numbers of images, labels or probabilities, or of classes.
 
     Example:
 
@@ -39,8 +49,8 @@ def predictions(images: Tensor, labels: Tensor, probabilities, class_names, colu
     figure = new_figure(1.25 * columns, 1.65 * rows)
     for index, (image, label, row) in enumerate(zip(images, labels, probabilities, strict=True)):
         axes = figure.add_subplot(rows, columns, index + 1)
-        bare(axes)
-        axes.imshow(as_picture(image), cmap="gray", vmin=0, vmax=1)
+        remove_axes(axes)
+        axes.imshow(displayable(image), cmap="gray", vmin=0, vmax=1)
         best = int(row.argmax())
         right = best == label
         axes.set_title(f"{class_names[best]}  {row[best]:.0%}", fontsize=9, color="black" if right else ALARM)

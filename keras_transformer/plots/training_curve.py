@@ -1,20 +1,27 @@
-"""The course of a training."""
+"""Training curves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.plots.figure import AFTER, BEFORE, SECOND, new_figure, plain_axes
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-def training_curve(history):
-    """Draws loss and metrics over the epochs: training dashed where there is validation, which is solid.
+
+def training_curve(history: Any) -> Figure:
+    """Plots loss and metrics by epoch; with validation, training is dashed and validation solid.
 
     Args:
-        history: what `model.fit` returns, or its dict of lists; entries that are no lists are passed over.
+        history: the history of `model.fit`, or its dict of lists; other entries are ignored.
 
     Returns:
         A `matplotlib.figure.Figure` with one axes for the loss and one for each metric.
 
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: the history holds no epochs.
+        ValueError: the history has no epochs.
 
     Example:
 
@@ -27,7 +34,7 @@ def training_curve(history):
     curves = {name: values for name, values in curves.items() if isinstance(values, (list, tuple)) and values}
     names = [name for name in curves if not name.startswith("val_") and name != "learning_rate"]
     if not names:
-        raise ValueError("The history holds no epochs to draw.")
+        raise ValueError("The history has no epochs to plot.")
     figure = new_figure(4.6 * len(names), 3.4)
     for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
         _draw(axes, name, curves[name], curves.get(f"val_{name}"))
@@ -53,7 +60,7 @@ def _plot(axes, values, label, style):
 
 
 def _mark_last(axes, values):
-    """Writes the last value at the end of the curve."""
+    """Annotates the last value of a curve."""
     axes.annotate(
         f"{values[-1]:.3g}",
         (len(values), values[-1]),

@@ -91,11 +91,11 @@ def test_unfit_files(tmp_path):
     for file, match in (
         (tmp_path / "nowhere.wav", "nowhere.wav' cannot be read: No such file"),
         (tmp_path, "cannot be read: Is a directory"),
-        (tmp_path / "text.wav", "text.wav' is no recording that can be read"),
-        (tmp_path / "none.wav", "none.wav' is no recording that can be read"),
-        (tmp_path / "cut.wav", "cut.wav' is cut short: it has 237 bytes of 244"),
-        (tmp_path / "empty.wav", "empty.wav' holds no samples"),
-        (tmp_path / "nan.wav", "nan.wav' holds samples that are no numbers"),
+        (tmp_path / "text.wav", "text.wav' is not a readable recording"),
+        (tmp_path / "none.wav", "none.wav' is not a readable recording"),
+        (tmp_path / "cut.wav", "cut.wav' is truncated: it has 237 bytes of 244"),
+        (tmp_path / "empty.wav", "empty.wav' has no samples"),
+        (tmp_path / "nan.wav", "nan.wav' has samples that are not finite"),
         (5, "Expected a path or an opened file"),
     ):
         with pytest.raises(AudioError, match=match):

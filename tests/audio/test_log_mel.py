@@ -180,9 +180,9 @@ def test_stays_precise_in_mixed_precision():
         ({"padding": "same"}, "padding must be one of"),
         ({"normalization": "mean"}, "normalization must be one of"),
         ({"fft_length": 256}, "fft_length 256 is shorter than frame_length 400"),
-        ({"normalization": "whisper", "log": "natural"}, "goes with log='log10'"),
-        ({"frequency_range": (0, 8001)}, "within 0 and half the sample rate"),
-        ({"frequency_range": (300, 200)}, "must rise"),
+        ({"normalization": "whisper", "log": "natural"}, "requires log='log10'"),
+        ({"frequency_range": (0, 8001)}, "from 0 to half the sample rate"),
+        ({"frequency_range": (300, 200)}, "must be increasing"),
         ({"frequency_range": ("a", 200)}, "pair of numbers"),
     ],
 )
@@ -202,7 +202,7 @@ def test_unfit_samples():
     [
         (
             {"feature_extractor_type": "ASTFeatureExtractor"},
-            "kind 'ASTFeatureExtractor'. Known: WhisperFeatureExtractor",
+            "type 'ASTFeatureExtractor'. Supported: WhisperFeatureExtractor",
         ),
         ({"feature_size": 10**9}, "feature_size must be an int from 1 to 2048"),
         ({"hop_length": 0}, "hop_length must be"),

@@ -41,7 +41,8 @@ def test_formats_differ_without_their_colors():
 
 
 @pytest.mark.parametrize(
-    "rows, message", [([], "no rows"), ([{"format": "onnx", "mode": "int8", "score": 1.0}], r"lacks \['bytes'\]")]
+    "rows, message",
+    [([], "no rows"), ([{"format": "onnx", "mode": "int8", "score": 1.0}], r"does not have \['bytes'\]")],
 )
 def test_refuses(rows, message):
     with pytest.raises(ValueError, match=message):

@@ -97,8 +97,8 @@ def test_draws(tmp_path):
         (scores(batch=2), {"example": 2}, "2 examples"),
         (scores(), {"tokens": ["a", "b"]}, "5 queries and 5 keys"),
         (scores(), {"query_tokens": list("abcde")}, "need tokens"),
-        (scores(keys=7, queries=7), {"image": np.zeros((8, 8, 1))}, "7 tokens do not fit"),
-        (scores(), {"image": np.zeros((8, 8, 1)), "grid": (2, 3)}, "do not fit grid=\\(2, 3\\)"),
+        (scores(keys=7, queries=7), {"image": np.zeros((8, 8, 1))}, "7 tokens do not match"),
+        (scores(), {"image": np.zeros((8, 8, 1)), "grid": (2, 3)}, "do not match grid=\\(2, 3\\)"),
         (scores(), {"image": np.zeros((8, 8))}, "Expected an image"),
     ],
 )

@@ -81,8 +81,8 @@ def test_the_given_mechanism_is_left_alone():
 @pytest.mark.parametrize(
     "mechanisms, options, message",
     [
-        ({}, {}, "nothing to draw"),
-        (SoftmaxAttention(), {"n": 0}, "nothing to draw"),
+        ({}, {}, "nothing to plot"),
+        (SoftmaxAttention(), {"n": 0}, "nothing to plot"),
         (LastTokenOnly(), {"causal": False}, "cannot honor 'bidirectional'"),
     ],
 )

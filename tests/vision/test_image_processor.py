@@ -132,7 +132,7 @@ def test_saved_and_loaded(tmp_path):
     assert all(config[name] != defaults[name] for name in config)
     path = tmp_path / "a" / "b" / "image_processor.json"
     path.write_text(json.dumps({**config, "color": 1}))
-    with pytest.raises(ImageProcessorError, match="Not the settings of an image processor: .*color"):
+    with pytest.raises(ImageProcessorError, match="Invalid settings of an image processor: .*color"):
         ImageProcessor.load(tmp_path / "a" / "b")
     path.write_text(path.read_text()[:20])
     with pytest.raises(ImageProcessorError, match=r"image_processor.json' is not JSON"):
@@ -227,8 +227,11 @@ def test_arguments_out_of_range(arguments, match):
 @pytest.mark.parametrize(
     "change, match",
     [
-        ({"image_processor_type": "ConvNextImageProcessor"}, "kind 'ConvNextImageProcessor'. Known: Bit, CLIP, DeiT"),
-        ({"image_processor_type": None}, "does not say which kind"),
+        (
+            {"image_processor_type": "ConvNextImageProcessor"},
+            "type 'ConvNextImageProcessor'. Supported: Bit, CLIP, DeiT",
+        ),
+        ({"image_processor_type": None}, "does not specify the type"),
         ({"do_pad": True}, "do_pad is not supported"),
         ({"resample": 9}, "resample must be an int from 0 to 5"),
         ({"size": {"width": 3}}, "size must be"),
