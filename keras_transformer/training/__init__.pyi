@@ -64,8 +64,8 @@ from .schedules import (
 from .schedules import (
     WarmupCosine as WarmupCosine,
 )
-from .tensorboard_pictures import (
-    TensorBoardPictures as TensorBoardPictures,
+from .tensorboard_figures import (
+    TensorBoardFigures as TensorBoardFigures,
 )
 from .text_metrics import (
     TextMetrics as TextMetrics,

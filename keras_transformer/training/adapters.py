@@ -90,7 +90,7 @@ def merge_lora(model: keras.Model) -> keras.Model:
 
     Example:
 
-    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")])
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")], name="model")
     >>> model = merge_lora(add_lora(model, rank=1, layers="dense"))
     >>> [weight.name for weight in model.weights]
     ['kernel', 'bias']
@@ -131,10 +131,10 @@ def merged_values(model: keras.Model) -> dict[str, ArrayLike]:
 
     Example:
 
-    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")])
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")], name="model")
     >>> model = add_lora(model, rank=1, layers="dense")
     >>> {path: value.shape for path, value in merged_values(model).items()}
-    {'dense/kernel': (4, 2), 'dense/bias': (2,)}
+    {'model/dense/kernel': (4, 2), 'model/dense/bias': (2,)}
     """
     values = {weight.path: weight for weight in model.weights if weight.name not in _ADAPTER_VARIABLES}
     values |= {keras_private.kernel(layer).path: _merged_kernel(layer) for layer in _with_adapters(model)}
@@ -153,7 +153,7 @@ def save_lora(model: keras.Model, path: Path) -> None:
 
     Example:
 
-    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")])
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")], name="model")
     >>> save_lora(add_lora(model, rank=1, layers="dense"), "lora.safetensors")
     """
     from safetensors.numpy import save_file
@@ -183,7 +183,7 @@ def load_lora(model: keras.Model, path: Path) -> keras.Model:
     Example:
 
     >>> def build():
-    ...     return keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")])
+    ...     return keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")], name="model")
     >>> save_lora(add_lora(build(), rank=1, layers="dense"), "lora.safetensors")
     >>> [weight.name for weight in load_lora(build(), "lora.safetensors").trainable_weights]
     ['lora_kernel_a', 'lora_kernel_b']

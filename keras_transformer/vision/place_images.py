@@ -145,11 +145,11 @@ def _rows(slots):
     return ops.expand_dims(ops.arange(ops.shape(slots)[0], dtype="int32"), 1) + ops.zeros_like(slots)
 
 
-def _take(table, places):
-    """Entries of each row of `table`, `(B, S, ...)`, at `places`, int32 `(B, T)`: one gather from all rows at once."""
+def _take(table, indices):
+    """Gathers entries of each row of `table`, `(B, S, ...)`, at `indices`, int32 `(B, T)`, from all rows at once."""
     size = ops.shape(table)[1]
     flat = ops.reshape(table, (-1, *table.shape[2:]))
-    return ops.take(flat, places + _rows(places) * size, axis=0)
+    return ops.take(flat, indices + _rows(indices) * size, axis=0)
 
 
 def _write(slab, slots, update):

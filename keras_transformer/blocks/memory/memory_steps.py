@@ -101,7 +101,7 @@ def _enter(stack, cache, enters, is_first):
 def _apply_blocks(stack, x, cache, start, overflow):
     """Applies the blocks to vectors `(B, R, D)` from index `start` `(B,)` of their segment; returns the next cache too.
 
-    Up to `overflow` of the vectors may be past the slots of the cache: memory behind the segment, or tokens of the next
+    Up to `overflow` of the vectors may be past the slots of the cache: memory after the segment, or tokens of the next
     segment, which are read again.
     """
     following, x = {"memory": cache["memory"]}, ops.cast(x, stack.compute_dtype)

@@ -19,6 +19,7 @@ class NoResidual(Residual):
     >>> residual = NoResidual()
     >>> residual.post(np.array([[[1.0, 3.0]]]), np.array([[[0.0, 2.0]]])).tolist()
     [[[0.0, 2.0]]]
+
     Reference: Yu et al., White-Box Transformers via Sparse Rate Reduction, arXiv 2306.01129, section 2.4.
     """
 

@@ -109,6 +109,7 @@ class PostNormResidual(Residual):
     >>> residual = PostNormResidual()
     >>> residual.post(np.array([[[1.0, 3.0]]]), np.array([[[0.0, 2.0]]])).numpy().round(2).tolist()
     [[[-1.0, 1.0]]]
+
     Reference: Vaswani et al., arXiv 1706.03762, section 3.1.
     """
 
@@ -128,6 +129,7 @@ class PreNormResidual(Residual):
     >>> import numpy as np
     >>> PreNormResidual().pre(np.array([[[1.0, 3.0]]])).numpy().round(2).tolist()
     [[[-1.0, 1.0]]]
+
     Reference: Xiong et al., On Layer Normalization in the Transformer Architecture, arXiv 2002.04745, table 1.
     """
 
@@ -147,6 +149,7 @@ class SandwichNormResidual(Residual):
     >>> residual = SandwichNormResidual()
     >>> residual.post(np.array([[[1.0, 3.0]]]), np.array([[[0.0, 2.0]]])).numpy().round(2).tolist()
     [[[0.0, 4.0]]]
+
     Reference: Ding et al., CogView, arXiv 2105.13290, section 2.4.
     """
 
@@ -169,6 +172,7 @@ class SublayerNormResidual(Residual):
     >>> residual = SublayerNormResidual()
     >>> residual.post(np.array([[[1.0, 3.0]]]), np.array([[[0.0, 2.0]]])).numpy().round(2).tolist()
     [[[0.0, 4.0]]]
+
     Reference: Liu et al., Swin Transformer V2, arXiv 2111.09883, section 3.2 ("res-post-norm").
     """
 

@@ -41,6 +41,7 @@ class Augmentation:
     >>> images, labels = Augmentation(shift=1, flip=True)(images, labels, seed=(1, 2))
     >>> tuple(images.shape), labels.numpy().tolist()
     ((2, 4, 4, 3), [[1.0, 0.0], [0.0, 1.0]])
+
     Reference: shift and flip as in He et al., arXiv 1512.03385, section 4.2; DeVries and Taylor, arXiv 1708.04552 (cutout);
     Zhang et al., arXiv 1710.09412 (mixup; one share per image).
     """

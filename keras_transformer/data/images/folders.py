@@ -119,17 +119,17 @@ def _decode(files):
         from PIL import Image
     except ImportError as error:
         raise ImportError(f"Reading image files needs Pillow: {install_command('demo')}") from error
-    pictures = []
+    images = []
     for name, read in files:
-        picture = _open(Image, name, read)
-        if pictures and picture.shape[:2] != pictures[0].shape[:2]:
-            (height, width), (first_height, first_width) = picture.shape[:2], pictures[0].shape[:2]
+        image = _open(Image, name, read)
+        if images and image.shape[:2] != images[0].shape[:2]:
+            (height, width), (first_height, first_width) = image.shape[:2], images[0].shape[:2]
             raise ImageSizeError(
                 f"Images differ in size: {name} is {width}x{height}, {files[0][0]} is {first_width}x{first_height}"
             )
-        pictures.append(picture)
-    channels = max(picture.shape[-1] for picture in pictures)
-    return np.stack([np.broadcast_to(picture, (*picture.shape[:2], channels)) for picture in pictures])
+        images.append(image)
+    channels = max(image.shape[-1] for image in images)
+    return np.stack([np.broadcast_to(image, (*image.shape[:2], channels)) for image in images])
 
 
 def _open(image_module, name, read):

@@ -31,7 +31,7 @@ def small_model():
     return model
 
 
-def test_pictures_are_those_of_the_epochs(tmp_path):
+def test_figures_are_those_of_the_epochs(tmp_path):
     seen = []
 
     def weights(model):
@@ -42,12 +42,12 @@ def test_pictures_are_those_of_the_epochs(tmp_path):
         return figure
 
     model, x = small_model(), np.random.default_rng(0).normal(size=(8, 3, 4)).astype("float32")
-    pictures = training.TensorBoardPictures(tmp_path, {"weights": weights}, every_epochs=2)
-    model.fit(x, 2 * x, epochs=3, callbacks=[pictures], verbose=0)
+    figures = training.TensorBoardFigures(tmp_path, {"weights": weights}, every_epochs=2)
+    model.fit(x, 2 * x, epochs=3, callbacks=[figures], verbose=0)
     found = images(tmp_path)
     names = {"training_curve", "expert_load", "weights"}
     assert set(found) == {(name, step) for name in names for step in (1, 2)}
-    assert pictures.drawn == names
+    assert figures.drawn == names
     assert np.ptp(found["weights", 1][..., :3]) > 100
     assert not np.array_equal(found["training_curve", 1], found["training_curve", 2])
     # The weights are those of the epoch that has just ended.
@@ -56,8 +56,8 @@ def test_pictures_are_those_of_the_epochs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options, message", [({"every_epochs": 0}, "every_epochs"), ({"pictures": {"a": 3}}, "'a' must be a function")]
+    "options, message", [({"every_epochs": 0}, "every_epochs"), ({"figures": {"a": 3}}, "'a' must be a function")]
 )
 def test_refuses(options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        training.TensorBoardPictures(tmp_path, **options)
+        training.TensorBoardFigures(tmp_path, **options)

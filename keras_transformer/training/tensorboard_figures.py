@@ -14,7 +14,7 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.utils.types import Path
 
 
-class TensorBoardPictures(keras.callbacks.Callback):
+class TensorBoardFigures(keras.callbacks.Callback):
     """Callback that writes plots of a model to TensorBoard's image summaries, at intervals of epochs.
 
     Plotted automatically if the logs have the data: `training_curve`; `expert_load`, with `MixtureOfExperts`; `coding_rate`,
@@ -24,12 +24,12 @@ class TensorBoardPictures(keras.callbacks.Callback):
 
     Args:
         log_dir: str or path. Folder of the logs, created if missing.
-        pictures: dict of name to function of the model that returns a `matplotlib.figure.Figure`; None for none.
+        figures: dict of name to function of the model that returns a `matplotlib.figure.Figure`; None for none.
         every_epochs: int >= 1. Interval in epochs; the last epoch is always plotted. Default 1.
 
     Raises:
         ImportError: at the start of training, matplotlib is not installed.
-        ValueError: `every_epochs` below 1, or a value of `pictures` that is not a function.
+        ValueError: `every_epochs` below 1, or a value of `figures` that is not a function.
 
     Example:
 
@@ -38,25 +38,25 @@ class TensorBoardPictures(keras.callbacks.Callback):
     >>> model.compile("sgd", "mse")
     >>> def bias(model):
     ...     return plots.figure.new_figure(1, 1)
-    >>> pictures = TensorBoardPictures("logs", {"bias": bias})
-    >>> _ = model.fit(np.ones((4, 1)), np.ones((4, 1)), epochs=2, callbacks=[pictures], verbose=0)
-    >>> sorted(pictures.drawn)
+    >>> figures = TensorBoardFigures("logs", {"bias": bias})
+    >>> _ = model.fit(np.ones((4, 1)), np.ones((4, 1)), epochs=2, callbacks=[figures], verbose=0)
+    >>> sorted(figures.drawn)
     ['bias', 'training_curve']
     """
 
     def __init__(
         self,
         log_dir: Path,
-        pictures: Mapping[str, Callable[[Any], Any]] | None = None,
+        figures: Mapping[str, Callable[[Any], Any]] | None = None,
         every_epochs: int = 1,
     ) -> None:
         super().__init__()
         self.log_dir = os.fspath(log_dir)
-        self.pictures = dict(pictures or {})
+        self.figures = dict(figures or {})
         self.every_epochs = positive("every_epochs", every_epochs)
-        for name, draw in self.pictures.items():
+        for name, draw in self.figures.items():
             if not callable(draw):
-                raise ValueError(f"The picture {name!r} must be a function of the model. Received: {draw!r}")
+                raise ValueError(f"The figure {name!r} must be a function of the model. Received: {draw!r}")
         self.drawn: set[str] = set()
         self._writer: Any = None
         self._history: dict[str, list[float]] = {}
@@ -82,7 +82,7 @@ class TensorBoardPictures(keras.callbacks.Callback):
         self._writer.close()
 
     def _write(self):
-        if self.pictures and hasattr(self.model, "jax_state_sync"):
+        if self.figures and hasattr(self.model, "jax_state_sync"):
             self.model.jax_state_sync()  # JAX keeps the weights outside the model during training.
         with self._writer.as_default(step=self._pending):
             for name, figure in self._figures():
@@ -100,7 +100,7 @@ class TensorBoardPictures(keras.callbacks.Callback):
             yield "expert_load", plots.expert_load(names)
         if {"coding_rate_0", "sparsity_0"} <= set(names):
             yield "coding_rate", plots.coding_rate(names)
-        for name, draw in self.pictures.items():
+        for name, draw in self.figures.items():
             yield name, draw(self.model)
 
 
