@@ -23,6 +23,9 @@ class PagedRuntimeSteps:
         GenerationError: an encoder-decoder, int8, or a cache that neither keeps all tokens nor has one size.
     """
 
+    # The weights of a bundle never change.
+    model_version = 0
+
     def __init__(self, steps, num_blocks, block_size, max_batch_size, chunk_size=64, quantize=False):
         if steps.spec.is_encoder_decoder:
             raise GenerationError("The cache of an encoder-decoder depends on its source: it is not paged.")

@@ -1,50 +1,141 @@
-"""Compiling a pure function of tensors on whichever backend Keras runs."""
+"""Compiled functions of a model on any Keras backend, recompiled when the variables of the model change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_transformer.utils.types import Tensor
 
-def compiled(function, variables, jit_compile):
-    """`function`, traced once for each set of shapes.
+if TYPE_CHECKING:
+    from keras.layers import Layer
+
+Function = Callable[..., Any]
+
+# One trace at a time: a layer may hold state while it is traced.
+tracing_lock = threading.RLock()
+
+
+class ModelStructure:
+    """The variables and the adapters of a model, whose changes make compiled functions stale.
+
+    A compiled function reads new values of the variables, but not variables that were added or removed, as `add_lora`,
+    `merge_lora` and `quantize` do.
 
     Args:
-        function: maps tensors, and dicts of them, to the same; it reads `variables` and changes none.
-        variables: list of `keras.Variable`.
-        jit_compile: bool. Whether TensorFlow compiles the trace with XLA; JAX always does.
+        model: `keras.layers.Layer` or `keras.Model`, built; None for a function that reads no variables.
+
+    Attributes:
+        variables: list of `keras.Variable`: those of the model at the last `version` call.
+
+    Example:
+
+    >>> model = keras.Sequential([keras.layers.Dense(2)])
+    >>> _ = model.build((None, 3))
+    >>> structure = ModelStructure(model)
+    >>> structure.version(), structure.version()
+    (0, 0)
+    >>> model.layers[0].enable_lora(1)
+    >>> structure.version()
+    1
+    """
+
+    def __init__(self, model: Layer | None) -> None:
+        self._model = model
+        self._version = 0
+        self._lock = threading.Lock()
+        self.variables, self._adapters = self._read()
+
+    def version(self) -> int:
+        """Returns how often the structure has changed; looks at the model."""
+        variables, adapters = self._read()
+        with self._lock:
+            if adapters != self._adapters or not _same_objects(variables, self.variables):
+                self.variables, self._adapters = variables, adapters
+                self._version += 1
+            return self._version
+
+    def _read(self) -> tuple[list[keras.Variable], list[tuple]]:
+        if self._model is None:
+            return [], []
+        layers = [layer for layer in self._model._flatten_layers() if getattr(layer, "lora_enabled", False)]
+        # Held, not their ids: Python uses the id of a deleted variable again.
+        return self._model.variables, [(id(layer), getattr(layer, "lora_rank", None)) for layer in layers]
+
+
+class Recompiled:
+    """A compiled function that is made anew when the structure of its model has changed.
+
+    Args:
+        make: function of a list of `keras.Variable` that returns the compiled function.
+        structure: `ModelStructure`.
+    """
+
+    def __init__(self, make: Callable[[list[keras.Variable]], Function], structure: ModelStructure) -> None:
+        self._make, self._structure = make, structure
+        self._compiled = structure.version(), make(structure.variables)
+
+    def __call__(self, *arguments: Any) -> Any:
+        version = self._structure.version()
+        made_for, function = self._compiled
+        if made_for != version:
+            function = self._make(self._structure.variables)
+            self._compiled = version, function
+        return function(*arguments)
+
+
+def compiled(function: Callable[..., Tensor], model: Layer, jit_compile: bool | str) -> Callable[..., Tensor]:
+    """Compiles a function of tensors that reads the variables of a model; one trace for each set of shapes.
+
+    Args:
+        function: maps tensors, and dicts of them, to the same; it changes no variable.
+        model: `keras.layers.Layer` or `keras.Model`, built. When variables are added to it or removed, the function is
+            compiled again.
+        jit_compile: bool. Whether TensorFlow compiles with XLA; JAX always does.
 
     Returns:
         A function of the same arguments.
     """
     backend = keras.backend.backend()
     if backend == "tensorflow":
-        return _compiled_by_tensorflow(function, jit_compile)
+        return Recompiled(lambda _: _compiled_by_tensorflow(function, jit_compile), ModelStructure(model))
     if backend == "jax":
-        return _compiled_by_jax(function, variables)
+        return Recompiled(lambda variables: _compiled_by_jax(function, variables), ModelStructure(model))
     return function
 
 
-def _compiled_by_tensorflow(function, jit_compile):
+def _compiled_by_tensorflow(function: Function, jit_compile: bool | str) -> Function:
     import tensorflow as tf
 
     traced = tf.function(function, jit_compile=jit_compile, autograph=False)
-    concrete = {}
+    concrete: dict[Any, Function] = {}
 
-    def call(*arguments):
+    def call(*arguments: Any) -> Any:
         arguments = tf.nest.map_structure(tf.convert_to_tensor, arguments)
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in tf.nest.flatten(arguments))
-        # Looked up here, as `tf.function` takes new shapes, which are meant, for a mistake and warns.
+        # Kept here, because `tf.function` warns of retracing when it meets many shapes.
         if shapes not in concrete:
-            concrete[shapes] = traced.get_concrete_function(*arguments)
+            with tracing_lock:
+                if shapes not in concrete:
+                    concrete[shapes] = traced.get_concrete_function(*arguments)
         return concrete[shapes](*arguments)
 
     return call
 
 
-def _compiled_by_jax(function, variables):
+def _compiled_by_jax(function: Function, variables: list[keras.Variable]) -> Function:
     import jax
 
-    def stateless(values, *arguments):
+    def stateless(values: list[Tensor], *arguments: Any) -> Any:
         with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
             return function(*arguments)
 
     traced = jax.jit(stateless)
     return lambda *arguments: traced([variable.value for variable in variables], *arguments)
+
+
+def _same_objects(one: list, other: list) -> bool:
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))

@@ -1,24 +1,37 @@
-"""Compiled functions that change a large state where it lies, on whichever backend Keras runs."""
+"""State that compiled functions update in place, on any Keras backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import keras
+import numpy as np
 from keras import ops
+
+from keras_transformer.backend.compiling import Function, ModelStructure, Recompiled, tracing_lock
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras.layers import Layer
 
 
 class InPlace:
-    """A dict of tensors that compiled functions read and write, without a copy of it at any step.
+    """A dict of tensors that compiled functions read and update without copying it.
 
-    On TensorFlow they are variables: XLA updates its buffers, and without XLA single rows are gathered and scattered in
-    them. On JAX they are donated. On other backends each step copies them.
+    On TensorFlow the tensors are variables: XLA updates their buffers, and without XLA single rows are gathered and
+    scattered. On JAX they are donated. On other backends each call copies them.
 
     Args:
-        make_state: function without arguments that returns the first state, a dict of tensors.
-        variables: list of `keras.Variable`, which the functions read.
-        jit_compile: bool. Whether TensorFlow compiles with XLA, once for each set of shapes; without it, once for all.
+        make_state: function without arguments that returns the initial state, a dict of tensors.
+        model: `keras.layers.Layer` or `keras.Model` whose variables the functions read, or None. When variables are added
+            to it or removed, the functions are compiled again.
+        jit_compile: bool. Whether TensorFlow compiles with XLA, once for each set of shapes; without XLA it compiles once.
 
     Example:
 
     >>> import numpy as np
-    >>> state = InPlace(lambda: {"total": ops.zeros((3, 1))}, [], jit_compile=False)
+    >>> state = InPlace(lambda: {"total": ops.zeros((3, 1))}, None, jit_compile=False)
     >>> def add(state, take, put, rows):
     ...     rows = ops.expand_dims(rows, 1)
     ...     total = put(state["total"], rows, take(state["total"], rows[:, 0]) + 1.0)
@@ -28,9 +41,11 @@ class InPlace:
     ([0.0, 4.0], [1.0, 0.0, 1.0])
     """
 
-    def __init__(self, make_state, variables, jit_compile):
+    def __init__(
+        self, make_state: Callable[[], dict[str, Tensor]], model: Layer | None, jit_compile: bool | str
+    ) -> None:
         self._make_state = make_state
-        self._variables = variables
+        self.structure = ModelStructure(model)
         self._jit_compile = jit_compile
         self._backend = keras.backend.backend()
         self._state = make_state()
@@ -40,12 +55,12 @@ class InPlace:
             self._state = {name: tf.Variable(tensor, name=name) for name, tensor in self._state.items()}
 
     @property
-    def needs_fixed_shapes(self):
-        """Whether new shapes are compiled anew."""
+    def needs_fixed_shapes(self) -> bool:
+        """Whether each new set of shapes is compiled."""
         return self._backend == "jax" or (self._backend == "tensorflow" and self._jit_compile)
 
-    def reset(self):
-        """Goes back to the first state, whatever became of it."""
+    def reset(self) -> None:
+        """Restores the initial state."""
         fresh = self._make_state()
         if self._backend != "tensorflow":
             self._state = fresh
@@ -53,71 +68,80 @@ class InPlace:
         for name, variable in self._state.items():
             variable.assign(fresh[name])
 
-    def numpy(self):
-        """The state as numpy arrays."""
+    def numpy(self) -> dict[str, np.ndarray]:
+        """Returns the state as numpy arrays."""
         return {name: ops.convert_to_numpy(tensor) for name, tensor in self._state.items()}
 
-    def compiled(self, function, dtypes, ranks=None):
-        """A function of arrays that runs on the state.
+    def compiled(
+        self, function: Function, dtypes: list[str], ranks: list[int] | None = None
+    ) -> Callable[..., np.ndarray]:
+        """Compiles a function that reads and updates the state.
 
         Args:
             function: maps the state, `take`, `put` and tensors to `(result, next state)`. `take(tensor, indices)` gathers
-                rows of the state, `put(tensor, indices, update)` scatters into it, as `ops.scatter_update` does.
-            dtypes: list of str: of the arguments.
-            ranks: list of int: of the arguments; 1 for each by default.
+                rows of the state; `put(tensor, indices, update)` scatters into it, as `ops.scatter_update` does.
+            dtypes: list of str: dtypes of the arguments.
+            ranks: list of int: ranks of the arguments. Default 1 for each.
 
         Returns:
             Function of arrays that returns the result as a numpy array.
         """
-        make = {"tensorflow": self._by_tensorflow, "jax": self._by_jax}.get(self._backend, self._eagerly)
-        return make(function, dtypes, ranks or [1] * len(dtypes))
+        makers = {"tensorflow": self._by_tensorflow, "jax": self._by_jax}
+        make = makers.get(self._backend, self._eagerly)
+        ranks = ranks or [1] * len(dtypes)
+        return Recompiled(lambda variables: make(function, dtypes, ranks, variables), self.structure)
 
-    def _by_tensorflow(self, function, dtypes, ranks):
+    def _by_tensorflow(
+        self, function: Function, dtypes: list[str], ranks: list[int], _: list[keras.Variable]
+    ) -> Function:
         import tensorflow as tf
 
-        def whole(*arguments):
+        def whole(*arguments: Any) -> Any:
             state = {name: variable.read_value() for name, variable in self._state.items()}
             result, state = function(state, _take, ops.scatter_update, *arguments)
             for name, variable in self._state.items():
                 variable.assign(state[name])
             return result
 
-        def by_rows(*arguments):
+        def by_rows(*arguments: Any) -> Any:
             return function(self._state, _take_of_variable, _put_into_variable, *arguments)[0]
 
         traced = tf.function(whole if self._jit_compile else by_rows, jit_compile=self._jit_compile, autograph=False)
-        concrete = {}
+        concrete: dict[Any, Function] = {}
 
-        def call(*arguments):
+        def call(*arguments: Any) -> np.ndarray:
             tensors = [tf.convert_to_tensor(each, dtype) for each, dtype in zip(arguments, dtypes, strict=True)]
-            # Looked up here, as `tf.function` takes new shapes, which are meant, for a mistake and warns.
+            # Kept here, because `tf.function` warns of retracing when it meets many shapes.
             key = tuple(tuple(tensor.shape) for tensor in tensors) if self._jit_compile else None
             if key not in concrete:
                 shapes = key or [[None] * rank for rank in ranks]
                 specs = [tf.TensorSpec(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
-                concrete[key] = traced.get_concrete_function(*specs)
+                with tracing_lock:
+                    concrete[key] = traced.get_concrete_function(*specs)
             return concrete[key](*tensors).numpy()
 
         return call
 
-    def _by_jax(self, function, dtypes, ranks):
+    def _by_jax(self, function: Function, dtypes: list[str], _: list[int], variables: list[keras.Variable]) -> Function:
         import jax
 
-        def stateless(state, values, *arguments):
-            with keras.StatelessScope(state_mapping=list(zip(self._variables, values, strict=True))):
+        def stateless(state: dict[str, Tensor], values: list[Tensor], *arguments: Any) -> Any:
+            with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
                 return function(state, _take, ops.scatter_update, *arguments)
 
         traced = jax.jit(stateless, donate_argnums=0)
 
-        def call(*arguments):
+        def call(*arguments: Any) -> np.ndarray:
             arrays = [ops.convert_to_tensor(each, dtype) for each, dtype in zip(arguments, dtypes, strict=True)]
-            result, self._state = traced(self._state, [variable.value for variable in self._variables], *arrays)
+            result, self._state = traced(self._state, [variable.value for variable in variables], *arrays)
             return ops.convert_to_numpy(result)
 
         return call
 
-    def _eagerly(self, function, dtypes, ranks):
-        def call(*arguments):
+    def _eagerly(
+        self, function: Function, dtypes: list[str], _: list[int], variables: list[keras.Variable]
+    ) -> Function:
+        def call(*arguments: Any) -> np.ndarray:
             arrays = [ops.convert_to_tensor(each, dtype) for each, dtype in zip(arguments, dtypes, strict=True)]
             result, self._state = function(self._state, _take, ops.scatter_update, *arrays)
             return ops.convert_to_numpy(result)
@@ -125,15 +149,15 @@ class InPlace:
         return call
 
 
-def _take(tensor, indices):
+def _take(tensor: Tensor, indices: Tensor) -> Tensor:
     return ops.take(tensor, indices, axis=0)
 
 
-def _take_of_variable(variable, indices):
-    # Without reading the variable as a whole, which would make its next update copy it.
+def _take_of_variable(variable: Any, indices: Tensor) -> Tensor:
+    # Reading the whole variable would make its next update copy it.
     return variable.sparse_read(indices)
 
 
-def _put_into_variable(variable, indices, update):
+def _put_into_variable(variable: Any, indices: Tensor, update: Tensor) -> Any:
     variable.scatter_nd_update(indices, update)
     return variable

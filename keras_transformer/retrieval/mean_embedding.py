@@ -36,7 +36,7 @@ class MeanEmbedding:
 
     def __init__(self, encoder, batch_size=64):
         self.encoder, self.batch_size = encoder, batch_size
-        self._encode = compiled(self._mean, encoder.variables, jit_compile=False)
+        self._encode = compiled(self._mean, encoder, jit_compile=False)
 
     def _mean(self, token_ids):
         mask = ops.ones_like(token_ids, dtype="bool")

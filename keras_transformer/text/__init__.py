@@ -14,10 +14,10 @@ from keras_transformer.text.errors import (
 )
 from keras_transformer.text.hugging_face.folder import HUGGINGFACE_FILES, from_huggingface
 from keras_transformer.text.hugging_face.tokenizer import HuggingFaceTokenizer
+from keras_transformer.text.loading import TOKENIZERS, load_tokenizer
 from keras_transformer.text.tokenizers.byte_pair import BytePair
 from keras_transformer.text.tokenizers.bytes import Bytes
 from keras_transformer.text.tokenizers.characters import Characters
-from keras_transformer.text.tokenizers.loading import TOKENIZERS, load_tokenizer
 from keras_transformer.text.tokenizers.sentencepiece import SentencePiece
 from keras_transformer.text.tokenizers.stream import TextStream
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer

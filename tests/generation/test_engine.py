@@ -34,6 +34,8 @@ UNWRITTEN = -1
 class PagedFormula:
     """A formula that reads its tokens from blocks, from states, or from both, which then must agree."""
 
+    model_version = 0
+
     def __init__(self, formula, spec, keeps, num_blocks, block_size, max_batch_size, chunk_size, quantize):
         self.formula, self.block_size = formula, block_size
         self.keeps_slots, self.keeps_states = "slots" in keeps, "states" in keeps

@@ -23,6 +23,7 @@ TOKENIZER = Characters("abcdefgh ")
 class Steps:
     """A formula that keeps the tokens of each block."""
 
+    model_version = 0
     keeps_slots, keeps_states = True, False
 
     def __init__(self, formula, num_blocks, block_size, max_batch_size, chunk_size, quantize):

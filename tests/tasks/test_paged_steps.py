@@ -108,7 +108,7 @@ def test_pools_stay_where_they_are():
     """On TensorFlow without XLA a step writes into the variable itself, whose buffer does not move."""
     if keras.backend.backend() != "tensorflow":
         pytest.skip("Other backends have no variables.")
-    state = InPlace(lambda: {"pool": keras.ops.zeros((4, 2))}, [], jit_compile=False)
+    state = InPlace(lambda: {"pool": keras.ops.zeros((4, 2))}, None, jit_compile=False)
 
     def add(state, take, put, row, value):
         old = take(state["pool"], row)

@@ -39,6 +39,7 @@ class Scheduler:
         self.waiting = collections.deque()
         self.running = []
         self.counters = collections.Counter()
+        self._model_version = steps.model_version
 
     @property
     def num_unstarted(self):
@@ -58,6 +59,9 @@ class Scheduler:
 
     def admit(self):
         """Drops what was cancelled, and lets requests join the batch while there is room."""
+        if self.steps.model_version != self._model_version:
+            self._model_version = self.steps.model_version
+            self.recompute()
         for request in [*self.waiting, *self.running]:
             for follower in [each for each in request.followers if each.is_cancelled]:
                 request.followers.remove(follower)
@@ -81,6 +85,14 @@ class Scheduler:
         if rows:
             self._read(rows, 1)
         self._count()
+
+    def recompute(self):
+        """Discards the cache, because the model has changed: running requests read their tokens again."""
+        running, self.running = self.running, []
+        for request in running:
+            request.table.release()
+            self._wait(request)
+        self.pool.forget_all()
 
     def fail(self, error):
         """Ends what runs with an error of the model, and forgets what the cache holds."""

@@ -53,13 +53,18 @@ class PagedSteps:
         max_length = _least(model.max_length, (num_blocks - 1) * block_size if self.keeps_slots else None)
         self.spec = dataclasses.replace(model.generation_spec, max_length=max_length)
         self.chunk_size = _least(chunk_size, max_length)
-        self._pools = InPlace(self._init_pools, model.variables, model.jit_compile)
+        self._pools = InPlace(self._init_pools, model, model.jit_compile)
         self._step = self._pools.compiled(self._read_tokens, ["int32"] * 5, ranks=[2, 2, 1, 1, 1])
         self._copy = self._pools.compiled(self._copy_blocks, ["int32"] * 2)
         self._copy_states = self._pools.compiled(self._copy_rows, ["int32"] * 2)
         self._batches = sorted({1, *_shares(max_batch_size, _BATCH_SHARES)})
         self._tables = _shares(-(-max_length // block_size), _TABLE_SHARES) if self.keeps_slots else [1]
         self._widths = sorted({1, min(_SHORT_CHUNK, self.chunk_size), self.chunk_size})
+
+    @property
+    def model_version(self):
+        """int: increases when variables were added to the model or removed. What the pools hold is then out of date."""
+        return self._pools.structure.version()
 
     def step(self, token_ids, tables, cache_index, states=None):
         """Reads new tokens: one of each row, or several of a single row.

@@ -30,7 +30,7 @@ class KerasSteps:
         self._graphs = {}
 
     def _compiled(self, function):
-        return compiled(function, self.model.variables, self.jit_compile)
+        return compiled(function, self.model, self.jit_compile)
 
     def init_cache(self, batch_size, length, source=None):
         """An empty cache for at least `length` tokens, joined with what the encoder makes of the source."""

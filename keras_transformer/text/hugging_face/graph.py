@@ -2,7 +2,8 @@
 
 from keras_transformer.text.errors import SpecialTokenError
 from keras_transformer.text.hugging_face.json import added_tokens
-from keras_transformer.text.tokenizers.wordpiece import MAX_CHARACTERS_PER_WORD, PREFIX, WordPiece
+from keras_transformer.text.tokenizers.wordpiece import WordPiece
+from keras_transformer.text.tokenizers.wordpiece_vocabulary import MAX_CHARACTERS_PER_WORD, PREFIX
 
 
 def as_wordpiece(content, tokenizer):

@@ -2,9 +2,13 @@
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.formats import library
-from keras_transformer.text.tokenizers.sentencepiece_model import CONTROL, USER_DEFINED, read_charsmap, read_pieces
-
-SPACE = "\u2581"
+from keras_transformer.text.tokenizers.sentencepiece_model import (
+    CONTROL,
+    SPACE,
+    USER_DEFINED,
+    read_charsmap,
+    read_pieces,
+)
 
 
 def _unigram(pieces, model, unknown, normalizers, prefix=True):

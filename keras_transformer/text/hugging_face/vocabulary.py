@@ -9,7 +9,7 @@ from keras_transformer.text.hugging_face.json import is_id, refused
 from keras_transformer.text.hugging_face.sentencepiece import BUILDERS
 from keras_transformer.text.tokenizers.special_tokens import BERT
 from keras_transformer.text.tokenizers.tokenizer_files import read_file
-from keras_transformer.text.tokenizers.wordpiece import PREFIX, vocabulary_lines
+from keras_transformer.text.tokenizers.wordpiece_vocabulary import PREFIX, vocabulary_lines
 from keras_transformer.utils.json_files import read_json
 
 SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model")

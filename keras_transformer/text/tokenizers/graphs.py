@@ -7,6 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.text.errors import GraphError, TextError
+from keras_transformer.text.tokenizers.sentencepiece_model import SPACE
+from keras_transformer.text.tokenizers.wordpiece_vocabulary import MAX_CHARACTERS_PER_WORD, PREFIX
 
 # What BERT's cleaning removes: control, format and private characters but for tab and line ends, and U+FFFD.
 _REMOVED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\p{Cf}\p{Co}\x{fffd}]"
@@ -91,8 +93,6 @@ class WordPieceGraph(GraphTokenizer):
         super().__init__(tokenizer)
         import tensorflow_text
 
-        from keras_transformer.text.tokenizers.wordpiece import MAX_CHARACTERS_PER_WORD, PREFIX
-
         self._text = tensorflow_text
         self._lowercase = tokenizer.lowercase
         self._longest = MAX_CHARACTERS_PER_WORD
@@ -143,8 +143,6 @@ class SentencePieceGraph(GraphTokenizer):
     def __init__(self, tokenizer):
         super().__init__(tokenizer)
         import tensorflow_text
-
-        from keras_transformer.text.tokenizers.sentencepiece import SPACE
 
         fast = tokenizer.model_type == "unigram" and not tokenizer.byte_fallback
         self._space = SPACE

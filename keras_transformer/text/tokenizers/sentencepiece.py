@@ -4,13 +4,12 @@ import io
 
 from keras_transformer.text.corpus import check_size, lines_of, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, TextError
-from keras_transformer.text.tokenizers.sentencepiece_model import read_model_type, with_exact_scores
+from keras_transformer.text.tokenizers.sentencepiece_model import SPACE, read_model_type, with_exact_scores
 from keras_transformer.text.tokenizers.special_tokens import PLAIN, special_token_roles, tokens_in
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import read_file
 
 FILE = "sentencepiece.model"
-SPACE = "\u2581"
 MODEL_TYPES = ("unigram", "bpe")
 # More lines than this are sampled, so that memory stays bounded.
 MAX_LINES = 5_000_000

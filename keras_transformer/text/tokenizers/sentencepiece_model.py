@@ -8,6 +8,8 @@ import struct
 
 from keras_transformer.text.errors import InvalidTokenizerError
 
+# Stands for a space in pieces.
+SPACE = "\u2581"
 KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 # Kinds of pieces: tokens that no text spells, and such as always stand for themselves.
 CONTROL, USER_DEFINED = 3, 4

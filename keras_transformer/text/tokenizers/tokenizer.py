@@ -295,9 +295,7 @@ class Tokenizer(Vocabulary):
     # Files.
 
     def __reduce__(self):
-        from keras_transformer.text.tokenizers.loading import from_parts
-
-        return from_parts, (self.config(), self._files())
+        return _restored, (type(self), self._files(), self.special_tokens, self._options())
 
     def __repr__(self):
         return f"{type(self).__name__}(vocabulary_size={self.vocabulary_size}, special_tokens={self.special_tokens})"
@@ -321,3 +319,8 @@ class Tokenizer(Vocabulary):
             InvalidTokenizerError: something else lies there.
         """
         storage.save(directory, self.config(), self._files())
+
+
+def _restored(kind, files, special_tokens, options):
+    """Returns a tokenizer from its pickled parts."""
+    return kind._from_files(files, special_tokens, options)

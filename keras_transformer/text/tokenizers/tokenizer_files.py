@@ -30,10 +30,10 @@ def read_text(path):
     """
     if os.path.isfile(path) and os.path.getsize(path) > MAX_BYTES:
         raise InvalidTokenizerError(f"'{path}' is larger than {MAX_BYTES // 2**20} MiB.")
-    return decoded(read_file(path), path)
+    return decode_file(read_file(path), path)
 
 
-def decoded(data, path):
+def decode_file(data, path):
     """Bytes of a tokenizer's file as text.
 
     Raises:

@@ -5,12 +5,10 @@ from keras_transformer.text.errors import InvalidTokenizerError, SpecialTokenErr
 from keras_transformer.text.hugging_face.formats import encode_batch, library
 from keras_transformer.text.tokenizers.special_tokens import BERT, special_token_roles, tokens_in, well_known_roles
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
-from keras_transformer.text.tokenizers.tokenizer_files import decoded, read_file
+from keras_transformer.text.tokenizers.tokenizer_files import read_file
+from keras_transformer.text.tokenizers.wordpiece_vocabulary import MAX_CHARACTERS_PER_WORD, PREFIX, vocabulary_lines
 
 FILE = "vocab.txt"
-PREFIX = "##"
-# Longer words become the unknown token, as in BERT's published code.
-MAX_CHARACTERS_PER_WORD = 100
 
 
 class WordPiece(Tokenizer):
@@ -166,12 +164,6 @@ class WordPiece(Tokenizer):
     @classmethod
     def _from_files(cls, files, special_tokens, options):
         return cls(vocabulary_lines(files[FILE], FILE), options["lowercase"], special_tokens)
-
-
-def vocabulary_lines(data, path):
-    """The lines of a file of tokens; only a line feed, after a carriage return or not, ends one."""
-    lines = [line.removesuffix("\r") for line in decoded(data, path).split("\n")]
-    return lines[:-1] if lines[-1] == "" else lines
 
 
 def _build(ids, unknown, lowercase):
