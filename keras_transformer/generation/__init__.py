@@ -14,19 +14,12 @@ from keras_transformer.generation.errors import (
 )
 from keras_transformer.generation.generation_spec import GenerationSpec
 from keras_transformer.generation.generator import Generator
+from keras_transformer.generation.sampler_names import SAMPLERS
 from keras_transformer.generation.samplers import Greedy, Random
 from keras_transformer.generation.search.beam import BeamSearch
 from keras_transformer.generation.search.contrastive import Contrastive
 from keras_transformer.generation.search.speculative import Speculative
 from keras_transformer.generation.search.tree_search import TreeSearch
-
-SAMPLERS = {
-    "greedy": Greedy,
-    "random": Random,
-    "beam": BeamSearch,
-    "contrastive": Contrastive,
-    "tree_search": TreeSearch,
-}
 
 __all__ = [
     "SAMPLERS",

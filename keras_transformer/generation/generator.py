@@ -9,6 +9,7 @@ from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.loop import decode, pad
 from keras_transformer.generation.plan import Plan
 from keras_transformer.generation.prompts import Prompts
+from keras_transformer.generation.sampler_names import resolve_sampler
 from keras_transformer.generation.stop import StopSequences, check_stop
 
 DEFAULT_NEW_TOKENS = 128
@@ -194,20 +195,3 @@ def _stack(rows):
 
 def _is_many(sampler):
     return getattr(sampler, "num_results", 1) > 1
-
-
-def resolve_sampler(sampler):
-    """A sampler from its name or an instance.
-
-    Raises:
-        ValueError: unknown name (the message lists the valid ones), or not a sampler.
-    """
-    from keras_transformer.generation import SAMPLERS
-
-    if isinstance(sampler, str):
-        if sampler not in SAMPLERS:
-            raise GenerationError(f"Unknown sampler {sampler!r}. Valid names: {', '.join(SAMPLERS)}")
-        return SAMPLERS[sampler]()
-    if not hasattr(sampler, "search"):
-        raise GenerationError(f"Expected a sampler or one of {', '.join(SAMPLERS)}. Received: {sampler!r}")
-    return sampler

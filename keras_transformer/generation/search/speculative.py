@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_transformer.generation.errors import GenerationError, PromptTooLongError
 from keras_transformer.generation.plan import Feed
+from keras_transformer.generation.sampler_names import resolve_sampler
 from keras_transformer.generation.search.draft import Draft, distribution, draw_from, window
 
 
@@ -60,8 +61,6 @@ class Speculative:
     _steps: int = dataclasses.field(default=0, init=False, repr=False, compare=False)
 
     def __post_init__(self):
-        from keras_transformer.generation.generator import resolve_sampler
-
         if not isinstance(self.num_draft_tokens, int) or self.num_draft_tokens < 1:
             raise ValueError(f"num_draft_tokens must be a positive integer. Received: {self.num_draft_tokens!r}")
         self.sampler = resolve_sampler(self.sampler)
