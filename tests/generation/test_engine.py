@@ -288,6 +288,51 @@ def test_first_come_first_served(model):
     assert ends == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_preempted_request_resumes_before_later_arrivals(models):
+    """The second request loses its blocks to the first; the third, which would fit at once, waits for the second."""
+    model = FormulaModel(models.History(seed=3))
+    engine = engine_of(model, max_batch_size=2, num_blocks=6)
+    engine.steps.gate.clear()
+    asks = [([1] * 8, 14), ([2] * 8, 14), ([3], 2)]
+    requests = [engine.submit(prompt, max_new_tokens=count) for prompt, count in asks]
+    ends = []
+    for number, request in enumerate(requests):
+        finish = request.finish
+        request.finish = lambda error=None, number=number, finish=finish: (ends.append(number), finish(error))
+    engine.steps.gate.set()
+    engine.close(drain=True)
+    assert engine.stats()["preemptions"] > 0
+    # Ahead of the second, the third and its two tokens would end first.
+    assert ends == [0, 2, 1]
+    assert [each.result(1) for each in requests] == [model.generate(each, max_new_tokens=count) for each, count in asks]
+
+
+def test_a_changed_model_reads_everything_again(models):
+    """Running requests go on in their order, and no block of the model before the change is found."""
+    model = FormulaModel(models.History(seed=3))
+    asks = [([number] * 9, 6) for number in (1, 2, 3)]
+    expected = [model.generate(prompt, max_new_tokens=count) for prompt, count in asks]
+    with engine_of(model, num_blocks=40) as engine:
+        assert engine.submit(asks[0][0], max_new_tokens=6).result(10) == expected[0]
+        engine.steps.pool[:] = 6  # Whoever reads a block from before gets another text.
+        engine.steps.model_version = 1
+        assert engine.submit(asks[0][0], max_new_tokens=6).result(10) == expected[0]
+        assert engine.stats()["prefix_tokens"] == 0
+        read = engine.stats()["tokens_read"]
+        calls = []
+
+        def change_once():
+            calls.append(0)
+            if len(calls) == 8:
+                engine.steps.model_version = 2
+
+        engine.steps.fail = change_once
+        requests = [engine.submit(prompt, max_new_tokens=count) for prompt, count in asks[1:]]
+        assert [request.result(10) for request in requests] == expected[1:]
+    assert engine.stats()["tokens_read"] - read > 2 * (9 + 5)
+    assert is_whole(engine)
+
+
 def test_the_queue_is_bounded(model):
     engine = engine_of(model, max_batch_size=1, max_waiting=2)
     engine.steps.gate.clear()
