@@ -1,4 +1,4 @@
-"""Handing what chosen layers compute inside out of a model, as attention its scores, whatever blocks they are nested in."""
+"""Captures tensors that layers compute inside a model, as attention scores."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import keras
 
 from keras_transformer.utils.types import Tensor
 
-# Layer id -> what it records, while a capture runs. A context variable: other threads and models see nothing of it.
-_captured = contextvars.ContextVar("captured_attention_scores", default=None)
+# Layer id -> recorded tensor during a capture. A context variable, so that threads do not share it.
+_captured: contextvars.ContextVar[dict[int, Tensor] | None] = contextvars.ContextVar(
+    "captured_attention_scores", default=None
+)
 
 
 @contextlib.contextmanager
 def capture(layers: Iterable[keras.layers.Layer]):
-    """Collects what `layers` record while the block runs: attention its scores `(B, N, T, S)`.
+    """Captures the tensors that `layers` record in the `with` block: attention layers record scores `(B, N, T, S)`.
 
     Yields:
         dict from `id(layer)` to tensors, filled as the layers are called.
     """
-    scores = dict.fromkeys(map(id, layers))
+    scores: dict[int, Tensor] = dict.fromkeys(map(id, layers))
     token = _captured.set(scores)
     try:
         yield scores
@@ -30,10 +32,12 @@ def capture(layers: Iterable[keras.layers.Layer]):
 
 
 def is_captured(layer: keras.layers.Layer):
-    """Whether a running capture asks for what `layer` computes."""
+    """Whether `layer` is captured."""
     return id(layer) in (_captured.get() or ())
 
 
 def record(layer: keras.layers.Layer, tensor: Tensor):
-    """Hands a tensor of `layer` to the running capture."""
-    _captured.get()[id(layer)] = tensor
+    """Records a tensor of a captured layer."""
+    captured = _captured.get()
+    if captured is not None:
+        captured[id(layer)] = tensor

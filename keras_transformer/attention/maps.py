@@ -14,9 +14,7 @@ from keras_transformer.utils.types import Tensor
 
 
 def attention_maps(model: keras.Model, layers: Iterable[keras.layers.Layer] | None = None):
-    """A model that takes the inputs of `model` and returns the scores of its attention layers.
-
-    Shares the weights of `model`. Call it, or `predict` with it; nothing has to be rebuilt by hand.
+    """Returns a model that maps the inputs of `model` to the scores of its attention layers, with shared weights.
 
     Args:
         model: a built `keras.Model` that holds `MultiHeadAttention` layers, at any depth.
@@ -26,7 +24,7 @@ def attention_maps(model: keras.Model, layers: Iterable[keras.layers.Layer] | No
         `keras.Model`: inputs of `model` to a dict from layer path to scores `(B, N, T, S)`, in the order of the layers.
 
     Raises:
-        ValueError: the model has no such attention layer; the message lists the paths of those it has.
+        ValueError: the model has no such attention layer. The message lists the paths of its attention layers.
 
     Example:
 
@@ -39,7 +37,7 @@ def attention_maps(model: keras.Model, layers: Iterable[keras.layers.Layer] | No
     """
     found = {_path(layer): layer for layer in attention_layers(model)}
     if not found:
-        raise ValueError(f"Model {model.name!r} holds no keras_transformer MultiHeadAttention layer.")
+        raise ValueError(f"Model {model.name!r} has no keras_transformer MultiHeadAttention layer.")
     return _AttentionMaps(model, _choose(found, layers))
 
 
@@ -57,18 +55,18 @@ class _AttentionMaps(keras.Model):
 
 
 def attention_layers(model: keras.Model):
-    """Those that have scores to give, in the order in which they are called."""
+    """Returns the layers of a model that record attention scores, in call order."""
     layers = layers_in_order(model)
-    return [layer for layer in layers if isinstance(layer, MultiHeadAttention) or _gives_scores(layer)]
+    return [layer for layer in layers if isinstance(layer, MultiHeadAttention) or _records_scores(layer)]
 
 
-def _gives_scores(layer: keras.layers.Layer):
-    """Whether a layer that is no `MultiHeadAttention` records scores of its own."""
+def _records_scores(layer: keras.layers.Layer):
+    """Whether a layer other than `MultiHeadAttention` records attention scores."""
     return getattr(layer, "records_attention_scores", False)
 
 
 def _path(layer: keras.layers.Layer):
-    """The path of the layer without that of its model, e.g. `encoder_block_0/self_attention`."""
+    """The path of a layer inside its model, e.g. `encoder_block_0/self_attention`."""
     return layer.path or layer.name
 
 

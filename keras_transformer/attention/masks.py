@@ -1,4 +1,4 @@
-"""Every mask is built and combined here. Masks are boolean, True = may attend.
+"""Attention masks. All are boolean, True = may attend.
 
 Shapes: B batch, T query length, S key length, N heads. A dense mask has rank 4, `(B | 1, N | 1, T | 1, S)`,
 so that exported graphs never broadcast across ranks.
@@ -16,7 +16,7 @@ from keras_transformer.utils.types import Tensor
 
 
 def length_mask(valid_lens: Tensor, length: Tensor):
-    """Turns valid lengths into a mask: position `j` is valid where `j < valid_lens`.
+    """Returns the mask of valid lengths: position `j` is valid if `j < valid_lens`.
 
     Args:
         valid_lens: int tensor of shape `(B,)`, one per example, or `(B, T)`, one per query.
@@ -35,11 +35,11 @@ def length_mask(valid_lens: Tensor, length: Tensor):
 
 
 def segment_mask(segment_ids: Tensor):
-    """Who may attend to whom in packed rows: the tokens of one document to each other, padding to none.
+    """Returns the attention mask of packed rows: tokens of a document attend to each other, padding to nothing.
 
         mask[b, t, s] = (segment_ids[b, t] = segment_ids[b, s]) and segment_ids[b, t] > 0
 
-    Made inside the model, from the segments of one batch; causality is the layer's own (`use_causal_mask=True`).
+    Call it inside the model. For causal attention, also pass `use_causal_mask=True` to the layer.
 
     Args:
         segment_ids: integers `(B, T)`, 0 for padding.
@@ -58,19 +58,19 @@ def segment_mask(segment_ids: Tensor):
 
 
 def causal_mask(query_slots: Tensor, key_slots: Tensor):
-    """`(B | 1, 1, T, S)`: a query sees the keys at its own slot and before it."""
+    """Returns the causal mask `(B | 1, 1, T, S)`: a query attends to keys up to its own slot."""
     query_slots, key_slots = _as_grid(query_slots, key_slots)
     return ops.greater_equal(query_slots, key_slots)
 
 
 def window_mask(query_slots: Tensor, key_slots: Tensor, window: int):
-    """`(B | 1, 1, T, S)`: a query sees the keys fewer than `window` slots away, on both sides."""
+    """Returns the window mask `(B | 1, 1, T, S)`: a query attends to keys fewer than `window` slots away, on both sides."""
     query_slots, key_slots = _as_grid(query_slots, key_slots)
     return ops.less(ops.abs(query_slots - key_slots), window)
 
 
 def combine(*masks: Any):
-    """The conjunction of those masks that are not `None`; `None` if there is none."""
+    """Returns the conjunction of the masks that are not None; None if all are None."""
     combined = None
     for mask in masks:
         if mask is not None:
@@ -86,26 +86,33 @@ def _as_grid(query_slots: Tensor, key_slots: Tensor):
 
 
 def with_batch_axis(slots: Tensor, batch_size: int | None = None):
-    """Slots or positions `(T,)` or `(1 | B, T)` as `(1 | B, T)`; with a batch size, as `(B, T)`."""
+    """Slots or positions `(T,)` or `(1 | B, T)` to `(1 | B, T)`; with a batch size, to `(B, T)`."""
     slots = ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
     return slots if batch_size is None else ops.broadcast_to(slots, (batch_size, ops.shape(slots)[1]))
 
 
 @dataclasses.dataclass(frozen=True)
 class Visibility:
-    """Which query may attend to which key, in parts: a mechanism below quadratic cost never builds the `(T, S)` whole.
+    """Which query may attend to which key, as parts of a mask: mechanisms below quadratic cost never build `(T, S)` masks.
 
     Attributes:
         query_mask: boolean `(B, T)`, or None. A False query attends to nothing.
-        key_mask: boolean `(B, S)`, or None. A False key is attended by nobody.
+        key_mask: boolean `(B, S)`, or None. No query attends to a False key.
         attention_mask: boolean `(T, S)`, `(B, T, S)` or `(B, N, T, S)`, or None.
-        causal: whether a query sees only keys at its own position and before.
-        window: a query sees keys fewer than this many positions away, or None.
-        query_slots: int `(T,)` or `(B, T)`: the order of the queries, which causality and windows go by.
+        causal: bool. Whether a query attends only to keys up to its own slot.
+        window: int >= 1, or None. A query attends only to keys fewer than this many slots away.
+        query_slots: int `(T,)` or `(B, T)`: the order of the queries, for causality and windows.
         key_slots: int `(S,)` or `(B, S)`: the order of the keys.
-        query_positions: int `(T,)` or `(B, T)`: where the queries stand, for position objects; often the slots.
-        key_positions: int `(S,)` or `(B, S)`.
-        starts_at_zero: whether the slots of queries and keys both count 0, 1, 2, ...: no cache.
+        query_positions: int `(T,)` or `(B, T)`: the positions of the queries, for position objects; usually the slots.
+        key_positions: int `(S,)` or `(B, S)`: the positions of the keys.
+        starts_at_zero: bool. Whether the slots of queries and keys are 0, 1, 2, ..., as without a cache.
+
+    Example:
+
+    >>> import numpy as np
+    >>> visibility = Visibility.from_slots(np.arange(2), np.arange(3), causal=True)
+    >>> np.array(visibility.dense())[0, 0].astype(int).tolist()
+    [[1, 0, 0], [1, 1, 0]]
     """
 
     query_mask: Any = None
@@ -121,7 +128,7 @@ class Visibility:
 
     @classmethod
     def from_slots(cls, query_slots: Tensor, key_slots: Tensor, **options: Any):
-        """Tokens that stand at their slots, both counted from 0."""
+        """Queries and keys whose positions are their slots, counted from 0."""
         return cls(
             query_slots=query_slots,
             key_slots=key_slots,
@@ -133,16 +140,16 @@ class Visibility:
 
     @property
     def is_only_causal(self):
-        """Whether causality is all there is, as a fused kernel builds it by itself."""
+        """Whether the mask is a causal mask from the first token on, which fused kernels build themselves."""
         return self.causal and self.starts_at_zero and self.window is None and not self.can_mask_all_keys
 
     @property
     def can_mask_all_keys(self):
-        """Whether a query may be left with no key: causality and windows leave each its own."""
+        """Whether a query may have no key: causal and window masks leave each query its own."""
         return any(mask is not None for mask in (self.query_mask, self.key_mask, self.attention_mask))
 
     def dense(self):
-        """The whole mask, `(B | 1, N | 1, T | 1, S | 1)`, or None if every query sees every key."""
+        """Returns the whole mask `(B | 1, N | 1, T | 1, S | 1)`, or None if every query attends to every key."""
         masks = [_as_rank_4(self.attention_mask)]
         if self.query_mask is not None:
             masks.append(ops.expand_dims(ops.expand_dims(ops.cast(self.query_mask, "bool"), 1), 3))
@@ -170,5 +177,5 @@ def _as_rank_4(mask: Tensor | None):
 
 
 def implicit_mask(x: Tensor):
-    """The padding mask that Keras carries along with `x`, as `Embedding(mask_zero=True)` makes it; or None."""
+    """Returns the implicit mask of `x`, as of `Embedding(mask_zero=True)`; or None."""
     return keras_private.get_mask(x)

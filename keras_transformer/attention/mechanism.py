@@ -1,8 +1,9 @@
-"""The contract of a mechanism: which keys a query sees, and how they are weighed."""
+"""The contract of attention mechanisms, and the checks of what they support."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -22,47 +23,47 @@ if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
 
 
-# What a mechanism may honor, and what to do where it does not.
+# What a mechanism may support, and advice for the error message if it does not.
 _ADVICE = {
     "causal": "it has no causal form: call it with use_causal_mask=False, in an encoder",
-    "bidirectional": "it is causal by nature: call it with use_causal_mask=True, in a decoder",
+    "bidirectional": "it is always causal: call it with use_causal_mask=True, in a decoder",
     "cross": "queries and keys must be the same tokens: use it for self-attention",
-    "attention_mask": "it builds no matrix of queries by keys: give padding as query_mask and value_mask, or use 'softmax'",
-    "window": "it takes no sliding_window: use mechanism='local'",
+    "attention_mask": "it builds no matrix of queries by keys: pass padding as query_mask and value_mask, or use 'softmax'",
+    "window": "it has no sliding_window: use mechanism='local'",
     "scores": "it builds no matrix of queries by keys, so there are no scores to return",
-    "cache": "it has no form that reads token by token",
-    "bias": "a position that adds to the scores has nowhere to act: use one that turns queries and keys, as 'rotary'",
-    "query": "a position that reads the queries has nowhere to act: use one that turns queries and keys, as 'rotary'",
-    "values": "a position that adds to the values has nowhere to act: use one that turns queries and keys, as 'rotary'",
+    "cache": "it cannot process a sequence token by token",
+    "bias": "it computes no scores for a position to add to: use a position that rotates queries and keys, as 'rotary'",
+    "query": "it computes no scores for a position to add to: use a position that rotates queries and keys, as 'rotary'",
+    "values": "it has no weights for a position to add to values: use a position that rotates queries and keys, as 'rotary'",
 }
 ALL_CAPABILITIES = frozenset(_ADVICE)
 
 
 class Mechanism(CachedLayer):
-    """Base of mechanisms: `MultiHeadAttention` projects, a mechanism weighs.
+    """Base class of attention mechanisms, which map projected queries, keys and values to a context.
 
-    A subclass says in `supports` what it takes into account, and computes in `attend`; what it does not honor is refused
-    before anything is computed. Padding (`query_mask`, `key_mask`) is honored by all. One that reads token by token with
-    less than all keys overrides `init_cache` and `extend`, and sets `cache_is_rewindable` to False.
+    A subclass lists in `supports` what it takes into account and implements `attend`. Unsupported arguments raise an error
+    before the computation. All mechanisms support padding (`query_mask`, `key_mask`). A mechanism that caches less than all
+    keys overrides `init_cache` and `extend`, and sets `cache_is_rewindable` to False.
 
     Attributes:
-        supports: set of "causal", "bidirectional", "cross" (keys are other tokens than queries), "attention_mask",
+        supports: frozenset of "causal", "bidirectional", "cross" (keys are other tokens than queries), "attention_mask",
             "window", "scores", "cache", and of what positions need: "bias", "query", "values".
-        shares_key: bool. Whether keys are the queries, so that there is no projection of keys.
-        shares_value: bool. Whether values are the queries too, as they are projected, before they are normalized or turned.
+        shares_key: bool. Whether queries serve as keys, without a key projection.
+        shares_value: bool. Whether projected queries serve as values, before normalization and rotation.
         applies_rotation: bool. Whether it calls `position.rotate` itself, because it also reads queries and keys before
             rotation. If True, it receives queries and keys as projected.
-        cache_is_rewindable: bool. Whether a cache can go back to an earlier index; one of fixed size cannot, and
-            must be told which new tokens are padding (`query_mask`).
+        cache_is_rewindable: bool. Whether a cache can return to an earlier index. If not, `query_mask` marks padding among
+            the new tokens.
 
     Call arguments:
         query: float `(B, T, N, H)`.
         key: float `(B, S, K, H)`; N is a multiple of K.
         value: float `(B, S, K, H_value)`.
-        visibility: `masks.Visibility`, or None: every query sees every key.
+        visibility: `masks.Visibility`, or None if every query attends to every key.
         position: an `AttentionPosition`, or None. Query and key are already rotated, unless `applies_rotation`.
         cache: dict as `init_cache` returns, or None.
-        cache_index: int32 `()` or `(B,)`: the slot of each row's first new token; with a cache.
+        cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row. Required with a cache.
         return_attention_scores: bool.
 
     Returns:
@@ -70,14 +71,25 @@ class Mechanism(CachedLayer):
         `(that, next_cache)`.
 
     Raises:
-        ValueError: asked for what it does not honor.
+        ValueError: an unsupported argument.
+
+    Example: the mean of all values.
+
+    >>> import numpy as np
+    >>> class MeanAttention(Mechanism):
+    ...     supports = frozenset({"bidirectional", "cross"})
+    ...     def attend(self, query, key, value, visibility, position=None, **options):
+    ...         return ops.broadcast_to(ops.mean(value, axis=1, keepdims=True), (*query.shape[:3], value.shape[3]))
+    >>> values = np.array([1.0, 3.0]).reshape(1, 2, 1, 1)
+    >>> np.array(MeanAttention()(np.ones((1, 1, 1, 4)), np.ones((1, 2, 1, 4)), values)).item()
+    2.0
     """
 
-    supports = frozenset()
-    shares_key = False
-    shares_value = False
-    applies_rotation = False
-    cache_is_rewindable = True
+    supports: frozenset[str] = frozenset()
+    shares_key: bool = False
+    shares_value: bool = False
+    applies_rotation: bool = False
+    cache_is_rewindable: bool = True
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -103,7 +115,7 @@ class Mechanism(CachedLayer):
             visibility = Visibility.from_slots(*slots)
         self._refuse(query, value, visibility, position, cache, return_attention_scores)
         if "cross" not in self.supports and visibility.query_mask is None and cache is None:
-            visibility = dataclasses.replace(visibility, query_mask=visibility.key_mask)  # The same tokens.
+            visibility = dataclasses.replace(visibility, query_mask=visibility.key_mask)
         options = {"return_attention_scores": return_attention_scores, "training": training}
         if cache is None:
             return self.attend(query, key, value, visibility, position, **options)
@@ -119,13 +131,13 @@ class Mechanism(CachedLayer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor:
-        """Attention over whole sequences; arguments and result as those of `call` without a cache."""
+        """Attention over whole sequences; arguments and result are those of `call` without a cache."""
         raise NotImplementedError
 
     def init_cache(
         self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
     ) -> Cache:
-        """An empty cache for `max_length` tokens; the default keeps all keys and values."""
+        """Returns an empty cache for `max_length` tokens; the default cache keeps all keys and values."""
         return init_dense_cache(batch_size, max_length, num_heads, key_dim, value_dim, dtype)
 
     def extend(
@@ -139,7 +151,7 @@ class Mechanism(CachedLayer):
         position: AttentionPosition | None = None,
         **options: Any,
     ) -> tuple[Tensor, Cache]:
-        """Attention of new tokens, whose keys join those in the cache; returns `(result, next_cache)`."""
+        """Attention of new tokens to the cached keys and their own; returns `(result, next_cache)`."""
         check_key_mask(cache, visibility.key_mask)
         cache = update_dense_cache(cache, key, value, cache_index)
         key, value = read_dense_cache(cache, query.dtype)
@@ -156,9 +168,9 @@ class Mechanism(CachedLayer):
         cache: Cache,
         return_attention_scores: bool,
     ):
-        lengths = (query.shape[1], value.shape[1])  # Not that of the key, which may be the query.
-        asked = {
-            "cache": cache is not None,  # First: a cache makes attention causal.
+        lengths = (query.shape[1], value.shape[1])  # Not the length of the key, which may be the query.
+        requested = {
+            "cache": cache is not None,  # First, as a cache makes attention causal.
             "causal": visibility.causal,
             "bidirectional": not visibility.causal,
             "cross": cache is None and None not in lengths and lengths[0] != lengths[1],
@@ -167,38 +179,38 @@ class Mechanism(CachedLayer):
             "scores": return_attention_scores,
             **dict.fromkeys(() if position is None else position.needs, True),
         }
-        check_supported(self, asked)
+        check_supported(self, requested)
         check_no_key_mask(self, visibility.key_mask, cache)
 
     def compute_output_shape(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> Shape:
         return (*query_shape[:-1], value_shape[-1])
 
-    def get_config(self) -> Config:  # Keras can write down a dtype policy only where this is overridden.
+    def get_config(self) -> Config:  # Keras serializes a dtype policy only if this is overridden.
         return super().get_config()
 
 
-def check_supported(layer: keras.layers.Layer, asked):
-    """Raises `ValueError`, with advice, for the first thing asked for that `layer.supports` does not name.
+def check_supported(layer: Any, requested: Mapping[str, Any]) -> None:
+    """Raises `ValueError`, with advice, for the first requested capability that is not in `layer.supports`.
 
     Args:
-        layer: a mechanism, or a mixer with projections of its own.
-        asked: dict from a name, as `Mechanism.supports` lists them, to whether it is asked for.
+        layer: a mechanism, or a token mixer.
+        requested: dict from names of capabilities, see `Mechanism.supports`, to whether each is requested.
     """
-    for what, is_asked in asked.items():
-        if is_asked and what not in layer.supports:
-            raise ValueError(f"{type(layer).__name__} cannot honor {what!r}: {_ADVICE[what]}.")
+    for capability, is_requested in requested.items():
+        if is_requested and capability not in layer.supports:
+            raise ValueError(f"{type(layer).__name__} does not support {capability!r}: {_ADVICE[capability]}.")
 
 
 def check_cross_attention(layer: keras.layers.Layer):
-    """Raises `ValueError` for a layer that says in `supports` that its queries and keys must be the same tokens."""
+    """Raises `ValueError` for a layer that supports self-attention only."""
     if "cross" not in getattr(layer, "supports", ALL_CAPABILITIES):
-        raise ValueError(f"{layer.name} attends to its own tokens alone: it is no cross-attention.")
+        raise ValueError(f"{layer.name} supports self-attention only and cannot be a cross-attention.")
 
 
 def check_no_key_mask(layer: keras.layers.Layer, key_mask: Tensor | None, cache: Cache):
-    """Raises `ValueError` for a key mask beside the cache of a layer that does not keep all keys."""
+    """Raises `ValueError` for a key mask together with a cache that does not keep all keys."""
     if cache is not None and not layer.cache_is_rewindable and key_mask is not None:
         raise ValueError(
-            f"The cache of {type(layer).__name__} does not keep all keys, so a key mask cannot cover them: "
-            "mark padding among the new tokens with query_mask, and pad on the right."
+            f"The cache of {type(layer).__name__} does not keep all keys, so a key mask cannot cover them. "
+            "Mark padding among the new tokens with query_mask, and pad on the right."
         )

@@ -1,4 +1,9 @@
-"""The attention layer: projections, heads, positions, cache and output around any mechanism."""
+"""Multi-head attention: projections, heads, positions and cache around an attention mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
@@ -37,27 +42,28 @@ from keras_transformer.utils.serialization import (
     serialize,
     serialize_shared,
 )
+from keras_transformer.utils.types import Cache, Config, Constraint, DType, Initializer, Regularizer, Shape, Tensor
 
 
 @serializable
 class MultiHeadAttention(CachedLayer):
-    """Multi-head, multi-query or grouped-query attention around any mechanism.
+    """Multi-head, multi-query or grouped-query attention with any mechanism.
 
-    `concat_n(mechanism(x_q W_q^n, x_k W_k^{n'}, x_v W_v^{n'})) W_o`, where query head n is served by key/value head
-    `n' = floor(n K / N)`. A drop-in for `keras.layers.MultiHeadAttention`: the same constructor, call, order and shapes
-    of weights, and in addition grouped heads, mechanisms, positions and a cache.
+    `concat_n(mechanism(x_q W_q^n, x_k W_k^{n'}, x_v W_v^{n'})) W_o`, where query head n uses key/value head
+    `n' = floor(n K / N)`. A drop-in replacement for `keras.layers.MultiHeadAttention` with the same constructor, call, and
+    order and shapes of weights. It adds grouped heads, mechanisms, positions and a cache.
 
     Args:
         num_heads: int >= 1. The number of query heads N.
         key_dim: int >= 1. Width of each query and key head.
         value_dim: int >= 1, or None for `key_dim`. Width of each value head.
-        dropout: float in [0, 1). Of the attention weights. With a `mechanism` instance, set it there.
+        dropout: float in [0, 1). Dropout rate of the attention weights. With a `mechanism` instance, set it there.
         use_bias: bool. Whether the projections have biases.
         output_shape: int or tuple of ints: the shape of each output vector. None for the width of the query.
         attention_axes: int, or tuple of ints, or None for all axes between batch and features. The axes that attention runs
             over; the others are treated as batch axes (axial attention over images and videos).
-        sliding_window: int >= 1 or None. Masks keys `sliding_window` or more positions away, on both sides, as Keras does;
-            the full scores are still computed.
+        sliding_window: int >= 1, or None. Masks keys `sliding_window` or more positions away, on both sides, as Keras does.
+            The full score matrix is still computed.
         flash_attention: bool or None. See `SoftmaxAttention`.
         kernel_initializer, bias_initializer: of the projections.
         kernel_regularizer, bias_regularizer, activity_regularizer: of the projections.
@@ -67,37 +73,42 @@ class MultiHeadAttention(CachedLayer):
         num_key_value_heads: int that divides `num_heads`, or None for `num_heads`. 1 is multi-query attention.
         mechanism: a name in `MECHANISMS`, or an instance.
         position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None.
-        use_key_bias: bool, or None for `use_bias`. Whether the key projection has a bias; softmax attention does not see it.
+        use_key_bias: bool, or None for `use_bias`. Whether the key projection has a bias. It has no effect on softmax
+            attention without positions.
         use_output_bias: bool, or None for `use_bias`. Whether the output projection has a bias.
-        query_key_norm: None, "layer_norm", "rms_norm", or a norm layer to copy: of each query and each key head, before they
-            are turned.
-        context_norm: None, "layer_norm", "rms_norm", or a norm layer to copy: of the contexts of all heads behind one
-            another, before the gate and the output projection.
+        query_key_norm: None, "layer_norm", "rms_norm", or a norm layer to copy. Normalizes each query and each key head
+            before rotation.
+        context_norm: None, "layer_norm", "rms_norm", or a norm layer to copy. Normalizes the concatenated contexts of all
+            heads, before the gate and the output projection.
 
     Call arguments:
-        query: float `(B, T, D_query)`.
-        value: float `(B, S, D_value)`; None with a cache that `memory_cache` made.
+        query: float `(B, T, D_query)`, or of higher rank: `(B, ..., D_query)`.
+        value: float `(B, S, D_value)`, or of the rank of the query. None with a cache of `memory_cache`.
         key: float `(B, S, D_key)`, or None for `value`.
-        query_mask: boolean `(B, T)`. Keras fills it in from the mask that an `Embedding` has made.
+        query_mask: boolean `(B, T)`. Keras passes the implicit mask, as of `Embedding(mask_zero=True)`.
         value_mask, key_mask: boolean `(B, S)`; with a cache, `(B, L)` over its slots.
-        attention_mask: boolean `(T, S)`, `(B, T, S)` or `(B, N, T, S)`; True = may attend.
-        positions: int `(T,)` or `(B, T)`: where the tokens stand, queries and keys alike; a pair of them where queries and
-            keys are different tokens; None for 0, 1, 2, ..., counted from `cache_index`. Only position objects read it:
-            causality goes by the order of the tokens.
-        cache: dict as `init_cache` returns; makes attention causal. Or as `memory_cache` returns: it is read as it is.
+        attention_mask: boolean `(T, S)`, `(B, T, S)` or `(B, N, T, S)`; True = may attend. See
+            `AttentionAxes.fold_attention_mask` for higher ranks.
+        positions: int `(T,)` or `(B, T)`: positions of queries and keys; a pair of them if queries and keys are different
+            tokens; None for 0, 1, 2, ..., counted from `cache_index`. Used by position objects only: causal masks depend on
+            the order of the tokens. For inputs of rank 3.
+        cache: dict as `init_cache` returns: attention is causal. Or as `memory_cache` returns: it is not updated. For inputs
+            of rank 3.
         cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row; None with a `memory_cache`.
-        use_causal_mask: bool. A query sees the keys up to its own index.
+        use_causal_mask: bool. Whether a query attends only to keys up to its own index (of several attention axes, in
+            row-major order).
         return_attention_scores: bool.
 
     Returns:
-        The output `(B, T, D_query)`, or `(output, scores)`, `(output, cache)`, `(output, scores, cache)` as asked.
-        Scores are `(B, N, T, S)`.
+        The output `(B, T, D_query)`, or `(output, scores)`, `(output, cache)`, `(output, scores, cache)` as requested.
+        Scores are `(B, N, T, S)`; with inputs of higher rank, `(B, *F, N, *T, *S)` for the sizes F of the batch axes and the
+        sizes T and S of the attention axes.
 
     Raises:
         ValueError: invalid arguments; key and value of unequal length; a mask that does not cover the slots of the cache;
-            a cache without room.
+            a full cache.
 
-    Masks: boolean, combined by "and". A query that may attend to nothing gives the output of a zero context.
+    Masks: boolean, combined by "and". A query that may attend to nothing has a zero context.
     Export: all three formats, with and without a cache.
 
     Example:
@@ -119,34 +130,34 @@ class MultiHeadAttention(CachedLayer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        dropout=0.0,
-        use_bias=True,
-        output_shape=None,
-        attention_axes=None,
-        sliding_window=None,
-        flash_attention=None,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        use_gate=False,
-        seed=None,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        output_shape: int | Sequence[int] | None = None,
+        attention_axes: int | Sequence[int] | None = None,
+        sliding_window: int | None = None,
+        flash_attention: bool | None = None,
+        kernel_initializer: Initializer = "glorot_uniform",
+        bias_initializer: Initializer = "zeros",
+        kernel_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        activity_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
+        use_gate: bool = False,
+        seed: int | None = None,
         *,
-        num_key_value_heads=None,
-        mechanism="softmax",
-        position=None,
-        use_key_bias=None,
-        use_output_bias=None,
-        query_key_norm=None,
-        context_norm=None,
-        **kwargs,
-    ):
+        num_key_value_heads: int | None = None,
+        mechanism: str | Config | Mechanism = "softmax",
+        position: str | Config | AttentionPosition | None = None,
+        use_key_bias: bool | None = None,
+        use_output_bias: bool | None = None,
+        query_key_norm: str | Config | keras.layers.Layer | None = None,
+        context_norm: str | Config | keras.layers.Layer | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         self._num_heads = positive("num_heads", num_heads)
@@ -205,14 +216,12 @@ class MultiHeadAttention(CachedLayer):
     value_dense = property(lambda self: self._value_dense)
     output_dense = property(lambda self: self._output_dense)
 
-    supports = property(
-        lambda self: self.mechanism.supports, doc="What the mechanism takes into account: see `Mechanism`."
-    )
+    supports = property(lambda self: self.mechanism.supports, doc="What the mechanism supports: see `Mechanism`.")
     cache_is_rewindable = property(
-        lambda self: self.mechanism.cache_is_rewindable, doc="Whether a cache can go back to an earlier index."
+        lambda self: self.mechanism.cache_is_rewindable, doc="Whether a cache can return to an earlier index."
     )
 
-    def build(self, query_shape, value_shape, key_shape=None):
+    def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
         key_shape = value_shape if key_shape is None else key_shape
         axes = self._axes(query_shape, value_shape, key_shape)
         query_shape, value_shape, key_shape = (axes.fold_shape(x) for x in (query_shape, value_shape, key_shape))
@@ -265,11 +274,11 @@ class MultiHeadAttention(CachedLayer):
         )
 
     def _has_bias(self, own):
-        """Whether a projection has a bias; `own` is what is said of this one, or None."""
+        """Whether a projection has a bias; `own` is its own setting, or None for `use_bias`."""
         return self._use_bias if own is None else own
 
     def _projection_options(self):
-        # An initializer that is shared would give equal weights.
+        # A shared initializer would make equal weights.
         return {
             "kernel_initializer": self._kernel_initializer.clone(),
             "bias_initializer": self._bias_initializer.clone(),
@@ -283,21 +292,21 @@ class MultiHeadAttention(CachedLayer):
 
     def call(
         self,
-        query,
-        value,
-        key=None,
+        query: Tensor,
+        value: Tensor,
+        key: Tensor | None = None,
         *,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        positions=None,
-        cache=None,
-        cache_index=None,
-        use_causal_mask=False,
-        return_attention_scores=False,
-        training=None,
-    ):
+        query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+        cache_index: Tensor | None = None,
+        use_causal_mask: bool = False,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
         if len(query.shape) > 3:
             self._refuse_cache(cache=cache, cache_index=cache_index, positions=positions)
             masks = (query_mask, value_mask, key_mask, attention_mask)
@@ -305,9 +314,9 @@ class MultiHeadAttention(CachedLayer):
             return self._call_over_axes(query, value, key, masks, use_causal_mask=use_causal_mask, **options)
         key = value if key is None else key
         gate = self._gate_dense(query) if self._use_gate else None
-        grows = cache is not None and cache_index is not None
+        is_extended = cache is not None and cache_index is not None
         query = self._query_dense(query)  # (B, T, N, H)
-        if cache is None or grows:
+        if cache is None or is_extended:
             key = query if self._key_dense is None else self._key_dense(key)  # (B, S, K, H)
             key = key if self._key_norm is None else self._key_norm(key)
             value = self._values(value, query)  # (B, S, K, H_value)
@@ -319,12 +328,12 @@ class MultiHeadAttention(CachedLayer):
         query_positions, key_positions = _positions(positions, query_slots, key_slots)
         if self.position is not None and not self.mechanism.applies_rotation:
             query, rotated = self.position.rotate(query, key, query_positions, key_positions)
-            key = rotated if cache is None or grows else key
+            key = rotated if cache is None or is_extended else key
         visibility = Visibility(
             query_mask=query_mask,
             key_mask=combine(key_mask, value_mask),
             attention_mask=attention_mask,
-            causal=use_causal_mask or grows,
+            causal=use_causal_mask or is_extended,
             window=self._sliding_window,
             query_slots=query_slots,
             key_slots=key_slots,
@@ -332,9 +341,9 @@ class MultiHeadAttention(CachedLayer):
             key_positions=key_positions,
             starts_at_zero=cache is None,
         )
-        past = (cache, cache_index) if grows else (None, None)
+        past = (cache, cache_index) if is_extended else (None, None)
         result = self._attend(query, key, value, visibility, past, return_attention_scores, training)
-        context, scores, cache = (*result, cache) if not grows else result
+        context, scores, cache = (*result, cache) if not is_extended else result
         context = context if self.context_norm is None else self._normed(context)
         output = self._output_dense(context if gate is None else context * gate)
         returned = (output, scores if return_attention_scores else None, cache)
@@ -390,13 +399,13 @@ class MultiHeadAttention(CachedLayer):
         return query
 
     def _normed(self, context):
-        """The context, `(B, T, N, H)`, normalized over all heads at once."""
+        """The context `(B, T, N, H)`, normalized over all heads jointly."""
         heads = (self._num_heads, self._value_dim)
         joined = ops.reshape(context, (-1, ops.shape(context)[1], heads[0] * heads[1]))
         return ops.reshape(self._context_norm(joined), (-1, ops.shape(context)[1], *heads))
 
     def _attend(self, query, key, value, visibility, past, return_attention_scores, training):
-        """Context, scores if asked, and the next cache where the past is one."""
+        """The context, the scores or None, and with a cache the next one."""
         captured = capture.is_captured(self)
         cache, cache_index = past
         result = self.mechanism(
@@ -416,13 +425,13 @@ class MultiHeadAttention(CachedLayer):
             capture.record(self, scores)
         return (context, scores, *following)
 
-    def init_cache(self, batch_size, max_length, dtype=None):
-        """An empty cache for `max_length` tokens, as the mechanism keeps them."""
+    def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
+        """Returns the mechanism's empty cache for `max_length` tokens."""
         measures = (self._num_key_value_heads, self._key_dim, self._value_dim)
         return self.mechanism.init_cache(batch_size, max_length, *measures, dtype or self.compute_dtype)
 
-    def memory_cache(self, value, key=None, positions=None):
-        """The projections of a whole value, to attend to step after step: what a decoder reads of its encoder.
+    def memory_cache(self, value: Tensor, key: Tensor | None = None, positions: Tensor | None = None) -> Cache:
+        """Returns the projections of a whole value, for cross-attention to an encoder step by step.
 
         Args:
             value: float `(B, S, D_value)`.
@@ -433,9 +442,7 @@ class MultiHeadAttention(CachedLayer):
             dict with "key" `(B, K, S, key_dim)` and "value" `(B, K, S, value_dim)`.
         """
         if self._key_dense is None:
-            raise ValueError(
-                f"{type(self.mechanism).__name__} takes its keys from the queries: it has no memory_cache."
-            )
+            raise ValueError(f"{type(self.mechanism).__name__} uses its queries as keys and has no memory_cache.")
         check_shapes(value.shape, value.shape, value.shape if key is None else key.shape)
         key, value = self._key_dense(value if key is None else key), self._value_dense(value)
         key = key if self._key_norm is None else self._key_norm(key)
@@ -444,11 +451,20 @@ class MultiHeadAttention(CachedLayer):
             _, key = self.position.rotate(key, key, positions, positions)
         return fill_dense_cache(key, value)
 
-    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+    def compute_output_shape(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> Shape:
         self._axes(query_shape, value_shape, value_shape if key_shape is None else key_shape)
         return (*query_shape[:-1], *(self._output_shape or (query_shape[-1],)))
 
-    def compute_output_spec(self, query, value, key=None, *, cache=None, return_attention_scores=False, **options):
+    def compute_output_spec(
+        self,
+        query: Tensor,
+        value: Tensor,
+        key: Tensor | None = None,
+        *,
+        cache: Cache | None = None,
+        return_attention_scores: bool = False,
+        **options: Any,
+    ) -> Any:
         shape = (*query.shape[:-1], *(self._output_shape or (query.shape[-1],)))
         if value is not None:
             shape = self.compute_output_shape(query.shape, value.shape, None if key is None else key.shape)
@@ -465,7 +481,7 @@ class MultiHeadAttention(CachedLayer):
             specs.append(cache_spec(cache))
         return specs[0] if len(specs) == 1 else tuple(specs)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "num_heads": self._num_heads,
@@ -497,7 +513,7 @@ class MultiHeadAttention(CachedLayer):
 
 
 def _slots(query, key, cache_index):
-    """The order of the new queries and keys: counted from 0, or from `cache_index`."""
+    """The slots of the new queries and keys, counted from 0 or from `cache_index`."""
     if cache_index is None:
         return ops.arange(ops.shape(query)[1], dtype="int32"), ops.arange(ops.shape(key)[1], dtype="int32")
     slots = token_slots(cache_index, ops.shape(query)[1])

@@ -1,8 +1,8 @@
-"""Softmax over a union of sets of keys, a part at a time: no set is copied to stand beside another.
+"""Softmax attention over a union of disjoint sets of keys, merged from attention to each set.
 
     softmax over K_1 ∪ K_2:  y = (Z_1 y_1 + Z_2 y_2) / (Z_1 + Z_2),   Z_p = Σ_{j ∈ K_p} exp(score_j)
 
-The sets must be disjoint: a key that stands in two of them counts twice.
+A key that is in two of the sets counts twice.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
 
 class PartialAttention(NamedTuple):
-    """What attention over some of the keys gives.
+    """The result of attention to a subset of the keys.
 
     Attributes:
-        context: `(B, T, N, H_value)`, the softmax-weighted values of this part alone; zeros where it sees nothing.
-        log_sum_exp: float32 `(B, T, N, 1)`, the logarithm of the sum of the exponentials of its scores; about -1e9 where it
-            sees nothing.
+        context: `(B, T, N, H_value)`: attention to this subset alone; zeros for queries that attend to none of its keys.
+        log_sum_exp: float32 `(B, T, N, 1)`: the log-sum-exp of the scores; about -1e9 for queries that attend to none.
     """
 
     context: Any
@@ -44,24 +43,24 @@ def partial_attention(
     bias: Tensor | None = None,
     training: bool | None = None,
 ):
-    """Softmax attention over a part of the keys, together with the weight that the part has among others.
+    """Softmax attention to a subset of the keys, with the log-sum-exp of its scores.
 
-    Time and memory grow with the queries times the keys of the part.
+    Time and memory are proportional to queries times keys of the subset.
 
     Args:
-        softmax: `SoftmaxAttention`: its scoring and its dropout are used.
+        softmax: `SoftmaxAttention`, for its scoring and dropout.
         query: float `(B, T, N, H)`.
         key: float `(B, S, K, H)`; N is a multiple of K.
         value: float `(B, S, K, H_value)`.
-        visibility: `masks.Visibility` of these queries and these keys.
+        visibility: `masks.Visibility` of these queries and keys.
         position: an `AttentionPosition`, or None.
-        bias: float32, `(B | 1, N | 1, T | 1, S)`: added to the scores, besides that of the position; None for no such term.
+        bias: float32 `(B | 1, N | 1, T | 1, S)`, added to the scores in addition to the position's bias; or None.
         training: bool or None.
 
     Returns:
         `PartialAttention`.
 
-    Example: two halves of the keys are the whole.
+    Example: attention to two halves of the keys, merged, is attention to all.
 
     >>> import numpy as np
     >>> from keras_transformer.attention import SoftmaxAttention, Visibility
@@ -77,7 +76,7 @@ def partial_attention(
     scores = ops.cast(softmax.scoring(query, key), "float32")
     for term in (position_bias, masked_bias(mask, bias)):
         scores = scores if term is None else scores + term
-    # The largest score cancels: no gradient flows through it.
+    # The largest score cancels out, so no gradient flows through it.
     largest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
     weights = ops.exp(scores - largest)
     total = ops.sum(weights, axis=-1, keepdims=True)  # (B, N, T, 1)
@@ -89,8 +88,8 @@ def partial_attention(
     if adds_values:
         context = context + position.values(weights, *positions)
     log_sum_exp = _heads_last(largest + ops.log(total))
-    # Divided after the weighing: the context is smaller than the weights.
-    # One is divided before the sum is turned: TensorFlow Lite's converter loses the division after that.
+    # Divide the context, which is smaller than the weights.
+    # Invert before the transposition: TensorFlow Lite's converter drops a division after it.
     factor = None if adds_values else _heads_last(1.0 / total)
     if mask is not None:
         seen = ops.cast(log_sum_exp > 0.5 * MASKED_SCORE, "float32")
@@ -99,13 +98,13 @@ def partial_attention(
 
 
 def merge_parts(parts: Sequence[PartialAttention]):
-    """The context of softmax over all keys of disjoint parts.
+    """Returns the context of softmax attention to all keys of disjoint subsets.
 
     Args:
         parts: sequence of `PartialAttention`, of one shape.
 
     Returns:
-        `(B, T, N, H_value)`: a part that sees nothing has no weight; zeros where none sees anything.
+        `(B, T, N, H_value)`; zeros for queries that attend to no key.
     """
     if len(parts) == 1:
         return parts[0].context

@@ -1,4 +1,4 @@
-"""What every softmax over scores shares: hidden keys, the weighted sum of values, queries that see nothing."""
+"""Masking of scores and weighted sums of values, shared by all mechanisms with a softmax."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from keras import ops
 from keras_transformer.utils.types import Tensor
 
 # Far below every score, and far from overflow when a score or a bias is added to it.
-MASKED_SCORE = -1e9
+MASKED_SCORE: float = -1e9
 
 
 def masked_bias(mask: Tensor | None, bias: Tensor | None):
-    """Mask and position bias as one float32 term, `(B | 1, N | 1, T | 1, S)`, so that the scores are read once."""
+    """Mask and position bias as one float32 bias `(B | 1, N | 1, T | 1, S)`; None if both are None."""
     if mask is None:
         return bias
     hidden = ops.cast(ops.logical_not(mask), "float32") * MASKED_SCORE
@@ -19,7 +19,7 @@ def masked_bias(mask: Tensor | None, bias: Tensor | None):
 
 
 def weighted_sum(weights: Tensor, value: Tensor):
-    """The weighted sum of values, `(B, T, N, H_value)`, without repeating the values of grouped heads."""
+    """The weighted sum of values `(B, T, N, H_value)`, without a copy of the values for each head of a group."""
     heads, value_heads = weights.shape[1], value.shape[2]
     value = ops.transpose(value, (0, 2, 1, 3))
     if heads == value_heads:
@@ -31,7 +31,7 @@ def weighted_sum(weights: Tensor, value: Tensor):
 
 
 def zero_masked_queries(context: Tensor, seen: Tensor):
-    """Zeros in the context `(B, T, N, H)` of queries that see no key, so neither NaN nor the mean of the values."""
+    """Sets the context `(B, T, N, H)` of queries that attend to no key to zero; `seen` is boolean `(B, N, T, 1)` or None."""
     if seen is None:
         return context
     return context * ops.cast(ops.transpose(seen, (0, 2, 1, 3)), context.dtype)

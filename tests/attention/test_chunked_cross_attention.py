@@ -155,7 +155,7 @@ def test_rows_that_stand_at_different_places():
 
 
 def test_refused():
-    with pytest.raises(ValueError, match="no cross-attention"):
+    with pytest.raises(ValueError, match="supports self-attention only"):
         ChunkedCrossAttention(MultiHeadAttention(2, 4, mechanism="local"))
     with pytest.raises(ValueError, match="chunk_size"):
         ChunkedCrossAttention(MultiHeadAttention(2, 4), chunk_size=0)

@@ -47,7 +47,7 @@ def test_what_is_not_honored_is_refused(mixer_case, what):
         "cache": {"cache": {"key": np.zeros((2, 4, 9, 6)), "value": np.zeros((2, 4, 9, 6))}, "cache_index": 0},
     }.get(what, {})
     value = cases.tokens(length=5) if what == "cross" else x
-    with pytest.raises(ValueError, match=f"cannot honor '{what}'"):
+    with pytest.raises(ValueError, match=f"does not support '{what}'"):
         layer(x, value, **{"use_causal_mask": causal, **options})
 
 

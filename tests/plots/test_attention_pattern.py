@@ -83,7 +83,7 @@ def test_the_given_mechanism_is_left_alone():
     [
         ({}, {}, "nothing to plot"),
         (SoftmaxAttention(), {"n": 0}, "nothing to plot"),
-        (LastTokenOnly(), {"causal": False}, "cannot honor 'bidirectional'"),
+        (LastTokenOnly(), {"causal": False}, "does not support 'bidirectional'"),
     ],
 )
 def test_refuses(mechanisms, options, message):

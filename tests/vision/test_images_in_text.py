@@ -96,7 +96,7 @@ def test_learned_queries_read_features_and_each_other():
 def test_queries_that_cannot_read_are_refused():
     with pytest.raises(ValueError, match="positive integer"):
         Resampler(0, MultiHeadAttention(1, 4))
-    with pytest.raises(ValueError, match="attends to its own tokens alone"):
+    with pytest.raises(ValueError, match="supports self-attention only"):
         Resampler(2, MultiHeadAttention(1, 4, mechanism="local"))
 
 

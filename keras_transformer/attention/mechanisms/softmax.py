@@ -1,4 +1,4 @@
-"""Attention over all keys, weighed by softmax."""
+"""Softmax attention over all keys."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 class SoftmaxAttention(Mechanism):
     """`softmax(scores(Q, K) + bias) V`, the attention of the Transformer, with any scoring function.
 
-    Memory and time grow with T · S. The softmax is computed in float32 under every dtype policy. A query that may
-    attend to nothing gives zeros.
+    Memory and time are O(T · S). The softmax is computed in float32 under every dtype policy. A query that may attend to
+    nothing has a zero context.
 
     Args:
         scoring: "scaled_dot", "dot", "bilinear", "additive", "cosine", "location", or an instance.
         dropout: float in [0, 1). Share of the weights dropped in training.
-        flash_attention: bool or None. Whether to hand over to the backend's fused kernel; None takes it where Keras allows
-            it (`keras.config.is_flash_attention_enabled()`) and the backend has one (JAX, PyTorch). The kernel serves
-            scaled dot scores without dropout, and returns no weights.
+        flash_attention: bool or None. Whether to use the backend's fused kernel. None uses it if Keras allows it
+            (`keras.config.is_flash_attention_enabled()`) and the backend has one (JAX, PyTorch). The kernel supports scaled
+            dot scores without dropout, and returns no weights.
         seed: int or None. Of the dropout.
 
-    Call arguments: see `Mechanism`. Everything is honored. The scores are the weights before dropout.
+    Call arguments: see `Mechanism`; all are supported. The scores are the attention weights before dropout.
 
     Returns:
         The context `(B, T, N, H_value)`, or `(context, scores)`; with a cache, `(that, next_cache)`.
 
     Raises:
-        ValueError: `flash_attention=True` where the kernel cannot serve.
+        ValueError: `flash_attention=True` for a call that the kernel does not support.
 
     Example:
 
@@ -105,7 +105,7 @@ class SoftmaxAttention(Mechanism):
         return context, weights if seen is None else weights * ops.cast(seen, weights.dtype)
 
     def drop(self, weights: Tensor, training: bool | None = None):
-        """The weights, of which in training a share is dropped."""
+        """Applies dropout to attention weights."""
         return self._dropout_layer(weights, training=training)
 
     def _softmax(self, scores: Tensor, bias: Tensor | None):
@@ -117,14 +117,14 @@ class SoftmaxAttention(Mechanism):
 
     def _takes_kernel(self, key: Tensor, value: Tensor, return_attention_scores: bool, training: bool | None):
         fits = isinstance(self.scoring, ScaledDot) and not return_attention_scores
-        # Heads of one width: JAX's kernel takes no other, and Keras's way around it fails.
+        # JAX's kernel needs heads of equal width, and Keras's workaround fails.
         fits = fits and key.shape[-1] == value.shape[-1] and not (training and self.dropout > 0)
         if self.flash_attention and not fits:
             raise ValueError(
                 "Returning attention scores is not supported when flash attention is enabled, nor are scorings other than "
                 "'scaled_dot' and values of another width. Please disable flash attention to access attention scores."
             )
-        # Keras answers None, "where it can be", unless the user has said otherwise.
+        # Keras returns None, "if possible", unless the user has set it.
         allowed = self.flash_attention is None and keras.config.is_flash_attention_enabled() is not False
         return self.flash_attention or (fits and allowed and keras.backend.backend() in ("jax", "torch"))
 
@@ -132,7 +132,7 @@ class SoftmaxAttention(Mechanism):
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None, is_causal=False
     ):
         if key.shape[2] == 1 and query.shape[2] > 1:
-            # The kernel refuses a single key head, though its documentation takes it.
+            # The kernel raises an error for a single key head, against its documentation.
             key, value = (ops.repeat(x, query.shape[2], axis=2) for x in (key, value))
         if mask is not None:
             lengths = (ops.shape(query)[1], ops.shape(key)[1])

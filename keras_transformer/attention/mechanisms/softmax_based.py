@@ -1,4 +1,4 @@
-"""What mechanisms share that choose which keys a softmax weighs."""
+"""Base class of mechanisms that compute softmax attention to a selection of keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras_transformer.utils.types import Config, Shape
 
 
 class SoftmaxBasedMechanism(Mechanism):
-    """Base of mechanisms with `softmax`, a `SoftmaxAttention`, in them, which is given fewer keys than there are.
+    """Base class of mechanisms that apply `softmax`, a `SoftmaxAttention`, to selected or transformed keys.
 
     Args:
         scoring: a name in `SCORINGS`, or an instance.
