@@ -10,9 +10,9 @@ from keras_transformer.checkpoints.architectures import find_architecture
 from keras_transformer.checkpoints.checkpoint import Checkpoint
 from keras_transformer.checkpoints.errors import CheckpointError, ConfigError, UnknownArchitectureError
 from keras_transformer.checkpoints.folder import Folder, find_folder
-from keras_transformer.checkpoints.plan import check, pair
 from keras_transformer.checkpoints.processors import attach_processor
 from keras_transformer.checkpoints.sentence_transformers import sentence_head
+from keras_transformer.checkpoints.transfers import check, pair
 
 _LAYERS = (
     "num_hidden_layers",

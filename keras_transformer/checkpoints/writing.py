@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_transformer.checkpoints.checkpoint import checkpoint_of
 from keras_transformer.checkpoints.errors import CheckpointError
-from keras_transformer.checkpoints.plan import pair
+from keras_transformer.checkpoints.transfers import pair
 from keras_transformer.utils.atomic_write import replacing_folder
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}

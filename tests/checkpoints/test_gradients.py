@@ -6,7 +6,7 @@ import pytest
 
 from checkpoint_cases import FOLDERS, Expected
 from keras_transformer import checkpoints
-from keras_transformer.checkpoints.plan import pair
+from keras_transformer.checkpoints.transfers import pair
 
 
 def _stored(folder):

@@ -9,7 +9,7 @@ import pytest
 from keras_transformer import load_model, models
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.blocks import Residual
-from keras_transformer.checkpoints.plan import weights_of
+from keras_transformer.checkpoints.transfers import weights_of
 
 SMALL = models.Size(num_layers=3, hidden_dim=16, num_heads=4, intermediate_dim=24)
 

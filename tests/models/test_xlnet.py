@@ -12,7 +12,7 @@ from keras_transformer.checkpoints.architectures.xlnet import Xlnet
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.layouts import Expanded
 from keras_transformer.checkpoints.mapping import Entry
-from keras_transformer.checkpoints.plan import pair
+from keras_transformer.checkpoints.transfers import pair
 from keras_transformer.text import from_huggingface
 
 DATA = pathlib.Path(__file__).parents[1] / "data"

@@ -2,7 +2,6 @@
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.architectures.bert import bert_embedding_entries, bert_options, bert_size
 from keras_transformer.checkpoints.encoder_heads import (
     masked_language_head,
     pretraining_head,
@@ -10,8 +9,11 @@ from keras_transformer.checkpoints.encoder_heads import (
     span_head,
     token_head,
 )
+from keras_transformer.checkpoints.encoder_mapping import embedding_entries
+from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.heads import pooled
 from keras_transformer.checkpoints.mapping import attention, linear, norm
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import ALBERT
 
 _POOLER = "{prefix}pooler"
@@ -47,16 +49,16 @@ class Albert(Architecture):
         config.only("position_embedding_type", "absolute")
         config.only("inner_group_num", 1)
         return ALBERT(
-            bert_size(config),
+            model_size(config),
             embedding_dim=config.integer("embedding_size"),
             num_block_groups=config.integer("num_hidden_groups", 1, maximum=config.integer("num_hidden_layers")),
             max_sequence_length=config.integer("max_position_embeddings"),
             num_segments=config.integer("type_vocab_size"),
-            **bert_options(config, "gelu_new"),
+            **encoder_options(config, "gelu_new"),
         )
 
     def entries(self, config):
-        entries = [*bert_embedding_entries(), *linear("encoder.embedding_hidden_mapping_in", "embedding_projection")]
+        entries = [*embedding_entries(), *linear("encoder.embedding_hidden_mapping_in", "embedding_projection")]
         for index in range(config.integer("num_hidden_groups", 1)):
             entries += _block_entries(f"encoder.albert_layer_groups.{index}.albert_layers.0", f"encoder_block_{index}")
         return entries

@@ -8,9 +8,12 @@ from keras_transformer.checkpoints.encoder_heads import (
     span_head,
     token_head,
 )
+from keras_transformer.checkpoints.encoder_mapping import embedding_entries, encoder_entries
+from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.heads import pooled
-from keras_transformer.checkpoints.mapping import attention, embedding, linear, norm
-from keras_transformer.models import BERT, Size
+from keras_transformer.checkpoints.mapping import linear
+from keras_transformer.checkpoints.model_size import model_size
+from keras_transformer.models import BERT
 
 _POOLER = "{prefix}pooler.dense"
 _MASKED = (
@@ -45,74 +48,14 @@ class Bert(Architecture):
     def backbone(self, config):
         config.only("position_embedding_type", "absolute")
         return BERT(
-            bert_size(config),
+            model_size(config),
             max_sequence_length=config.integer("max_position_embeddings"),
             num_segments=config.integer("type_vocab_size"),
-            **bert_options(config),
+            **encoder_options(config),
         )
 
     def entries(self, config):
         return [
-            *bert_embedding_entries(),
-            *bert_block_entries(config),
+            *embedding_entries(),
+            *encoder_entries(config),
         ]
-
-
-def bert_size(config):
-    """The `Size` of a config with BERT's names."""
-    return Size(
-        config.integer("num_hidden_layers"),
-        config.integer("hidden_size"),
-        config.integer("num_attention_heads"),
-        config.integer("intermediate_size"),
-    )
-
-
-def bert_options(config, activation="gelu"):
-    """The options that models of BERT's kind share: dict. A decoder is refused.
-
-    Args:
-        config: `Config`.
-        activation: str: transformers' name of the one that a config means which has none.
-    """
-    config.only("is_decoder", False)
-    return {
-        "vocabulary_size": config.integer("vocab_size"),
-        "activation": config.activation(default=activation),
-        "dropout": config.number("hidden_dropout_prob", 0.1),
-        "attention_dropout": config.number("attention_probs_dropout_prob", 0.1),
-        "layer_norm_epsilon": config.number("layer_norm_eps", 1e-12),
-    }
-
-
-def bert_embedding_entries():
-    """The mapping of the embeddings, under the names of BERT."""
-    return [
-        *embedding("embeddings.word_embeddings", "token_embedding"),
-        *embedding("embeddings.token_type_embeddings", "segment_embedding"),
-        *embedding("embeddings.position_embeddings", "position_embedding"),
-        *norm("embeddings.LayerNorm", "embedding_norm"),
-    ]
-
-
-def bert_block_entries(config):
-    """The mapping of all blocks, under the names of BERT."""
-    indices = range(config.integer("num_hidden_layers"))
-    return [entry for i in indices for entry in block_entries(f"encoder.layer.{i}", f"encoder_block_{i}")]
-
-
-def block_entries(theirs, ours):
-    """The mapping of one post-norm block, under the names of BERT."""
-    return [
-        *attention(
-            f"{ours}/self_attention",
-            query=f"{theirs}.attention.self.query",
-            key=f"{theirs}.attention.self.key",
-            value=f"{theirs}.attention.self.value",
-            output=f"{theirs}.attention.output.dense",
-        ),
-        *norm(f"{theirs}.attention.output.LayerNorm", f"{ours}/mixer_residual/norm"),
-        *linear(f"{theirs}.intermediate.dense", f"{ours}/feedforward/hidden"),
-        *linear(f"{theirs}.output.dense", f"{ours}/feedforward/output"),
-        *norm(f"{theirs}.output.LayerNorm", f"{ours}/feedforward_residual/norm"),
-    ]

@@ -1,20 +1,17 @@
 """BigBird, as transformers' `BigBirdModel` and its heads."""
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.architectures.bert import (
-    bert_block_entries,
-    bert_embedding_entries,
-    bert_options,
-    bert_size,
-)
 from keras_transformer.checkpoints.encoder_heads import (
     masked_language_head,
     pretraining_head,
     sequence_head,
     token_head,
 )
+from keras_transformer.checkpoints.encoder_mapping import embedding_entries, encoder_entries
+from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.heads import pooled
 from keras_transformer.checkpoints.mapping import linear
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import BigBird
 
 _POOLER = "{prefix}pooler"
@@ -55,13 +52,13 @@ class Bigbird(Architecture):
         config.only("rescale_embeddings", False)
         is_sparse = config.choice("attention_type", {"block_sparse": True, "original_full": False}, "block_sparse")
         return BigBird(
-            bert_size(config),
+            model_size(config),
             block_size=config.integer("block_size", 64) if is_sparse else None,
             num_random_blocks=config.integer("num_random_blocks", 3, minimum=0),
             max_sequence_length=config.integer("max_position_embeddings"),
             num_segments=config.integer("type_vocab_size"),
-            **bert_options(config, "gelu_new"),
+            **encoder_options(config, "gelu_new"),
         )
 
     def entries(self, config):
-        return [*bert_embedding_entries(), *bert_block_entries(config)]
+        return [*embedding_entries(), *encoder_entries(config)]

@@ -2,14 +2,11 @@
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.architectures.bert import (
-    bert_block_entries,
-    bert_embedding_entries,
-    bert_options,
-    bert_size,
-)
 from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
+from keras_transformer.checkpoints.encoder_mapping import embedding_entries, encoder_entries
+from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.mapping import linear
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import ELECTRA
 
 
@@ -55,16 +52,16 @@ class Electra(Architecture):
     def backbone(self, config):
         config.only("position_embedding_type", "absolute")
         return ELECTRA(
-            bert_size(config),
+            model_size(config),
             embedding_dim=config.integer("embedding_size") if _projects(config) else None,
             max_sequence_length=config.integer("max_position_embeddings"),
             num_segments=config.integer("type_vocab_size"),
-            **bert_options(config),
+            **encoder_options(config),
         )
 
     def entries(self, config):
         projection = linear("embeddings_project", "embedding_projection") if _projects(config) else []
-        return [*bert_embedding_entries(), *projection, *bert_block_entries(config)]
+        return [*embedding_entries(), *projection, *encoder_entries(config)]
 
 
 def _projects(config):

@@ -1,13 +1,10 @@
 """Gemma, as transformers' `GemmaModel` and its heads."""
 
-from keras_transformer.checkpoints.architectures.llama import (
-    Llama,
-    gated_decoder_entries,
-    grouped_heads,
-    head_width,
-    size,
-)
+from keras_transformer.checkpoints.architectures.llama import Llama
+from keras_transformer.checkpoints.decoder_mapping import gated_decoder_entries
+from keras_transformer.checkpoints.decoder_settings import grouped_heads, head_width
 from keras_transformer.checkpoints.heads import decoder_heads
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Gemma as GemmaModel
 
@@ -22,7 +19,7 @@ class Gemma(Llama):
     def backbone(self, config):
         config.only("use_bidirectional_attention", False, False)
         return GemmaModel(
-            size(config),
+            model_size(config),
             config.integer("vocab_size"),
             **grouped_heads(config, num_key_value_heads=16, key_dim=HEAD_WIDTH),
             position=rotary(config, head_width(config, HEAD_WIDTH)),

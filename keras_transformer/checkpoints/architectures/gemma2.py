@@ -3,18 +3,12 @@
 import functools
 
 from keras_transformer.checkpoints.architectures.gemma import HEAD_WIDTH, activation
-from keras_transformer.checkpoints.architectures.llama import (
-    Llama,
-    attention_entries,
-    decoder_entries,
-    gated_entries,
-    grouped_heads,
-    head_width,
-    size,
-    window_of_each_layer,
-)
+from keras_transformer.checkpoints.architectures.llama import Llama
+from keras_transformer.checkpoints.decoder_mapping import attention_entries, decoder_entries, gated_feedforward_entries
+from keras_transformer.checkpoints.decoder_settings import grouped_heads, head_width, layer_windows
 from keras_transformer.checkpoints.heads import decoder_heads, language_model
 from keras_transformer.checkpoints.mapping import rms_norm
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Gemma2 as Gemma2Model
 
@@ -41,7 +35,7 @@ class Gemma2(Llama):
             for index in range(config.integer("num_hidden_layers"))
         ]
         return Gemma2Model(
-            size(config),
+            model_size(config),
             config.integer("vocab_size"),
             score_soft_cap=soft_cap(config, "attn_logit_softcapping", 50.0),
             position=rotary(config, head_width(config, HEAD_WIDTH)),
@@ -62,7 +56,7 @@ def gemma2_options(config, types):
     return {
         **grouped_heads(config, num_key_value_heads=4, key_dim=HEAD_WIDTH),
         "query_scale": config.number("query_pre_attn_scalar", 256.0) ** -0.5,
-        "window": window_of_each_layer(config, config.integer("sliding_window", 4096), types),
+        "window": layer_windows(config, config.integer("sliding_window", 4096), types),
         "use_attention_bias": config.flag("attention_bias", False),
         "activation": activation(config, "hidden_activation"),
         "attention_dropout": config.number("attention_dropout", 0.0),
@@ -81,7 +75,7 @@ def sandwich_entries(config, norms=False):
             *rms_norm(f"{theirs}.pre_feedforward_layernorm", f"{ours}/feedforward_residual/input_norm"),
             *rms_norm(f"{theirs}.post_feedforward_layernorm", f"{ours}/feedforward_residual/output_norm"),
             *attention_entries(theirs, ours, bias=bias, output_bias=bias, norms=norms),
-            *gated_entries(theirs, ours),
+            *gated_feedforward_entries(theirs, ours),
         ],
     )
 

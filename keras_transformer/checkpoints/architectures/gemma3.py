@@ -9,9 +9,11 @@ from keras_transformer.checkpoints.architectures.gemma2 import (
     sandwich_entries,
     soft_cap,
 )
-from keras_transformer.checkpoints.architectures.llama import Llama, head_width, size
+from keras_transformer.checkpoints.architectures.llama import Llama
 from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.decoder_settings import head_width
 from keras_transformer.checkpoints.heads import decoder_heads
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Gemma3 as Gemma3Model
 
@@ -30,7 +32,7 @@ class Gemma3(Llama):
         types = ["sliding_attention" if (index + 1) % period else "full_attention" for index in range(count)]
         width = head_width(config, HEAD_WIDTH)
         return Gemma3Model(
-            size(config),
+            model_size(config),
             config.integer("vocab_size"),
             score_soft_cap=soft_cap(config, "attn_logit_softcapping", None),
             position=rotary(config, width, 1e6, "full_attention"),

@@ -1,15 +1,12 @@
 """LayoutLM, as transformers' `LayoutLMModel` and its heads."""
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.architectures.bert import (
-    bert_block_entries,
-    bert_embedding_entries,
-    bert_options,
-    bert_size,
-)
 from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
+from keras_transformer.checkpoints.encoder_mapping import embedding_entries, encoder_entries
+from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.heads import pooled
 from keras_transformer.checkpoints.mapping import linear, same
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import LayoutLM
 
 _POOLER = "{prefix}pooler.dense"
@@ -44,11 +41,11 @@ class Layoutlm(Architecture):
     def backbone(self, config):
         config.only("position_embedding_type", "absolute")
         return LayoutLM(
-            bert_size(config),
+            model_size(config),
             max_sequence_length=config.integer("max_position_embeddings"),
             num_box_coordinates=config.integer("max_2d_position_embeddings", 1024),
             num_segments=config.integer("type_vocab_size"),
-            **bert_options(config),
+            **encoder_options(config),
         )
 
     def entries(self, config):
@@ -56,4 +53,4 @@ class Layoutlm(Architecture):
             same(f"embeddings.{theirs}_position_embeddings.weight", f"box_position/{ours}")
             for theirs, ours in _BOXES.items()
         ]
-        return [*bert_embedding_entries(), *boxes, *bert_block_entries(config)]
+        return [*embedding_entries(), *boxes, *encoder_entries(config)]

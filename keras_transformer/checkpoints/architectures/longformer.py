@@ -1,17 +1,14 @@
 """Longformer, as transformers' `LongformerModel` and its heads."""
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.architectures.bert import (
-    bert_block_entries,
-    bert_embedding_entries,
-    bert_options,
-    bert_size,
-)
 from keras_transformer.checkpoints.architectures.roberta import num_positions
 from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
+from keras_transformer.checkpoints.encoder_mapping import embedding_entries, encoder_entries
+from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.heads import pooled
 from keras_transformer.checkpoints.mapping import linear
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import Longformer
 
 _POOLER = "{prefix}pooler.dense"
@@ -45,17 +42,17 @@ class LongFormer(Architecture):
 
     def backbone(self, config):
         return Longformer(
-            bert_size(config),
+            model_size(config),
             attention_window=_windows(config),
             max_global_tokens=config.integer("max_global_tokens", 128),
             max_sequence_length=num_positions(config),
             num_segments=config.integer("type_vocab_size"),
             padding_id=config.integer("pad_token_id", 1, minimum=0),
-            **bert_options(config),
+            **encoder_options(config),
         )
 
     def entries(self, config):
-        entries = [*bert_embedding_entries(), *bert_block_entries(config)]
+        entries = [*embedding_entries(), *encoder_entries(config)]
         for index in range(config.integer("num_hidden_layers")):
             for name in ("query_global", "key_global", "value_global"):
                 entries += linear(

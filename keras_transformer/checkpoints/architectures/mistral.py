@@ -1,13 +1,9 @@
 """Mistral, as transformers' `MistralModel` and its heads."""
 
-from keras_transformer.checkpoints.architectures.llama import (
-    Llama,
-    gated_decoder_entries,
-    grouped_heads,
-    head_width,
-    options,
-    size,
-)
+from keras_transformer.checkpoints.architectures.llama import Llama
+from keras_transformer.checkpoints.decoder_mapping import gated_decoder_entries
+from keras_transformer.checkpoints.decoder_settings import decoder_options, grouped_heads, head_width
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Mistral as MistralModel
 
@@ -17,12 +13,12 @@ class Mistral(Llama):
 
     def backbone(self, config):
         return MistralModel(
-            size(config),
+            model_size(config),
             config.integer("vocab_size"),
             **grouped_heads(config, num_key_value_heads=8),
             window=window(config, default=4096),
             position=rotary(config, head_width(config)),
-            **options(config),
+            **decoder_options(config),
         )
 
     def entries(self, config):

@@ -1,18 +1,12 @@
 """Mixtral, as transformers' `MixtralModel` and its heads."""
 
-from keras_transformer.checkpoints.architectures.llama import (
-    Llama,
-    attention_entries,
-    decoder_entries,
-    grouped_heads,
-    head_width,
-    norm_entries,
-    options,
-    size,
-)
+from keras_transformer.checkpoints.architectures.llama import Llama
 from keras_transformer.checkpoints.architectures.mistral import window
+from keras_transformer.checkpoints.decoder_mapping import attention_entries, decoder_entries, norm_entries
+from keras_transformer.checkpoints.decoder_settings import decoder_options, grouped_heads, head_width
 from keras_transformer.checkpoints.layouts import Matrix, Stacked
 from keras_transformer.checkpoints.mapping import Entry, linear
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.feedforward import TopKRouter
 from keras_transformer.models import Mixtral as MixtralModel
@@ -26,13 +20,13 @@ class Mixtral(Llama):
 
     def backbone(self, config):
         return MixtralModel(
-            size(config),
+            model_size(config),
             config.integer("vocab_size"),
             **grouped_heads(config, num_key_value_heads=8),
             router=_router(config),
             window=window(config),
             position=rotary(config, head_width(config), 1e6),
-            **options(config, rms_norm_epsilon=1e-5),
+            **decoder_options(config, rms_norm_epsilon=1e-5),
         )
 
     def entries(self, config):

@@ -2,11 +2,12 @@
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.architectures.bert import bert_options, bert_size
 from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
+from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.heads import pooled
 from keras_transformer.checkpoints.mapping import attention, embedding, linear, norm, same
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import MPNet
 
 _POOLER = "{prefix}pooler.dense"
@@ -40,14 +41,14 @@ class Mpnet(Architecture):
 
     def backbone(self, config):
         config.only("relative_attention_num_buckets", 32)
-        options = bert_options(config)
+        options = encoder_options(config)
         options.pop("attention_dropout")  # One dropout for all.
         rows = config.integer("max_position_embeddings")
         if rows < _PADDING_ID + 2:
             raise ConfigError(
                 f"{config.source}: 'max_position_embeddings' is {rows}; expected {_PADDING_ID + 2} or more."
             )
-        return MPNet(bert_size(config), max_sequence_length=rows - _PADDING_ID - 1, padding_id=_PADDING_ID, **options)
+        return MPNet(model_size(config), max_sequence_length=rows - _PADDING_ID - 1, padding_id=_PADDING_ID, **options)
 
     def entries(self, config):
         entries = [

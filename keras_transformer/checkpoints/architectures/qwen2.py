@@ -1,14 +1,9 @@
 """Qwen2 and 2.5, as transformers' `Qwen2Model` and its heads."""
 
-from keras_transformer.checkpoints.architectures.llama import (
-    Llama,
-    gated_decoder_entries,
-    grouped_heads,
-    head_width,
-    options,
-    size,
-    window_of_each_layer,
-)
+from keras_transformer.checkpoints.architectures.llama import Llama
+from keras_transformer.checkpoints.decoder_mapping import gated_decoder_entries
+from keras_transformer.checkpoints.decoder_settings import decoder_options, grouped_heads, head_width, layer_windows
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Qwen2 as Qwen2Model
 
@@ -18,12 +13,12 @@ class Qwen2(Llama):
 
     def backbone(self, config):
         return Qwen2Model(
-            size(config),
+            model_size(config),
             config.integer("vocab_size"),
             **grouped_heads(config, num_key_value_heads=32),
             window=windows(config),
             position=rotary(config, head_width(config)),
-            **options(config),
+            **decoder_options(config),
         )
 
     def entries(self, config):
@@ -38,4 +33,4 @@ def windows(config):
         "sliding_attention" if width is not None and index >= first else "full_attention"
         for index in range(config.integer("num_hidden_layers"))
     ]
-    return window_of_each_layer(config, width, types)
+    return layer_windows(config, width, types)

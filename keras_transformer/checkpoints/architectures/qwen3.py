@@ -1,14 +1,10 @@
 """Qwen3, as transformers' `Qwen3Model` and its heads."""
 
-from keras_transformer.checkpoints.architectures.llama import (
-    Llama,
-    gated_decoder_entries,
-    grouped_heads,
-    head_width,
-    options,
-    size,
-)
+from keras_transformer.checkpoints.architectures.llama import Llama
 from keras_transformer.checkpoints.architectures.qwen2 import windows
+from keras_transformer.checkpoints.decoder_mapping import gated_decoder_entries
+from keras_transformer.checkpoints.decoder_settings import decoder_options, grouped_heads, head_width
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Qwen3 as Qwen3Model
 
@@ -20,13 +16,13 @@ class Qwen3(Llama):
 
     def backbone(self, config):
         return Qwen3Model(
-            size(config),
+            model_size(config),
             config.integer("vocab_size"),
             **grouped_heads(config, num_key_value_heads=32, key_dim=_HEAD_WIDTH),
             window=windows(config),
             position=rotary(config, head_width(config, _HEAD_WIDTH)),
             use_attention_bias=config.flag("attention_bias", False),
-            **options(config),
+            **decoder_options(config),
         )
 
     def entries(self, config):

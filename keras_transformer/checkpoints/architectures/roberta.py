@@ -1,16 +1,13 @@
 """RoBERTa, CamemBERT and XLM-RoBERTa, as transformers' `RobertaModel` and its heads."""
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.architectures.bert import (
-    bert_block_entries,
-    bert_embedding_entries,
-    bert_options,
-    bert_size,
-)
 from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
+from keras_transformer.checkpoints.encoder_mapping import embedding_entries, encoder_entries
+from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.heads import pooled
 from keras_transformer.checkpoints.mapping import linear
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import RoBERTa
 
 _POOLER = "{prefix}pooler.dense"
@@ -39,15 +36,15 @@ class Roberta(Architecture):
     def backbone(self, config):
         config.only("position_embedding_type", "absolute")
         return RoBERTa(
-            bert_size(config),
+            model_size(config),
             max_sequence_length=num_positions(config),
             num_segments=config.integer("type_vocab_size"),
             padding_id=config.integer("pad_token_id", 1, minimum=0),
-            **bert_options(config),
+            **encoder_options(config),
         )
 
     def entries(self, config):
-        return [*bert_embedding_entries(), *bert_block_entries(config)]
+        return [*embedding_entries(), *encoder_entries(config)]
 
 
 def num_positions(config):

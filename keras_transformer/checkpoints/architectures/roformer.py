@@ -2,9 +2,11 @@
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.architectures.bert import bert_block_entries, bert_options, bert_size
 from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
+from keras_transformer.checkpoints.encoder_mapping import encoder_entries
+from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.mapping import embedding, linear, norm
+from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import RoFormer
 
 
@@ -39,10 +41,10 @@ class Roformer(Architecture):
     def backbone(self, config):
         config.only("rotary_value", False)
         return RoFormer(
-            bert_size(config),
+            model_size(config),
             embedding_dim=config.integer("embedding_size") if _projects(config) else None,
             num_segments=config.integer("type_vocab_size"),
-            **bert_options(config),
+            **encoder_options(config),
         )
 
     def entries(self, config):
@@ -51,7 +53,7 @@ class Roformer(Architecture):
             *embedding("embeddings.token_type_embeddings", "segment_embedding"),
             *norm("embeddings.LayerNorm", "embedding_norm"),
             *(linear("embeddings_project", "embedding_projection") if _projects(config) else []),
-            *bert_block_entries(config),
+            *encoder_entries(config),
         ]
 
 

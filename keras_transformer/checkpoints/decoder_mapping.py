@@ -1,0 +1,55 @@
+"""The mapping of Llama and its relatives: names of tensors in blocks with RMS norms and gated feed-forwards."""
+
+from __future__ import annotations
+
+from keras_transformer.checkpoints.mapping import embedding, linear, rms_norm
+
+
+def decoder_entries(config, block_entries):
+    """The mapping of embedding, blocks and last norm; `block_entries` is a function of `(theirs, ours)`."""
+    entries = [*embedding("embed_tokens", "token_embedding"), *rms_norm("norm", "final_norm")]
+    for index in range(config.integer("num_hidden_layers")):
+        entries += block_entries(f"layers.{index}", f"decoder_block_{index}")
+    return entries
+
+
+def gated_decoder_entries(config, *, feedforward_bias=False, **attention):
+    """`decoder_entries` of pre-norm blocks with a gated feed-forward; `attention` is what `attention_entries` is told."""
+    return decoder_entries(
+        config,
+        lambda theirs, ours: [
+            *norm_entries(theirs, ours),
+            *attention_entries(theirs, ours, **attention),
+            *gated_feedforward_entries(theirs, ours, bias=feedforward_bias),
+        ],
+    )
+
+
+def norm_entries(theirs, ours):
+    """The norms of a pre-norm block."""
+    return [
+        *rms_norm(f"{theirs}.input_layernorm", f"{ours}/mixer_residual/norm"),
+        *rms_norm(f"{theirs}.post_attention_layernorm", f"{ours}/feedforward_residual/norm"),
+    ]
+
+
+def attention_entries(theirs, ours, *, bias=False, output_bias=False, norms=False):
+    """The projections of attention, and its norms of queries and keys if there are any."""
+    theirs, ours = f"{theirs}.self_attn", f"{ours}/self_attention"
+    entries = linear(f"{theirs}.o_proj", f"{ours}/attention_output", inputs=2, bias=output_bias)
+    for short, name in (("q", "query"), ("k", "key"), ("v", "value")):
+        entries += linear(f"{theirs}.{short}_proj", f"{ours}/{name}", bias=bias)
+    if norms:
+        entries += rms_norm(f"{theirs}.q_norm", f"{ours}/query_norm")
+        entries += rms_norm(f"{theirs}.k_norm", f"{ours}/key_norm")
+    return entries
+
+
+def gated_feedforward_entries(theirs, ours, *, bias=False):
+    """The gated feed-forward."""
+    theirs, ours = f"{theirs}.mlp", f"{ours}/feedforward"
+    return [
+        *linear(f"{theirs}.gate_proj", f"{ours}/gate", bias=bias),
+        *linear(f"{theirs}.up_proj", f"{ours}/hidden", bias=bias),
+        *linear(f"{theirs}.down_proj", f"{ours}/output", bias=bias),
+    ]
