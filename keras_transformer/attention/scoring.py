@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.shared_products import times_shared
+from keras_transformer.backend.shared_matmul import shared_matmul
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
@@ -255,18 +255,18 @@ class Additive(_Scoring):
 
     def hidden_keys(self, key: Tensor):
         """`U k`, `(B, N, S, units)`: what is the same for all queries, where these come one after another."""
-        return times_shared(ops.transpose(key, (0, 2, 1, 3)), self.key_kernel)
+        return shared_matmul(ops.transpose(key, (0, 2, 1, 3)), self.key_kernel)
 
     def score(self, query: Tensor, hidden_keys):
         """What `call` gives, of keys that `hidden_keys` has seen."""
         heads, units = query.shape[2], self.score_kernel.shape[1]
         length, key_length = ops.shape(query)[1], ops.shape(hidden_keys)[2]
-        hidden = times_shared(ops.transpose(query, (0, 2, 1, 3)), self.query_kernel)
+        hidden = shared_matmul(ops.transpose(query, (0, 2, 1, 3)), self.query_kernel)
         query = ops.reshape(hidden, (-1, length, 1, units))
         key = ops.reshape(hidden_keys, (-1, 1, key_length, units))
         # (B * N, T, S, U): rank 4, for the delegates that refuse more.
         hidden = ops.reshape(ops.tanh(query + key), (-1, heads, length * key_length, units))
-        return ops.reshape(times_shared(hidden, self.score_kernel), (-1, heads, length, key_length))
+        return ops.reshape(shared_matmul(hidden, self.score_kernel), (-1, heads, length, key_length))
 
     def get_config(self) -> Config:
         return {
@@ -308,7 +308,7 @@ class Location(_Scoring):
         if key.shape[1] is not None and key.shape[1] > self.max_sequence_length:
             raise ValueError(f"{key.shape[1]} keys are more than max_sequence_length={self.max_sequence_length}.")
         kernel = ops.convert_to_tensor(self.kernel)[:, :, : ops.shape(key)[1]]
-        return times_shared(ops.transpose(query, (0, 2, 1, 3)), kernel)
+        return shared_matmul(ops.transpose(query, (0, 2, 1, 3)), kernel)
 
     def get_config(self) -> Config:
         return {

@@ -10,6 +10,12 @@ from .devices import (
 from .devices import (
     get_device as get_device,
 )
+from .errors import (
+    PlanningError as PlanningError,
+)
+from .errors import (
+    UnknownCostError as UnknownCostError,
+)
 from .plans import (
     OPTIMIZER_SLOTS as OPTIMIZER_SLOTS,
 )
@@ -18,7 +24,4 @@ from .plans import (
 )
 from .plans import (
     plan as plan,
-)
-from .products import (
-    UnknownCostError as UnknownCostError,
 )

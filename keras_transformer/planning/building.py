@@ -1,4 +1,6 @@
-"""Models to plan for: from a config or a name, with shapes and no values."""
+"""Models to plan for, from a config or a name, without memory for their weights."""
+
+from __future__ import annotations
 
 import inspect
 import json
@@ -13,24 +15,25 @@ from keras_transformer.checkpoints.architectures import find_architecture
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.planning.errors import PlanningError
 from keras_transformer.utils.serialization import choice
+from keras_transformer.utils.types import Path
 
 _VOCABULARY = 32000
 
 
-def build(config, dtype=None):
-    """A model whose weights have shapes, and no values.
+def build(config: Path, dtype: str | None = None) -> keras.Model:
+    """Returns a model whose weights have shapes but no values.
 
     Args:
-        config: str or path: a `config.json` of Hugging Face or the folder that it is in; or "model:size", a name in
-            `models.MODELS` and one of its sizes, such as "llama:3-8B".
-        dtype: name of a dtype policy, or None for Keras's current one.
+        config: str or path: a `config.json` of Hugging Face or its folder; or "model:size", a name in `models.MODELS` and
+            one of its sizes, such as "llama:3-8B".
+        dtype: str. The name of a dtype policy. Defaults to Keras's current one.
 
     Returns:
-        `keras.Model`: with the head that the config names; of a name, a `tasks.LanguageModel` where the model can be one,
-        else without a head.
+        `keras.Model`: with the head of the config; from a name, a `tasks.LanguageModel` if the model can be one, else a
+        model without a head.
 
     Raises:
-        PlanningError: neither a file nor a name with a size.
+        PlanningError: `config` is neither a file nor a name with a size.
         CheckpointError: a config that cannot be built.
         ValueError: an unknown model or size.
 
@@ -45,13 +48,13 @@ def build(config, dtype=None):
         with unallocated():
             path = pathlib.Path(config)
             if path.exists():
-                return _of_config(path / "config.json" if path.is_dir() else path)
-            return _of_name(str(config))
+                return _from_config(path / "config.json" if path.is_dir() else path)
+            return _from_name(str(config))
     finally:
         keras.config.set_dtype_policy(before)
 
 
-def _of_config(path):
+def _from_config(path: pathlib.Path) -> keras.Model:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -61,15 +64,15 @@ def _of_config(path):
     return architecture.find_head(head_of(config), config.source).build(architecture.backbone(config), config)
 
 
-def _of_name(name):
+def _from_name(name: str) -> keras.Model:
     family, colon, size = name.partition(":")
     if not colon:
         raise PlanningError(f"'{name}' is neither a config.json nor MODEL:SIZE, such as llama:3-8B")
     function = choice(family, models.MODELS, argument="model")
-    needs = inspect.signature(function).parameters
+    parameters = inspect.signature(function).parameters
     options = {
         name: _VOCABULARY
-        for name, parameter in needs.items()
+        for name, parameter in parameters.items()
         if name.endswith("vocabulary_size") and parameter.default is parameter.empty
     }
     backbone = function(size, **options)

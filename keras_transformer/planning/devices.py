@@ -1,21 +1,30 @@
-"""What devices can do, from their makers' data sheets."""
+"""Compute, memory and bandwidth of devices, from their makers' data sheets."""
 
+from __future__ import annotations
+
+import os
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from keras_transformer.utils.serialization import choice
 
 
 class Device(NamedTuple):
-    """One device.
+    """The capabilities of one device.
 
     Attributes:
-        tflops: dense products in bfloat16 (float16 where it has no bfloat16), 10¹² operations a second.
+        tflops: peak of dense matrix products in bfloat16 (float16 where it has no bfloat16), 10¹² operations per second.
         memory: GB (10⁹ bytes).
-        bandwidth: GB a second between memory and processor.
-        link: GB a second to other devices of the same kind, both directions together.
-        float32: what share of `tflops` products in float32 reach.
-        fuses: whether what is done to each element by itself is done in one go, as XLA does it.
+        bandwidth: GB per second between memory and processor.
+        link: GB per second to other devices of the same kind, both directions together.
+        float32: fraction of `tflops` that products in float32 reach.
+        fuses: whether elementwise operations are fused, as by XLA.
+
+    Example:
+
+    >>> Device(tflops=100, memory=16, bandwidth=300, link=32).fuses
+    True
     """
 
     tflops: float
@@ -26,7 +35,7 @@ class Device(NamedTuple):
     fuses: bool = True
 
 
-DEVICES = {
+DEVICES: dict[str, Device] = {
     "b200": Device(2250, 180, 8000, 1800),
     "gh200": Device(989, 96, 4000, 900),
     "h200": Device(989, 141, 4800, 900),
@@ -54,36 +63,47 @@ DEVICES = {
 }
 
 
-def get_device(name):
-    """A device by its name in `DEVICES`, in letters of any size; "here" is the processor that this runs on, measured.
+def get_device(name: str) -> Device:
+    """Returns a device by its name.
+
+    Args:
+        name: str, in upper or lower case: a key of `DEVICES`, or "here" for this processor, measured.
 
     Raises:
         ValueError: an unknown name; the message lists the known ones.
+
+    Example:
+
+    >>> get_device("H100").memory
+    80
     """
-    return this_processor() if name == "here" else choice(name.lower(), DEVICES)
+    return this_processor() if name == "here" else choice(name.lower(), DEVICES, argument="device")
 
 
-def this_processor(size=1536, rounds=4):
-    """The processor that this runs on, as TensorFlow finds it: the best of some products, and of some copies."""
+def this_processor(size: int = 1536, repeats: int = 4) -> Device:
+    """Measures this processor with TensorFlow: the fastest of some matrix products, and of some copies.
+
+    Args:
+        size: int. Rows and columns of the matrices.
+        repeats: int.
+    """
     import tensorflow as tf
 
     x = tf.random.normal((size, size))
     large = tf.zeros((2**26,), "uint8")
-    product, copy = _fastest(lambda: tf.matmul(x, x), rounds), _fastest(lambda: large + 1, rounds)
+    product, copy = _fastest(lambda: tf.matmul(x, x), repeats), _fastest(lambda: large + 1, repeats)
     return Device(2 * size**3 / product / 1e12, _memory() / 1e9, 2 * 2**26 / copy / 1e9, 0.0, 1.0, False)
 
 
-def _fastest(run, rounds):
+def _fastest(run: Callable[[], Any], repeats: int) -> float:
     run()
     times = []
-    for _ in range(rounds):
+    for _ in range(repeats):
         start = time.perf_counter()
         run().numpy()
         times.append(time.perf_counter() - start)
     return min(times)
 
 
-def _memory():
-    import os
-
+def _memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

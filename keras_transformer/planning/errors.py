@@ -1,5 +1,17 @@
-"""The error of planning."""
+"""Errors of planning."""
 
 
 class PlanningError(ValueError):
-    """A model or a device that cannot be planned for."""
+    """A model or a device that cannot be planned for.
+
+    Example:
+
+    >>> from keras_transformer.planning import build
+    >>> build("llama")
+    Traceback (most recent call last):
+    keras_transformer.planning.errors.PlanningError: 'llama' is neither a config.json nor MODEL:SIZE, such as llama:3-8B
+    """
+
+
+class UnknownCostError(ValueError):
+    """A cost that depends on the values that the graph is fed, as the trip count of some loops does."""

@@ -1,89 +1,53 @@
-"""Which tensors of a traced graph stand in memory at once."""
+"""Liveness of the tensors of a traced graph: how many bytes are allocated at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.planning.products import elements
+from keras_transformer.planning.multiply_adds import elements
 
-# What looks at its input anew, and has no memory of its own.
+# Operations whose output is a view of their input.
 VIEWS = frozenset(
     ["Identity", "IdentityN", "Reshape", "ExpandDims", "Squeeze", "StopGradient", "PreventGradient", "CheckNumerics"]
 )
-# What stands in memory anyway: weights and inputs.
-GIVEN = frozenset(["Placeholder", "ReadVariableOp", "Const", "NoOp"])
-# What computes each element by itself, and may write over an input that nobody reads after it.
-ELEMENTWISE = frozenset(
-    [
-        *(
-            "Abs",
-            "Add",
-            "AddV2",
-            "AddN",
-            "BiasAdd",
-            "Cast",
-            "Ceil",
-            "Cos",
-            "Div",
-            "DivNoNan",
-            "Elu",
-            "EluGrad",
-            "Equal",
-        ),
-        *(
-            "Erf",
-            "Erfc",
-            "Exp",
-            "Expm1",
-            "Floor",
-            "FloorDiv",
-            "FloorMod",
-            "Greater",
-            "GreaterEqual",
-            "Less",
-            "LessEqual",
-        ),
-        *(
-            "Log",
-            "Log1p",
-            "LogicalAnd",
-            "LogicalNot",
-            "LogicalOr",
-            "Maximum",
-            "Minimum",
-            "Mul",
-            "Neg",
-            "NotEqual",
-            "Pow",
-        ),
-        *("RealDiv", "Reciprocal", "Relu", "ReluGrad", "Round", "Rsqrt", "RsqrtGrad", "Select", "SelectV2", "Sigmoid"),
-        *("SigmoidGrad", "Sign", "Sin", "Softplus", "SoftplusGrad", "Sqrt", "SqrtGrad", "Square", "SquaredDifference"),
-        *("Sub", "Tanh", "TanhGrad", "Softmax", "LogSoftmax", "ZerosLike", "OnesLike"),
-    ]
+# Weights and inputs, which are in memory anyway.
+PREALLOCATED = frozenset(["Placeholder", "ReadVariableOp", "Const", "NoOp"])
+# Elementwise operations, which may overwrite an input that is not read afterwards.
+_ELEMENTWISE = (
+    "Abs Add AddV2 AddN BiasAdd Cast Ceil Cos Div DivNoNan Elu EluGrad Equal Erf Erfc Exp Expm1 Floor "
+    "FloorDiv FloorMod Greater GreaterEqual Less LessEqual Log Log1p LogicalAnd LogicalNot LogicalOr "
+    "Maximum Minimum Mul Neg NotEqual Pow RealDiv Reciprocal Relu ReluGrad Round Rsqrt RsqrtGrad Select "
+    "SelectV2 Sigmoid SigmoidGrad Sign Sin Softplus SoftplusGrad Sqrt SqrtGrad Square SquaredDifference "
+    "Sub Tanh TanhGrad Softmax LogSoftmax ZerosLike OnesLike"
 )
+ELEMENTWISE = frozenset(_ELEMENTWISE.split())
 
-
-# What reads or gives shapes alone.
-SHAPES = frozenset(["Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs", "StridedSlice", "Pack", "Prod"])
-# What a loop keeps is referred to, and never copied.
-LISTS = frozenset(["EmptyTensorList", "TensorListReserve", "TensorListPushBack", "TensorListPopBack"])
-LISTS |= frozenset(["TensorListGetItem", "TensorListSetItem", "TensorListLength", "TensorListElementShape"])
+# Operations on shapes alone.
+SHAPE_OPS = frozenset(["Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs", "StridedSlice", "Pack", "Prod"])
+# Operations on lists of tensors, which hold references.
+LIST_OPS = frozenset(["EmptyTensorList", "TensorListReserve", "TensorListPushBack", "TensorListPopBack"])
+LIST_OPS |= frozenset(["TensorListGetItem", "TensorListSetItem", "TensorListLength", "TensorListElementShape"])
 _REDUCTIONS = frozenset(["Sum", "Mean", "Max", "Min"])
 _PRODUCTS = ("MatMul", "BatchMatMul")
 
 
-def is_view(node):
-    """Whether a node looks at its input anew, and has no memory of its own."""
-    return node.type in VIEWS or _is_read_crosswise(node)
+def is_view(node: Any) -> bool:
+    """Returns whether the output of a node is a view of its input, without memory of its own."""
+    return node.type in VIEWS or _is_fused_transpose(node)
 
 
-def buffer_of(tensor):
-    """The tensor whose buffer a tensor looks at."""
+def buffer_of(tensor: Any) -> Any:
+    """Returns the tensor that owns the buffer of a tensor."""
     while is_view(tensor.op):
         tensor = tensor.op.inputs[tensor.value_index]
     return tensor
 
 
-def _is_read_crosswise(node):
-    """Whether a transposition of the last two axes is one that products alone read: they do without it."""
+def _is_fused_transpose(node: Any) -> bool:
+    """Whether a node transposes the last two axes for matrix products alone, which read the input transposed."""
     if node.type != "Transpose":
         return False
     *before, second, last = range(node.inputs[0].shape.rank)
@@ -93,15 +57,15 @@ def _is_read_crosswise(node):
     return bool(readers) and all(each.type.startswith(_PRODUCTS) for each in readers)
 
 
-def _order(axes):
-    """The axes of a transposition, or None where they are computed; one that swaps two is its own inverse."""
+def _order(axes: Any) -> list[int] | None:
+    """Returns the permutation of a transpose, None if it is computed; one that swaps two axes is its own inverse."""
     axes = axes.op.inputs[0] if axes.op.type == "InvertPermutation" else axes
     order = tf.get_static_value(axes)
     return None if order is None else list(order)
 
 
-def _readers(tensor):
-    """The nodes that read a tensor, behind those that give it the shape that it has."""
+def _readers(tensor: Any) -> list[Any]:
+    """Returns the nodes that read a tensor, directly or through reshapes to its own shape."""
     found = []
     for reader in tensor.consumers():
         keeps_shape = reader.type == "Reshape" and reader.outputs[0].shape == tensor.shape
@@ -109,59 +73,66 @@ def _readers(tensor):
     return found
 
 
-def size_of(tensor):
-    """Bytes of a symbolic tensor.
+def size_of(tensor: Any) -> float:
+    """Returns the bytes of a symbolic tensor.
 
     Raises:
-        UnknownCostError: its shape is not known, nor need it be that of what it is made to.
+        UnknownCostError: its shape is not known.
     """
     if tensor.shape.num_elements() is None:
-        if tensor.op.type in SHAPES:
+        if tensor.op.type in SHAPE_OPS:
             return 0
-        if tensor.op.type in _REDUCTIONS:  # Of a gradient, over axes that another node names, to the shape of a weight.
+        if tensor.op.type in _REDUCTIONS:  # Of a gradient, over computed axes, to the shape of a weight.
             known = [reader.outputs[0] for reader in tensor.consumers() if reader.type == "Reshape"]
             known = [each for each in known if each.shape.num_elements() is not None]
             return size_of(known[0] if known else tensor.op.inputs[0])
     return elements(tensor) * max(tensor.dtype.size, 1)
 
 
-class Lives:
-    """When each buffer of a graph is made, and read for the last time, in the order in which its nodes were traced.
+class Liveness:
+    """The allocation and the last use of each buffer of a graph, in the order in which its nodes were traced.
 
     Args:
         nodes: list of operations, in that order.
-        kept: symbolic tensors that stay to the end.
+        outputs: symbolic tensors that stay allocated to the end.
         size_of: function of a symbolic tensor to its bytes.
-        within: function of a node to the bytes that it takes while it runs, beyond what it reads and gives.
+        workspace: function of a node to the bytes that it allocates while it runs, beyond its inputs and outputs.
     """
 
-    def __init__(self, nodes, kept=(), size_of=size_of, within=lambda node: 0):
+    def __init__(
+        self,
+        nodes: list[Any],
+        outputs: Iterable[Any] = (),
+        size_of: Callable[[Any], float] = size_of,
+        workspace: Callable[[Any], float] = lambda node: 0,
+    ) -> None:
         self.nodes = nodes
         self._size = size_of
-        self._within = within
-        self._last = {}
+        self._workspace = workspace
+        self._last: dict[Any, int] = {}
         for index, node in enumerate(nodes):
             for tensor in node.inputs:
                 self._last[buffer_of(tensor).ref()] = index
-        self._last.update((buffer_of(tensor).ref(), len(nodes)) for tensor in kept)
+        self._last.update((buffer_of(tensor).ref(), len(nodes)) for tensor in outputs)
 
-    def run(self, boundary=None):
-        """Goes through the nodes.
+    def run(self, boundary: int | None = None) -> tuple[float, float]:
+        """Simulates the allocations of all nodes.
 
         Args:
-            boundary: int: before which node to look at what stands, such as the first of the backward pass; or None.
+            boundary: int. The index of a node, such as the first of the backward pass. Defaults to none.
 
         Returns:
-            `(peak, standing)`: bytes at the fullest moment, and at the boundary.
+            `(peak, at_boundary)`: the largest number of allocated bytes, and that before the boundary.
         """
-        live, now, peak, standing = {}, 0, 0, 0
-        ends = {}
+        live: dict[Any, float] = {}
+        now, peak, at_boundary = 0.0, 0.0, 0.0
+        ends: dict[int, list[Any]] = {}
         for buffer, index in self._last.items():
             ends.setdefault(index, []).append(buffer)
         for index, node in enumerate(self.nodes):
             if index == boundary:
-                standing = now
-            if not is_view(node) and node.type not in GIVEN:
+                at_boundary = now
+            if not is_view(node) and node.type not in PREALLOCATED:
                 taken = self._overwritten(node, index, live)
                 for output in node.outputs:
                     if output.ref() not in self._last:
@@ -172,13 +143,13 @@ class Lives:
                         taken = None
                     live[output.ref()] = bytes_of
                     now += bytes_of
-                peak = max(peak, now + self._within(node))
+                peak = max(peak, now + self._workspace(node))
             for buffer in ends.get(index, ()):
                 now -= live.pop(buffer, 0)
-        return peak, standing
+        return peak, at_boundary
 
-    def _overwritten(self, node, index, live):
-        """The input that a node may write over, or None."""
+    def _overwritten(self, node: Any, index: int, live: dict[Any, float]) -> Any:
+        """Returns the buffer of an input that a node may overwrite, or None."""
         if node.type not in ELEMENTWISE:
             return None
         found = (buffer_of(tensor).ref() for tensor in node.inputs)

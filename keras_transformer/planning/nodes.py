@@ -1,8 +1,12 @@
 """The nodes and functions of a traced TensorFlow graph."""
 
+from __future__ import annotations
 
-def needed(ends):
-    """The nodes of a graph that some of them depend on, themselves included, in the order in which they were traced.
+from typing import Any
+
+
+def ancestors(ends: list[Any]) -> list[Any]:
+    """Returns the nodes that some nodes depend on, themselves included, in the order in which they were traced.
 
     Args:
         ends: list of nodes of one graph.
@@ -17,8 +21,8 @@ def needed(ends):
     return [node for node in ends[0].graph.get_operations() if node in found] if found else []
 
 
-def function_of(graph, attribute):
-    """The graph of a function that a node of `graph` names."""
+def function_graph(graph: Any, attribute: Any) -> Any:
+    """Returns the graph of the function that an attribute of a node of `graph` names."""
     while not graph._is_function(attribute.name):
         graph = graph.outer_graph
     return graph._get_function(attribute.name).graph

@@ -1,4 +1,6 @@
-"""Memory and time of a training and of decoding, on one device and on many."""
+"""Memory and time of training and decoding, on one device and on many."""
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -6,34 +8,35 @@ import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.blocks.block import Block
+from keras_transformer.planning.devices import Device
 from keras_transformer.planning.errors import PlanningError
-from keras_transformer.planning.graph import decoding_step, training_step
-from keras_transformer.planning.split import Split
+from keras_transformer.planning.sharding import Sharding
+from keras_transformer.planning.step_cost import decoding_step, training_step
 from keras_transformer.tasks import LanguageModel
 from keras_transformer.training.recomputation import recompute_blocks
 
-# Numbers that an optimizer keeps for each weight.
+# Values that an optimizer stores per weight.
 OPTIMIZER_SLOTS = {"sgd": 0, "momentum": 1, "lion": 1, "adam": 2, "adamw": 2}
-_EXCHANGES_PER_BLOCK = 4  # Behind attention and behind the feed-forward, forward and backward.
+_ALL_REDUCES_PER_BLOCK = 4  # After attention and after the feed-forward, forward and backward.
 
 
 class Plan(NamedTuple):
-    """What one of the devices needs: bytes, and seconds.
+    """Memory and time of training and decoding, per device.
 
     Attributes:
         parameters: of the whole model.
-        weights: bytes, as they are kept for training.
+        weights: bytes, in the dtypes of training.
         gradients: bytes.
-        optimizer: bytes.
-        activations: bytes that the forward pass keeps for the backward pass.
-        training: bytes at the fullest moment of a step, all of the above and what comes and goes among them.
-        flops: operations of the products of a step, of all devices together.
-        step: seconds of a training step, exchange between the devices included.
-        exchange: seconds of that exchange.
-        tokens: tokens, or inputs without a length, that all devices train on in a second.
-        cache: bytes for the tokens read before, or None where the model does not decode.
-        decoding: bytes with which the model decodes: weights in the dtype of its computation, cache, one step.
-        token: seconds of one step of decoding, or None.
+        optimizer: bytes of its state.
+        activations: bytes that the forward pass stores for the backward pass.
+        training: peak bytes of a step: all of the above and temporary tensors.
+        flops: FLOPs of the matrix products of a step, of all devices together.
+        step: seconds of a training step, with communication.
+        exchange: seconds of communication between the devices.
+        tokens: tokens (or inputs, if they have no length) per second in training, of all devices together.
+        cache: bytes of the cache for `length` tokens; None if the model does not decode.
+        decoding: bytes of weights in the compute dtype, cache and one decoding step; None if the model does not decode.
+        token: seconds of one decoding step; None if the model does not decode.
     """
 
     parameters: int
@@ -52,59 +55,60 @@ class Plan(NamedTuple):
 
 
 def plan(
-    model,
-    device,
+    model: keras.Model,
+    device: Device,
     *,
-    batch_size=1,
-    length=1024,
-    devices=1,
-    model_parallel=1,
-    optimizer="adamw",
-    accumulate=False,
-    recompute=0,
-    efficiency=0.5,
-):
-    """What training and decoding will take, counted in the traced graphs of one device's share.
+    batch_size: int = 1,
+    length: int = 1024,
+    devices: int = 1,
+    model_parallel: int = 1,
+    optimizer: str = "adamw",
+    accumulate: bool = False,
+    recompute: int = 0,
+    efficiency: float = 0.5,
+) -> Plan:
+    """Estimates the memory and time of training and decoding, counted in the traced graphs of one device's share.
 
-    Products take `operations / (efficiency · peak)`, everything else `bytes / (efficiency · bandwidth)`; each node takes the
-    longer of the two. Devices exchange gradients, and with `model_parallel` activations, in rings, which nothing hides.
+    Matrix products take `flops / (efficiency · peak)`, everything else `bytes / (efficiency · bandwidth)`; each node takes
+    the longer of the two. Devices reduce gradients, and with `model_parallel` activations, in rings that do not overlap with
+    compute.
 
     Args:
         model: `keras.Model` of this package; its weights need no values: see `build`.
         device: `Device`.
-        batch_size: int >= 1. Rows that one replica takes at once.
-        length: int >= 1. Tokens of a row; for decoding, those read before.
+        batch_size: int >= 1. Sequences per replica.
+        length: int >= 1. Tokens per sequence; for decoding, tokens in the cache.
         devices: int >= 1.
-        model_parallel: int >= 1, a divisor of `devices`: so many share the weights of a replica, as
+        model_parallel: int >= 1, a divisor of `devices`. The number of devices that share the weights of a replica, as
             `models.layout_map` splits them.
         optimizer: a name in `OPTIMIZER_SLOTS`.
-        accumulate: bool. Whether gradients are accumulated, which takes one number more for each weight.
-        recompute: int. As `every` of `training.recompute_blocks`; 0 for none.
-        efficiency: float in (0, 1]. What share of its peak a device reaches.
+        accumulate: bool. Whether gradients are accumulated, which stores one more value per weight.
+        recompute: int. `every` of `training.recompute_blocks`; 0 for no recomputation.
+        efficiency: float in (0, 1]. The fraction of its peak that a device reaches.
 
     Returns:
         `Plan`.
 
     Raises:
-        PlanningError: devices that do not divide, or an argument that is out of its range.
-        UnknownCostError: a model with a loop that turns as often as what it is fed says.
+        PlanningError: `model_parallel` does not divide `devices`, or an argument is out of its range.
+        UnknownCostError: the trip count of a loop depends on what it is fed.
     """
     if devices % model_parallel or min(batch_size, length, devices, model_parallel) < 1:
         raise PlanningError(f"{devices} devices do not divide into groups of {model_parallel}, or a size is below 1")
     if not 0 < efficiency <= 1:
-        raise PlanningError(f"the efficiency must lie in (0, 1]: {efficiency}")
+        raise PlanningError(f"efficiency must be in (0, 1]: {efficiency}")
     _set_recompute(model, recompute)
-    split = Split(model, model_parallel)
+    sharding = Sharding(model, model_parallel)
     used = device._replace(tflops=device.tflops * efficiency, bandwidth=device.bandwidth * efficiency)
-    step = training_step(model, batch_size, length, device.fuses, split)
+    step = training_step(model, batch_size, length, device.fuses, sharding)
     dtype = keras.backend.standardize_dtype(model.compute_dtype)
-    weights, gradients = split.bytes_of(model.variables), split.bytes_of(model.trainable_variables)
+    weights, gradients = sharding.bytes_of(model.variables), sharding.bytes_of(model.trainable_variables)
     slots = (OPTIMIZER_SLOTS[optimizer] + bool(accumulate)) * gradients
     replicas = devices // model_parallel
-    exchange = _exchange(model, device, split, replicas, gradients, batch_size * length, dtype)
+    exchange = _exchange(model, device, sharding, replicas, gradients, batch_size * length, dtype)
     update = (3 * gradients + 2 * slots) / (used.bandwidth * 1e9)
     seconds = step.seconds(used, dtype) + update + exchange
-    cache, decoding, token = _decoding(model, used, split, batch_size, length, dtype)
+    cache, decoding, token = _decoding(model, used, sharding, batch_size, length, dtype)
     return Plan(
         parameters=model.count_params(),
         weights=weights,
@@ -122,39 +126,45 @@ def plan(
     )
 
 
-def _set_recompute(model, every):
+def _set_recompute(model: keras.Model, every: int) -> None:
     if every or any(getattr(layer, "recompute", False) for layer in keras_private.flatten_layers(model)):
         recompute_blocks(model, every)
 
 
-def _exchange(model, device, split, replicas, gradients, tokens, dtype):
-    """Seconds in which devices exchange gradients, and activations where they share weights; each sends as it receives."""
+def _exchange(
+    model: keras.Model, device: Device, sharding: Sharding, replicas: int, gradients: float, tokens: int, dtype: str
+) -> float:
+    """Returns the seconds of the all-reduces: of gradients, and of activations if devices share weights."""
     link = device.link * 1e9 / 2
-    if replicas * split.parts > 1 and not link:
-        raise PlanningError("how fast this processor reaches others is not known: name a device")
+    if replicas * sharding.parts > 1 and not link:
+        raise PlanningError("the link of this processor to others is not known: name a device")
     exchanged = _ring(replicas) * gradients
-    if split.parts > 1:
+    if sharding.parts > 1:
         blocks = sum(isinstance(layer, Block) for layer in model.layers)
         size = 4 if dtype == "float32" else 2
-        exchanged += _ring(split.parts) * _EXCHANGES_PER_BLOCK * blocks * tokens * max(split.widths, default=0) * size
+        exchanged += (
+            _ring(sharding.parts) * _ALL_REDUCES_PER_BLOCK * blocks * tokens * max(sharding.widths, default=0) * size
+        )
     return exchanged / link if exchanged else 0.0
 
 
-def _ring(devices):
-    """How many times its size each device sends of what all add up."""
+def _ring(devices: int) -> float:
+    """Returns the bytes that each device sends in a ring all-reduce, per byte of the result."""
     return 2 * (devices - 1) / devices
 
 
-def _decoding(model, device, split, batch_size, length, dtype):
-    """Bytes of the cache, bytes in all, and seconds of a step; None, three times, of a model that does not decode."""
+def _decoding(
+    model: keras.Model, device: Device, sharding: Sharding, batch_size: int, length: int, dtype: str
+) -> tuple[float, float, float] | tuple[None, None, None]:
+    """Returns the bytes of the cache, all bytes, and the seconds of a step; three None if the model does not decode."""
     if not isinstance(model, LanguageModel) or model.is_encoder_decoder:
         return None, None, None
-    step, cache = decoding_step(model, batch_size, length, device.fuses, split)
+    step, cache = decoding_step(model, batch_size, length, device.fuses, sharding)
     size = 4 if dtype == "float32" else 2
-    weights = split.bytes_of(model.variables, size)
-    cache /= split.parts if split.splits_cache else 1
+    weights = sharding.bytes_of(model.variables, size)
+    cache /= sharding.parts if sharding.splits_cache else 1
     return cache, weights + cache + step.peak, step.seconds(device, dtype)
 
 
-def _has_length(model):
+def _has_length(model: keras.Model) -> bool:
     return any(None in tensor.shape[1:] for tensor in model.inputs)

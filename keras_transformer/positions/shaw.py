@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.shared_products import times_shared
+from keras_transformer.backend.shared_matmul import shared_matmul
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.distances import distances
 from keras_transformer.utils.serialization import serializable
@@ -77,7 +77,7 @@ class ShawRelative(AttentionPosition):
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         table = ops.cast(ops.transpose(self.key_embeddings), query.dtype)
-        by_distance = times_shared(ops.transpose(query, (0, 2, 1, 3)) * ops.cast(scale, query.dtype), table)
+        by_distance = shared_matmul(ops.transpose(query, (0, 2, 1, 3)) * ops.cast(scale, query.dtype), table)
         # A gather from a flat tensor, whose gradient is one flat scatter.
         places = self._places(by_distance, query_positions, key_positions)
         return ops.take(ops.reshape(ops.cast(by_distance, "float32"), (-1,)), places, axis=0)
@@ -92,7 +92,7 @@ class ShawRelative(AttentionPosition):
         flat = ops.reshape(ops.cast(weights, "float32"), (-1,))
         sums = ops.scatter_update(empty, ops.reshape(places, (-1, 1)), flat, reduction="add")
         sums = ops.cast(ops.reshape(sums, (-1, heads, length, reach)), weights.dtype)
-        context = times_shared(sums, ops.cast(self.value_embeddings, weights.dtype))
+        context = shared_matmul(sums, ops.cast(self.value_embeddings, weights.dtype))
         return ops.transpose(context, (0, 2, 1, 3))
 
     def _places(self, by_query, query_positions, key_positions):

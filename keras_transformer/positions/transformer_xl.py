@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformer.backend.shared_products import times_shared
+from keras_transformer.backend.shared_matmul import shared_matmul
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.distances import rows
 from keras_transformer.positions.rotary_scaling import rotary_rates
@@ -93,7 +93,7 @@ class TransformerXLRelative(AttentionPosition):
         query = ops.transpose((query + change) * ops.cast(scale, query.dtype), (0, 2, 1, 3))
         kernel = ops.transpose(ops.cast(self.kernel, query.dtype), (1, 2, 0))
         sines, cosines = ops.split(
-            ops.cast(times_shared(query, kernel), "float32"), 2, axis=-1
+            ops.cast(shared_matmul(query, kernel), "float32"), 2, axis=-1
         )  # (B, N, T, D / 2) each
         # Counted from the first query, so that the angles of near pairs are small and exact.
         query_positions = rows(query_positions)
@@ -104,7 +104,7 @@ class TransformerXLRelative(AttentionPosition):
         of_query = [sines * sin_i + cosines * cos_i, cosines * sin_i - sines * cos_i]
         of_query = ops.cast(ops.concatenate(of_query, axis=-1), query.dtype)
         of_key = ops.cast(ops.concatenate([cos_j, sin_j], axis=-1), query.dtype)
-        # Heads folded into the length: see `times_shared`.
+        # Heads folded into the length: see `shared_matmul`.
         heads, (length, key_length), width = query.shape[1], (ops.shape(x)[2] for x in (query, of_key)), of_key.shape[3]
         of_query = ops.reshape(of_query, (-1, heads * length, width))
         products = ops.matmul(of_query, ops.transpose(of_key[:, 0], (0, 2, 1)))

@@ -10,7 +10,7 @@ import onnx
 from graph_cost import Cost
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.tflite.graph import Graph, read
-from keras_transformer.planning.products import einsum_terms
+from keras_transformer.planning.multiply_adds import einsum_multiply_adds
 
 _ONNX_VIEWS = {"Constant", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Shape", "Loop", "If", "Scan"}
 _TFLITE_VIEWS = {"RESHAPE", "SQUEEZE", "EXPAND_DIMS", "SHAPE", "RANK", "WHILE", "IF"}
@@ -69,7 +69,7 @@ def _onnx_flops(node, read_shapes, written):
     if node.op_type == "Gemm":
         return 2 * written[0] * read_shapes[0][0 if attributes.get("transA") else -1]
     if node.op_type == "Einsum":
-        return 2 * einsum_terms(attributes["equation"].decode(), read_shapes)
+        return 2 * einsum_multiply_adds(attributes["equation"].decode(), read_shapes)
     if node.op_type == "Conv":
         return 2 * written[0] * _size(read_shapes[1][1:])
     if node.op_type == "TopK":

@@ -12,9 +12,10 @@ import math
 
 import tensorflow as tf
 
-from keras_transformer.planning.nodes import function_of, needed
-from keras_transformer.planning.products import UnknownCostError, terms
-from keras_transformer.planning.rounds import LOOPS, Values
+from keras_transformer.planning.errors import UnknownCostError
+from keras_transformer.planning.multiply_adds import multiply_adds
+from keras_transformer.planning.nodes import ancestors, function_graph
+from keras_transformer.planning.trip_counts import LOOPS, StaticValues
 
 _VIEWS = {
     *("Const", "Placeholder", "ReadVariableOp", "VariableShape", "NoOp", "Identity", "IdentityN", "StopGradient"),
@@ -97,7 +98,7 @@ def _trace(function, *shapes):
 
 def _cost(graph, outputs=None):
     cost = Cost()
-    _add_nodes(cost, _needed(graph, outputs), graph, 1, Values(graph))
+    _add_nodes(cost, _needed(graph, outputs), graph, 1, StaticValues(graph))
     return cost
 
 
@@ -113,7 +114,7 @@ def _add_nodes(cost, nodes, graph, times, values, is_new=True):
             continue
         inner = _inner_graphs(node, graph)
         for each in inner:
-            _add_graph(cost, each, times, values.inside(node, each), is_new)
+            _add_graph(cost, each, times, values.callee(node, each), is_new)
         if inner:
             continue
         if node.type not in _SMALLER:
@@ -127,18 +128,18 @@ def _add_nodes(cost, nodes, graph, times, values, is_new=True):
 def _needed(graph, outputs=None):
     """The nodes that the outputs of a graph depend on: the others are never run."""
     outputs = graph.outputs if outputs is None else outputs
-    return needed([*(tensor.op for tensor in outputs), *graph.control_outputs])
+    return ancestors([*(tensor.op for tensor in outputs), *graph.control_outputs])
 
 
 def _add_loop(cost, loop, graph, times, values, is_new):
-    body = function_of(graph, loop.get_attr("body"))
+    body = function_graph(graph, loop.get_attr("body"))
     if not any(node.type in LOOPS for node in _needed(body)):
-        rounds = sum(1 for _ in values.rounds(loop))
+        rounds = sum(1 for _ in values.iterations(loop))
         _add_graph(cost, body, times * rounds, values, is_new)
         return
     # How long a loop within runs may differ from round to round.
     within = Cost()
-    for rounds, each in enumerate(values.rounds(loop)):
+    for rounds, each in enumerate(values.iterations(loop)):
         if rounds == _MAX_ROUNDS_OF_LOOPS:
             raise UnknownCostError(
                 f"{loop.name} runs loops for more than {rounds} rounds: give larger blocks in `Growth`."
@@ -155,11 +156,11 @@ def _add_loop(cost, loop, graph, times, values, is_new):
 def _inner_graphs(node, graph):
     """The functions that a node calls."""
     if node.type in _CALLS:
-        return [function_of(graph, node.get_attr("f"))]
+        return [function_graph(graph, node.get_attr("f"))]
     if node.type in ("If", "StatelessIf"):
-        return [function_of(graph, node.get_attr(name)) for name in ("then_branch", "else_branch")]
+        return [function_graph(graph, node.get_attr(name)) for name in ("then_branch", "else_branch")]
     if node.type in _BRANCHES:
-        return [function_of(graph, branch) for branch in node.get_attr("branches")]
+        return [function_graph(graph, branch) for branch in node.get_attr("branches")]
     return []
 
 
@@ -178,4 +179,4 @@ def _flops(node):
     written = sum(_elements(tensor) for tensor in node.outputs)
     if node.type in ("TopKV2", "TopK"):
         return _elements(node.inputs[0]) * max(1, math.ceil(math.log2(node.inputs[0].shape[-1])))
-    return 2 * terms(node) or written
+    return 2 * multiply_adds(node) or written

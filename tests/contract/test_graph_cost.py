@@ -10,7 +10,8 @@ if keras.backend.backend() != "tensorflow":
 import tensorflow as tf
 
 from graph_cost import traced_cost
-from keras_transformer.planning.products import UnknownCostError, einsum_terms
+from keras_transformer.planning.errors import UnknownCostError
+from keras_transformer.planning.multiply_adds import einsum_multiply_adds
 
 BLOCK = 16
 
@@ -43,7 +44,7 @@ def test_a_product_of_matrices():
     ],
 )
 def test_an_einsum(equation, shapes, terms):
-    assert einsum_terms(equation, shapes) == terms
+    assert einsum_multiply_adds(equation, shapes) == terms
     assert traced_cost(lambda *xs: tf.einsum(equation, *xs), *shapes).flops in range(2 * terms, 2 * terms + 200)
 
 

@@ -19,7 +19,7 @@ from keras_transformer.attention.partial_softmax import PartialAttention, merge_
 from keras_transformer.attention.partition.bands import take_rows
 from keras_transformer.attention.partition.sorted_chunks import SortedChunks
 from keras_transformer.attention.softmax_ops import MASKED_SCORE
-from keras_transformer.backend.shared_products import times_shared
+from keras_transformer.backend.shared_matmul import shared_matmul
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, Config, DType, Shape, Tensor
 
@@ -135,7 +135,7 @@ class LSHAttention(Mechanism):
         """The bucket of each token in each round: int `(B, T, N, R)`, for a query `(B, T, N, H)`."""
         heads, length = query.shape[2], ops.shape(query)[1]
         query = ops.cast(ops.stop_gradient(ops.transpose(query, (0, 2, 1, 3))), "float32")
-        sides = times_shared(query, ops.convert_to_tensor(self.rotations))
+        sides = shared_matmul(query, ops.convert_to_tensor(self.rotations))
         sides = ops.reshape(sides, (-1, length * self.num_rounds, sum(self.bucket_factors) // 2))
         buckets, start, stride = 0, 0, 1
         for factor in self.bucket_factors:

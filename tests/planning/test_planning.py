@@ -10,11 +10,11 @@ import tensorflow as tf
 from keras_transformer import attention, models, tasks
 from keras_transformer.backend.unallocated import unallocated
 from keras_transformer.export.commands import main as cli
-from keras_transformer.planning import DEVICES, Device, UnknownCostError, build, get_device, plan
-from keras_transformer.planning.graph import training_step
-from keras_transformer.planning.inner import InnerGraphs, is_list
-from keras_transformer.planning.memory import Lives, size_of
-from keras_transformer.planning.rounds import LOOPS
+from keras_transformer.planning import DEVICES, OPTIMIZER_SLOTS, Device, UnknownCostError, build, get_device, plan
+from keras_transformer.planning.memory import Liveness, size_of
+from keras_transformer.planning.step_cost import training_step
+from keras_transformer.planning.subgraphs import Subgraphs, is_list
+from keras_transformer.planning.trip_counts import LOOPS
 
 SIZE = models.Size(2, 32, 4, 64)
 WORDS, ROWS, LENGTH = 48, 3, 16
@@ -44,7 +44,7 @@ def test_lives_by_hand():
         return tf.matmul(long, tf.reshape(total, (10, 1)))  # 40, while `long` and `total` stand
 
     graph = step.get_concrete_function(tf.TensorSpec((10, 10))).graph
-    peak, _ = Lives(graph.get_operations(), graph.outputs).run()
+    peak, _ = Liveness(graph.get_operations(), graph.outputs).run()
     assert peak == 400 + 400 + 40
 
 
@@ -55,7 +55,7 @@ def test_transposed_matrices_are_read_crosswise_by_hand():
         return product, tf.transpose(y)  # and that which is asked for 800.
 
     graph = step.get_concrete_function(tf.TensorSpec((10, 20)), tf.TensorSpec((10, 20))).graph
-    peak, _ = Lives(graph.get_operations(), graph.outputs).run()
+    peak, _ = Liveness(graph.get_operations(), graph.outputs).run()
     assert peak == 400 + 800
 
 
@@ -202,12 +202,12 @@ def test_what_a_loop_keeps_of_each_round_by_hand(turn, tensors):
         return tape.gradient(y, x)
 
     graph = step.get_concrete_function(tf.TensorSpec((10, 10))).graph
-    inner = InnerGraphs(graph)
+    subgraphs = Subgraphs(graph)
     forward, backward = (node for node in graph.get_operations() if node.type in LOOPS)
-    assert inner.rounds(forward) == inner.rounds(backward) == 7
+    assert subgraphs.trip_count(forward) == subgraphs.trip_count(backward) == 7
     lists = [tensor for tensor in forward.outputs if is_list(tensor)]
-    for kept in (lists, inner.emptied(backward)):
-        assert sum(inner.list_bytes(tensor, size_of) for tensor in kept) == 7 * tensors * 400
+    for kept in (lists, subgraphs.popped_lists(backward)):
+        assert sum(subgraphs.list_bytes(tensor, size_of) for tensor in kept) == 7 * tensors * 400
 
 
 def test_rounds_are_not_guessed():
@@ -258,3 +258,74 @@ def test_command_says_what_is_wrong(config, capsys, words, reason):
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert reason in captured.err
+
+
+# Bytes of data sheets: peak TFLOPS, GB, GB per second, GB per second of the links.
+SHEETS = {
+    "h100": (989, 80, 3350, 900, 0.5, True),
+    "a100": (312, 80, 2039, 600, 0.5, True),
+    "b200": (2250, 180, 8000, 1800, 0.5, True),
+    "l4": (121, 24, 300, 64, 0.5, True),
+    "t4": (65, 16, 320, 32, 0.125, True),
+    "v100": (125, 32, 900, 300, 0.125, True),
+    "rtx 4090": (165, 24, 1008, 64, 0.5, True),
+    "tpu v5p": (459, 95, 2765, 1200, 0.5, True),
+}
+TOTALS = (11_088, 1_358, 44_290, 10_568)
+
+
+@pytest.mark.parametrize("name", SHEETS)
+def test_devices_have_the_numbers_of_their_data_sheets(name):
+    assert tuple(DEVICES[name]) == SHEETS[name]
+
+
+def test_no_device_changes_unnoticed():
+    """The columns of the whole table add up to these."""
+    assert tuple(sum(column) for column in list(zip(*DEVICES.values(), strict=True))[:4]) == TOTALS
+    assert {name for name, device in DEVICES.items() if device.float32 != 0.5} == {"t4", "v100"}
+    assert all(device.fuses for device in DEVICES.values())
+
+
+@pytest.mark.parametrize("optimizer, slots", [("sgd", 0), ("momentum", 1), ("lion", 1), ("adam", 2), ("adamw", 2)])
+def test_state_of_the_optimizers(optimizer, slots):
+    assert OPTIMIZER_SLOTS[optimizer] == slots
+    found = planned(optimizer=optimizer)
+    assert found.optimizer == slots * found.gradients
+
+
+def test_time_of_a_step_by_hand():
+    """Time of the nodes; of the update, which reads gradient and weight, writes the weight, reads and writes the state."""
+    model, device = language_model(), Device(1e9, 1.0, 2.0, 1.0)
+    found = plan(model, device, batch_size=ROWS, length=LENGTH, optimizer="adam", efficiency=0.25)
+    nodes = sum(moved for _, moved in training_step(model, ROWS, LENGTH).operations)
+    update = 3 * found.gradients + 2 * 2 * found.gradients
+    assert found.step == pytest.approx((nodes + update) / (0.25 * 2e9))
+    assert found.tokens == pytest.approx(ROWS * LENGTH / found.step)
+
+
+def test_peak_and_its_share_in_float32_by_hand():
+    model, device = language_model(), Device(4.0, 1.0, 1e15, 1.0, float32=0.125)
+    cost = training_step(model, ROWS, LENGTH)
+    assert cost.seconds(device) == pytest.approx(cost.flops / (4e12 * 0.125), rel=1e-6)
+    assert cost.seconds(device, "bfloat16") == pytest.approx(cost.flops / 4e12, rel=1e-6)
+    assert planned().training == planned().weights + planned().optimizer + cost.peak
+
+
+def test_exchange_under_tensor_parallelism_by_hand():
+    found = planned(devices=2, model_parallel=2)
+    # Per block four all-reduces of the hidden states; in a ring of two each device sends them once.
+    hidden_states = 4 * ROWS * LENGTH * SIZE.hidden_dim
+    assert found.exchange == pytest.approx(4 * SIZE.num_layers * hidden_states / 0.5e9)
+    both = planned(devices=4, model_parallel=2)
+    assert both.exchange == pytest.approx(found.exchange + both.gradients / 0.5e9)
+
+
+def test_a_loop_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr("keras_transformer.planning.trip_counts._MAX_TRIPS", 6)
+
+    @tf.function(autograph=False)
+    def step(x):
+        return tf.while_loop(lambda i, y: i < 7, lambda i, y: (i + 1, y + 1), (0, x))[1]
+
+    with pytest.raises(UnknownCostError, match="more than 6 iterations"):
+        Subgraphs(step.get_concrete_function(tf.TensorSpec((2,))).graph)

@@ -1,14 +1,18 @@
-"""How many operations a node of a TensorFlow graph is, by its shapes."""
+"""Multiply-adds of the nodes of a TensorFlow graph, from their shapes."""
+
+from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
+
+from keras_transformer.planning.errors import UnknownCostError
+
+_Shape = tuple[int, ...]
 
 
-class UnknownCostError(ValueError):
-    """A cost that the graph alone does not tell."""
-
-
-def elements(tensor):
-    """How many elements a symbolic tensor has.
+def elements(tensor: Any) -> int:
+    """Returns the number of elements of a symbolic tensor.
 
     Raises:
         UnknownCostError: its shape is not known.
@@ -19,29 +23,29 @@ def elements(tensor):
     return count
 
 
-def terms(node):
-    """Multiplications of a product, each with an addition; 0 for any other node."""
+def multiply_adds(node: Any) -> int:
+    """Returns the multiply-adds of a matrix product, an einsum or a convolution; 0 for any other node."""
     shapes = [tuple(tensor.shape) for tensor in node.inputs]
     if node.type == "MatMul":
         return elements(node.outputs[0]) * shapes[0][0 if node.get_attr("transpose_a") else 1]
     if node.type.startswith("BatchMatMul"):
         return elements(node.outputs[0]) * shapes[0][-2 if node.get_attr("adj_x") else -1]
     if node.type in ("Einsum", "XlaEinsum"):
-        return einsum_terms(node.get_attr("equation").decode(), shapes)
+        return einsum_multiply_adds(node.get_attr("equation").decode(), shapes)
     if node.type.startswith(("Conv", "DepthwiseConv")):
-        return _convolution_terms(node, shapes)
+        return _convolution_multiply_adds(node, shapes)
     return 0
 
 
-def einsum_terms(equation, shapes):
-    """Multiplications of an einsum: the product of the sizes of all its axes.
+def einsum_multiply_adds(equation: str, shapes: Sequence[_Shape]) -> int:
+    """Returns the multiply-adds of an einsum: the product of the sizes of all its axes.
 
     Example:
 
-    >>> einsum_terms("...ij,jk->...ik", [(5, 2, 3), (3, 4)])
+    >>> einsum_multiply_adds("...ij,jk->...ik", [(5, 2, 3), (3, 4)])
     120
     """
-    sizes = {}
+    sizes: dict[str, int] = {}
     for axes, shape in zip(equation.replace(" ", "").split("->")[0].split(","), shapes, strict=True):
         head, _, tail = axes.partition("...")
         free = len(shape) - len(head) - len(tail)
@@ -51,8 +55,8 @@ def einsum_terms(equation, shapes):
     return math.prod(sizes.values())
 
 
-def _convolution_terms(node, shapes):
-    """Each element of the convolution's own output, whichever pass this is, reads one kernel."""
+def _convolution_multiply_adds(node: Any, shapes: list[_Shape]) -> int:
+    """Every element of the forward output uses one kernel, in the forward pass and in both backward passes."""
     if "BackpropFilter" in node.type:
         kernel, output = tuple(node.outputs[0].shape), shapes[2]
     elif "BackpropInput" in node.type:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.attention import MultiHeadAttention
-from keras_transformer.backend.shared_products import times_shared
+from keras_transformer.backend.shared_matmul import shared_matmul
 
 
 @pytest.mark.parametrize("kernel", [(16, 5), (1, 16, 5), (2, 16, 5)])
@@ -15,7 +15,7 @@ def test_a_large_batch_shares_the_kernel(heads, kernel):
         pytest.skip("a kernel for each head")
     rng = np.random.default_rng(0)
     x, kernel = rng.normal(size=(520, heads, 8, 16)).astype("float32"), rng.normal(size=kernel).astype("float32")
-    np.testing.assert_allclose(times_shared(x, kernel), np.matmul(x.astype("float64"), kernel), atol=1e-5)
+    np.testing.assert_allclose(shared_matmul(x, kernel), np.matmul(x.astype("float64"), kernel), atol=1e-5)
 
 
 @pytest.mark.parametrize("position", ["shaw", "transformer_xl", "relative_bias"])

@@ -7,7 +7,7 @@ import pytest
 from keras_transformer.utils import json_files
 from keras_transformer.utils.processor_config import holds_processor, read_processor_config
 
-DATA = Path(__file__).parent / "data" / "processors"
+DATA = Path(__file__).parents[1] / "data" / "processors"
 
 
 @pytest.mark.parametrize(
