@@ -1,4 +1,4 @@
-"""Checkpoints of other projects: read into our models, and written back."""
+"""Checkpoints of Hugging Face: loaded into Keras models, and written back."""
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
 from keras_transformer.checkpoints.architectures import ARCHITECTURES

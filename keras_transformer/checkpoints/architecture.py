@@ -1,35 +1,42 @@
-"""What an architecture of Hugging Face has to say to become one of our models."""
+"""Base classes of Hugging Face architectures and of their heads."""
+
+from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
+import keras
+
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import UnknownArchitectureError
+from keras_transformer.checkpoints.mapping import Entry
 
 # "BertForMaskedLM" is BERT with the head "MaskedLM", "GPT2LMHeadModel" has "LMHeadModel", "BertModel" has "Model".
 _CLASS = re.compile(r"(?:For(?P<for>[A-Z]\w+)|(?P<plain>(?:Encoder|LMHead|MT)?Model(?:WithProjection|WithLMHead)?))$")
 
 
 class Architecture:
-    """Base of the architectures: one file each, one line each in `ARCHITECTURES`.
+    """Base class of the architectures: one file each, and one line each in `ARCHITECTURES`.
 
     Attributes:
-        base_prefix: str: what stands before the backbone's tensors in a checkpoint that has a head, such as "bert."; a tuple
-            where it is not the same for all heads.
-        heads: dict of the name of a head, such as "MaskedLM" (see `head_of`), to a `Head`; "Model" is that of the class
+        base_prefix: str: prefix of the backbone's tensors in a checkpoint with a head, such as "bert."; a tuple if it
+            depends on the head.
+        heads: dict of the name of a head, such as "MaskedLM" (see `head_of`), to a `Head`; "Model" is the class
             without a head, which may have a pooler.
-        ignored: tuple of regular expressions of tensors that say nothing, such as the position ids of old versions. They are
-            written back as they were.
-        tied: dict of the name of a tensor that some files hold a second time to that of the first.
-        drawn: tuple of regular expressions of paths of weights that no file holds: they are drawn when the model is read.
+        ignored: tuple of regular expressions of tensors without information, such as the position ids of old versions. They
+            are written back unchanged.
+        tied: dict of the name of a duplicate tensor in some files to the name of the original.
+        initialized: tuple of regular expressions of paths of weights that no file has: they are initialized at random.
     """
 
-    base_prefix = ""
-    heads = {}
-    ignored = ()
-    tied = {}
-    drawn = ()
+    base_prefix: str | tuple[str, ...] = ""
+    heads: Mapping[str, Head] = {}
+    ignored: tuple[str, ...] = ()
+    tied: Mapping[str, str] = {}
+    initialized: tuple[str, ...] = ()
 
-    def backbone(self, config):
-        """The model without a head, with weights as they begin.
+    def backbone(self, config: Config) -> keras.Model:
+        """Returns the model without a head, with initial weights.
 
         Args:
             config: `Config`.
@@ -38,19 +45,19 @@ class Architecture:
             `keras.Model`.
 
         Raises:
-            ConfigError: a setting that is missing, absurd, or of a variant that is not built.
+            ConfigError: a setting is missing, out of range, or of an unsupported variant.
         """
         raise NotImplementedError
 
-    def entries(self, config):
-        """The mapping of the backbone: list of `mapping.Entry`, names without `base_prefix`."""
+    def entries(self, config: Config) -> list[Entry]:
+        """Returns the mapping of the backbone: list of `mapping.Entry`, with names without `base_prefix`."""
         raise NotImplementedError
 
-    def find_head(self, name, source):
-        """The `Head` of a name; one that adds nothing for "Model", where an architecture has no other.
+    def find_head(self, name: str, source: str) -> Head:
+        """Returns the `Head` of a name; an empty one for "Model" if the architecture has no other.
 
         Raises:
-            UnknownArchitectureError: not one of `heads`.
+            UnknownArchitectureError: the name is not in `heads`.
         """
         if name == "Model" and name not in self.heads:
             return Head()
@@ -63,27 +70,32 @@ class Architecture:
 
 
 class Head:
-    """What stands on a backbone.
+    """The layers on top of a backbone.
 
     Args:
         build: function of `(backbone, config)` to a `keras.Model`.
-        entries: function of `(config, prefix)` to its mapping: list of `mapping.Entry`, with whole names of tensors;
-            `prefix` is what stands before the backbone's in this checkpoint.
-        ignored: tuple of regular expressions of tensors that this head does not use, such as those of another one with which
-            it was trained; see `Architecture`.
+        entries: function of `(config, prefix)` to its mapping: list of `mapping.Entry`, with full names of tensors;
+            `prefix` is that of the backbone's tensors in this checkpoint.
+        ignored: tuple of regular expressions of tensors that this head does not use, such as those of another pretraining
+            head; see `Architecture`.
     """
 
-    def __init__(self, build=lambda backbone, config: backbone, entries=lambda config, prefix: [], ignored=()):
+    def __init__(
+        self,
+        build: Callable[[keras.Model, Config], keras.Model] = lambda backbone, config: backbone,
+        entries: Callable[[Config, str], list[Entry]] = lambda config, prefix: [],
+        ignored: tuple[str, ...] = (),
+    ) -> None:
         self.build = build
         self.entries = entries
         self.ignored = ignored
 
 
-def head_of(config):
-    """The name of the head in "architectures": "MaskedLM" of "BertForMaskedLM", "LMHeadModel", or "Model" for none.
+def head_of(config: Config) -> str:
+    """Returns the name of the head in "architectures": "MaskedLM" of "BertForMaskedLM", "LMHeadModel", or "Model" for none.
 
     Raises:
-        UnknownArchitectureError: it names no class in transformers' manner.
+        UnknownArchitectureError: it is not the name of a class of transformers.
     """
     names = config.get("architectures") or ["Model"]
     found = _CLASS.search(names[0]) if isinstance(names, list) and isinstance(names[0], str) else None

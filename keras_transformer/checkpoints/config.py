@@ -1,13 +1,18 @@
-"""Settings of a checkpoint, read with their kind and range checked."""
+"""Settings of a checkpoint, with their types and ranges checked."""
+
+from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from keras_transformer.checkpoints.errors import ConfigError
 
 _LARGEST = 2**31 - 1
-_MISSING = object()
+_MISSING: Any = object()
+_T = TypeVar("_T")
 
-# transformers' names of activations, and Keras's or ours.
+# transformers' names of activations, and those of Keras or this package.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_fast": "gelu_tanh",
@@ -26,33 +31,40 @@ class Config:
 
     Args:
         values: dict.
-        source: str: what to name in errors, such as the path of the file.
-        tensors: names of the tensors beside it, where a setting is told by what is there; None where they are not known.
+        source: str. The name in errors, such as the path of the file.
+        tensors: names of the tensors of the checkpoint, from which some settings are inferred; None if not known.
 
     Raises:
-        ConfigError: by every method, where a setting is missing and has no default, is of the wrong kind, or out of range.
+        ConfigError: by every method, if a setting is missing and has no default, has the wrong type, or is out of range.
+
+    Example:
+
+    >>> Config({"hidden_size": 768}).integer("hidden_size")
+    768
     """
 
-    def __init__(self, values, source="config.json", tensors=None):
+    def __init__(
+        self, values: dict[str, Any], source: str = "config.json", tensors: Iterable[str] | None = None
+    ) -> None:
         self.values = values
         self.source = source
-        self._tensors = tensors
+        self._tensors = None if tensors is None else frozenset(tensors)
 
     @property
-    def tensors(self):
-        """frozenset of the names of the tensors beside it; empty where they are not known."""
-        return frozenset(self._tensors or ())
+    def tensors(self) -> frozenset[str]:
+        """frozenset of the names of the tensors of the checkpoint; empty if they are not known."""
+        return self._tensors or frozenset()
 
-    def __contains__(self, name):
+    def __contains__(self, name: str) -> bool:
         return self.values.get(name) is not None
 
-    def get(self, name, default=None):
-        """A setting as it stands; `default` where it is missing or null."""
+    def get(self, name: str, default: Any = None) -> Any:
+        """Returns a setting unchecked; `default` if it is missing or null."""
         value = self.values.get(name)
         return default if value is None else value
 
-    def integer(self, name, default=_MISSING, minimum=1, maximum=_LARGEST):
-        """A whole number in a range."""
+    def integer(self, name: str, default: Any = _MISSING, minimum: int = 1, maximum: int = _LARGEST) -> Any:
+        """Returns an integer in a range."""
         value = self._required(name, default)
         if value is default:
             return value
@@ -62,16 +74,16 @@ class Config:
             raise self._error(name, value, f"an integer from {minimum} to {maximum}")
         return value
 
-    def tokens(self, name):
-        """The id of a token, or a tuple of several; None for none."""
+    def tokens(self, name: str) -> int | tuple[int, ...] | None:
+        """Returns a token id, or a tuple of several; None for none."""
         value = self.get(name)
         ids = value if isinstance(value, list) else [] if value is None else [value]
         if any(isinstance(each, bool) or not isinstance(each, int) or not 0 <= each <= _LARGEST for each in ids):
-            raise self._error(name, value, "the id of a token, or a list of such")
+            raise self._error(name, value, "a token id or a list of them")
         return (ids[0] if len(ids) == 1 else tuple(ids)) if ids else None
 
-    def number(self, name, default=_MISSING):
-        """A finite number, as a float."""
+    def number(self, name: str, default: Any = _MISSING) -> Any:
+        """Returns a finite number, as a float."""
         value = self._required(name, default)
         if value is default:
             return value
@@ -79,53 +91,55 @@ class Config:
             raise self._error(name, value, "a number")
         return float(value)
 
-    def flag(self, name, default=_MISSING):
-        """True or False."""
+    def flag(self, name: str, default: Any = _MISSING) -> bool:
+        """Returns a boolean."""
         value = self._required(name, default)
         if not isinstance(value, bool):
             raise self._error(name, value, "true or false")
         return value
 
-    def choice(self, name, choices, default=_MISSING):
-        """What a name stands for in the dict `choices`; `default` is a key of it."""
+    def choice(self, name: str, choices: Mapping[str, _T], default: Any = _MISSING) -> _T:
+        """Returns the value of a setting in the dict `choices`; `default` is a key of it."""
         value = self._required(name, default)
         if not isinstance(value, str) or value not in choices:
             raise self._error(name, value, f"one of {', '.join(map(repr, choices))}")
         return choices[value]
 
-    def activation(self, name="hidden_act", default="gelu"):
-        """The name of an activation, as Keras or `feedforward` knows it."""
+    def activation(self, name: str = "hidden_act", default: str = "gelu") -> str:
+        """Returns the name of an activation in Keras or `feedforward`."""
         return self.choice(name, ACTIVATIONS, default)
 
-    def only(self, name, value, default=_MISSING):
-        """Refuses a variant that is not built: the setting has to have this value, or be missing."""
+    def only(self, name: str, value: Any, default: Any = _MISSING) -> None:
+        """Raises `ConfigError` for an unsupported variant: a setting that is neither `value` nor missing."""
         found = self.get(name, value if default is _MISSING else default)
         if found != value:
-            raise self._error(name, found, f"{value!r}, the one that is built")
+            raise self._error(name, found, f"{value!r}, the only value that is supported")
 
-    def section(self, name):
-        """A `Config` within this one, such as "text_config"."""
+    def section(self, name: str) -> Config:
+        """Returns a nested `Config`, such as "text_config"."""
         value = self._required(name, _MISSING)
         if not isinstance(value, dict):
             raise self._error(name, value, "a section")
         return self.within(value, name)
 
-    def within(self, values, name):
-        """A `Config` of other values beside the same tensors, which errors call a section of this one."""
+    def within(self, values: dict[str, Any], name: str) -> Config:
+        """Returns a `Config` of other values and the same tensors, which errors name as a section of this one."""
         return Config(values, f"{self.source}: {name}", self._tensors)
 
-    def check_depth(self, name, depth):
-        """Refuses more layers than there are tensors, before a graph of them is built."""
+    def check_depth(self, name: str, depth: int) -> None:
+        """Raises `ConfigError` for more layers than tensors, before a graph of them is built."""
         if self._tensors is not None and depth > len(self._tensors):
-            raise ConfigError(f"{self.source}: {name!r} asks for {depth} layers, of {len(self._tensors)} tensors.")
+            raise ConfigError(
+                f"{self.source}: {name!r} is {depth}, with {len(self._tensors)} tensors in the checkpoint."
+            )
 
     @property
-    def num_labels(self):
-        """int: how many classes a head tells apart; transformers' default is 2."""
+    def num_labels(self) -> int:
+        """int: the number of classes of a head; transformers' default is 2."""
         labels = self.get("id2label")
         return len(labels) if isinstance(labels, dict) and labels else self.integer("num_labels", 2)
 
-    def _required(self, name, default):
+    def _required(self, name: str, default: Any) -> Any:
         value = self.values.get(name)
         if value is not None:
             return value
@@ -133,5 +147,5 @@ class Config:
             raise ConfigError(f"{self.source} has no {name!r}.")
         return default
 
-    def _error(self, name, value, expected):
+    def _error(self, name: str, value: Any, expected: str) -> ConfigError:
         return ConfigError(f"{self.source}: {name!r} is {str(value)[:80]!r}; expected {expected}.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from keras_transformer.checkpoints.mapping import embedding, linear, rms_norm
+from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.mapping import Entry, embedding, linear, rms_norm
 
 
-def decoder_entries(config, block_entries):
+def decoder_entries(config: Config, block_entries) -> list[Entry]:
     """The mapping of embedding, blocks and last norm; `block_entries` is a function of `(theirs, ours)`."""
     entries = [*embedding("embed_tokens", "token_embedding"), *rms_norm("norm", "final_norm")]
     for index in range(config.integer("num_hidden_layers")):
@@ -13,7 +14,7 @@ def decoder_entries(config, block_entries):
     return entries
 
 
-def gated_decoder_entries(config, *, feedforward_bias=False, **attention):
+def gated_decoder_entries(config: Config, *, feedforward_bias=False, **attention) -> list[Entry]:
     """`decoder_entries` of pre-norm blocks with a gated feed-forward; `attention` is what `attention_entries` is told."""
     return decoder_entries(
         config,
@@ -25,7 +26,7 @@ def gated_decoder_entries(config, *, feedforward_bias=False, **attention):
     )
 
 
-def norm_entries(theirs, ours):
+def norm_entries(theirs: str, ours: str) -> list[Entry]:
     """The norms of a pre-norm block."""
     return [
         *rms_norm(f"{theirs}.input_layernorm", f"{ours}/mixer_residual/norm"),
@@ -33,7 +34,7 @@ def norm_entries(theirs, ours):
     ]
 
 
-def attention_entries(theirs, ours, *, bias=False, output_bias=False, norms=False):
+def attention_entries(theirs: str, ours: str, *, bias: bool = False, output_bias=False, norms=False) -> list[Entry]:
     """The projections of attention, and its norms of queries and keys if there are any."""
     theirs, ours = f"{theirs}.self_attn", f"{ours}/self_attention"
     entries = linear(f"{theirs}.o_proj", f"{ours}/attention_output", inputs=2, bias=output_bias)
@@ -45,7 +46,7 @@ def attention_entries(theirs, ours, *, bias=False, output_bias=False, norms=Fals
     return entries
 
 
-def gated_feedforward_entries(theirs, ours, *, bias=False):
+def gated_feedforward_entries(theirs: str, ours: str, *, bias: bool = False) -> list[Entry]:
     """The gated feed-forward."""
     theirs, ours = f"{theirs}.mlp", f"{ours}/feedforward"
     return [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from keras_transformer.checkpoints.config import Config
 
-def decoder_options(config, rms_norm_epsilon=1e-6):
+
+def decoder_options(config: Config, rms_norm_epsilon=1e-6):
     """dict of the options that all of Llama's kind have; the epsilon is that of a config without one."""
     return {
         "activation": config.activation(default="silu"),
@@ -12,19 +14,19 @@ def decoder_options(config, rms_norm_epsilon=1e-6):
     }
 
 
-def head_width(config, default=None):
+def head_width(config: Config, default=None):
     """int: the width of each head; `default`, or an equal share, where the config has none."""
     share = config.integer("hidden_size") // config.integer("num_attention_heads")
     return config.integer("head_dim", default or share)
 
 
-def grouped_heads(config, num_key_value_heads=None, key_dim=None):
+def grouped_heads(config: Config, num_key_value_heads=None, key_dim=None):
     """dict of the options of grouped heads; the arguments stand for what the config has not."""
     heads = config.integer("num_key_value_heads", num_key_value_heads or config.integer("num_attention_heads"))
     return {"num_key_value_heads": heads, "key_dim": head_width(config, key_dim)}
 
 
-def layer_windows(config, window, types=None):
+def layer_windows(config: Config, window, types=None):
     """The window of each block, None for all tokens, by "layer_types" or by these."""
     types = config.get("layer_types", types)
     known = {"full_attention": None, "sliding_attention": window}

@@ -1,24 +1,31 @@
 """Heads of encoder-decoders."""
 
+from __future__ import annotations
+
+import keras
+
 from keras_transformer import models, tasks
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.layouts import Matrix
 from keras_transformer.checkpoints.mapping import Entry, linear
 
 _BIAS = "final_logits_bias"
 
 
-def start_id(config):
-    """The token that the decoder begins with."""
+def start_id(config: Config) -> int:
+    """Returns the first token of the decoder."""
     return config.integer("decoder_start_token_id", config.integer("pad_token_id", 0, minimum=0), minimum=0)
 
 
-def language_model(backbone, config, *, tie_embeddings=None, head_scale=1.0):
-    """Generation; the logits have a bias where the checkpoint has one.
+def language_model(
+    backbone: keras.Model, config: Config, *, tie_embeddings: bool | None = None, head_scale: float = 1.0
+) -> keras.Model:
+    """Returns a language model; its logits have a bias if the checkpoint has one.
 
     Args:
         backbone: `keras.Model`.
         config: `Config`.
-        tie_embeddings: bool, or None for what the config says.
+        tie_embeddings: bool. Defaults to "tie_word_embeddings".
         head_scale: float.
     """
     return tasks.LanguageModel(
@@ -31,16 +38,16 @@ def language_model(backbone, config, *, tie_embeddings=None, head_scale=1.0):
     )
 
 
-def language_head(config, prefix):
-    """The mapping of `language_model`."""
+def language_head(config: Config, prefix: str) -> list[Entry]:
+    """Returns the mapping of `language_model`."""
     entries = [] if config.flag("tie_word_embeddings", True) else linear("lm_head", "head", bias=False)
-    # One row there.
+    # A matrix of one row there.
     bias = Entry((_BIAS,), ("logits/bias",), Matrix(inputs=0, transposed=False))
     return [*entries, bias] if _BIAS in config.tensors else entries
 
 
-def sequence_classifier(backbone, config):
-    """A class for a text that encoder and decoder read, by the decoder's last token, which has to be that of the end."""
+def sequence_classifier(backbone: keras.Model, config: Config) -> keras.Model:
+    """Returns a classifier of a text that encoder and decoder read, by its last token, which must be the end token."""
     return tasks.SequenceClassifier(
         models.read_twice(backbone, start_id(config)),
         config.num_labels,
@@ -51,16 +58,16 @@ def sequence_classifier(backbone, config):
     )
 
 
-def classification_head(config, prefix):
-    """The mapping of `sequence_classifier`."""
+def classification_head(config: Config, prefix: str) -> list[Entry]:
+    """Returns the mapping of `sequence_classifier`."""
     return [*linear("classification_head.dense", "pooler"), *linear("classification_head.out_proj", "logits")]
 
 
-def span_answerer(backbone, config):
-    """Start and end of an answer in a text that encoder and decoder read."""
+def span_answerer(backbone: keras.Model, config: Config) -> keras.Model:
+    """Returns a model of the start and end of an answer in a text that encoder and decoder read."""
     return tasks.SpanAnswerer(models.read_twice(backbone, start_id(config)))
 
 
-def span_head(config, prefix):
-    """The mapping of `span_answerer`."""
+def span_head(config: Config, prefix: str) -> list[Entry]:
+    """Returns the mapping of `span_answerer`."""
     return linear("qa_outputs", "span")

@@ -1,23 +1,28 @@
-"""The heads that transformers puts on encoders, by the names of their tensors."""
+"""Heads of encoders in transformers, by the names of their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
 
 import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Head
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.heads import classifier_dropout, pooled, span_answerer, token_classifier
-from keras_transformer.checkpoints.mapping import linear, norm, same
+from keras_transformer.checkpoints.mapping import Entry, linear, norm, same
 
-# What published files hold beside: the pooler, which comes with the backbone, and the other half of the pretraining.
+# Also in published files: the pooler, which belongs to the backbone, and the other pretraining head.
 _UNUSED = (r"\.pooler\.", r"^cls\.seq_relationship\.", r"^sop_classifier\.")
 
 
-def masked_language_head(dense, layer_norm, bias, *, activation=None):
-    """The head of hidden tokens, whose last matrix is the table of token embeddings.
+def masked_language_head(dense: str, layer_norm: str, bias: str, *, activation: str | None = None) -> Head:
+    """Returns the masked language model head, whose output projection is the token embedding.
 
     Args:
-        dense, layer_norm: str: names of the transform and its norm.
-        bias: str: the tensor that is added to the logits.
-        activation: str: that of the transform; None for that of the config.
+        dense, layer_norm: str. Names of the transform and its norm.
+        bias: str. The name of the bias of the logits.
+        activation: str. Of the transform. Defaults to that of the config.
     """
     return Head(
         lambda backbone, config: masked_language_model(backbone, config, activation),
@@ -30,8 +35,8 @@ def masked_language_head(dense, layer_norm, bias, *, activation=None):
     )
 
 
-def masked_language_model(backbone, config, activation=None):
-    """Hidden tokens; a table of its own for the logits is refused."""
+def masked_language_model(backbone: keras.Model, config: Config, activation: str | None = None) -> keras.Model:
+    """Returns a masked language model; embeddings that are not tied raise `ConfigError`."""
     config.only("tie_word_embeddings", True)
     return tasks.MaskedLanguageModel(
         backbone,
@@ -40,18 +45,26 @@ def masked_language_model(backbone, config, activation=None):
     )
 
 
-def sequence_head(hidden, logits, *, activation="tanh", dropout=classifier_dropout, num_classes=None, choice=False):
-    """The head over a hidden layer of the first token.
+def sequence_head(
+    hidden: str,
+    logits: str,
+    *,
+    activation: str | Callable[[Config], str] = "tanh",
+    dropout: Callable[[Config], float] = classifier_dropout,
+    num_classes: int | None = None,
+    choice: bool = False,
+) -> Head:
+    """Returns the sequence classification head: a dense layer of the first token, and the logits.
 
     Args:
-        hidden, logits: str: names of the two dense layers; "{prefix}" in them is what stands before the backbone's tensors.
-        activation: str, or function of a `Config` to it: of the hidden layer.
-        dropout: function of a `Config`: of the hidden layer.
-        num_classes: int; None for that of the config.
-        choice: bool. Whether it gives one number to each of several texts.
+        hidden, logits: str. Names of the two dense layers; "{prefix}" in them is the prefix of the backbone's tensors.
+        activation: str, or function of a `Config` to it. Of the hidden layer.
+        dropout: function of a `Config` to the dropout after the hidden layer.
+        num_classes: int. Defaults to that of the config.
+        choice: bool. Whether this is the multiple choice head, which scores each of several texts.
     """
 
-    def build(backbone, config):
+    def build(backbone: keras.Model, config: Config) -> keras.Model:
         model = tasks.SequenceClassifier(
             backbone,
             1 if choice else num_classes or config.num_labels,
@@ -63,37 +76,37 @@ def sequence_head(hidden, logits, *, activation="tanh", dropout=classifier_dropo
         )
         return tasks.MultipleChoice(model) if choice else model
 
-    def entries(config, prefix):
+    def entries(config: Config, prefix: str) -> list[Entry]:
         return [*linear(hidden.format(prefix=prefix), "pooler"), *linear(logits, "logits")]
 
     return Head(build, entries, () if "pooler" in hidden else _UNUSED)
 
 
-def pretraining_head(masked, hidden, logits):
-    """Hidden tokens, and whether the second sentence follows the first.
+def pretraining_head(masked: Head, hidden: str, logits: str) -> Head:
+    """Returns the head of masked language modeling and next sentence prediction.
 
     Args:
-        masked: `Head` of the hidden tokens.
-        hidden, logits: str: names of the two dense layers of the other: see `sequence_head`.
+        masked: `Head` of the masked language model.
+        hidden, logits: str. Names of the two dense layers of next sentence prediction: see `sequence_head`.
     """
 
-    def build(backbone, config):
+    def build(backbone: keras.Model, config: Config) -> keras.Model:
         tokens = masked.build(backbone, config).output
         x = keras.layers.Dense(2, dtype="float32", name="sentence_logits")(pooled(backbone, config).output["pooled"])
         return keras.Model(backbone.input, {"logits": tokens, "sentence_logits": x}, name="pretraining")
 
-    def entries(config, prefix):
+    def entries(config: Config, prefix: str) -> list[Entry]:
         pair = [*linear(hidden.format(prefix=prefix), "pooler"), *linear(logits, "sentence_logits")]
         return [*masked.entries(config, prefix), *pair]
 
     return Head(build, entries)
 
 
-def token_head(build=token_classifier):
-    """The head of a tag for every token."""
+def token_head(build: Callable[[keras.Model, Config], keras.Model] = token_classifier) -> Head:
+    """Returns the token classification head."""
     return Head(build, lambda config, prefix: linear("classifier", "logits"), _UNUSED)
 
 
-def span_head(build=span_answerer):
-    """The head of the start and the end of an answer."""
+def span_head(build: Callable[[keras.Model, Config], keras.Model] = span_answerer) -> Head:
+    """Returns the question answering head."""
     return Head(build, lambda config, prefix: linear("qa_outputs", "span"), _UNUSED)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from keras_transformer.checkpoints.mapping import attention, embedding, linear, norm
+from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.mapping import Entry, attention, embedding, linear, norm
 
 
-def embedding_entries():
+def embedding_entries() -> list[Entry]:
     """The mapping of the embeddings, under the names of BERT."""
     return [
         *embedding("embeddings.word_embeddings", "token_embedding"),
@@ -15,13 +16,13 @@ def embedding_entries():
     ]
 
 
-def encoder_entries(config):
+def encoder_entries(config: Config) -> list[Entry]:
     """The mapping of all blocks, under the names of BERT."""
     indices = range(config.integer("num_hidden_layers"))
     return [entry for i in indices for entry in block_entries(f"encoder.layer.{i}", f"encoder_block_{i}")]
 
 
-def block_entries(theirs, ours):
+def block_entries(theirs: str, ours: str) -> list[Entry]:
     """The mapping of one post-norm block, under the names of BERT."""
     return [
         *attention(

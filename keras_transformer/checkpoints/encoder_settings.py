@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from keras_transformer.checkpoints.config import Config
 
-def encoder_options(config, activation="gelu"):
+
+def encoder_options(config: Config, activation="gelu"):
     """The options that models of BERT's kind share: dict. A decoder is refused.
 
     Args:

@@ -1,37 +1,37 @@
-"""What can be wrong with a checkpoint; every message is one line that names the culprit."""
+"""Errors of checkpoints; every message is one line that names the file, setting or tensor."""
 
 
 class CheckpointError(Exception):
-    """A checkpoint that cannot be read or written as asked; the base of the errors below."""
+    """A checkpoint cannot be read or written: the base class of the errors below."""
 
 
 class MissingFileError(CheckpointError, FileNotFoundError):
-    """A folder, or a file that it should hold, is not there."""
+    """A folder, or a file in it, does not exist."""
 
 
 class CorruptFileError(CheckpointError):
-    """A file that is truncated, or not what its name says."""
+    """A file is truncated or has another format than its name says."""
 
 
 class UnsafePathError(CheckpointError):
-    """The folder names a file outside of itself."""
+    """A file of the folder refers to a path outside of the folder."""
 
 
 class ConfigError(CheckpointError, ValueError):
-    """A setting that is missing, of the wrong kind, absurd, or of a variant that is not built here."""
+    """A setting is missing, has the wrong type, is out of range, or selects a variant that is not supported."""
 
 
 class UnknownArchitectureError(CheckpointError, ValueError):
-    """A `model_type`, or a head, that is not in `ARCHITECTURES`."""
+    """A `model_type` or a head is not in `ARCHITECTURES`."""
 
 
 class MissingTensorError(CheckpointError):
-    """The model has weights for which the checkpoint has no tensor."""
+    """The checkpoint has no tensor for some weights of the model."""
 
 
 class UnexpectedTensorError(CheckpointError):
-    """The checkpoint has tensors for which the model has no weights."""
+    """The model has no weight for some tensors of the checkpoint."""
 
 
 class TensorShapeError(CheckpointError, ValueError):
-    """A tensor has not the shape that its config asks for."""
+    """The shape of a tensor does not match the config."""

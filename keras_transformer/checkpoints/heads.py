@@ -1,63 +1,73 @@
-"""Heads that many architectures share; each is a task with its outputs as logits."""
+"""Heads that many architectures share; each is a task whose outputs are logits."""
+
+from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Head
-from keras_transformer.checkpoints.mapping import linear
+from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.mapping import Entry, linear
 
 
-def classifier_dropout(config, fallback="hidden_dropout_prob"):
-    """The dropout before a classifier."""
+def classifier_dropout(config: Config, fallback: str = "hidden_dropout_prob") -> float:
+    """Returns the dropout before a classifier."""
     return config.number("classifier_dropout", config.number(fallback, 0.0))
 
 
-def token_classifier(backbone, config):
-    """A tag for every token."""
+def token_classifier(backbone: keras.Model, config: Config) -> keras.Model:
+    """Returns a model that classifies every token."""
     return tasks.Tagger(backbone, config.num_labels, dropout=classifier_dropout(config))
 
 
-def span_answerer(backbone, config):
-    """Start and end of an answer."""
+def span_answerer(backbone: keras.Model, config: Config) -> keras.Model:
+    """Returns a model of the start and end of an answer."""
     return tasks.SpanAnswerer(backbone)
 
 
-def pooled(backbone, config):
-    """Tokens, and `tanh(W x + b)` of the first: BERT's pooler."""
+def pooled(backbone: keras.Model, config: Config) -> keras.Model:
+    """Returns the tokens and BERT's pooler: `tanh(W x + b)` of the first token."""
     x = keras.layers.Dense(backbone.output.shape[-1], activation="tanh", name="pooler")(backbone.output[:, 0])
     return keras.Model(backbone.input, {"tokens": backbone.output, "pooled": x}, name=backbone.name)
 
 
-def language_model(backbone, config, *, tied=False, **options):
-    """The next token; `tied` is what the config stands for where it does not say whether the tables are one."""
+def language_model(backbone: keras.Model, config: Config, *, tied: bool = False, **options: Any) -> keras.Model:
+    """Returns a language model; `tied` is the default of "tie_word_embeddings"."""
     ties = config.flag("tie_word_embeddings", tied)
     return tasks.LanguageModel(backbone, tie_embeddings=ties, end_id=config.tokens("eos_token_id"), **options)
 
 
-def last_token_classifier(backbone, config):
-    """A class for the sequence by its last real token, without a bias."""
+def last_token_classifier(backbone: keras.Model, config: Config) -> keras.Model:
+    """Returns a classifier of the sequence by its last real token, without a bias."""
     return tasks.SequenceClassifier(backbone, config.num_labels, pooling="last", activation=None, use_bias=False)
 
 
 def decoder_heads(
-    language_head="CausalLM", *, language_model=language_model, tied=False, lm_head="lm_head", tagger="score"
-):
-    """The heads that transformers has for decoders.
+    language_head: str = "CausalLM",
+    *,
+    language_model: Callable[..., keras.Model] = language_model,
+    tied: bool = False,
+    lm_head: str = "lm_head",
+    tagger: str = "score",
+) -> dict[str, Head]:
+    """Returns the heads of decoders in transformers.
 
     Args:
-        language_head: str: the name of that of next tokens.
-        language_model: function of `(backbone, config, tied=...)` to it.
-        tied: bool: whether the tables are one where the config does not say.
-        lm_head: str: the `Linear` to the vocabulary, where the tables are two.
-        tagger: str: the `Linear` of the token classifier.
+        language_head: str. The name of the language model head.
+        language_model: function of `(backbone, config, tied=...)` to the language model.
+        tied: bool. The default of "tie_word_embeddings".
+        lm_head: str. The name of the output projection, if embeddings are not tied.
+        tagger: str. The name of the `Linear` of the token classifier.
 
     Returns:
         dict of name to `Head`.
     """
 
-    def lm_entries(config, prefix):
+    def lm_entries(config: Config, prefix: str) -> list[Entry]:
         return [] if config.flag("tie_word_embeddings", tied) else linear(lm_head, "head", bias=False)
 
     return {
@@ -75,5 +85,5 @@ def decoder_heads(
     }
 
 
-def _hidden_dropout(config):
+def _hidden_dropout(config: Config) -> float:
     return config.number("hidden_dropout", 0.1)

@@ -1,175 +1,180 @@
-"""How tensors of a checkpoint lie beside the weights of a model, in both directions."""
+"""Layouts of tensors in checkpoints relative to weights of models, in both directions."""
+
+from __future__ import annotations
 
 import math
 
 import numpy as np
 
+_Shapes = list[tuple[int, ...]]
+_Arrays = list[np.ndarray]
+
 
 class Layout:
-    """Base of the layouts: as many tensors as weights, of the same shapes.
+    """Base class of the layouts, and the identity: one tensor per weight, of the same shape.
 
-    A layout moves numbers and changes none, so that a checkpoint comes back byte for byte.
+    A layout changes no values, so that a checkpoint is written back byte for byte.
     """
 
-    def shapes(self, shapes):
-        """The shapes of the tensors, from those of the weights: list of tuples."""
+    def shapes(self, shapes: _Shapes) -> _Shapes:
+        """Returns the shapes of the tensors from those of the weights: list of tuples."""
         return shapes
 
-    def read(self, tensors, shapes):
-        """The weights, of these shapes, from the tensors: lists of arrays."""
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
+        """Returns the weights, of these shapes, from the tensors: lists of arrays."""
         return tensors
 
-    def write(self, weights):
-        """The tensors from the weights: lists of arrays."""
+    def write(self, weights: _Arrays) -> _Arrays:
+        """Returns the tensors from the weights: lists of arrays."""
         return weights
 
 
 class Flat(Layout):
-    """A weight of any rank in a tensor of rank 1, as the biases of heads `(N, H)`."""
+    """A weight of any rank as a tensor of rank 1, such as the biases of heads `(N, H)`."""
 
-    def shapes(self, shapes):
+    def shapes(self, shapes: _Shapes) -> _Shapes:
         return [(math.prod(shape),) for shape in shapes]
 
-    def read(self, tensors, shapes):
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
         return [tensor.reshape(shape) for tensor, shape in zip(tensors, shapes, strict=True)]
 
-    def write(self, weights):
+    def write(self, weights: _Arrays) -> _Arrays:
         return [weight.reshape(-1) for weight in weights]
 
 
 class Matrix(Layout):
-    """A kernel of any rank in a matrix.
+    """A kernel of any rank as a matrix.
 
     Args:
-        inputs: int: how many axes of the kernel, the first ones, are inputs: 1 for `(D, N, H)`, 2 for `(N, H, D)`.
-        transposed: bool. True: the matrix is `(outputs, inputs)`, as torch's `Linear` has it; False: `(inputs, outputs)`.
+        inputs: int. The number of leading axes of the kernel that are inputs: 1 for `(D, N, H)`, 2 for `(N, H, D)`.
+        transposed: bool. True for a matrix `(outputs, inputs)`, as of torch's `Linear`; False for `(inputs, outputs)`.
     """
 
-    def __init__(self, inputs=1, transposed=True):
+    def __init__(self, inputs: int = 1, transposed: bool = True) -> None:
         self.inputs = inputs
         self.transposed = transposed
 
-    def shapes(self, shapes):
+    def shapes(self, shapes: _Shapes) -> _Shapes:
         flat = [(math.prod(shape[: self.inputs]), math.prod(shape[self.inputs :])) for shape in shapes]
         return [shape[::-1] for shape in flat] if self.transposed else flat
 
-    def read(self, tensors, shapes):
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
         tensors = [tensor.T for tensor in tensors] if self.transposed else tensors
         return [tensor.reshape(shape) for tensor, shape in zip(tensors, shapes, strict=True)]
 
-    def write(self, weights):
+    def write(self, weights: _Arrays) -> _Arrays:
         flat = [weight.reshape(math.prod(weight.shape[: self.inputs]), -1) for weight in weights]
         return [matrix.T for matrix in flat] if self.transposed else flat
 
 
 class Expanded(Layout):
-    """A weight in a tensor that has more axes, of size 1.
+    """A weight as a tensor with additional axes of size 1.
 
     Args:
-        count: int: how many.
-        axis: int: before which axis of the weight they stand.
+        count: int. The number of additional axes.
+        axis: int. The axis of the weight before which they are inserted.
     """
 
-    def __init__(self, count=1, axis=0):
+    def __init__(self, count: int = 1, axis: int = 0) -> None:
         self.count = count
         self.axis = axis
 
-    def shapes(self, shapes):
+    def shapes(self, shapes: _Shapes) -> _Shapes:
         return [(*shape[: self.axis], *(1,) * self.count, *shape[self.axis :]) for shape in shapes]
 
-    def read(self, tensors, shapes):
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
         return [tensor.reshape(shape) for tensor, shape in zip(tensors, shapes, strict=True)]
 
-    def write(self, weights):
+    def write(self, weights: _Arrays) -> _Arrays:
         shapes = self.shapes([weight.shape for weight in weights])
         return [weight.reshape(shape) for weight, shape in zip(weights, shapes, strict=True)]
 
 
 class Transposed(Layout):
-    """A weight whose axes stand in another order.
+    """A weight as a tensor with permuted axes.
 
     Args:
-        axes: tuple of ints: for each axis of the tensor, the axis of the weight that it is; `(3, 2, 0, 1)` takes a kernel
-            of Keras's `Conv2D`, `(height, width, inputs, outputs)`, to torch's.
+        axes: tuple of ints. For each axis of the tensor, the axis of the weight; `(3, 2, 0, 1)` for a kernel of Keras's
+            `Conv2D`, `(height, width, inputs, outputs)`, in torch.
     """
 
-    def __init__(self, axes):
+    def __init__(self, axes: tuple[int, ...]) -> None:
         self.axes = axes
 
-    def shapes(self, shapes):
+    def shapes(self, shapes: _Shapes) -> _Shapes:
         return [tuple(shape[axis] for axis in self.axes) for shape in shapes]
 
-    def read(self, tensors, shapes):
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
         return [tensor.transpose(np.argsort(self.axes)) for tensor in tensors]
 
-    def write(self, weights):
+    def write(self, weights: _Arrays) -> _Arrays:
         return [weight.transpose(self.axes) for weight in weights]
 
 
 class Fused(Layout):
-    """One tensor that holds several weights behind one another.
+    """One tensor that is the concatenation of several weights.
 
     Args:
-        layout: `Layout`. Of each part.
-        axis: int. Of the tensor.
+        layout: `Layout` of each part.
+        axis: int. The axis of the tensor.
     """
 
-    def __init__(self, layout, axis=0):
+    def __init__(self, layout: Layout, axis: int = 0) -> None:
         self.layout = layout
         self.axis = axis
 
-    def shapes(self, shapes):
+    def shapes(self, shapes: _Shapes) -> _Shapes:
         parts = self.layout.shapes(shapes)
         whole = list(parts[0])
         whole[self.axis] = sum(part[self.axis] for part in parts)
         return [tuple(whole)]
 
-    def read(self, tensors, shapes):
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
         sizes = [part[self.axis] for part in self.layout.shapes(shapes)]
         parts = np.split(tensors[0], np.cumsum(sizes)[:-1], axis=self.axis)
         return self.layout.read(parts, shapes)
 
-    def write(self, weights):
+    def write(self, weights: _Arrays) -> _Arrays:
         return [np.concatenate(self.layout.write(weights), axis=self.axis)]
 
 
 class HeadByHead(Layout):
-    """One tensor that holds several weights of heads, of each head all of its parts, as BLOOM's queries, keys and values.
+    """One tensor of several weights, interleaved by head, such as BLOOM's queries, keys and values.
 
-    A weight is `(..., N, H)`, and the tensor of P of them `(N · P · H, ...)`.
+    A weight is `(..., N, H)`, and the tensor of P weights `(N · P · H, ...)`.
     """
 
-    def shapes(self, shapes):
+    def shapes(self, shapes: _Shapes) -> _Shapes:
         *leading, heads, width = shapes[0]
         return [(len(shapes) * heads * width, *leading)]
 
-    def read(self, tensors, shapes):
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
         *leading, heads, width = shapes[0]
         parts = tensors[0].T.reshape(*leading, heads, len(shapes), width)
         return [parts[..., index, :] for index in range(len(shapes))]
 
-    def write(self, weights):
+    def write(self, weights: _Arrays) -> _Arrays:
         leading = weights[0].shape[:-2]
         return [np.stack(weights, axis=-2).reshape(*leading, -1).T]
 
 
 class Stacked(Layout):
-    """Several tensors in one weight with one more axis in front, as the experts of a mixture.
+    """Several tensors stacked into one weight along a new first axis, such as the experts of a mixture.
 
     Args:
-        count: int: how many tensors.
-        layout: `Layout`. Of each.
+        count: int. The number of tensors.
+        layout: `Layout` of each tensor.
     """
 
-    def __init__(self, count, layout):
+    def __init__(self, count: int, layout: Layout) -> None:
         self.count = count
         self.layout = layout
 
-    def shapes(self, shapes):
+    def shapes(self, shapes: _Shapes) -> _Shapes:
         return self.layout.shapes([shapes[0][1:]] * self.count)
 
-    def read(self, tensors, shapes):
+    def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:
         return [np.stack(self.layout.read(tensors, [shapes[0][1:]] * self.count))]
 
-    def write(self, weights):
+    def write(self, weights: _Arrays) -> _Arrays:
         return self.layout.write(list(weights[0]))

@@ -1,4 +1,6 @@
-"""Which tensors of a checkpoint are which weights of a model."""
+"""The mapping of tensors of a checkpoint to weights of a model."""
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -8,7 +10,7 @@ SAME = Layout()
 
 
 class Entry(NamedTuple):
-    """One line of a mapping.
+    """An entry of a mapping: tensors of a checkpoint, and weights of a model.
 
     Attributes:
         theirs: tuple of names of tensors.
@@ -16,52 +18,62 @@ class Entry(NamedTuple):
         layout: `Layout` between them.
     """
 
-    theirs: tuple
-    ours: tuple
+    theirs: tuple[str, ...]
+    ours: tuple[str, ...]
     layout: Layout = SAME
 
-    def prefixed(self, prefix):
-        """The same, with `prefix` before the names of the tensors."""
+    def prefixed(self, prefix: str) -> Entry:
+        """Returns the entry with a prefix of the names of the tensors."""
         return self._replace(theirs=tuple(prefix + name for name in self.theirs))
 
 
-def same(theirs, ours):
-    """A tensor that is a weight as it stands."""
+def same(theirs: str, ours: str) -> Entry:
+    """Returns the entry of a tensor with the layout of its weight."""
     return Entry((theirs,), (ours,))
 
 
-def embedding(theirs, ours):
-    """A table of vectors."""
+def embedding(theirs: str, ours: str) -> list[Entry]:
+    """Returns the mapping of an embedding."""
     return [same(f"{theirs}.weight", f"{ours}/embeddings")]
 
 
-def norm(theirs, ours, bias=True):
-    """A layer norm."""
+def norm(theirs: str, ours: str, bias: bool = True) -> list[Entry]:
+    """Returns the mapping of a layer normalization."""
     entries = [same(f"{theirs}.weight", f"{ours}/gamma")]
     return [*entries, same(f"{theirs}.bias", f"{ours}/beta")] if bias else entries
 
 
-def rms_norm(theirs, ours):
-    """An RMS norm."""
+def rms_norm(theirs: str, ours: str) -> list[Entry]:
+    """Returns the mapping of an RMS normalization."""
     return [same(f"{theirs}.weight", f"{ours}/scale")]
 
 
-def linear(theirs, ours, *, inputs=1, bias=True, transposed=True):
-    """A dense layer; see `layouts.Matrix` for `inputs` and `transposed`."""
+def linear(theirs: str, ours: str, *, inputs: int = 1, bias: bool = True, transposed: bool = True) -> list[Entry]:
+    """Returns the mapping of a dense layer; see `layouts.Matrix` for `inputs` and `transposed`."""
     entries = [Entry((f"{theirs}.weight",), (f"{ours}/kernel",), Matrix(inputs, transposed))]
     return [*entries, Entry((f"{theirs}.bias",), (f"{ours}/bias",), Flat())] if bias else entries
 
 
-def fused_linear(theirs, ours, *, bias=True, transposed=True):
-    """One matrix for several dense layers; `ours` is a list of paths."""
+def fused_linear(theirs: str, ours: list[str], *, bias: bool = True, transposed: bool = True) -> list[Entry]:
+    """Returns the mapping of one matrix to several dense layers; `ours` is a list of paths."""
     kernels, biases = (tuple(f"{path}/{name}" for path in ours) for name in ("kernel", "bias"))
     layout = Fused(Matrix(1, transposed), axis=0 if transposed else 1)
     entries = [Entry((f"{theirs}.weight",), kernels, layout)]
     return [*entries, Entry((f"{theirs}.bias",), biases, Fused(Flat()))] if bias else entries
 
 
-def attention(ours, *, query, key, value, output, bias=True, key_bias=None, output_bias=None):
-    """The four projections of a `MultiHeadAttention`; each argument names the torch `Linear`."""
+def attention(
+    ours: str,
+    *,
+    query: str,
+    key: str,
+    value: str,
+    output: str,
+    bias: bool = True,
+    key_bias: bool | None = None,
+    output_bias: bool | None = None,
+) -> list[Entry]:
+    """Returns the mapping of the projections of a `MultiHeadAttention`, each from the torch `Linear` of that name."""
     return [
         *linear(query, f"{ours}/query", bias=bias),
         *linear(key, f"{ours}/key", bias=bias if key_bias is None else key_bias),

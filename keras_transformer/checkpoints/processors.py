@@ -1,38 +1,44 @@
-"""The tokenizer, or the processor of images or sounds, that a folder holds beside the weights."""
+"""The tokenizer of a checkpoint folder, or the processor of its images or audio."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
 
 from keras_transformer import text
 from keras_transformer.backend.layer_order import layers_in_order
-from keras_transformer.utils.processor_config import holds_processor
+from keras_transformer.checkpoints.folder import Folder
+from keras_transformer.utils.processor_config import has_processor
 
 
-def attach_processor(model, folder):
-    """Sets `model.tokenizer` where the folder holds the files of one, and `model.processor` of a model that takes images or
-    features.
+def attach_processor(model: keras.Model, folder: Folder) -> None:
+    """Sets `model.tokenizer`, and `model.processor` if the model has images or features as input, from their files.
 
     Args:
         model: `keras.Model`.
         folder: `Folder`.
 
     Raises:
-        InvalidTokenizerError: files of a tokenizer that cannot be read.
-        ImageProcessorError, FeatureExtractorError: settings of a processor that are wrong, or of a kind that is not built.
+        InvalidTokenizerError: the files of the tokenizer cannot be read.
+        ImageProcessorError, FeatureExtractorError: the settings of the processor are invalid or not supported.
     """
     if any((folder.path / name).is_file() for name in text.HUGGINGFACE_FILES):
         model.tokenizer = text.from_huggingface(folder.path)
     takes = {tensor.name for tensor in model.inputs}
-    if "images" in takes and holds_processor(folder.path, "image_processor"):
+    if "images" in takes and has_processor(folder.path, "image_processor"):
         from keras_transformer.vision import ImageProcessor
 
         processor = ImageProcessor.from_huggingface(folder.path)
         model.processor = _among_text(model, processor) if "token_ids" in takes else processor
-    elif "features" in takes and holds_processor(folder.path, "feature_extractor"):
+    elif "features" in takes and has_processor(folder.path, "feature_extractor"):
         from keras_transformer.audio import LogMel
 
         model.processor = LogMel.from_huggingface(folder.path)
 
 
-def _among_text(model, processor):
-    """The processor of pictures that stand in the midst of text, where the model has places for them and a tokenizer."""
+def _among_text(model: keras.Model, processor: Any) -> Any:
+    """Returns the processor of images inside text, if the model has positions for them and a tokenizer."""
     from keras_transformer.vision import EachImage, ImagesInText, PlaceImages
 
     layers = layers_in_order(model)

@@ -1,43 +1,46 @@
-"""Rotary positions as configs of transformers describe them, of version 5 and before."""
+"""Rotary positions from configs of transformers, version 5 and earlier."""
+
+from __future__ import annotations
 
 import math
+from typing import Any
 
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.positions import LinearScaling, Llama3Scaling, Rotary, YaRNScaling
 
 
-def rotary(config, width, theta=10000.0, layer_type=None):
-    """The position of a config.
+def rotary(config: Config, width: int, theta: float = 10000.0, layer_type: str | None = None) -> Rotary:
+    """Returns the rotary position of a config.
 
     Args:
-        config: `Config`, with "rope_parameters"; or with "rope_theta" and "rope_scaling", as before version 5.
-        width: int: of the heads.
-        theta: float: where the config has none.
-        layer_type: str: the part of "rope_parameters" that is wanted, such as "full_attention"; None for the whole.
+        config: `Config` with "rope_parameters"; or with "rope_theta" and "rope_scaling", as before version 5.
+        width: int. The width of the heads.
+        theta: float. The default of "rope_theta".
+        layer_type: str. The section of "rope_parameters", such as "full_attention". Defaults to no section.
 
     Returns:
-        `positions.Rotary`, which turns halves.
+        `positions.Rotary`, which pairs the two halves of a head.
 
     Raises:
-        ConfigError: a scaling that is not built, or settings of one that are missing or out of range.
+        ConfigError: a scaling is not supported, or its settings are missing or out of range.
     """
     settings = _settings(config, layer_type)
     kind = settings.choice("rope_type", {name: name for name in ("default", *_SCALINGS)}, "default")
-    share = settings.number("partial_rotary_factor", 1.0)
-    turned = int(width * share)
+    fraction = settings.number("partial_rotary_factor", 1.0)
+    rotated = int(width * fraction)
     return Rotary(
         settings.number("rope_theta", theta),
         "halves",
-        rotary_dim=None if turned == width else turned,
+        rotary_dim=None if rotated == width else rotated,
         scaling=_scaling(kind, settings, config),
-        # Dynamic scaling changes nothing up to this length; beyond it angles would depend on the longest row of a batch.
+        # Dynamic scaling has no effect up to this length; beyond it, angles would depend on the longest sequence of a batch.
         max_sequence_length=config.integer("max_position_embeddings") if kind == "dynamic" else None,
     )
 
 
-def _settings(config, layer_type):
-    """One flat `Config` of what is said about the position."""
+def _settings(config: Config, layer_type: str | None) -> Config:
+    """Returns one flat `Config` of all settings of the position."""
     if "rope_parameters" in config:
         found = config.section("rope_parameters")
         found = found.section(layer_type) if layer_type is not None and layer_type in found else found
@@ -49,7 +52,7 @@ def _settings(config, layer_type):
     return Config({"rope_type": values.get("type"), **values}, source)
 
 
-def _scaling(kind, settings, config):
+def _scaling(kind: str, settings: Config, config: Config) -> Any:
     try:
         return _SCALINGS[kind](settings, config) if kind in _SCALINGS else None
     except ConfigError:
@@ -58,16 +61,16 @@ def _scaling(kind, settings, config):
         raise ConfigError(f"{settings.source}: {error}") from error
 
 
-def _original_length(settings, config):
+def _original_length(settings: Config, config: Config) -> int:
     most = config.integer("max_position_embeddings")
     return config.integer(_ORIGINAL, settings.integer(_ORIGINAL, most))
 
 
-def _linear(settings, config):
+def _linear(settings: Config, config: Config) -> LinearScaling:
     return LinearScaling(settings.number("factor"))
 
 
-def _llama3(settings, config):
+def _llama3(settings: Config, config: Config) -> Llama3Scaling:
     return Llama3Scaling(
         settings.number("factor"),
         _original_length(settings, config),
@@ -76,7 +79,7 @@ def _llama3(settings, config):
     )
 
 
-def _yarn(settings, config):
+def _yarn(settings: Config, config: Config) -> YaRNScaling:
     length = _original_length(settings, config)
     factor = settings.number("factor", config.integer("max_position_embeddings") / length)
     return YaRNScaling(
@@ -89,8 +92,8 @@ def _yarn(settings, config):
     )
 
 
-def _magnitude(settings, factor):
-    def stretched(by):
+def _magnitude(settings: Config, factor: float) -> float:
+    def stretched(by: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
 
     own, all_dims = settings.number("mscale", 0.0), settings.number("mscale_all_dim", 0.0)

@@ -1,16 +1,20 @@
-"""What a folder of sentence-transformers holds beside a checkpoint: how tokens become one vector."""
+"""Folders of sentence-transformers: how the vectors of tokens become one vector."""
+
+from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Head
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError, CorruptFileError, UnsafePathError
+from keras_transformer.checkpoints.folder import Folder
 
 _MODULES = "modules.json"
-# Of the heads that the backbone was trained with.
+# Tensors of pretraining heads.
 _UNUSED = (r"(^|\.)pooler\.", r"^cls\.", r"^lm_head\.", r"^vocab_")
-# In the order in which vectors are put behind one another.
+# In the order in which vectors are concatenated.
 _MODES = {
     "pooling_mode_cls_token": "first",
     "pooling_mode_max_tokens": "max",
@@ -18,19 +22,19 @@ _MODES = {
     "pooling_mode_lasttoken": "last",
 }
 _NAMES = {"cls": "first", "max": "max", "mean": "mean", "lasttoken": "last"}
-_REFUSED = ("pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens")
+_UNSUPPORTED = ("pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens")
 
 
-def sentence_head(folder):
-    """The `Head` that pools and normalizes as the folder says, or None where it is no folder of sentence-transformers.
+def sentence_head(folder: Folder) -> Head | None:
+    """Returns the `Head` that pools and normalizes, or None if this is not a folder of sentence-transformers.
 
     Args:
         folder: `Folder`.
 
     Raises:
-        CorruptFileError: no list of modules.
-        ConfigError: a module or a pooling that is not built.
-        UnsafePathError: a module outside of the folder.
+        CorruptFileError: there is no list of modules.
+        ConfigError: a module or a pooling is not supported.
+        UnsafePathError: a module is outside of the folder.
     """
     if not (folder.path / _MODULES).is_file():
         return None
@@ -38,10 +42,10 @@ def sentence_head(folder):
     names = [name for name, _ in kinds]
     if names[:2] != ["Transformer", "Pooling"] or names[2:] not in ([], ["Normalize"]):
         raise ConfigError(
-            f"{folder.path / _MODULES}: {', '.join(names)} are not built; known: Transformer, Pooling, Normalize."
+            f"{folder.path / _MODULES}: {', '.join(names)} are not supported; supported: Transformer, Pooling, Normalize."
         )
     if kinds[0][1]:
-        raise ConfigError(f"{folder.path / _MODULES}: the transformer is in {kinds[0][1]!r}: read that folder.")
+        raise ConfigError(f"{folder.path / _MODULES}: the transformer is in {kinds[0][1]!r}: pass that folder.")
     pooling = _pooling(folder, kinds[1][1])
     normalize = len(kinds) == 3
     return Head(
@@ -49,19 +53,19 @@ def sentence_head(folder):
     )
 
 
-def _kind(module, folder):
-    """The name of a module's class, and the folder that it is in."""
+def _kind(module: Any, folder: Folder) -> tuple[str, str]:
+    """Returns the name of a module's class, and its folder."""
     module = module if isinstance(module, dict) else {}
     kind, path = module.get("type"), module.get("path")
     if not isinstance(kind, str) or not isinstance(path, str):
-        raise CorruptFileError(f"{folder.path / _MODULES} holds no list of modules.")
+        raise CorruptFileError(f"{folder.path / _MODULES} has no list of modules.")
     if path and (pathlib.PurePath(path).name != path or path in (".", "..") or "\\" in path):
-        raise UnsafePathError(f"{folder.path / _MODULES} names {path!r}, which is not a folder of the folder.")
+        raise UnsafePathError(f"{folder.path / _MODULES} names {path!r}, which is not a folder inside the folder.")
     return kind.rpartition(".")[2], path
 
 
-def _pooling(folder, path):
-    """The names of poolings."""
+def _pooling(folder: Folder, path: str) -> list[str]:
+    """Returns the names of poolings."""
     name = f"{path}/config.json"
     config = Config(folder.json(name), str(folder.path / name))
     config.only("include_prompt", True)
@@ -69,6 +73,6 @@ def _pooling(folder, path):
         mode = config.get("pooling_mode")
         modes = mode if isinstance(mode, list) and mode else [mode]
         return [Config({"pooling_mode": mode}, config.source).choice("pooling_mode", _NAMES) for mode in modes]
-    for mode in _REFUSED:
+    for mode in _UNSUPPORTED:
         config.only(mode, False)
     return [pooling for mode, pooling in _MODES.items() if config.flag(mode, False)] or ["mean"]

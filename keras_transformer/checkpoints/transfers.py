@@ -1,41 +1,48 @@
-"""Which tensor fills which weight: settled, and checked, before any memory is taken."""
+"""Transfers between tensors of a checkpoint and weights of a model, checked before memory is allocated."""
+
+from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import keras
 
+from keras_transformer.checkpoints.architecture import Architecture
 from keras_transformer.checkpoints.errors import (
     CheckpointError,
     MissingTensorError,
     TensorShapeError,
     UnexpectedTensorError,
 )
+from keras_transformer.checkpoints.folder import TensorInfo
+from keras_transformer.checkpoints.layouts import Layout
+from keras_transformer.checkpoints.mapping import Entry
 
 _SHOWN = 3
 
 
 class Transfer(NamedTuple):
-    """An entry of the mapping with the variables that it names."""
+    """An entry of the mapping, with the variables that it names."""
 
-    theirs: tuple
-    variables: tuple
-    layout: object
+    theirs: tuple[str, ...]
+    variables: tuple[keras.Variable, ...]
+    layout: Layout
 
     @property
-    def shapes(self):
+    def shapes(self) -> list[tuple[int, ...]]:
         """The shapes of the variables: list of tuples."""
         return [tuple(variable.shape) for variable in self.variables]
 
     @property
-    def size(self):
-        """int: the numbers that it moves."""
+    def size(self) -> int:
+        """int: the number of elements of the variables."""
         return sum(map(math.prod, self.shapes))
 
 
-def pair(entries, model):
-    """The entries whose weights the model has, with its variables.
+def make_transfers(entries: list[Entry], model: keras.Model) -> list[Transfer]:
+    """Returns the transfers of a mapping to the variables of a model.
 
     Args:
         entries: list of `mapping.Entry`.
@@ -45,9 +52,9 @@ def pair(entries, model):
         list of `Transfer`.
 
     Raises:
-        CheckpointError: the model has only some of the weights of an entry, or two weights of one path.
+        CheckpointError: the model lacks a weight, or has two weights of one path.
     """
-    by_path = {}
+    by_path: dict[str, keras.Variable] = {}
     for variable in weights_of(model):
         if by_path.setdefault(variable.path, variable) is not variable:
             raise CheckpointError(f"{model.name!r} has two weights {variable.path!r}.")
@@ -57,46 +64,52 @@ def pair(entries, model):
     return [Transfer(entry.theirs, tuple(by_path[path] for path in entry.ours), entry.layout) for entry in entries]
 
 
-def weights_of(model):
-    """The variables of a model that a checkpoint can hold: all but integers, which are generators' states and counts."""
+def weights_of(model: keras.Model) -> list[keras.Variable]:
+    """Returns the variables that a checkpoint can contain: all except integers, which are seeds and counts."""
     return [variable for variable in model.variables if keras.backend.is_float_dtype(variable.dtype)]
 
 
-def check(transfers, model, tensors, architecture, source):
+def check_transfers(
+    transfers: list[Transfer],
+    model: keras.Model,
+    tensors: Mapping[str, TensorInfo],
+    architecture: Architecture,
+    source: str,
+) -> None:
     """Compares the names and shapes of a mapping with those in the headers of the files.
 
     Args:
         transfers: list of `Transfer`.
-        model: `keras.Model`: every weight of it needs a transfer.
-        tensors: dict of name to `TensorInfo`: those that have to find their place.
+        model: `keras.Model`, every weight of which needs a transfer.
+        tensors: dict of name to `TensorInfo`, of the tensors that need a transfer.
         architecture: `Architecture`.
-        source: what to name in errors.
+        source: str. The name in errors.
 
     Raises:
-        MissingTensorError: a weight without a tensor.
-        TensorShapeError: a tensor of another shape.
-        UnexpectedTensorError: a tensor without a weight.
+        MissingTensorError: a weight has no tensor.
+        TensorShapeError: a tensor has another shape.
+        UnexpectedTensorError: a tensor has no weight.
     """
     missing = [name for transfer in transfers for name in transfer.theirs if name not in tensors]
     if missing:
         raise MissingTensorError(f"{source} has no tensor {_list(missing)}.")
     filled = {id(variable) for transfer in transfers for variable in transfer.variables}
     empty = [variable.path for variable in weights_of(model) if id(variable) not in filled]
-    empty = [path for path in empty if not any(re.search(pattern, path) for pattern in architecture.drawn)]
+    empty = [path for path in empty if not any(re.search(pattern, path) for pattern in architecture.initialized)]
     if empty:
         raise MissingTensorError(f"{source} has no tensor for the weight {_list(empty)}.")
     for transfer in transfers:
         for name, shape in zip(transfer.theirs, transfer.layout.shapes(transfer.shapes), strict=True):
             if tensors[name].shape != tuple(shape):
                 raise TensorShapeError(
-                    f"{source}: {name!r} is {tensors[name].shape}; its config asks for {tuple(shape)}."
+                    f"{source}: {name!r} has shape {tensors[name].shape}; its config requires {tuple(shape)}."
                 )
     known = {name for transfer in transfers for name in transfer.theirs} | set(architecture.tied)
     extra = [name for name in tensors if name not in known]
     if extra:
-        raise UnexpectedTensorError(f"{source} has a tensor that the model has no place for: {_list(extra)}.")
+        raise UnexpectedTensorError(f"{source} has a tensor for which the model has no weight: {_list(extra)}.")
 
 
-def _list(names):
+def _list(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(map(repr, names[:_SHOWN])) + more

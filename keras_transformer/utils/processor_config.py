@@ -44,7 +44,7 @@ def read_processor_config(folder, part, error):
     return content[part] if isinstance(content.get(part), dict) else content
 
 
-def holds_processor(folder, part):
+def has_processor(folder, part):
     """Whether a folder says how pictures, or sounds, are prepared; what it says is not judged.
 
     Args:
@@ -58,7 +58,7 @@ def holds_processor(folder, part):
 
     >>> with open("preprocessor_config.json", "w") as file:
     ...     _ = file.write('{"feature_extractor_type": "ViTFeatureExtractor", "size": 224}')
-    >>> holds_processor(".", "image_processor"), holds_processor(".", "feature_extractor")
+    >>> has_processor(".", "image_processor"), has_processor(".", "feature_extractor")
     (True, False)
     """
     try:

@@ -234,5 +234,5 @@ def test_a_model_that_was_saved_by_keras_is_written_like_its_origin(tmp_path):
 
 def test_nothing_is_written_over(tmp_path):
     (tmp_path / "kept").write_text("kept")
-    with pytest.raises(checkpoints.CheckpointError, match="holds something"):
+    with pytest.raises(checkpoints.CheckpointError, match="is not empty"):
         to_huggingface(from_huggingface(SOURCE, verbose=0), tmp_path, verbose=0)

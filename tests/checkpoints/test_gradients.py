@@ -6,7 +6,7 @@ import pytest
 
 from checkpoint_cases import FOLDERS, Expected
 from keras_transformer import checkpoints
-from keras_transformer.checkpoints.transfers import pair
+from keras_transformer.checkpoints.transfers import make_transfers
 
 
 def _stored(folder):
@@ -24,7 +24,7 @@ def test_gradients_are_those_of_torch(folder):
     model = checkpoints.from_huggingface(folder, verbose=0)
     inputs = Expected(folder).inputs
     gradients = _gradients(model, inputs if len(inputs) > 1 else next(iter(inputs.values())), direction)
-    for transfer in pair(model.checkpoint.entries, model):
+    for transfer in make_transfers(model.checkpoint.entries, model):
         if not set(transfer.theirs) & set(expected):
             continue
         ours = transfer.layout.write([gradients[variable.path] for variable in transfer.variables])

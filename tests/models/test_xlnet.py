@@ -12,7 +12,7 @@ from keras_transformer.checkpoints.architectures.xlnet import Xlnet
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.layouts import Expanded
 from keras_transformer.checkpoints.mapping import Entry
-from keras_transformer.checkpoints.transfers import pair
+from keras_transformer.checkpoints.transfers import make_transfers
 from keras_transformer.text import from_huggingface
 
 DATA = pathlib.Path(__file__).parents[1] / "data"
@@ -36,7 +36,7 @@ def streams(backbone, golden):
     """With the reference's weights, in both."""
     model = models.with_query_stream(backbone)
     entries = [*Xlnet().entries(CONFIG), Entry(("mask_emb",), ("query_stream/mask_embedding",), Expanded(2))]
-    for transfer in pair(entries, model):
+    for transfer in make_transfers(entries, model):
         tensors = [golden[f"params/{name}"] for name in transfer.theirs]
         values = transfer.layout.read(tensors, transfer.shapes)
         for variable, value in zip(transfer.variables, values, strict=True):

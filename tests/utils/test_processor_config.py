@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from keras_transformer.utils import json_files
-from keras_transformer.utils.processor_config import holds_processor, read_processor_config
+from keras_transformer.utils.processor_config import has_processor, read_processor_config
 
 DATA = Path(__file__).parents[1] / "data" / "processors"
 
@@ -16,8 +16,8 @@ DATA = Path(__file__).parents[1] / "data" / "processors"
     + [("nested_audio", False, True), ("pictures", False, False), ("nowhere", False, False)],
 )
 def test_which_folder_holds_what(folder, images, sounds):
-    assert holds_processor(DATA / folder, "image_processor") == images
-    assert holds_processor(DATA / folder, "feature_extractor") == sounds
+    assert has_processor(DATA / folder, "image_processor") == images
+    assert has_processor(DATA / folder, "feature_extractor") == sounds
 
 
 def test_nested_files_come_first(tmp_path):

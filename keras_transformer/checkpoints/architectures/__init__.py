@@ -1,5 +1,8 @@
-"""One file per architecture, one line here for each `model_type` of a config."""
+"""The architectures of Hugging Face: one file each, and one line here for each `model_type`."""
 
+from __future__ import annotations
+
+from keras_transformer.checkpoints.architecture import Architecture
 from keras_transformer.checkpoints.architectures.albert import Albert
 from keras_transformer.checkpoints.architectures.bart import Bart, MBart
 from keras_transformer.checkpoints.architectures.bert import Bert
@@ -34,9 +37,10 @@ from keras_transformer.checkpoints.architectures.t5 import MT5Architecture, T5Ar
 from keras_transformer.checkpoints.architectures.vit import Vit
 from keras_transformer.checkpoints.architectures.whisper import Whisper
 from keras_transformer.checkpoints.architectures.xlnet import Xlnet
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import UnknownArchitectureError
 
-ARCHITECTURES = {
+ARCHITECTURES: dict[str, type[Architecture]] = {
     "albert": Albert,
     "bart": Bart,
     "bert": Bert,
@@ -81,8 +85,8 @@ ARCHITECTURES = {
 }
 
 
-def find_architecture(config):
-    """The `Architecture` of a `Config`.
+def find_architecture(config: Config) -> Architecture:
+    """Returns the `Architecture` of a `Config`.
 
     Raises:
         UnknownArchitectureError: its "model_type" is not in `ARCHITECTURES`.

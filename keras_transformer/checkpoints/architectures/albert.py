@@ -1,7 +1,12 @@
-"""ALBERT, as transformers' `AlbertModel` and its heads."""
+"""ALBERT: transformers\' `AlbertModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.encoder_heads import (
     masked_language_head,
     pretraining_head,
@@ -12,7 +17,7 @@ from keras_transformer.checkpoints.encoder_heads import (
 from keras_transformer.checkpoints.encoder_mapping import embedding_entries
 from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.heads import pooled
-from keras_transformer.checkpoints.mapping import attention, linear, norm
+from keras_transformer.checkpoints.mapping import Entry, attention, linear, norm
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import ALBERT
 
@@ -20,7 +25,7 @@ _POOLER = "{prefix}pooler"
 _MASKED = ("predictions.dense", "predictions.LayerNorm", "predictions.bias")
 
 
-def _dropout(config):
+def _dropout(config: Config) -> float:
     return config.number("classifier_dropout_prob", 0.1)
 
 
@@ -45,7 +50,7 @@ class Albert(Architecture):
         "QuestionAnswering": span_head(),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("position_embedding_type", "absolute")
         config.only("inner_group_num", 1)
         return ALBERT(
@@ -57,14 +62,14 @@ class Albert(Architecture):
             **encoder_options(config, "gelu_new"),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         entries = [*embedding_entries(), *linear("encoder.embedding_hidden_mapping_in", "embedding_projection")]
         for index in range(config.integer("num_hidden_groups", 1)):
             entries += _block_entries(f"encoder.albert_layer_groups.{index}.albert_layers.0", f"encoder_block_{index}")
         return entries
 
 
-def _block_entries(theirs, ours):
+def _block_entries(theirs: str, ours: str) -> list[Entry]:
     return [
         *attention(
             f"{ours}/self_attention",

@@ -1,9 +1,16 @@
-"""BART and what is built like it, as transformers' `BartModel`, `MBartModel`, and their heads."""
+"""BART and mBART: transformers' `BartModel`, `MBartModel`, and their heads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
 
 from keras_transformer import models
 from keras_transformer.checkpoints import encoder_decoder_heads as of_both
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.mapping import attention, embedding, linear, norm
+from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.mapping import Entry, attention, embedding, linear, norm
 
 SIDES = {"encoder": "source", "decoder": "target"}
 
@@ -31,14 +38,14 @@ class Bart(Architecture):
     scales_embeddings = False
     has_final_norm = False
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         return self.make(
             **sizes(config),
             max_sequence_length=config.integer("max_position_embeddings"),
             **options(config, self.scales_embeddings),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         entries = [*embedding("shared", "token_embedding")]
         for theirs, ours in SIDES.items():
             entries += [
@@ -56,8 +63,8 @@ class MBart(Bart):
     has_final_norm = True
 
 
-def sizes(config):
-    """The measures of both sides, as arguments of a model."""
+def sizes(config: Config) -> dict[str, Any]:
+    """Returns the sizes of encoder and decoder, as arguments of a model."""
     encoder, decoder = (
         models.Size(
             config.integer(f"{side}_layers"),
@@ -70,8 +77,8 @@ def sizes(config):
     return {"size": encoder, "decoder_size": decoder, "vocabulary_size": config.integer("vocab_size")}
 
 
-def options(config, scales_embeddings):
-    """What else the configs of the family say, as arguments of a model."""
+def options(config: Config, scales_embeddings: bool) -> dict[str, Any]:
+    """Returns the other settings of the family, as arguments of a model."""
     config.only("is_decoder", False)
     return {
         "scale_embeddings": config.flag("scale_embedding", scales_embeddings),
@@ -82,8 +89,10 @@ def options(config, scales_embeddings):
     }
 
 
-def block_entries(config, has_final_norm, key_bias=None, sides=tuple(SIDES)):
-    """The mapping of all blocks of these sides, and of the norms behind them."""
+def block_entries(
+    config: Config, has_final_norm: bool, key_bias: bool | None = None, sides: tuple[str, ...] = tuple(SIDES)
+) -> list[Entry]:
+    """Returns the mapping of all blocks of these sides, and of their final norms."""
     entries = []
     for side in sides:
         for index in range(config.integer(f"{side}_layers")):
@@ -92,7 +101,7 @@ def block_entries(config, has_final_norm, key_bias=None, sides=tuple(SIDES)):
     return entries
 
 
-def _block(side, index, key_bias):
+def _block(side: str, index: int, key_bias: bool | None) -> list[Entry]:
     theirs, ours = f"{side}.layers.{index}", f"{side}_block_{index}"
     attentions = {"self_attn": ("self_attention", "mixer")}
     attentions |= {"encoder_attn": ("cross_attention", "cross_attention")} if side == "decoder" else {}

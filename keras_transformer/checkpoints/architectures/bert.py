@@ -1,6 +1,11 @@
-"""BERT, as transformers' `BertModel` and its heads."""
+"""BERT: transformers\' `BertModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.encoder_heads import (
     masked_language_head,
     pretraining_head,
@@ -11,7 +16,7 @@ from keras_transformer.checkpoints.encoder_heads import (
 from keras_transformer.checkpoints.encoder_mapping import embedding_entries, encoder_entries
 from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.heads import pooled
-from keras_transformer.checkpoints.mapping import linear
+from keras_transformer.checkpoints.mapping import Entry, linear
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import BERT
 
@@ -45,7 +50,7 @@ class Bert(Architecture):
         "QuestionAnswering": span_head(),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("position_embedding_type", "absolute")
         return BERT(
             model_size(config),
@@ -54,7 +59,7 @@ class Bert(Architecture):
             **encoder_options(config),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         return [
             *embedding_entries(),
             *encoder_entries(config),

@@ -1,6 +1,11 @@
-"""BigBird, as transformers' `BigBirdModel` and its heads."""
+"""BigBird: transformers\' `BigBirdModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.encoder_heads import (
     masked_language_head,
     pretraining_head,
@@ -10,7 +15,7 @@ from keras_transformer.checkpoints.encoder_heads import (
 from keras_transformer.checkpoints.encoder_mapping import embedding_entries, encoder_entries
 from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.heads import pooled
-from keras_transformer.checkpoints.mapping import linear
+from keras_transformer.checkpoints.mapping import Entry, linear
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import BigBird
 
@@ -23,11 +28,11 @@ _MASKED = (
 
 
 class Bigbird(Architecture):
-    """BigBird: Zaheer et al., arXiv 2007.14062. Its head of answers, which looks for the end of the question, is not built.
+    """BigBird: Zaheer et al., arXiv 2007.14062. Its question-answering head is not supported.
 
-    transformers reads texts of up to `(5 + 2 num_random_blocks) block_size` tokens with full attention. Beyond that, and
-    outside of training, its random blocks are the first block again, which then counts several times; ours are random, and
-    count once. So outputs agree for texts that the blocks of a pattern cover, and come near for longer ones.
+    For up to `(5 + 2 num_random_blocks) block_size` tokens, transformers uses full attention. Beyond that, and outside of
+    training, it takes the first block in place of the random ones, several times; here they are random and distinct. Outputs
+    agree for texts that the pattern covers, and approximately for longer ones.
     """
 
     base_prefix = "bert."
@@ -47,7 +52,7 @@ class Bigbird(Architecture):
         "TokenClassification": token_head(),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("use_bias", True)
         config.only("rescale_embeddings", False)
         is_sparse = config.choice("attention_type", {"block_sparse": True, "original_full": False}, "block_sparse")
@@ -60,5 +65,5 @@ class Bigbird(Architecture):
             **encoder_options(config, "gelu_new"),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         return [*embedding_entries(), *encoder_entries(config)]

@@ -1,6 +1,11 @@
-"""BLOOM, as transformers' `BloomModel` and its heads."""
+"""BLOOM: transformers\' `BloomModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer.checkpoints.architecture import Architecture
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.heads import decoder_heads
 from keras_transformer.checkpoints.layouts import HeadByHead
 from keras_transformer.checkpoints.mapping import Entry, embedding, linear, norm
@@ -14,7 +19,7 @@ class Bloom(Architecture):
     tied = {"lm_head.weight": "transformer.word_embeddings.weight"}
     heads = decoder_heads(tied=True, tagger="classifier")
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("apply_residual_connection_post_layernorm", False)
         width = _width(config)
         return BLOOM(
@@ -25,7 +30,7 @@ class Bloom(Architecture):
             layer_norm_epsilon=config.number("layer_norm_epsilon", 1e-5),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         entries = [
             *embedding("word_embeddings", "token_embedding"),
             *norm("word_embeddings_layernorm", "embedding_norm"),
@@ -44,22 +49,22 @@ class Bloom(Architecture):
         return entries
 
 
-def _fused(theirs, ours):
-    """Queries, keys and values in one matrix, head by head."""
+def _fused(theirs: str, ours: str) -> list[Entry]:
+    """Returns the mapping of queries, keys and values, interleaved by head in one matrix."""
     return [
         Entry((f"{theirs}.{their}",), tuple(f"{ours}/{part}/{our}" for part in ("query", "key", "value")), HeadByHead())
         for their, our in (("weight", "kernel"), ("bias", "bias"))
     ]
 
 
-def _num_layers(config):
+def _num_layers(config: Config) -> int:
     return _setting(config, "n_layer", "num_hidden_layers")
 
 
-def _width(config):
+def _width(config: Config) -> int:
     return _setting(config, "n_embed", "hidden_size")
 
 
-def _setting(config, name, other):
-    """An integer that old configs have under another name."""
+def _setting(config: Config, name: str, other: str) -> int:
+    """Returns an integer that old configs have under another name."""
     return config.integer(name if name in config else other)

@@ -1,19 +1,23 @@
-"""CLIP, as transformers' `CLIPModel`, and each of its towers alone."""
+"""CLIP: transformers\' `CLIPModel`, and each of its towers alone."""
+
+from __future__ import annotations
 
 import math
+from typing import Any
 
 import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head, head_of
 from keras_transformer.checkpoints.architectures.vit import image_options, patch_entries
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.layouts import Flat
 from keras_transformer.checkpoints.mapping import Entry, attention, embedding, linear, norm, same
 from keras_transformer.models import CLIP, CLIPText, CLIPVision, Size
 
 _VISION = {"width": 768, "heads": 12, "intermediate": 3072}
 _TEXT = {"width": 512, "heads": 8, "intermediate": 2048}
-# Configs that were written before transformers knew the end token: it takes the token with the highest id then.
+# In configs from before transformers read the end token; the end is then the token with the highest id.
 _UNKNOWN_END = 2
 
 
@@ -29,10 +33,10 @@ class ClipVision(Architecture):
         )
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         return vision_tower(config)
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         return [*vision_entries(config), *norm("post_layernorm", "image_norm")]
 
 
@@ -48,10 +52,10 @@ class ClipText(Architecture):
         )
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         return _text(config)
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         return _text_entries(config)
 
 
@@ -67,7 +71,7 @@ class Clip(Architecture):
         )
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         vision, width = _section(config, "vision_config"), config.integer("projection_dim", 512)
         if _is_classifier(config):
             tower = vision_tower(vision)
@@ -78,7 +82,7 @@ class Clip(Architecture):
             initial_temperature=math.exp(-config.number("logit_scale_init_value", 2.6592)),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         vision = [entry.prefixed("vision_model.") for entry in vision_entries(_section(config, "vision_config"))]
         if _is_classifier(config):
             return vision
@@ -92,25 +96,25 @@ class Clip(Architecture):
         ]
 
 
-def _is_classifier(config):
-    """Whether it is of the images alone: its file has no text tower."""
+def _is_classifier(config: Config) -> bool:
+    """Whether the file has the image tower alone."""
     return head_of(config) == "ImageClassification"
 
 
-def _section(config, name):
-    """The settings of a tower; old configs hold some a second time, which win."""
+def _section(config: Config, name: str) -> Config:
+    """Returns the settings of a tower; in old configs, a duplicate section takes precedence."""
     section = config.section(name) if name in config else config.within({}, name)
     again = config.get(f"{name}_dict")
     return config.within({**section.values, **again}, name) if isinstance(again, dict) else section
 
 
-def _num_layers(config, layers=12):
+def _num_layers(config: Config, layers: int = 12) -> int:
     num_layers = config.integer("num_hidden_layers", layers)
     config.check_depth("num_hidden_layers", num_layers)
     return num_layers
 
 
-def _size(config, width, heads, intermediate, layers=12):
+def _size(config: Config, width: int, heads: int, intermediate: int, layers: int = 12) -> Size:
     return Size(
         _num_layers(config, layers),
         config.integer("hidden_size", width),
@@ -119,7 +123,7 @@ def _size(config, width, heads, intermediate, layers=12):
     )
 
 
-def _options(config):
+def _options(config: Config) -> dict[str, Any]:
     return {
         "activation": config.activation(default="quick_gelu"),
         "attention_dropout": config.number("attention_dropout", 0.0),
@@ -127,13 +131,15 @@ def _options(config):
     }
 
 
-def vision_tower(config, projection_dim=None, patch_size=32, measures=None):
-    """The image tower; `patch_size` and `measures` (as `_VISION` has them) where the config is silent."""
-    images, size = image_options(config, patch_size=patch_size), _size(config, **(measures or _VISION))
+def vision_tower(
+    config: Config, projection_dim: int | None = None, patch_size: int = 32, defaults: dict[str, int] | None = None
+) -> keras.Model:
+    """Returns the image tower; `patch_size` and `defaults` (as `_VISION`) replace missing settings."""
+    images, size = image_options(config, patch_size=patch_size), _size(config, **(defaults or _VISION))
     return CLIPVision(size, **images, projection_dim=projection_dim, **_options(config))
 
 
-def _text(config, projection_dim=None):
+def _text(config: Config, projection_dim: int | None = None) -> keras.Model:
     end_id = config.integer("eos_token_id", 49407, minimum=0)
     return CLIPText(
         _size(config, **_TEXT),
@@ -145,14 +151,14 @@ def _text(config, projection_dim=None):
     )
 
 
-def _projected(tower, config, name):
+def _projected(tower: keras.Model, config: Config, name: str) -> keras.Model:
     layer = keras.layers.Dense(config.integer("projection_dim", 512), use_bias=False, name=name)
     outputs = {**tower.output, "embedding": layer(tower.output["pooled"])}
     return keras.Model(tower.input, outputs, name=tower.name)
 
 
-def vision_entries(config, layers=12):
-    """The mapping of the image tower but for its last norm; so many layers where the config is silent."""
+def vision_entries(config: Config, layers: int = 12) -> list[Entry]:
+    """Returns the mapping of the image tower without its final norm; `layers` replaces a missing setting."""
     entries = [
         Entry(("embeddings.class_embedding",), ("patch_embedding/class_embedding",), Flat()),
         same("embeddings.position_embedding.weight", "patch_embedding/position_embeddings"),
@@ -162,7 +168,7 @@ def vision_entries(config, layers=12):
     return [*entries, *_block_entries(config, "encoder_block", layers)]
 
 
-def _text_entries(config):
+def _text_entries(config: Config) -> list[Entry]:
     return [
         *embedding("embeddings.token_embedding", "token_embedding"),
         *embedding("embeddings.position_embedding", "position_embedding"),
@@ -171,7 +177,7 @@ def _text_entries(config):
     ]
 
 
-def _block_entries(config, kind, layers=12):
+def _block_entries(config: Config, kind: str, layers: int = 12) -> list[Entry]:
     entries = []
     for index in range(_num_layers(config, layers)):
         theirs, ours = f"encoder.layers.{index}", f"{kind}_{index}"

@@ -1,4 +1,8 @@
-"""DeiT, as transformers' `DeiTModel` and its heads."""
+"""DeiT: transformers\' `DeiTModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Head
@@ -10,12 +14,13 @@ from keras_transformer.checkpoints.architectures.vit import (
     vit_options,
     vit_size,
 )
-from keras_transformer.checkpoints.mapping import linear, same
+from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.mapping import Entry, linear, same
 from keras_transformer.models import DeiT
 
 
 class Deit(Vit):
-    """DeiT: Touvron et al., arXiv 2012.12877. Those without a distillation token are of the `model_type` "vit"."""
+    """DeiT: Touvron et al., arXiv 2012.12877. Models without a distillation token have the `model_type` "vit"."""
 
     base_prefix = "deit."
 
@@ -30,10 +35,10 @@ class Deit(Vit):
         ),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         options = {**image_options(config), **vit_options(config), "attention": vit_attention(config)}
         return DeiT(vit_size(config), **options)
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         token = same("embeddings.distillation_token", "patch_embedding/distillation_embedding")
         return [token, *vit_entries(config)]

@@ -1,4 +1,8 @@
-"""DINOv2, as transformers' `Dinov2Model` and its head."""
+"""DINOv2: transformers\' `Dinov2Model` and its head."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
@@ -8,7 +12,8 @@ from keras_transformer.checkpoints.architectures.vit import (
     image_options,
     vit_options,
 )
-from keras_transformer.checkpoints.mapping import fused_linear, linear, norm, same
+from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.mapping import Entry, fused_linear, linear, norm, same
 from keras_transformer.models import DINOv2, Size
 
 
@@ -26,7 +31,7 @@ class Dinov2(Architecture):
         ),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("qkv_bias", True)
         width, gated = config.integer("hidden_size", 768), config.flag("use_swiglu_ffn", False)
         size = Size(
@@ -45,7 +50,7 @@ class Dinov2(Architecture):
             **vit_options(config, layer_norm_epsilon=1e-6),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         entries = embedding_entries()
         for index in range(config.integer("num_hidden_layers", 12)):
             theirs, ours = f"encoder.layer.{index}", f"encoder_block_{index}"
@@ -60,7 +65,7 @@ class Dinov2(Architecture):
         return [*entries, *norm("layernorm", "final_norm")]
 
 
-def _feedforward(theirs, ours, gated):
+def _feedforward(theirs: str, ours: str, gated: bool) -> list[Entry]:
     if gated:
         gate_and_hidden = [f"{ours}/gate", f"{ours}/hidden"]
         return [
@@ -70,7 +75,7 @@ def _feedforward(theirs, ours, gated):
     return [*linear(f"{theirs}.fc1", f"{ours}/hidden"), *linear(f"{theirs}.fc2", f"{ours}/output")]
 
 
-def _intermediate_dim(width, ratio, gated):
-    """Of SwiGLU two thirds, up to the next multiple of 8."""
+def _intermediate_dim(width: int, ratio: float, gated: bool) -> int:
+    """Returns the inner width; for SwiGLU two thirds of it, rounded up to a multiple of 8."""
     whole = int(width * ratio)
     return -(-int(whole * 2 / 3) // 8) * 8 if gated else whole

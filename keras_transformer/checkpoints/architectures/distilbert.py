@@ -1,17 +1,22 @@
-"""DistilBERT, as transformers' `DistilBertModel` and its heads."""
+"""DistilBERT: transformers\' `DistilBertModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.encoder_heads import sequence_head, span_head, token_head
-from keras_transformer.checkpoints.mapping import attention, embedding, linear, norm, same
+from keras_transformer.checkpoints.mapping import Entry, attention, embedding, linear, norm, same
 from keras_transformer.models import DistilBERT, Size
 
 
-def _dropout(config):
+def _dropout(config: Config) -> float:
     return config.number("seq_classif_dropout", 0.2)
 
 
-def _masked_language_model(backbone, config):
+def _masked_language_model(backbone: keras.Model, config: Config) -> keras.Model:
     config.only("tie_word_embeddings", True)
     return tasks.MaskedLanguageModel(backbone, activation=config.activation("activation"), layer_norm_epsilon=1e-12)
 
@@ -44,7 +49,7 @@ class DistilBert(Architecture):
         ),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         return DistilBERT(
             Size(
                 config.integer("n_layers"),
@@ -59,7 +64,7 @@ class DistilBert(Architecture):
             attention_dropout=config.number("attention_dropout", 0.1),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         indices = range(config.integer("n_layers"))
         return [
             *embedding("embeddings.word_embeddings", "token_embedding"),
@@ -69,7 +74,7 @@ class DistilBert(Architecture):
         ]
 
 
-def _block_entries(theirs, ours):
+def _block_entries(theirs: str, ours: str) -> list[Entry]:
     return [
         *attention(
             f"{ours}/self_attention",

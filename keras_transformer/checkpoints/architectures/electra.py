@@ -1,16 +1,21 @@
-"""ELECTRA, as transformers' `ElectraModel` and its heads."""
+"""ELECTRA: transformers\' `ElectraModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
 from keras_transformer.checkpoints.encoder_mapping import embedding_entries, encoder_entries
 from keras_transformer.checkpoints.encoder_settings import encoder_options
-from keras_transformer.checkpoints.mapping import linear
+from keras_transformer.checkpoints.mapping import Entry, linear
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import ELECTRA
 
 
-def _summary_activation(config):
+def _summary_activation(config: Config) -> str:
     config.only("summary_type", "first")
     config.only("summary_use_proj", True)
     return config.activation("summary_activation")
@@ -49,7 +54,7 @@ class Electra(Architecture):
         "QuestionAnswering": span_head(),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("position_embedding_type", "absolute")
         return ELECTRA(
             model_size(config),
@@ -59,10 +64,10 @@ class Electra(Architecture):
             **encoder_options(config),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         projection = linear("embeddings_project", "embedding_projection") if _projects(config) else []
         return [*embedding_entries(), *projection, *encoder_entries(config)]
 
 
-def _projects(config):
+def _projects(config: Config) -> bool:
     return config.integer("embedding_size") != config.integer("hidden_size")

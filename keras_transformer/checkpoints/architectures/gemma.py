@@ -1,9 +1,15 @@
-"""Gemma, as transformers' `GemmaModel` and its heads."""
+"""Gemma: transformers\' `GemmaModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer.checkpoints.architectures.llama import Llama
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.decoder_mapping import gated_decoder_entries
 from keras_transformer.checkpoints.decoder_settings import grouped_heads, head_width
 from keras_transformer.checkpoints.heads import decoder_heads
+from keras_transformer.checkpoints.mapping import Entry
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Gemma as GemmaModel
@@ -16,7 +22,7 @@ class Gemma(Llama):
 
     heads = {name: head for name, head in decoder_heads(tied=True).items() if name != "QuestionAnswering"}
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("use_bidirectional_attention", False, False)
         return GemmaModel(
             model_size(config),
@@ -29,12 +35,12 @@ class Gemma(Llama):
             rms_norm_epsilon=config.number("rms_norm_eps", 1e-6),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         bias = config.flag("attention_bias", False)
         return gated_decoder_entries(config, bias=bias, output_bias=bias)
 
 
-def activation(config, name):
-    """The activation of the gate; "gelu" in a config of Gemma means its tanh approximation."""
+def activation(config: Config, name: str) -> str:
+    """Returns the activation of the gate; "gelu" in a config of Gemma is its tanh approximation."""
     found = config.activation(name, "gelu_pytorch_tanh")
     return "gelu_tanh" if found == "gelu" and name == "hidden_act" else found

@@ -1,20 +1,26 @@
-"""Gemma 2, as transformers' `Gemma2Model` and its heads."""
+"""Gemma 2: transformers\' `Gemma2Model` and its heads."""
+
+from __future__ import annotations
 
 import functools
+from typing import Any
+
+import keras
 
 from keras_transformer.checkpoints.architectures.gemma import HEAD_WIDTH, activation
 from keras_transformer.checkpoints.architectures.llama import Llama
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.decoder_mapping import attention_entries, decoder_entries, gated_feedforward_entries
 from keras_transformer.checkpoints.decoder_settings import grouped_heads, head_width, layer_windows
 from keras_transformer.checkpoints.heads import decoder_heads, language_model
-from keras_transformer.checkpoints.mapping import rms_norm
+from keras_transformer.checkpoints.mapping import Entry, rms_norm
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Gemma2 as Gemma2Model
 
 
-def capped_language_model(backbone, config, *, default, **options):
-    """The next token, with logits that are capped if asked."""
+def capped_language_model(backbone: keras.Model, config: Config, *, default: float, **options: Any) -> keras.Model:
+    """Returns the language model, with soft-capped logits if the config has a cap."""
     return language_model(
         backbone, config, logit_soft_cap=soft_cap(config, "final_logit_softcapping", default), **options
     )
@@ -28,7 +34,7 @@ class Gemma2(Llama):
 
     heads = {name: head for name, head in _HEADS.items() if name != "QuestionAnswering"}
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("use_bidirectional_attention", False, False)
         types = [
             "full_attention" if index % 2 else "sliding_attention"
@@ -42,16 +48,16 @@ class Gemma2(Llama):
             **gemma2_options(config, types),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         return sandwich_entries(config)
 
 
-def gemma2_options(config, types):
-    """The arguments of Gemma 2's model that it has in common with the later ones.
+def gemma2_options(config: Config, types: list[str]) -> dict[str, Any]:
+    """Returns the arguments that Gemma 2 and later versions share.
 
     Args:
         config: `Config`.
-        types: list of str: the kind of attention of each layer, where the config does not say it.
+        types: list of str. The kind of attention of each layer, if the config has none.
     """
     return {
         **grouped_heads(config, num_key_value_heads=4, key_dim=HEAD_WIDTH),
@@ -64,7 +70,7 @@ def gemma2_options(config, types):
     }
 
 
-def sandwich_entries(config, norms=False):
+def sandwich_entries(config: Config, norms: bool = False) -> list[Entry]:
     """Those of a decoder with norms on both sides of attention and feed-forward; with `norms`, of queries and keys too."""
     bias = config.flag("attention_bias", False)
     return decoder_entries(
@@ -80,6 +86,6 @@ def sandwich_entries(config, norms=False):
     )
 
 
-def soft_cap(config, name, default):
+def soft_cap(config: Config, name: str, default: float | None) -> float | None:
     """float or None; a null in the config is None, and not the default."""
     return config.number(name, None if name in config.values else default)

@@ -1,6 +1,10 @@
-"""Gemma 3, its text model, as transformers' `Gemma3TextModel` and its heads."""
+"""Gemma 3, its text model: transformers\' `Gemma3TextModel` and its heads."""
+
+from __future__ import annotations
 
 import functools
+
+import keras
 
 from keras_transformer.checkpoints.architectures.gemma import HEAD_WIDTH
 from keras_transformer.checkpoints.architectures.gemma2 import (
@@ -13,9 +17,11 @@ from keras_transformer.checkpoints.architectures.llama import Llama
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.decoder_settings import head_width
 from keras_transformer.checkpoints.heads import decoder_heads
+from keras_transformer.checkpoints.mapping import Entry
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Gemma3 as Gemma3Model
+from keras_transformer.positions import Rotary
 
 _HEADS = decoder_heads(language_model=functools.partial(capped_language_model, default=None), tied=True)
 
@@ -25,7 +31,7 @@ class Gemma3(Llama):
 
     heads = {name: _HEADS[name] for name in ("CausalLM", "SequenceClassification")}
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("use_bidirectional_attention", False, False)
         period = config.integer("sliding_window_pattern", 6)
         count = config.integer("num_hidden_layers")
@@ -40,11 +46,11 @@ class Gemma3(Llama):
             **gemma2_options(config, types),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         return sandwich_entries(config, norms=True)
 
 
-def _local_position(config, width):
+def _local_position(config: Config, width: int) -> Rotary:
     """That of blocks with a window; before version 5 it had a wavelength of its own, and no scaling."""
     if "rope_parameters" in config:
         return rotary(config, width, 10000.0, "sliding_attention")

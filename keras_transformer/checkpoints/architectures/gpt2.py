@@ -1,21 +1,29 @@
-"""GPT-2, as transformers' `GPT2Model` and its heads."""
+"""GPT-2: transformers\' `GPT2Model` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer.attention import ScaledDot
 from keras_transformer.checkpoints.architecture import Architecture
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.heads import decoder_heads
-from keras_transformer.checkpoints.mapping import embedding, fused_linear, linear, norm
+from keras_transformer.checkpoints.mapping import Entry, embedding, fused_linear, linear, norm
 from keras_transformer.models import GPT2, Size
 
 
 class Gpt2(Architecture):
-    """GPT-2: Radford et al., Language Models are Unsupervised Multitask Learners. Its matrices are `(inputs, outputs)`."""
+    """GPT-2: Radford et al., Language Models are Unsupervised Multitask Learners.
+
+    Its matrices are stored as `(inputs, outputs)`.
+    """
 
     base_prefix = "transformer."
     ignored = (r"\.attn\.(masked_)?bias$",)
     tied = {"lm_head.weight": "transformer.wte.weight"}
     heads = decoder_heads("LMHeadModel", tied=True, tagger="classifier")
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("add_cross_attention", False)
         width = config.integer("n_embd")
         return GPT2(
@@ -35,14 +43,14 @@ class Gpt2(Architecture):
             scoring=self._scoring(config, width),
         )
 
-    def _scoring(self, config, width):
-        """By which scores are scaled: the same in all layers, or less in each than in the one before."""
+    def _scoring(self, config: Config, width: int) -> ScaledDot | list[ScaledDot]:
+        """Returns the scaling of the scores: the same in all layers, or decreasing with depth."""
         scale = (width // config.integer("n_head")) ** -0.5 if config.flag("scale_attn_weights", True) else 1.0
         if not config.flag("scale_attn_by_inverse_layer_idx", False):
             return ScaledDot(scale)
         return [ScaledDot(scale / (index + 1)) for index in range(config.integer("n_layer"))]
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         entries = [
             *embedding("wte", "token_embedding"),
             *embedding("wpe", "position_embedding"),

@@ -1,11 +1,16 @@
-"""LayoutLM, as transformers' `LayoutLMModel` and its heads."""
+"""LayoutLM: transformers\' `LayoutLMModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
 from keras_transformer.checkpoints.encoder_mapping import embedding_entries, encoder_entries
 from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.heads import pooled
-from keras_transformer.checkpoints.mapping import linear, same
+from keras_transformer.checkpoints.mapping import Entry, linear, same
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import LayoutLM
 
@@ -13,7 +18,7 @@ _POOLER = "{prefix}pooler.dense"
 _BOXES = {"x": "x", "y": "y", "h": "height", "w": "width"}
 
 
-def _dropout(config):
+def _dropout(config: Config) -> float:
     return config.number("hidden_dropout_prob", 0.1)
 
 
@@ -38,7 +43,7 @@ class Layoutlm(Architecture):
         "QuestionAnswering": span_head(),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("position_embedding_type", "absolute")
         return LayoutLM(
             model_size(config),
@@ -48,7 +53,7 @@ class Layoutlm(Architecture):
             **encoder_options(config),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         boxes = [
             same(f"embeddings.{theirs}_position_embeddings.weight", f"box_position/{ours}")
             for theirs, ours in _BOXES.items()

@@ -1,9 +1,15 @@
-"""Llama, as transformers' `LlamaModel` and its heads; and what its kind share."""
+"""Llama: transformers\' `LlamaModel` and its heads; and what its kind share."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer.checkpoints.architecture import Architecture
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.decoder_mapping import gated_decoder_entries
 from keras_transformer.checkpoints.decoder_settings import decoder_options, grouped_heads, head_width
 from keras_transformer.checkpoints.heads import decoder_heads
+from keras_transformer.checkpoints.mapping import Entry
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Llama as LlamaModel
@@ -17,7 +23,7 @@ class Llama(Architecture):
     tied = {"lm_head.weight": "model.embed_tokens.weight"}
     heads = decoder_heads()
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         return LlamaModel(
             model_size(config),
             config.integer("vocab_size"),
@@ -28,7 +34,7 @@ class Llama(Architecture):
             **decoder_options(config),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         bias = config.flag("attention_bias", False)
         return gated_decoder_entries(
             config, bias=bias, output_bias=bias, feedforward_bias=config.flag("mlp_bias", False)

@@ -1,28 +1,35 @@
-"""Longformer, as transformers' `LongformerModel` and its heads."""
+"""Longformer: transformers\' `LongformerModel` and its heads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
 from keras_transformer.checkpoints.architectures.roberta import num_positions
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
 from keras_transformer.checkpoints.encoder_mapping import embedding_entries, encoder_entries
 from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.heads import pooled
-from keras_transformer.checkpoints.mapping import linear
+from keras_transformer.checkpoints.mapping import Entry, linear
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import Longformer
 
 _POOLER = "{prefix}pooler.dense"
 
 
-def _dropout(config):
+def _dropout(config: Config) -> float:
     return config.number("hidden_dropout_prob", 0.1)
 
 
 class LongFormer(Architecture):
     """Longformer: Beltagy et al., arXiv 2004.05150.
 
-    The input "global_mask" is transformers' `global_attention_mask`; no head fills it in by itself. A setting of our own,
-    "max_global_tokens", says how many tokens of a row it may mark; 128 where the config has none.
+    The input "global_mask" is transformers' `global_attention_mask`; no head sets it by itself. The additional setting
+    "max_global_tokens" is the largest number of global tokens per sequence; default 128.
     """
 
     base_prefix = "longformer."
@@ -40,7 +47,7 @@ class LongFormer(Architecture):
         "QuestionAnswering": span_head(),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         return Longformer(
             model_size(config),
             attention_window=_windows(config),
@@ -51,7 +58,7 @@ class LongFormer(Architecture):
             **encoder_options(config),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         entries = [*embedding_entries(), *encoder_entries(config)]
         for index in range(config.integer("num_hidden_layers")):
             for name in ("query_global", "key_global", "value_global"):
@@ -61,8 +68,8 @@ class LongFormer(Architecture):
         return entries
 
 
-def _windows(config):
-    """One for all blocks, or a list of one for each."""
+def _windows(config: Config) -> list[int]:
+    """Returns one window for all blocks, or a list with one for each."""
     windows = config.get("attention_window", 512)
     found = windows if isinstance(windows, list) else [windows]
     if len(found) not in (1, config.integer("num_hidden_layers")) or not all(map(_is_window, found)):
@@ -72,5 +79,5 @@ def _windows(config):
     return found
 
 
-def _is_window(value):
+def _is_window(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 2 <= value <= 2**20 and value % 2 == 0

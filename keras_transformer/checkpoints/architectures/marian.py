@@ -1,22 +1,27 @@
-"""Marian and Pegasus, as transformers' `MarianMTModel` and `PegasusForConditionalGeneration`."""
+"""Marian and Pegasus: transformers\' `MarianMTModel` and `PegasusForConditionalGeneration`."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer import models
 from keras_transformer.checkpoints.architecture import Architecture, Head
 from keras_transformer.checkpoints.architectures.bart import SIDES, Bart, block_entries, options, sizes
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.encoder_decoder_heads import language_head, language_model
-from keras_transformer.checkpoints.mapping import embedding
+from keras_transformer.checkpoints.mapping import Entry, embedding
 
 
 class Marian(Architecture):
     """Marian: Junczys-Dowmunt et al., arXiv 1804.00344."""
 
     base_prefix = "model."
-    # The table of sines, which older versions wrote.
+    # The table of sinusoidal positions, which older versions stored.
     ignored = (r"embed_positions\.weight$",)
     tied = Bart.tied
     heads = {"Model": Head(), "MTModel": Head(language_model, language_head)}
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         shares = config.flag("share_encoder_decoder_embeddings", True)
         return models.Marian(
             **sizes(config),
@@ -27,7 +32,7 @@ class Marian(Architecture):
             **options(config, scales_embeddings=False),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         tables = {"shared": "token_embedding"}
         if not config.flag("share_encoder_decoder_embeddings", True):
             tables = {f"{theirs}.embed_tokens": f"{ours}_token_embedding" for theirs, ours in SIDES.items()}
@@ -43,8 +48,8 @@ class Pegasus(Architecture):
     tied = Bart.tied
     heads = {"ConditionalGeneration": Head(language_model, language_head), "Model": Head()}
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         return models.Pegasus(**sizes(config), **options(config, scales_embeddings=False))
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         return [*embedding("shared", "token_embedding"), *block_entries(config, has_final_norm=True)]

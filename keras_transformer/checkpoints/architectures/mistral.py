@@ -1,8 +1,14 @@
-"""Mistral, as transformers' `MistralModel` and its heads."""
+"""Mistral: transformers\' `MistralModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer.checkpoints.architectures.llama import Llama
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.decoder_mapping import gated_decoder_entries
 from keras_transformer.checkpoints.decoder_settings import decoder_options, grouped_heads, head_width
+from keras_transformer.checkpoints.mapping import Entry
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Mistral as MistralModel
@@ -11,7 +17,7 @@ from keras_transformer.models import Mistral as MistralModel
 class Mistral(Llama):
     """Mistral: Jiang et al., arXiv 2310.06825."""
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         return MistralModel(
             model_size(config),
             config.integer("vocab_size"),
@@ -21,10 +27,10 @@ class Mistral(Llama):
             **decoder_options(config),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         return gated_decoder_entries(config)
 
 
-def window(config, default=None):
-    """int or None: of all layers; a null in the config is None, and not the default."""
+def window(config: Config, default: int | None = None) -> int | None:
+    """Returns the window of all layers; null in the config is None, not the default."""
     return config.integer("sliding_window", None if "sliding_window" in config.values else default)

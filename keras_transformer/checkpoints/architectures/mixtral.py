@@ -1,7 +1,12 @@
-"""Mixtral, as transformers' `MixtralModel` and its heads."""
+"""Mixtral: transformers\' `MixtralModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer.checkpoints.architectures.llama import Llama
 from keras_transformer.checkpoints.architectures.mistral import window
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.decoder_mapping import attention_entries, decoder_entries, norm_entries
 from keras_transformer.checkpoints.decoder_settings import decoder_options, grouped_heads, head_width
 from keras_transformer.checkpoints.layouts import Matrix, Stacked
@@ -11,14 +16,14 @@ from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.feedforward import TopKRouter
 from keras_transformer.models import Mixtral as MixtralModel
 
-# Our kernel of all experts, and their matrix of one.
+# The kernel of all experts here, and the matrix of one expert there.
 _KERNELS = {"gate_kernel": "w1", "hidden_kernel": "w3", "output_kernel": "w2"}
 
 
 class Mixtral(Llama):
     """Mixtral: Jiang et al., arXiv 2401.04088."""
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         return MixtralModel(
             model_size(config),
             config.integer("vocab_size"),
@@ -29,7 +34,7 @@ class Mixtral(Llama):
             **decoder_options(config, rms_norm_epsilon=1e-5),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         return decoder_entries(
             config,
             lambda theirs, ours: [
@@ -40,10 +45,11 @@ class Mixtral(Llama):
         )
 
 
-def _router(config):
+def _router(config: Config) -> TopKRouter:
     count = _num_experts(config)
-    chosen = config.integer("num_experts_per_tok", 2, minimum=2, maximum=count)  # Of one alone the weight would be 1.
-    # Their loss is a mean over layers of what is summed over the chosen, and left out unless it is asked for.
+    # At least two: the weight of a single expert would always be 1.
+    chosen = config.integer("num_experts_per_tok", 2, minimum=2, maximum=count)
+    # transformers' loss is a mean over layers and a sum over the chosen experts, and off by default.
     weight = config.number("router_aux_loss_coef", 0.001) * chosen / config.integer("num_hidden_layers")
     return TopKRouter(
         count,
@@ -53,12 +59,12 @@ def _router(config):
     )
 
 
-def _num_experts(config):
+def _num_experts(config: Config) -> int:
     return config.integer("num_local_experts", 8)
 
 
-def _expert_entries(theirs, ours, count):
-    """The router, and the matrices of the experts, each a tensor of its own."""
+def _expert_entries(theirs: str, ours: str, count: int) -> list[Entry]:
+    """Returns the mapping of the router and of the experts, each of which has tensors of its own."""
     theirs = f"{theirs}.block_sparse_moe"
     entries = linear(f"{theirs}.gate", f"{ours}/router", bias=False)
     for our, their in _KERNELS.items():

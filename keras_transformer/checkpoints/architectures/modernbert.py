@@ -1,4 +1,6 @@
-"""ModernBERT, as transformers' `ModernBertModel` and its heads."""
+"""ModernBERT: transformers\' `ModernBertModel` and its heads."""
+
+from __future__ import annotations
 
 import keras
 
@@ -6,10 +8,11 @@ from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError
-from keras_transformer.checkpoints.mapping import embedding, fused_linear, linear, norm, same
+from keras_transformer.checkpoints.mapping import Entry, embedding, fused_linear, linear, norm, same
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.models import ModernBERT, Size
 from keras_transformer.tasks.heads import input_named, make_pooling
+from keras_transformer.utils.types import Tensor
 
 _POOLINGS = {"cls": "first", "mean": "mean"}
 
@@ -45,7 +48,7 @@ class ModernBert(Architecture):
         ),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         return ModernBERT(
             Size(
                 config.integer("num_hidden_layers"),
@@ -54,7 +57,7 @@ class ModernBert(Architecture):
                 config.integer("intermediate_size"),
             ),
             config.integer("vocab_size"),
-            # Theirs counts the tokens of both sides, and both ends belong to it.
+            # transformers' window counts both sides; ours counts one side and the token itself.
             local_window=config.integer("local_attention", 128) // 2 + 1,
             is_local=_is_local(config),
             global_max_wavelength=_wavelength(config, "full_attention", "global_rope_theta", 160000.0),
@@ -69,7 +72,7 @@ class ModernBert(Architecture):
             layer_norm_epsilon=config.number("norm_eps", 1e-5),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         norm_bias = config.flag("norm_bias", False)
         entries = [
             *embedding("embeddings.tok_embeddings", "token_embedding"),
@@ -81,7 +84,7 @@ class ModernBert(Architecture):
         return entries
 
 
-def _block_entries(config, theirs, ours, is_first):
+def _block_entries(config: Config, theirs: str, ours: str, is_first: bool) -> list[Entry]:
     attention_bias, norm_bias = (config.flag(name, False) for name in ("attention_bias", "norm_bias"))
     feedforward_bias = config.flag("mlp_bias", False)
     first_norm = [] if is_first else norm(f"{theirs}.attn_norm", f"{ours}/mixer_residual/norm", bias=norm_bias)
@@ -97,8 +100,8 @@ def _block_entries(config, theirs, ours, is_first):
     ]
 
 
-def _is_local(config):
-    """Which blocks are local: as version 5 of transformers lists them, or from the number that older configs have."""
+def _is_local(config: Config) -> tuple[bool, ...]:
+    """Returns which blocks are local, by "layer_types" of transformers 5 or by the period of older configs."""
     num_layers, every = config.integer("num_hidden_layers"), config.integer("global_attn_every_n_layers", 3)
     kinds = config.get("layer_types")
     if kinds is None:
@@ -109,8 +112,8 @@ def _is_local(config):
     return tuple(Config({"layer_types": kind}, config.source).choice("layer_types", names) for kind in kinds)
 
 
-def _wavelength(config, kind, old_name, default):
-    """That of the rotary positions of one kind of block, in the manner of version 5 or of older configs."""
+def _wavelength(config: Config, kind: str, old_name: str, default: float) -> float:
+    """Returns the wavelength of the rotary positions of one kind of block, from configs of version 5 or older."""
     if "rope_parameters" not in config:
         config.only("rope_scaling", None)
         return config.number(old_name, default)
@@ -121,8 +124,8 @@ def _wavelength(config, kind, old_name, default):
     return parameters.section(kind).number("rope_theta", default)
 
 
-def _transform(x, config):
-    """The dense layer and the norm that every head begins with."""
+def _transform(x: Tensor, config: Config) -> Tensor:
+    """Applies the dense layer and the norm that every head starts with."""
     dense = keras.layers.Dense(
         x.shape[-1],
         activation=get_activation(config.activation("classifier_activation")),
@@ -135,28 +138,28 @@ def _transform(x, config):
     return norm(dense(x))
 
 
-def _with_transform(backbone, config):
+def _with_transform(backbone: keras.Model, config: Config) -> keras.Model:
     return keras.Model(backbone.input, _transform(backbone.output, config), name=backbone.name)
 
 
-def _transform_entries(config):
+def _transform_entries(config: Config) -> list[Entry]:
     return [
         *linear("head.dense", "transform", bias=config.flag("classifier_bias", False)),
         *norm("head.norm", "transform_norm", bias=config.flag("norm_bias", False)),
     ]
 
 
-def _dropout(config):
+def _dropout(config: Config) -> float:
     return config.number("classifier_dropout", 0.0)
 
 
-def _masked_language_model(backbone, config):
+def _masked_language_model(backbone: keras.Model, config: Config) -> keras.Model:
     config.only("decoder_bias", True)
     config.only("tie_word_embeddings", True)
     return tasks.MaskedLanguageModel(_with_transform(backbone, config), transform=False)
 
 
-def _sequence_classifier(backbone, config, num_classes):
+def _sequence_classifier(backbone: keras.Model, config: Config, num_classes: int) -> keras.Model:
     pooling = make_pooling(config.choice("classifier_pooling", _POOLINGS, "cls"))
     x = _transform(pooling(backbone.output, padding_mask=input_named(backbone, "padding_mask")), config)
     x = keras.layers.Dropout(_dropout(config), name="head_dropout")(x)

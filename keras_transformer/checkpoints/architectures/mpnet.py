@@ -1,12 +1,17 @@
-"""MPNet, as transformers' `MPNetModel` and its heads."""
+"""MPNet: transformers\' `MPNetModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
 from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.heads import pooled
-from keras_transformer.checkpoints.mapping import attention, embedding, linear, norm, same
+from keras_transformer.checkpoints.mapping import Entry, attention, embedding, linear, norm, same
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import MPNet
 
@@ -15,7 +20,7 @@ _POOLER = "{prefix}pooler.dense"
 _PADDING_ID = 1
 
 
-def _dropout(config):
+def _dropout(config: Config) -> float:
     return config.number("hidden_dropout_prob", 0.1)
 
 
@@ -39,7 +44,7 @@ class Mpnet(Architecture):
         "QuestionAnswering": span_head(),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("relative_attention_num_buckets", 32)
         options = encoder_options(config)
         options.pop("attention_dropout")  # One dropout for all.
@@ -50,7 +55,7 @@ class Mpnet(Architecture):
             )
         return MPNet(model_size(config), max_sequence_length=rows - _PADDING_ID - 1, padding_id=_PADDING_ID, **options)
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         entries = [
             *embedding("embeddings.word_embeddings", "token_embedding"),
             *embedding("embeddings.position_embeddings", "position_embedding"),
@@ -63,7 +68,7 @@ class Mpnet(Architecture):
         return entries
 
 
-def _block_entries(theirs, ours):
+def _block_entries(theirs: str, ours: str) -> list[Entry]:
     return [
         *attention(
             f"{ours}/self_attention",

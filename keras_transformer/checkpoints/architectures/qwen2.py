@@ -1,8 +1,14 @@
-"""Qwen2 and 2.5, as transformers' `Qwen2Model` and its heads."""
+"""Qwen2 and 2.5: transformers\' `Qwen2Model` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer.checkpoints.architectures.llama import Llama
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.decoder_mapping import gated_decoder_entries
 from keras_transformer.checkpoints.decoder_settings import decoder_options, grouped_heads, head_width, layer_windows
+from keras_transformer.checkpoints.mapping import Entry
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Qwen2 as Qwen2Model
@@ -11,7 +17,7 @@ from keras_transformer.models import Qwen2 as Qwen2Model
 class Qwen2(Llama):
     """Qwen2: Yang et al., arXiv 2407.10671."""
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         return Qwen2Model(
             model_size(config),
             config.integer("vocab_size"),
@@ -21,12 +27,12 @@ class Qwen2(Llama):
             **decoder_options(config),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         return gated_decoder_entries(config, bias=True)
 
 
-def windows(config):
-    """The window of each block: from "max_window_layers" on, where the config asks for windows."""
+def windows(config: Config) -> list[int | None]:
+    """Returns the window of each block: from "max_window_layers" on, if "use_sliding_window" is set."""
     width = config.integer("sliding_window", 4096) if config.flag("use_sliding_window", False) else None
     first = config.integer("max_window_layers", 28, minimum=0)
     types = [

@@ -1,9 +1,15 @@
-"""Qwen3, as transformers' `Qwen3Model` and its heads."""
+"""Qwen3: transformers\' `Qwen3Model` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer.checkpoints.architectures.llama import Llama
 from keras_transformer.checkpoints.architectures.qwen2 import windows
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.decoder_mapping import gated_decoder_entries
 from keras_transformer.checkpoints.decoder_settings import decoder_options, grouped_heads, head_width
+from keras_transformer.checkpoints.mapping import Entry
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Qwen3 as Qwen3Model
@@ -14,7 +20,7 @@ _HEAD_WIDTH = 128
 class Qwen3(Llama):
     """Qwen3: Yang et al., arXiv 2505.09388."""
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         return Qwen3Model(
             model_size(config),
             config.integer("vocab_size"),
@@ -25,6 +31,6 @@ class Qwen3(Llama):
             **decoder_options(config),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         bias = config.flag("attention_bias", False)
         return gated_decoder_entries(config, bias=bias, output_bias=bias, norms=True)

@@ -1,10 +1,16 @@
-"""Reformer, as transformers' `ReformerModel` and its heads."""
+"""Reformer: transformers\' `ReformerModel` and its heads."""
+
+from __future__ import annotations
 
 import math
+from typing import Any
+
+import keras
 
 from keras_transformer import tasks
 from keras_transformer.attention import ChunkedAttention, LSHAttention
 from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.heads import classifier_dropout, span_answerer
 from keras_transformer.checkpoints.layouts import Expanded, Matrix
@@ -17,17 +23,17 @@ _KINDS = ("local", "lsh")
 _LONGEST_CHUNK, _MOST_ROUNDS, _MOST_BUCKETS = 2**14, 32, 2**13
 
 
-def _language_model(backbone, config):
+def _language_model(backbone: keras.Model, config: Config) -> keras.Model:
     config.only("is_decoder", True)
     return tasks.LanguageModel(backbone, tie_embeddings=False, head_bias=True, end_id=config.tokens("eos_token_id"))
 
 
-def _masked_language_model(backbone, config):
+def _masked_language_model(backbone: keras.Model, config: Config) -> keras.Model:
     config.only("is_decoder", False)
     return tasks.MaskedLanguageModel(backbone, tie_embeddings=False, transform=False)
 
 
-def _sequence_classifier(backbone, config):
+def _sequence_classifier(backbone: keras.Model, config: Config) -> keras.Model:
     return tasks.SequenceClassifier(
         backbone,
         config.num_labels,
@@ -41,15 +47,15 @@ def _sequence_classifier(backbone, config):
 class ReformerArchitecture(Architecture):
     """Reformer: Kitaev et al., arXiv 2001.04451.
 
-    Rotations, which transformers draws anew at every call, are drawn once, when the model is read, and stay. A row that is
-    shorter than others of its batch is computed as it is alone; in transformers, chunks of padding stand where its first one
-    looks back to. Without causality, transformers lets the first local chunk see the last one; here no row wraps around.
-    transformers 5 leaves out the bias of the logits, with which the published weights were trained; here it is added. Not
-    built: generation, as what a token sees across buckets depends on later ones.
+    transformers draws new rotations at every call; here they are drawn once, when the model is read. Padding does not
+    change a sequence; in transformers, the first chunk of a short one looks back to chunks of padding. Without causality,
+    transformers lets the first local chunk see the last one; here chunks do not wrap around. transformers 5 omits the bias
+    of the logits, with which the published weights were trained; here it is added. Not supported: generation, as the
+    tokens that a token attends to through buckets depend on later ones.
     """
 
     base_prefix = "reformer."
-    drawn = (r"/rotations$",)
+    initialized = (r"/rotations$",)
     tied = {"lm_head.decoder.bias": "lm_head.bias"}
     heads = {
         "Model": Head(),
@@ -74,7 +80,7 @@ class ReformerArchitecture(Architecture):
         "QuestionAnswering": Head(span_answerer, lambda config, prefix: linear("qa_outputs", "span")),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         layers, causal = _layers(config), config.flag("is_decoder", False)
         if "lsh" in layers:
             config.only("lsh_num_chunks_before", 1)
@@ -110,7 +116,7 @@ class ReformerArchitecture(Architecture):
             layer_norm_epsilon=config.number("layer_norm_eps", 1e-12),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         entries = [*embedding("embeddings.word_embeddings", "token_embedding"), *_position_entries(config)]
         for index, kind in enumerate(_layers(config)):
             theirs, ours = f"encoder.layers.{index}", f"stack/reversible_block_{index}"
@@ -124,7 +130,7 @@ class ReformerArchitecture(Architecture):
         return [*entries, *norm("encoder.layer_norm", "final_norm")]
 
 
-def _attention(theirs, ours, kind):
+def _attention(theirs: str, ours: str, kind: str) -> list[Entry]:
     names = {"query": "query", "key": "key"} if kind == "local" else {"query": "query_key"}
     projections = {**names, "value": "value"}
     entries = [
@@ -134,7 +140,7 @@ def _attention(theirs, ours, kind):
     return [*entries, *linear(f"{theirs}.output.dense", f"{ours}/attention_output", inputs=2, bias=False)]
 
 
-def _layers(config):
+def _layers(config: Config) -> list[str]:
     layers = config.get("attn_layers")
     if not isinstance(layers, list) or not layers or not all(kind in _KINDS for kind in layers):
         raise ConfigError(f"{config.source}: 'attn_layers' is {str(layers)[:80]!r}; expected a list of {_KINDS}.")
@@ -142,25 +148,25 @@ def _layers(config):
     return layers
 
 
-def _pair(config, name):
-    """Two whole numbers above 0."""
+def _pair(config: Config, name: str) -> tuple[int, int]:
+    """Returns two positive integers."""
     pair = config.get(name)
     if not isinstance(pair, list) or len(pair) != 2 or not all(_is_count(number) for number in pair):
         raise ConfigError(f"{config.source}: {name!r} is {str(pair)[:80]!r}; expected two positive integers.")
     return pair
 
 
-def _is_count(value):
+def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31
 
 
-def _position(config):
+def _position(config: Config) -> Any:
     if not config.flag("axial_pos_embds", True):
         return Learned(config.integer("max_position_embeddings"), name="position_embedding")
     return Axial(_pair(config, "axial_pos_shape"), _pair(config, "axial_pos_embds_dim"), name="position_embedding")
 
 
-def _position_entries(config):
+def _position_entries(config: Config) -> list[Entry]:
     if not config.flag("axial_pos_embds", True):
         return embedding("embeddings.position_embeddings.embedding", "position_embedding")
     name = "embeddings.position_embeddings.weights"
@@ -170,8 +176,8 @@ def _position_entries(config):
     ]
 
 
-def _num_buckets(config):
-    """A number of buckets, or its factors; where there is none, that of the longest rows, as transformers finds it."""
+def _num_buckets(config: Config) -> Any:
+    """Returns the number of buckets or its factors; by default that of the longest sequence, as in transformers."""
     found = config.get("num_buckets")
     if isinstance(found, list):
         if not found or not all(_is_count(factor) for factor in found) or sum(found) > _MOST_BUCKETS:

@@ -1,12 +1,17 @@
-"""RoBERTa, CamemBERT and XLM-RoBERTa, as transformers' `RobertaModel` and its heads."""
+"""RoBERTa, CamemBERT and XLM-RoBERTa: transformers\' `RobertaModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
 from keras_transformer.checkpoints.encoder_mapping import embedding_entries, encoder_entries
 from keras_transformer.checkpoints.encoder_settings import encoder_options
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.heads import pooled
-from keras_transformer.checkpoints.mapping import linear
+from keras_transformer.checkpoints.mapping import Entry, linear
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import RoBERTa
 
@@ -33,7 +38,7 @@ class Roberta(Architecture):
         "QuestionAnswering": span_head(),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("position_embedding_type", "absolute")
         return RoBERTa(
             model_size(config),
@@ -43,11 +48,11 @@ class Roberta(Architecture):
             **encoder_options(config),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         return [*embedding_entries(), *encoder_entries(config)]
 
 
-def num_positions(config):
+def num_positions(config: Config) -> int:
     """How many tokens a text may have: the rows of the table of positions behind that of padding."""
     rows, padding_id = config.integer("max_position_embeddings"), config.integer("pad_token_id", 1, minimum=0)
     if rows < padding_id + 2:

@@ -1,16 +1,21 @@
-"""RoFormer, as transformers' `RoFormerModel` and its heads."""
+"""RoFormer: transformers\' `RoFormerModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.encoder_heads import masked_language_head, sequence_head, span_head, token_head
 from keras_transformer.checkpoints.encoder_mapping import encoder_entries
 from keras_transformer.checkpoints.encoder_settings import encoder_options
-from keras_transformer.checkpoints.mapping import embedding, linear, norm
+from keras_transformer.checkpoints.mapping import Entry, embedding, linear, norm
 from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import RoFormer
 
 
-def _dropout(config):
+def _dropout(config: Config) -> float:
     return config.number("hidden_dropout_prob", 0.1)
 
 
@@ -38,7 +43,7 @@ class Roformer(Architecture):
         "QuestionAnswering": span_head(),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("rotary_value", False)
         return RoFormer(
             model_size(config),
@@ -47,7 +52,7 @@ class Roformer(Architecture):
             **encoder_options(config),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         return [
             *embedding("embeddings.word_embeddings", "token_embedding"),
             *embedding("embeddings.token_type_embeddings", "segment_embedding"),
@@ -57,6 +62,6 @@ class Roformer(Architecture):
         ]
 
 
-def _projects(config):
+def _projects(config: Config) -> bool:
     width = config.integer("hidden_size")
     return config.integer("embedding_size", width) != width

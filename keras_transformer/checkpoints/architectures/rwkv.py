@@ -1,6 +1,11 @@
-"""RWKV-4, as transformers' `RwkvModel` and its head."""
+"""RWKV-4: transformers\' `RwkvModel` and its head."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer.checkpoints.architecture import Architecture
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.heads import decoder_heads
 from keras_transformer.checkpoints.layouts import Expanded
 from keras_transformer.checkpoints.mapping import Entry, embedding, linear, norm, same
@@ -12,15 +17,15 @@ _HEADS = decoder_heads(lm_head="head")
 class Rwkv(Architecture):
     """RWKV-4: Peng et al., arXiv 2305.13048.
 
-    transformers halves activations and matrices every "rescale_every" layers, against overflow in float16, which the next
-    norm undoes, but for its epsilon. Here nothing is halved.
+    Against overflow in float16, transformers halves activations and matrices every "rescale_every" layers; norms cancel
+    that, except for their epsilon. Here nothing is halved.
     """
 
     base_prefix = "rwkv."
     tied = {"head.weight": "rwkv.embeddings.weight"}
     heads = {"CausalLM": _HEADS["CausalLM"]}
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("layer_norm_epsilon", 1e-5)  # transformers does not read it for the last norm.
         width = config.integer("hidden_size")
         return RWKV(
@@ -29,7 +34,7 @@ class Rwkv(Architecture):
             channels=config.integer("attention_hidden_size", width),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         entries = [
             *embedding("embeddings", "token_embedding"),
             *norm("blocks.0.pre_ln", "embedding_norm"),
@@ -46,7 +51,7 @@ class Rwkv(Architecture):
         return entries
 
 
-def _time_mixing(theirs, ours):
+def _time_mixing(theirs: str, ours: str) -> list[Entry]:
     return [
         same(f"{theirs}.time_decay", f"{ours}/log_decay"),
         same(f"{theirs}.time_first", f"{ours}/bonus"),
@@ -55,7 +60,7 @@ def _time_mixing(theirs, ours):
     ]
 
 
-def _channel_mixing(theirs, ours):
+def _channel_mixing(theirs: str, ours: str) -> list[Entry]:
     return [
         *_mixes(theirs, ours, ("key", "receptance")),
         *_dense(theirs, ours, "key", "key"),
@@ -64,9 +69,9 @@ def _channel_mixing(theirs, ours):
     ]
 
 
-def _mixes(theirs, ours, names):
+def _mixes(theirs: str, ours: str, names: tuple[str, ...]) -> list[Entry]:
     return [Entry((f"{theirs}.time_mix_{name}",), (f"{ours}/token_shift/mix_{name}",), Expanded(2)) for name in names]
 
 
-def _dense(theirs, ours, their_name, our_name):
+def _dense(theirs: str, ours: str, their_name: str, our_name: str) -> list[Entry]:
     return linear(f"{theirs}.{their_name}", f"{ours}/{our_name}", bias=False)

@@ -1,19 +1,22 @@
-"""Swin, as transformers' `SwinModel` and its head."""
+"""Swin: transformers\' `SwinModel` and its head."""
+
+from __future__ import annotations
 
 import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
 from keras_transformer.checkpoints.architectures.vit import integers, patch_entries, sides
-from keras_transformer.checkpoints.mapping import attention, linear, norm, same
+from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.mapping import Entry, attention, linear, norm, same
 from keras_transformer.models import Swin, SwinSize
 from keras_transformer.models.swin import SIZES
 
 _TINY = SIZES["T"]
 
 
-def _pooled(backbone, config):
-    """Tokens, and their mean."""
+def _pooled(backbone: keras.Model, config: Config) -> keras.Model:
+    """Returns the tokens and their mean."""
     mean = keras.layers.GlobalAveragePooling1D(name="pooling")(backbone.output)
     return keras.Model(backbone.input, {"tokens": backbone.output, "pooled": mean}, name=backbone.name)
 
@@ -33,7 +36,7 @@ class SwinArchitecture(Architecture):
         ),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("qkv_bias", True)
         config.only("use_absolute_embeddings", False)
         return Swin(
@@ -50,7 +53,7 @@ class SwinArchitecture(Architecture):
             layer_norm_epsilon=config.number("layer_norm_eps", 1e-5),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         entries = [
             *patch_entries("embeddings.patch_embeddings.projection", "patch_projection"),
             *norm("embeddings.norm", "embedding_norm"),
@@ -65,13 +68,13 @@ class SwinArchitecture(Architecture):
         return [*entries, *norm("layernorm", "final_norm")]
 
 
-def _depths(config):
+def _depths(config: Config) -> tuple[int, ...]:
     depths = integers(config, "depths", _TINY.num_layers)
     config.check_depth("depths", sum(depths))
     return depths
 
 
-def _block(theirs, ours):
+def _block(theirs: str, ours: str) -> list[Entry]:
     self_attention, table = f"{theirs}.attention.self", "relative_position_bias_table"
     return [
         *attention(

@@ -1,41 +1,45 @@
-"""T5, versions 1.0 and 1.1, Flan-T5 and mT5, as transformers' `T5Model`, `MT5Model`, and their heads."""
+"""T5, versions 1.0 and 1.1, Flan-T5 and mT5: transformers\' `T5Model`, `MT5Model`, and their heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints import encoder_decoder_heads as of_both
 from keras_transformer.checkpoints.architecture import Architecture, Head, head_of
-from keras_transformer.checkpoints.config import ACTIVATIONS
-from keras_transformer.checkpoints.mapping import attention, embedding, linear, rms_norm, same
+from keras_transformer.checkpoints.config import ACTIVATIONS, Config
+from keras_transformer.checkpoints.mapping import Entry, attention, embedding, linear, rms_norm, same
 from keras_transformer.models import T5, T5Encoder, T5Size
 
 _FEEDFORWARDS = {
     "relu": ("dense", "relu"),
     "gelu": ("dense", "gelu"),
-    # "gated-gelu" is the approximation of GELU, as its authors have it.
+    # "gated-gelu" is the tanh approximation of GELU, as in the original code.
     "gated-gelu": ("gated", "gelu_tanh"),
     **{f"gated-{name}": ("gated", activation) for name, activation in ACTIVATIONS.items() if name != "gelu"},
 }
-# The heads that stand on the encoder alone.
+# Heads on the encoder alone.
 _OF_ENCODER = ("EncoderModel", "TokenClassification")
 _HEAD = "lm_head.weight"
 
 
-def _scales_output(config):
-    """Version 1.0 scales what its tied head sees; older configs say so by what they say of tied embeddings."""
+def _scales_output(config: Config) -> bool:
+    """Whether the input of the tied head is scaled, as in version 1.0; older configs have "tie_word_embeddings" alone."""
     return config.get("model_type") != "mt5" and config.flag(
         "scale_decoder_outputs", config.flag("tie_word_embeddings", True)
     )
 
 
-def _language_model(backbone, config):
+def _language_model(backbone: keras.Model, config: Config) -> keras.Model:
     scale = config.integer("d_model") ** -0.5 if _scales_output(config) else 1.0
     return of_both.language_model(backbone, config, tie_embeddings=_HEAD not in config.tensors, head_scale=scale)
 
 
-def _language_head(config, prefix):
+def _language_head(config: Config, prefix: str) -> list[Entry]:
     return linear("lm_head", "head", bias=False) if _HEAD in config.tensors else []
 
 
-def _token_classifier(backbone, config):
+def _token_classifier(backbone: keras.Model, config: Config) -> keras.Model:
     return tasks.Tagger(backbone, config.num_labels, dropout=config.number("classifier_dropout", 0.0))
 
 
@@ -58,11 +62,11 @@ class T5Architecture(Architecture):
         "TokenClassification": Head(_token_classifier, lambda config, prefix: linear("classifier", "logits")),
     }
 
-    def find_head(self, name, source):
-        # As transformers once called it, and files still do.
+    def find_head(self, name: str, source: str) -> Head:
+        # The former name in transformers, which files still have.
         return super().find_head("ConditionalGeneration" if name == "LMHeadModel" else name, source)
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         config.only("is_decoder", False)
         feedforward, activation = _feedforward(config)
         size = T5Size(
@@ -85,7 +89,7 @@ class T5Architecture(Architecture):
             norm_epsilon=config.number("layer_norm_epsilon", 1e-6),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         is_gated = _feedforward(config)[0] == "gated"
         entries = [*embedding("shared", "token_embedding")]
         sides = {"encoder": config.integer("num_layers"), "decoder": _num_decoder_layers(config)}
@@ -105,28 +109,28 @@ class T5Architecture(Architecture):
 
 
 class MT5Architecture(T5Architecture):
-    """mT5: Xue et al., arXiv 2010.11934: version 1.1 of T5 under names of its own."""
+    """mT5: Xue et al., arXiv 2010.11934. T5 1.1 with class names of its own."""
 
     heads = {name: T5Architecture.heads[name] for name in ("ConditionalGeneration", "EncoderModel", "Model")}
 
 
-def _feedforward(config):
+def _feedforward(config: Config) -> list[Entry]:
     default = "gated-gelu" if config.get("model_type") == "mt5" else "relu"
     return config.choice("feed_forward_proj", _FEEDFORWARDS, default)
 
 
-def _num_decoder_layers(config):
+def _num_decoder_layers(config: Config) -> int:
     return config.integer("num_decoder_layers", config.integer("num_layers"))
 
 
-def _block(side, index, is_gated):
-    """The mapping of one block of the side "encoder" or "decoder"."""
+def _block(side: str, index: int, is_gated: bool) -> list[Entry]:
+    """Returns the mapping of one block of the "encoder" or the "decoder"."""
     ours = f"{side}_block_{index}"
     attentions = [("SelfAttention", "self_attention", "mixer")]
     attentions += [("EncDecAttention", "cross_attention", "cross_attention")] if side == "decoder" else []
     entries = []
-    for place, (name, attention_name, residual) in enumerate(attentions):
-        layer = f"{side}.block.{index}.layer.{place}"
+    for number, (name, attention_name, residual) in enumerate(attentions):
+        layer = f"{side}.block.{index}.layer.{number}"
         entries += [
             *attention(
                 f"{ours}/{attention_name}",

@@ -1,10 +1,15 @@
-"""ViT, as transformers' `ViTModel` and its heads."""
+"""ViT: transformers\' `ViTModel` and its heads."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import keras
 
 from keras_transformer import tasks
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.errors import ConfigError
 from keras_transformer.checkpoints.layouts import Expanded, Transposed
 from keras_transformer.checkpoints.mapping import Entry, attention, linear, norm, same
@@ -14,8 +19,8 @@ _POOLER = "pooler.dense"
 _LONGEST = 16
 
 
-def pooled_class_token(backbone, config):
-    """Tokens, and a dense layer of the first; tokens alone where the file has no such layer, as those of DINO."""
+def pooled_class_token(backbone: keras.Model, config: Config) -> keras.Model:
+    """Returns the tokens and a dense layer of the first; the tokens alone if the file has no such layer, as DINO's."""
     if not _has_pooler(config):
         return backbone
     units, activation = config.integer("pooler_output_size", config.integer("hidden_size", 768)), "tanh"
@@ -25,12 +30,12 @@ def pooled_class_token(backbone, config):
     return keras.Model(backbone.input, {"tokens": backbone.output, "pooled": x}, name=backbone.name)
 
 
-def pooler_entries(config, prefix):
-    """The mapping of `pooled_class_token`."""
+def pooler_entries(config: Config, prefix: str) -> list[Entry]:
+    """Returns the mapping of `pooled_class_token`."""
     return linear(f"{prefix}{_POOLER}", "pooler") if _has_pooler(config) else []
 
 
-def _has_pooler(config):
+def _has_pooler(config: Config) -> bool:
     return any(name.endswith(f"{_POOLER}.weight") for name in config.tensors)
 
 
@@ -47,16 +52,16 @@ class Vit(Architecture):
         ),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         options = {**image_options(config), **vit_options(config), "attention": vit_attention(config)}
         return ViT(vit_size(config), interpolation="bicubic", **options)
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         return vit_entries(config)
 
 
-def vit_size(config):
-    """The `Size` of a vision transformer."""
+def vit_size(config: Config) -> Size:
+    """Returns the `Size` of a vision transformer."""
     return Size(
         config.integer("num_hidden_layers", 12),
         config.integer("hidden_size", 768),
@@ -65,16 +70,16 @@ def vit_size(config):
     )
 
 
-def image_options(config, image_size=224, patch_size=16):
-    """What a model of images is told of them; the arguments are transformers' defaults."""
+def image_options(config: Config, image_size: int = 224, patch_size: int = 16) -> dict[str, Any]:
+    """Returns the arguments of an image model about its images; the arguments are transformers' defaults."""
     image, patch = sides(config, "image_size", image_size), sides(config, "patch_size", patch_size)
     if any(side % part for side, part in zip(image, patch, strict=True)):
         raise ConfigError(f"{config.source}: 'image_size' {image} does not divide into patches of {patch}.")
     return {"patch_size": patch, "image_size": image, "num_channels": config.integer("num_channels", 3)}
 
 
-def sides(config, name, default):
-    """Height and width, from one number or two."""
+def sides(config: Config, name: str, default: int) -> tuple[int, ...]:
+    """Returns height and width, from one number or two."""
     found = config.get(name, default)
     if not isinstance(found, list):
         return (config.integer(name, default),) * 2
@@ -83,16 +88,16 @@ def sides(config, name, default):
     return integers(config, name, default)
 
 
-def integers(config, name, default):
-    """A setting that is a list of a few whole numbers, as a tuple."""
+def integers(config: Config, name: str, default: Any) -> tuple[int, ...]:
+    """Returns a setting that is a short list of integers, as a tuple."""
     found = config.get(name, default)
     if not isinstance(found, (list, tuple)) or not 1 <= len(found) <= _LONGEST:
         raise ConfigError(f"{config.source}: {name!r} is {str(found)[:80]!r}; expected a list of numbers.")
     return tuple(type(config)({name: each}, config.source).integer(name) for each in found)
 
 
-def vit_options(config, layer_norm_epsilon=1e-12):
-    """What ViT, DeiT and DINOv2 are told beside their sizes."""
+def vit_options(config: Config, layer_norm_epsilon: float = 1e-12) -> dict[str, Any]:
+    """Returns the options that ViT, DeiT and DINOv2 share."""
     return {
         "activation": config.activation(),
         "dropout": config.number("hidden_dropout_prob", 0.0),
@@ -101,8 +106,8 @@ def vit_options(config, layer_norm_epsilon=1e-12):
     }
 
 
-def vit_attention(config):
-    """The attention of every block, whose queries, keys and values may be without biases."""
+def vit_attention(config: Config) -> MultiHeadAttention:
+    """Returns the attention of every block, with or without biases of queries, keys and values."""
     size = vit_size(config)
     return MultiHeadAttention(
         size.num_heads,
@@ -113,14 +118,14 @@ def vit_attention(config):
     )
 
 
-def patch_entries(theirs, ours, bias=True):
-    """A convolution over patches."""
+def patch_entries(theirs: str, ours: str, bias: bool = True) -> list[Entry]:
+    """Returns the mapping of a convolution over patches."""
     entries = [Entry((f"{theirs}.weight",), (f"{ours}/kernel",), Transposed((3, 2, 0, 1)))]
     return [*entries, same(f"{theirs}.bias", f"{ours}/bias")] if bias else entries
 
 
-def embedding_entries():
-    """The mapping of patches, class token and positions."""
+def embedding_entries() -> list[Entry]:
+    """Returns the mapping of patches, class token and positions."""
     table = "position_embeddings"
     return [
         same("embeddings.cls_token", "patch_embedding/class_embedding"),
@@ -129,8 +134,8 @@ def embedding_entries():
     ]
 
 
-def vit_entries(config):
-    """The mapping that ViT and DeiT share."""
+def vit_entries(config: Config) -> list[Entry]:
+    """Returns the mapping that ViT and DeiT share."""
     entries = embedding_entries()
     for index in range(config.integer("num_hidden_layers", 12)):
         theirs, ours = f"encoder.layer.{index}", f"encoder_block_{index}"
@@ -144,8 +149,8 @@ def vit_entries(config):
     return [*entries, *norm("layernorm", "final_norm")]
 
 
-def attention_entries(theirs, ours, config):
-    """The mapping of the attention of a block."""
+def attention_entries(theirs: str, ours: str, config: Config) -> list[Entry]:
+    """Returns the mapping of the attention of a block."""
     return attention(
         f"{ours}/self_attention",
         query=f"{theirs}.attention.attention.query",

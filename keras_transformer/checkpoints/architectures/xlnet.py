@@ -1,29 +1,34 @@
-"""XLNet, as transformers' `XLNetModel` and its heads."""
+"""XLNet: transformers\' `XLNetModel` and its heads."""
+
+from __future__ import annotations
+
+import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
+from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.heads import span_answerer
 from keras_transformer.checkpoints.layouts import Expanded, Transposed
 from keras_transformer.checkpoints.mapping import Entry, embedding, linear, norm, same
 from keras_transformer.models import Size, XLNet
 
 _MASK = "mask_emb"
-# Of the query stream, which is for the pretraining.
+# Of the query stream, which only pretraining uses.
 _UNUSED = (rf"^(transformer\.)?{_MASK}$",)
 
 
-def _language_head(config, prefix):
+def _language_head(config: Config, prefix: str) -> list[Entry]:
     query_stream = Entry((prefix + _MASK,), ("query_stream/mask_embedding",), Expanded(2))
     return [query_stream, same("lm_loss.bias", "logits/bias")]
 
 
-def _language_model(backbone, config):
+def _language_model(backbone: keras.Model, config: Config) -> keras.Model:
     config.only("tie_word_embeddings", True)
     return tasks.PermutationLanguageModel(backbone)
 
 
-def _classifier(backbone, config, choice=False):
-    """A class by the last token, <cls>."""
+def _classifier(backbone: keras.Model, config: Config, choice: bool = False) -> keras.Model:
+    """Returns a classifier by the last token, <cls>."""
     config.only("summary_type", "last")
     config.only("summary_use_proj", True)
     model = tasks.SequenceClassifier(
@@ -38,15 +43,15 @@ def _classifier(backbone, config, choice=False):
     return tasks.MultipleChoice(model) if choice else model
 
 
-def _summary(config, prefix):
+def _summary(config: Config, prefix: str) -> list[Entry]:
     return [*linear("sequence_summary.summary", "pooler"), *linear("logits_proj", "logits")]
 
 
 class Xlnet(Architecture):
     """XLNet: Yang et al., arXiv 1906.08237.
 
-    The language model is that of targets among what the order allows to see. Not built: generation, for which transformers
-    reads the text anew with a token to be found at its end; memories; and the beam search of "QuestionAnswering".
+    The language model is the permutation language model. Not supported: generation, for which transformers reads the whole
+    text again for every token; memories; and the beam search of "QuestionAnswering".
     """
 
     base_prefix = "transformer."
@@ -64,7 +69,7 @@ class Xlnet(Architecture):
         "QuestionAnsweringSimple": Head(span_answerer, lambda config, prefix: linear("qa_outputs", "span"), _UNUSED),
     }
 
-    def backbone(self, config):
+    def backbone(self, config: Config) -> keras.Model:
         width, heads = config.integer("d_model"), config.integer("n_head")
         config.only("d_head", width // heads)
         config.only("bi_data", False)
@@ -81,7 +86,7 @@ class Xlnet(Architecture):
             layer_norm_epsilon=config.number("layer_norm_eps", 1e-12),
         )
 
-    def entries(self, config):
+    def entries(self, config: Config) -> list[Entry]:
         entries = embedding("word_embedding", "token_embedding")
         for index in range(config.integer("n_layer")):
             theirs, ours = f"layer.{index}", f"encoder_block_{index}"
@@ -95,8 +100,8 @@ class Xlnet(Architecture):
         return entries
 
 
-def _attention(theirs, ours):
-    """Its kernels are `(D, N, H)`, that of the output too."""
+def _attention(theirs: str, ours: str) -> list[Entry]:
+    """Returns the mapping of the attention, whose kernels, the output's too, are `(D, N, H)`."""
     same_shape = {
         "q": "query/kernel",
         "k": "key/kernel",

@@ -6,10 +6,12 @@ Each folder holds what `save_pretrained` writes, and `expected.npz`: under "inpu
 """
 
 import pathlib
+import re
 import shutil
 
 import numpy as np
 import torch
+import transformers
 
 HERE = pathlib.Path(__file__).parent
 
@@ -27,9 +29,33 @@ def write(name, model, inputs, outputs, **more):
     print(f"{name}: {size // 1000} kB")
 
 
+# The first value of a dropout in a config; each further one is larger by 0.01, so that none stands for another.
+_DROPOUT = 0.37
+_EPSILON = 3e-3
+# Read by transformers alone: it skips whole layers in training. RWKV reads its epsilon for some norms only.
+_KEPT = re.compile(r"layerdrop")
+
+
+def set_odd_values(config):
+    """Sets every epsilon and dropout of a config, and of its sections, to a value that is nobody's default."""
+    dropouts = 0
+    for name, value in sorted(vars(config).items()):
+        if isinstance(value, transformers.PretrainedConfig):
+            set_odd_values(value)
+        elif _KEPT.search(name) or isinstance(value, (bool, str, dict, list, tuple)):
+            continue
+        elif "drop" in name:
+            setattr(config, name, round(_DROPOUT + dropouts / 100, 2))
+            dropouts += 1
+        elif re.search(r"(^|_)eps(ilon)?$", name) and config.model_type != "rwkv":
+            setattr(config, name, _EPSILON)
+    return config
+
+
 def build(cls, config, seed=0):
     """A model with random weights that are larger than the usual ones, so that errors show."""
     torch.manual_seed(seed)
+    set_odd_values(config)
     model = cls(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
