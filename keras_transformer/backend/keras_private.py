@@ -7,6 +7,7 @@ those that the installed version of Keras broke. Tried with Keras 3.14 and 3.15.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 _UNINITIALIZED = "uninitialized_variables"
+
+
+class _Thread(threading.local):
+    """What belongs to the calling thread."""
+
+    def __init__(self) -> None:
+        self.unconverted_layers: set[int] = set()  # Ids of the layers that are in `unconverted_inputs`.
+
+
+_thread = _Thread()
 
 
 # Layers and their variables.
@@ -64,15 +75,32 @@ def converts_inputs(layer: keras.layers.Layer) -> bool:
     return layer._convert_input_args
 
 
+class InputConversion:
+    """Mixin of a layer whose input conversion `unconverted_inputs` turns off for one thread.
+
+    Keras's attribute is one for all threads: a thread that clears it changes what another thread's call computes.
+    """
+
+    @property
+    def _convert_input_args(self) -> bool:
+        return vars(self).get("_converts_inputs", True) and id(self) not in _thread.unconverted_layers
+
+    @_convert_input_args.setter
+    def _convert_input_args(self, value: bool) -> None:
+        vars(self)["_converts_inputs"] = value
+
+
 @contextlib.contextmanager
-def unconverted_inputs(layer: keras.layers.Layer) -> Iterator[None]:
-    """Context in which calls of `layer` receive their arguments as they are, not cast to the compute dtype."""
-    before = layer._convert_input_args
-    layer._convert_input_args = False
+def unconverted_inputs(layer: InputConversion) -> Iterator[None]:
+    """Context in which this thread's calls of `layer` receive their arguments as they are, not cast to the compute dtype."""
+    layers = _thread.unconverted_layers
+    is_outermost = id(layer) not in layers
+    layers.add(id(layer))
     try:
         yield
     finally:
-        layer._convert_input_args = before
+        if is_outermost:
+            layers.discard(id(layer))
 
 
 # Variables.

@@ -106,7 +106,10 @@ def _remove_variables() -> None:
 
 @_self_test("Layer._convert_input_args")
 def _unconverted_inputs() -> None:
-    layer = keras.layers.Identity(dtype="float16")
+    class Layer(private.InputConversion, keras.layers.Identity):
+        pass
+
+    layer = Layer(dtype="float16")
     x = ops.ones((1,), "float32")
     _expect(private.converts_inputs(layer), True)
     with private.unconverted_inputs(layer):

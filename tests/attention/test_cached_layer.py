@@ -1,11 +1,14 @@
 """A cache goes through a call in the dtypes that it has, whatever the dtype policy of the layer is."""
 
+import threading
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
 from keras_transformer.attention import LocalAttention, MultiHeadAttention, SharedKeyValue
+from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.blocks import DecoderBlock, MemoryStack
 from keras_transformer.feedforward import DenseFeedForward
 
@@ -114,3 +117,25 @@ def test_other_arguments_are_cast_as_keras_does():
     assert keras.backend.standardize_dtype(output.dtype) == "bfloat16"
     np.testing.assert_array_equal(cache["state"], wanted["state"])
     np.testing.assert_array_equal(*(ops.convert_to_numpy(ops.cast(x, "float32")) for x in (output, expected)))
+
+
+def test_a_call_with_a_cache_does_not_change_what_other_threads_compute():
+    entered, leave = threading.Event(), threading.Event()
+
+    class Waiting(CachedLayer):
+        def call(self, x, cache=None):
+            if cache is not None:
+                entered.set()
+                leave.wait(30)
+            return ops.cast(ops.convert_to_tensor(x), "float32")
+
+    layer = Waiting(dtype="mixed_bfloat16")
+    x = np.array([1 + 2**-12], "float32")  # Rounded to 1 in bfloat16.
+    thread = threading.Thread(target=lambda: layer(x, cache={"state": ops.zeros((1,), "float32")}))
+    thread.start()
+    try:
+        assert entered.wait(30)
+        assert float(layer(x)[0]) == 1.0
+    finally:
+        leave.set()
+        thread.join()

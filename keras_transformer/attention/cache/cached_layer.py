@@ -14,7 +14,7 @@ from keras_transformer.backend import keras_private
 _KEPT = ("float32", "float16", "bfloat16")
 
 
-class CachedLayer(keras.layers.Layer):
+class CachedLayer(keras_private.InputConversion, keras.layers.Layer):
     """Base of layers that are called with `cache=`, a dict of tensors, whose dtypes stay those of `init_cache`.
 
     Keras casts every float argument of a layer to its compute dtype. A state that sums over all tokens would so be rounded
