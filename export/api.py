@@ -16,7 +16,7 @@ from keras_transformer.export.quantization import ternary
 from keras_transformer.export.quantization.evaluation import Evaluation
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.reporting.report import Report
-from keras_transformer.export.runtime.libraries import Library
+from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ExportSpec
 from keras_transformer.utils.types import ArrayLike, Path
 
@@ -101,7 +101,7 @@ def export(
     >>> report["onnx"].ratio <= 1e-5
     True
     """
-    import_keras("export")
+    require_keras("export")
     names = check_formats(formats)
     target = writing.check_target(directory)
     writing.check_metadata(metadata)
@@ -122,19 +122,6 @@ def export(
     spec = dataclasses.replace(spec, onnx=onnx, quantization=quantization, evaluation=evaluation)
     _add_text_signature(spec, names, model, **text)
     return export_spec(spec, target, names, metadata, progress, **text)
-
-
-def import_keras(user: str) -> None:
-    """Imports Keras and its backend.
-
-    Args:
-        user: what needs Keras, for the error.
-
-    Raises:
-        MissingLibraryError: Keras, or TensorFlow as its backend, is not installed.
-    """
-    with Library("keras", "keras").required_by(user), Library("tensorflow", "tensorflow").required_by(user):
-        import keras  # noqa: F401
 
 
 def _is_on_tensorflow() -> bool:

@@ -1,1 +1,1 @@
-"""The bundle on disk: writing, manifest, probes and tokenizer files."""
+"""Bundles on disk: writing, manifest, probes and tokenizer."""

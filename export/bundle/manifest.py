@@ -1,20 +1,23 @@
-"""`manifest.json`: what a bundle holds. Read and written without TensorFlow or Keras."""
+"""`manifest.json`, the description of a bundle. Read and written without TensorFlow or Keras."""
 
 import hashlib
 import json
 import pathlib
+from collections.abc import Iterable
+from typing import Any
 
 from keras_transformer.export.bundle.manifest_checks import check_fields, check_files
 from keras_transformer.export.errors import InvalidBundleError, one_line
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.spec.export_spec import ArraySpec
+from keras_transformer.utils.types import Path
 
 FILE = "manifest.json"
 PROBES = "probes.npz"
 _MAX_BYTES = 2**26
 
 
-def read_manifest(directory):
+def read_manifest(directory: Path) -> dict[str, Any]:
     """Reads and checks the manifest of a bundle.
 
     Args:
@@ -24,8 +27,8 @@ def read_manifest(directory):
         The manifest as a dict.
 
     Raises:
-        InvalidBundleError: no bundle there, a manifest that cannot be read, is incomplete or was written by a newer
-            version, or a file of it missing, of another size or outside the bundle.
+        InvalidBundleError: there is no bundle; the manifest cannot be read, is incomplete or was written by a newer
+            version; or a listed file is missing, of another size or outside the bundle.
     """
     directory = pathlib.Path(directory)
     path = directory / FILE
@@ -37,7 +40,7 @@ def read_manifest(directory):
     return manifest
 
 
-def _read_json(directory, path):
+def _read_json(directory: pathlib.Path, path: pathlib.Path) -> Any:
     try:
         if not path.is_file():
             raise InvalidBundleError(f"'{directory}' is not a bundle: it holds no {FILE}")
@@ -49,7 +52,7 @@ def _read_json(directory, path):
         raise InvalidBundleError(f"'{path}' cannot be read: {one_line(error)}") from error
 
 
-def _without_repetition(pairs):
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -57,11 +60,11 @@ def _without_repetition(pairs):
     return found
 
 
-def _refuse_constant(name):
-    raise ValueError(f"{name} is no number of JSON")
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
 
 
-def signature_specs(manifest, name):
+def signature_specs(manifest: dict[str, Any], name: str) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]:
     """Input and output specs of one signature.
 
     Raises:
@@ -70,30 +73,34 @@ def signature_specs(manifest, name):
     if name not in manifest["signatures"]:
         raise InvalidBundleError(f"no signature '{name}'; the bundle has {', '.join(manifest['signatures'])}")
     record = manifest["signatures"][name]
-    return [tuple(ArraySpec.from_dict(each) for each in record[side]) for side in ("inputs", "outputs")]
+    return _array_specs(record["inputs"]), _array_specs(record["outputs"])
 
 
-def file_records(directory):
-    """Dict of relative path to size and sha256, over every file below a directory."""
+def _array_specs(records: list[dict[str, Any]]) -> tuple[ArraySpec, ...]:
+    return tuple(ArraySpec.from_dict(each) for each in records)
+
+
+def file_records(directory: Path) -> dict[str, dict[str, Any]]:
+    """Dict of relative path to size and sha256, of all files in a directory and its subdirectories."""
     directory = pathlib.Path(directory)
     paths = sorted(path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): _record(path) for path in paths}
 
 
-def files_of(manifest, format):
+def files_of(manifest: dict[str, Any], format: str) -> list[str]:
     """Names of the files that running one format reads: its own, its weights and the tokenizer."""
     own = set(manifest["artifacts"].get(format, {"signatures": {}})["signatures"].values())
     others = {path for each in manifest["artifacts"].values() for path in each["signatures"].values()} - own
     folders = own | ({manifest["tokenizer"]["path"]} if "tokenizer" in manifest else set())
 
-    def is_read(name):
+    def is_read(name: str) -> bool:
         is_weights = get_format(format).is_weights_file(name) and name not in others
         return name in own or is_weights or any(name.startswith(f"{folder}/") for folder in folders)
 
     return [name for name in manifest["files"] if is_read(name)]
 
 
-def check_hashes(directory, manifest, names=None):
+def check_hashes(directory: Path, manifest: dict[str, Any], names: Iterable[str] | None = None) -> None:
     """Compares files with their hashes in the manifest.
 
     Args:
@@ -113,7 +120,7 @@ def check_hashes(directory, manifest, names=None):
             raise InvalidBundleError(f"'{name}' was altered: its sha256 is not the manifest's")
 
 
-def artifact_path(directory, manifest, format, signature):
+def artifact_path(directory: Path, manifest: dict[str, Any], format: str, signature: str) -> pathlib.Path:
     """Path of the file (or directory) that holds one signature in one format.
 
     Raises:
@@ -127,7 +134,7 @@ def artifact_path(directory, manifest, format, signature):
     return pathlib.Path(directory, files[signature])
 
 
-def _record(path):
+def _record(path: pathlib.Path) -> dict[str, Any]:
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256")
     return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}

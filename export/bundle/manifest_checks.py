@@ -1,9 +1,10 @@
-"""What a manifest must hold to be believed. Whoever wrote it, a damaged or hostile one ends in `InvalidBundleError`."""
+"""Validation of manifests: a damaged or hostile one ends in `InvalidBundleError`."""
 
 import math
 import pathlib
 import re
 import stat
+from typing import Any, TypeGuard
 
 from keras_transformer.export.errors import InvalidBundleError, one_line
 
@@ -25,12 +26,12 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LARGEST = 2**40
 
 
-def check_fields(path, manifest):
-    """Every field that is read later is there, of its type and within reason.
+def check_fields(path: pathlib.Path, manifest: Any) -> None:
+    """Checks that every required field is present, of its type and within its range.
 
     Args:
         path: path of the manifest, for the errors.
-        manifest: what JSON gave.
+        manifest: the parsed JSON.
 
     Raises:
         InvalidBundleError: names the field.
@@ -54,8 +55,8 @@ def check_fields(path, manifest):
         raise InvalidBundleError(f"'{path}' is incomplete: {one_line(error)}") from None
 
 
-def check_files(directory, manifest):
-    """Every file listed lies inside the bundle and has its size; every path that is opened holds listed files.
+def check_files(directory: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Checks that every listed file is inside the bundle and has its size, and that every path of an artifact is listed.
 
     Raises:
         InvalidBundleError: names the file.
@@ -73,10 +74,10 @@ def check_files(directory, manifest):
 
 
 class _Incomplete(Exception):
-    """What is wrong with a field."""
+    """A field is missing or wrong."""
 
 
-def _check_schema(path, schema):
+def _check_schema(path: pathlib.Path, schema: Any) -> None:
     if isinstance(schema, int) and not isinstance(schema, bool) and schema > SCHEMA:
         raise InvalidBundleError(
             f"'{path}' has schema {schema}: a newer version wrote it; this version reads schema {SCHEMA}"
@@ -85,7 +86,7 @@ def _check_schema(path, schema):
         raise InvalidBundleError(f"'{path}' has schema {_shown(schema)}; this version reads schema {SCHEMA}")
 
 
-def _check_types(manifest):
+def _check_types(manifest: dict[str, Any]) -> None:
     for field, kind in _OPTIONAL.items():
         if not isinstance(manifest.get(field, kind()), kind):
             raise _Incomplete(f"'{field}' is not a {kind.__name__}")
@@ -95,7 +96,7 @@ def _check_types(manifest):
         raise _Incomplete("no signatures or no artifacts")
 
 
-def _check_signature(name, record):
+def _check_signature(name: str, record: Any) -> None:
     for side in ("inputs", "outputs"):
         specs = record.get(side) if isinstance(record, dict) else None
         if not isinstance(specs, list):
@@ -107,8 +108,8 @@ def _check_signature(name, record):
         raise _Incomplete(f"signature '{_shown(name)}' has no outputs")
 
 
-def _check_spec(signature, spec):
-    """One input or output; gives its name."""
+def _check_spec(signature: str, spec: Any) -> str:
+    """Checks one input or output; returns its name."""
     where = f"signature '{_shown(signature)}'"
     if not isinstance(spec, dict) or not isinstance(spec.get("name"), str) or not spec["name"]:
         raise _Incomplete(f"{where} has an input or output without a name")
@@ -125,7 +126,7 @@ def _check_spec(signature, spec):
     return spec["name"]
 
 
-def _check_artifact(name, record, signatures):
+def _check_artifact(name: str, record: Any, signatures: dict[str, Any]) -> None:
     files = record.get("signatures") if isinstance(record, dict) else None
     if not isinstance(files, dict) or not files or not _is_count(record.get("bytes")):
         raise _Incomplete(f"artifact '{_shown(name)}' lacks its signatures or its size")
@@ -143,14 +144,14 @@ def _check_artifact(name, record, signatures):
         raise _Incomplete(f"artifact '{_shown(name)}': parity")
 
 
-def _check_file_record(name, record):
+def _check_file_record(name: str, record: Any) -> None:
     if not isinstance(record, dict) or not _is_count(record.get("bytes")):
         raise _Incomplete(f"the record of file '{_shown(name)}' has no size")
     if not isinstance(record.get("sha256"), str) or not _SHA256.fullmatch(record["sha256"]):
         raise _Incomplete(f"the record of file '{_shown(name)}' has no sha256")
 
 
-def _check_tokenizer(record):
+def _check_tokenizer(record: Any) -> None:
     if record is None:
         return
     for field, kind in (("path", str), ("fingerprint", str), ("options", dict)):
@@ -158,35 +159,34 @@ def _check_tokenizer(record):
             raise _Incomplete(f"the record of the tokenizer lacks '{field}'")
 
 
-def _is_count(value):
+def _is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
 
 
-def _is_number(value):
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _check_file(directory, root, name, record):
+def _check_file(directory: pathlib.Path, root: pathlib.Path, name: str, record: dict[str, Any]) -> None:
     shown = _shown(name)
     parts = pathlib.PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or "\\" in name or ":" in parts[0] or "\0" in name:
-        raise InvalidBundleError(f"'{shown}' lies outside the bundle")
+        raise InvalidBundleError(f"'{shown}' is outside the bundle")
     try:
         path = (directory / name).resolve()
         if not path.is_relative_to(root):
-            raise InvalidBundleError(f"'{shown}' lies outside the bundle")
+            raise InvalidBundleError(f"'{shown}' is outside the bundle")
         if not path.is_file():
             raise InvalidBundleError(f"'{shown}' is missing from the bundle")
         size = path.stat().st_size
-    except (OSError, ValueError, RuntimeError) as error:  # A name that no file can have; links that go round.
+    except (OSError, ValueError, RuntimeError) as error:  # An impossible file name; a cycle of links.
         raise InvalidBundleError(f"'{shown}' cannot be read: {one_line(error)}") from None
     if size != record["bytes"]:
         raise InvalidBundleError(f"'{shown}' does not have the size that the manifest gives")
 
 
-def _check_plain(directory, root):
-    """Nothing in the bundle is a pipe, a device or a link that leads out of it, listed or not: a runtime opens what an
-    artifact names."""
+def _check_plain(directory: pathlib.Path, root: pathlib.Path) -> None:
+    """Refuses pipes, devices and links out of the bundle, listed or not: a runtime opens whatever an artifact names."""
     for path in directory.rglob("*"):
         if path.is_symlink() and not _leads_to(path, root):
             raise InvalidBundleError(f"'{_shown(path.name)}' is a link that leads out of the bundle")
@@ -198,14 +198,14 @@ def _check_plain(directory, root):
             raise InvalidBundleError(f"'{_shown(path.name)}' is neither a file nor a directory")
 
 
-def _leads_to(path, root):
+def _leads_to(path: pathlib.Path, root: pathlib.Path) -> bool:
     try:
         return path.resolve().is_relative_to(root)
     except (OSError, RuntimeError):
         return False
 
 
-def _shown(value, limit=80):
-    """A value out of a manifest for an error: one short line, printable whatever it holds."""
+def _shown(value: Any, limit: int = 80) -> str:
+    """A value of a manifest as one short printable line, for an error."""
     text = ascii(value)[1:-1] if isinstance(value, str) and not value.isprintable() else str(value)
     return text if len(text) <= limit else f"{text[: limit - 3]}..."

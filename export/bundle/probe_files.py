@@ -1,23 +1,26 @@
-"""Probes kept in a bundle: the inputs and outputs that prove it again, warm it up and time it."""
+"""Probes in a bundle: inputs and reference outputs, to verify it again, warm it up and time it."""
 
 import math
 import pathlib
 import zipfile
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from keras_transformer.export.bundle.manifest import PROBES
 from keras_transformer.export.errors import InputError, InvalidBundleError, one_line
 from keras_transformer.export.spec.axes import sizes_of
-from keras_transformer.export.spec.export_spec import Probe
+from keras_transformer.export.spec.export_spec import ArraySpec, Probe
+from keras_transformer.utils.types import Path
 
-# Unpacked; an export keeps 16 MB, or the smallest probe of each signature.
+# Uncompressed. An export keeps 16 MB, or the smallest probe of each signature.
 _MAX_BYTES = 2**30
 
 
-def write_probes(directory, probes, limit):
-    """Keeps the probes, smallest first, up to `limit` bytes (at least one per signature), in `probes.npz`."""
-    arrays, used = {}, 0
+def write_probes(directory: Path, probes: Mapping[str, Sequence[Probe]], limit: int) -> None:
+    """Writes the probes, smallest first, up to `limit` bytes (at least one per signature), to `probes.npz`."""
+    arrays: dict[str, np.ndarray] = {}
+    used = 0
     for signature, cases in probes.items():
         for number, probe in enumerate(sorted(cases, key=_bytes)):
             used += _bytes(probe)
@@ -30,20 +33,20 @@ def write_probes(directory, probes, limit):
     np.savez_compressed(pathlib.Path(directory, PROBES), **arrays)
 
 
-def read_probes(directory, signature=None):
-    """The probes kept in a bundle.
+def read_probes(directory: Path, signature: str | None = None) -> dict[str, list[Probe]]:
+    """The probes of a bundle.
 
     Args:
         directory: path of the bundle.
-        signature: reads those of one signature alone.
+        signature: name of the only signature to read, or None for all.
 
     Returns:
         Dict of signature name to a list of `Probe`.
 
     Raises:
-        InvalidBundleError: they cannot be read, or unpack to more than any export writes.
+        InvalidBundleError: they cannot be read, or are larger than any export writes.
     """
-    found = {}
+    found: dict[str, dict[int, Probe]] = {}
     try:
         with zipfile.ZipFile(pathlib.Path(directory, PROBES)) as file:
             entries = [entry for entry in file.infolist() if signature in (None, entry.filename.split("/")[0])]
@@ -61,17 +64,17 @@ def read_probes(directory, signature=None):
     return {key: [probes[number] for number in sorted(probes)] for key, probes in found.items()}
 
 
-def _check_sizes(entries):
-    """What the directory of the zip claims; `zipfile` reads no more than that from an entry."""
+def _check_sizes(entries: list[zipfile.ZipInfo]) -> None:
+    """Checks the sizes in the zip's directory; `zipfile` reads no more than that from an entry."""
     total = sum(entry.file_size for entry in entries)
     if total > _MAX_BYTES:
-        raise ValueError(f"it would unpack to {total} bytes")
+        raise ValueError(f"it would decompress to {total} bytes")
     if len({entry.filename for entry in entries}) < len(entries):
         raise ValueError("it holds an array twice")
 
 
-def _read_array(file, entry):
-    """One array, of which memory is taken only after its shape agrees with the size of its entry."""
+def _read_array(file: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+    """One array; memory is allocated only if its shape agrees with the size of its entry."""
     with file.open(entry) as stream:
         version = np.lib.format.read_magic(stream)
         read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[
@@ -86,8 +89,8 @@ def _read_array(file, entry):
         return np.lib.format.read_array(stream, allow_pickle=False)
 
 
-def resized_inputs(inputs, probe, sizes):
-    """The inputs of a probe with other sizes of their axes: repeated or cut, so that the values stay valid ones.
+def resized_inputs(inputs: Sequence[ArraySpec], probe: Probe, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """The inputs of a probe with other sizes of their axes: repeated or cut, so that values stay valid.
 
     Args:
         inputs: tuple of `ArraySpec`.
@@ -116,5 +119,5 @@ def resized_inputs(inputs, probe, sizes):
     return arrays
 
 
-def _bytes(probe):
+def _bytes(probe: Probe) -> int:
     return sum(array.nbytes for array in (*probe.inputs.values(), *probe.outputs.values()))

@@ -1,6 +1,10 @@
-"""The tokenizer of a bundle: kept in it, checked when it is read, applied to text."""
+"""The tokenizer of a bundle: writing, reading, and encoding texts."""
 
 import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from keras_transformer.export.errors import (
     InputError,
@@ -9,13 +13,14 @@ from keras_transformer.export.errors import (
     MissingLibraryError,
     one_line,
 )
+from keras_transformer.export.spec.export_spec import ArraySpec
 
 FOLDER = "tokenizer"
 _OPTIONS = {"start": bool, "end": bool, "max_length": int}
 
 
-def check_options(options):
-    """Refuses options of encoding that a tokenizer does not take.
+def check_options(options: Mapping[str, Any] | None) -> None:
+    """Refuses options that `Tokenizer.encode` does not have.
 
     Raises:
         InvalidModelError: names the option.
@@ -25,20 +30,22 @@ def check_options(options):
             raise InvalidModelError(f"tokenizer_options takes {', '.join(_OPTIONS)}. Received: {name}={value!r}")
 
 
-def write_tokenizer(directory, manifest, tokenizer, options=None):
-    """Puts a tokenizer into a bundle that is being written.
+def write_tokenizer(
+    directory: pathlib.Path, manifest: dict[str, Any], tokenizer: Any, options: Mapping[str, Any] | None = None
+) -> None:
+    """Adds a tokenizer to a bundle that is being written.
 
     Args:
         directory: `pathlib.Path` of the bundle.
-        manifest: its manifest, which is told of it.
+        manifest: its manifest, which gets a record of it.
         tokenizer: a tokenizer of `keras_transformer.text`.
         options: dict of how texts are encoded: "start", "end", "max_length".
     """
     tokenizer.save(directory / FOLDER)
-    manifest["tokenizer"] = {"path": FOLDER, "fingerprint": tokenizer.fingerprint, "options": options or {}}
+    manifest["tokenizer"] = {"path": FOLDER, "fingerprint": tokenizer.fingerprint, "options": dict(options or {})}
 
 
-def read_tokenizer(directory, manifest):
+def read_tokenizer(directory: pathlib.Path, manifest: dict[str, Any]) -> Any:
     """The tokenizer of a bundle, or None.
 
     Raises:
@@ -65,8 +72,10 @@ def read_tokenizer(directory, manifest):
     return tokenizer
 
 
-def encode_texts(texts, tokenizer, options, inputs):
-    """Texts as the arrays that a signature takes.
+def encode_texts(
+    texts: str | Sequence[str], tokenizer: Any, options: Mapping[str, Any], inputs: Sequence[ArraySpec]
+) -> dict[str, np.ndarray]:
+    """Texts as the input arrays of a signature.
 
     Args:
         texts: str or list of str.
@@ -78,7 +87,7 @@ def encode_texts(texts, tokenizer, options, inputs):
         Dict of input name to array.
 
     Raises:
-        InputError: there is no tokenizer, what is given is not text, or a text is empty.
+        InputError: there is no tokenizer, an element is not text, or a text is empty.
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     if tokenizer is None:

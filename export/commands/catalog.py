@@ -4,6 +4,7 @@ import argparse
 import json
 
 from keras_transformer.export.errors import ExportError, suggestion
+from keras_transformer.export.runtime.libraries import require_keras
 
 EXAMPLES = ["", "mechanisms recurrences", "checkpoints --json"]
 _WIDEST = 60
@@ -20,6 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer.utils.captured_stderr import quiet
 
     with quiet():
+        require_keras("catalog")
         from keras_transformer import catalog
 
         tables = catalog.tables()

@@ -9,6 +9,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.utils.types import Path
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def load_model(path: Path, dtype: str | None = None) -> keras.Model:
     os.environ["KERAS_BACKEND"] = "tensorflow"  # Saved models load on every backend.
     print(f"loading {path}", file=sys.stderr, flush=True)
     with quiet():
+        require_keras("a Keras model")
         return _load_file(path) if pathlib.Path(path).is_file() else _load_checkpoint(path, dtype)
 
 

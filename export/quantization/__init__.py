@@ -1,1 +1,1 @@
-"""Quantized exports: options, evaluation and sensitivity."""
+"""Quantization: options, evaluation and sensitivity."""

@@ -1,10 +1,11 @@
-"""Which weights cost most when they are quantized: each left in float once, all others quantized."""
+"""Sensitivity of a task to the quantization of single weights: each is kept in float once, all others are quantized."""
 
 import dataclasses
 import pathlib
 import shutil
 import tempfile
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from keras_transformer.export.bundle.manifest import FILE, file_records, files_of, read_manifest
 from keras_transformer.export.bundle.writing import write_manifest
@@ -12,20 +13,21 @@ from keras_transformer.export.errors import InvalidBundleError, QuantizationErro
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.graphs import load_arrays
 from keras_transformer.export.onnx.quantize import is_candidate, quantize_files
-from keras_transformer.export.quantization.evaluation import check_loss
-from keras_transformer.export.quantization.options import Quantization, matches
+from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
+from keras_transformer.export.quantization.options import MODES, Quantization, matches
 from keras_transformer.export.runtime.loading import load
+from keras_transformer.utils.types import Path
 
-# How the first entry, which has no weight, is shown.
+# Label of the first entry, which has no weight.
 ALL = "all quantized"
 
 
 class Sensitivity(NamedTuple):
-    """What leaving one weight in float gives back.
+    """The effect of keeping one weight in float.
 
     Args:
         weight: path of the weight; "" for all of them quantized.
-        agreement: share of the top answers that stay as in float, or None.
+        agreement: share of the predictions that stay as in float, or None.
         score: the evaluation's score, or None.
         score_float: the score of the float files, or None.
         size: bytes of the ONNX files so quantized.
@@ -38,8 +40,13 @@ class Sensitivity(NamedTuple):
     size: int
 
 
-def sensitivity(bundle, quantize, evaluation, progress=None):
-    """Quantizes the ONNX files of a float bundle again and again, with one weight left in float each time.
+def sensitivity(
+    bundle: Path,
+    quantize: str | Quantization,
+    evaluation: Evaluation,
+    progress: Callable[[str], Any] | None = None,
+) -> list[Sensitivity]:
+    """Quantizes the ONNX files of a float bundle repeatedly, with another weight kept in float each time.
 
     Args:
         bundle: path of a float bundle with ONNX files. It is not changed.
@@ -48,11 +55,12 @@ def sensitivity(bundle, quantize, evaluation, progress=None):
         progress: called with a line of text for each weight, or None.
 
     Returns:
-        list of `Sensitivity`: all quantized first, then the weights, the one that gives most back first.
+        list of `Sensitivity`: all quantized first, then the weights, the most sensitive first.
 
     Raises:
         InvalidBundleError: no ONNX files, or quantized ones.
-        QuantizationError: see `export`; or inputs for a language model, which is measured by a score.
+        QuantizationError: see `export`; `evaluation` is not an `Evaluation`, or has inputs for a language model, which
+            needs a score.
 
     Example:
 
@@ -64,6 +72,8 @@ def sensitivity(bundle, quantize, evaluation, progress=None):
     >>> [each.weight for each in sensitivity("/tmp/keras_transformer_doctest", "int8", data)]
     ['', 'sequential/wide/kernel']
     """
+    if not isinstance(evaluation, Evaluation):
+        raise QuantizationError(f"evaluation must be an Evaluation. Received: {type(evaluation).__name__}")
     manifest = read_manifest(bundle)
     record = manifest["artifacts"].get(ONNX.name)
     if record is None or "quantization" in record:
@@ -71,6 +81,8 @@ def sensitivity(bundle, quantize, evaluation, progress=None):
     if manifest.get("generation") is not None and len(evaluation.inputs):
         raise QuantizationError("a language model is measured by a score of what it generates, not by inputs")
     quantization = Quantization.of(quantize)
+    if quantization is None:
+        raise QuantizationError(f"quantize must be one of {', '.join(MODES)}, or a Quantization. Received: None")
     evaluation = dataclasses.replace(evaluation, min_agreement=None, max_loss=None)
     before = evaluation.measure(load(bundle, ONNX.name))
     files = record["signatures"]
@@ -91,12 +103,14 @@ def sensitivity(bundle, quantize, evaluation, progress=None):
     return [found[0], *sorted(found[1:], key=worth)]
 
 
-def _measured(bundle, files, quantization, evaluation):
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder, "bundle")
+def _measured(
+    bundle: pathlib.Path, files: dict[str, str], quantization: Quantization, evaluation: Evaluation
+) -> tuple[dict[str, Any], int]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name, "bundle")
         shutil.copytree(bundle, folder)
         manifest = read_manifest(folder)
-        (folder / FILE).unlink()  # Written anew, last: it does not list itself.
+        (folder / FILE).unlink()  # Written again, last: it does not list itself.
         quantize_files(folder, files, quantization, ranges=_ranges(folder, files, quantization))
         manifest["files"] = file_records(folder)
         write_manifest(folder, manifest)
@@ -104,7 +118,7 @@ def _measured(bundle, files, quantization, evaluation):
         return evaluation.measure(load(folder, ONNX.name, check=False)), size
 
 
-def _ranges(folder, files, quantization):
+def _ranges(folder: pathlib.Path, files: dict[str, str], quantization: Quantization) -> Any:
     if quantization.mode != "int8_static":
         return None
     from keras_transformer.export.onnx.calibrate import ranges_of
@@ -112,6 +126,6 @@ def _ranges(folder, files, quantization):
     return ranges_of(folder, files, quantization.calibration)
 
 
-def _literal(name):
+def _literal(name: str) -> str:
     """A pattern that matches this name alone."""
     return "".join(f"[{character}]" if character in "*?[" else character for character in name)

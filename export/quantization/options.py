@@ -1,11 +1,12 @@
-"""What is asked of quantization: the kind of numbers, what stays in float, and what it may cost."""
+"""Options of quantization: the mode, the weights that stay float, and the tolerance."""
 
 import dataclasses
 import fnmatch
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.errors import QuantizationError, suggestion
 from keras_transformer.export.quantization import ternary
+from keras_transformer.utils.types import ArrayLike
 
 # Largest difference allowed on the probes, as a share of each output's scale, unless the caller says otherwise.
 TOLERANCES = {
@@ -21,7 +22,7 @@ MODES = tuple(TOLERANCES)
 
 @dataclasses.dataclass(frozen=True)
 class Quantization:
-    """How weights, and perhaps activations, become smaller numbers.
+    """How weights, and in some modes activations, are quantized.
 
     Args:
         mode: "fp16": weights in half precision; "int8": weights in 8 bits with a scale for each channel, activations
@@ -43,14 +44,15 @@ class Quantization:
     """
 
     mode: str
-    calibration: Iterable | None = None
-    keep_float: tuple = ()
+    calibration: Iterable[Mapping[str, ArrayLike]] | None = None
+    keep_float: tuple[str, ...] = ()
     block_size: int = 32
     tolerance: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.mode not in MODES:
-            raise QuantizationError(f"unknown quantization '{self.mode}'; valid: {', '.join(MODES)}")
+            advice = suggestion(self.mode, MODES)
+            raise QuantizationError(f"unknown quantization {self.mode!r}; valid: {', '.join(MODES)}{advice}")
         if self.block_size not in (16, 32, 64, 128, 256):
             raise QuantizationError(f"block_size must be 16, 32, 64, 128 or 256, not {self.block_size}")
         if self.mode == "int8_static" and self.calibration is None:
@@ -61,13 +63,19 @@ class Quantization:
             object.__setattr__(self, "tolerance", TOLERANCES[self.mode])
 
     @classmethod
-    def of(cls, quantize):
-        """A `Quantization` from a mode's name; what is one already, and None, is given back."""
+    def of(cls, quantize: "str | Quantization | None") -> "Quantization | None":
+        """A `Quantization` from the name of a mode; a `Quantization`, or None, is returned as it is.
+
+        Raises:
+            QuantizationError: it is neither, or an unknown mode.
+        """
+        if quantize is not None and not isinstance(quantize, (str, Quantization)):
+            raise QuantizationError(f"quantize must be the name of a mode or a Quantization. Received: {quantize!r}")
         return cls(quantize) if isinstance(quantize, str) else quantize
 
 
-def matches(names, patterns):
-    """The names that any of the patterns matches.
+def matches(names: Iterable[str], patterns: Iterable[str]) -> set[str]:
+    """The names that match at least one of the patterns.
 
     Raises:
         QuantizationError: a pattern matches none of them.
@@ -77,6 +85,7 @@ def matches(names, patterns):
     >>> matches(["head/kernel", "block_0/query/kernel"], ["head/*"])
     {'head/kernel'}
     """
+    names = list(names)
     found = {pattern: set(fnmatch.filter(names, pattern)) for pattern in patterns}
     for pattern, each in found.items():
         if not each:

@@ -1,12 +1,12 @@
-"""Ternary kernels in files: which weights they are. Packing them loses nothing: see `onnx.ternary` and `tflite.ternary`."""
+"""Ternary kernels of exported models. Packing them is lossless: see `onnx.ternary` and `tflite.ternary`."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-# What a whole model may differ by. A ternary layer computes the same to the last bit in every runtime, but what enters it
-# comes from norms and softmax: a number that float32's noise puts on the other side of a half is rounded to the next of
-# 127 steps, and changes what comes after it.
+# Tolerance of a whole model. A ternary layer computes the same bits in every runtime, but its inputs come from norms and
+# softmax: a float32 rounding error moves a number across a half, which then is rounded to another of 127 steps.
 TOLERANCE = 0.1
 
 _SCALE = "ternary_scale"
@@ -22,7 +22,7 @@ def has_ternary_layers(model: Any) -> bool:
     return isinstance(model, keras.layers.Layer) and any(map(has_ternary_kernel, keras_private.flatten_layers(model)))
 
 
-def kernel_paths(variables):
+def kernel_paths(variables: Iterable[Any]) -> set[str]:
     """The paths of the frozen ternary kernels among Keras variables: those that have a scale beside them.
 
     Example:
@@ -35,13 +35,13 @@ def kernel_paths(variables):
     return {path for path in paths if f"{path.rpartition('/')[0]}/{_SCALE}" in paths and path.endswith("/kernel")}
 
 
-def is_ternary(array):
+def is_ternary(array: np.ndarray) -> bool:
     """Whether all numbers of an array are -1, 0 or 1."""
     return array.dtype == np.float32 and bool(np.isin(array, (-1.0, 0.0, 1.0)).all())
 
 
-def pack_pairs(codes):
-    """2-bit codes four to a byte, the first lowest: `(..., n)` to `(..., n / 4)`.
+def pack_pairs(codes: np.ndarray) -> np.ndarray:
+    """Packs 2-bit codes four to a byte, the first in the lowest bits: `(..., n)` to `(..., n / 4)`.
 
     Example:
 

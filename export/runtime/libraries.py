@@ -39,6 +39,19 @@ class Library(NamedTuple):
         return installed_version(self.distribution)
 
 
+def require_keras(user: str) -> None:
+    """Imports Keras and its backend.
+
+    Args:
+        user: what needs Keras, for the error.
+
+    Raises:
+        MissingLibraryError: Keras, or TensorFlow as its backend, is not installed.
+    """
+    with Library("keras", "keras").required_by(user), Library("tensorflow", "tensorflow").required_by(user):
+        import keras  # noqa: F401
+
+
 def installed_version(distribution: str) -> str | None:
     """Version of a distribution, or None where it is not installed."""
     try:

@@ -1,32 +1,42 @@
-"""A language model of a bundle whose cache lies in pools of blocks and of states, as `generation.Engine` wants it."""
+"""Paged decoding steps in a runtime, for `generation.Engine`: the cache is in pools of blocks and of states."""
 
 import dataclasses
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.loop import pad
 
 
 class PagedRuntimeSteps:
-    """Reads new tokens of many sequences. Pools are numpy arrays, of which a step gathers the blocks and states of its rows.
+    """Steps of many sequences at once. Pools are numpy arrays, from which a step gathers the blocks and states of its rows.
 
     Args:
-        steps: the model in its runtime, as `language_runtime` opens it.
+        steps: `RuntimeSteps`, the model in its runtime.
         num_blocks: int >= 2. Block 0 is for padding.
         block_size: int >= 1. Tokens of a block.
-        max_batch_size: int >= 1. Not limited by the runtime; so many states there are, and one never given.
+        max_batch_size: int >= 1. The number of states, without the one that is reserved.
         chunk_size: int >= 1. The most tokens that a call of one row reads.
-        quantize: bool. Not to be had here.
+        quantize: bool. Not supported: must be False.
 
     Raises:
-        GenerationError: an encoder-decoder, int8, or a cache that neither keeps all tokens nor has one size.
+        GenerationError: an encoder-decoder, `quantize`, or a cache that neither holds all tokens nor has a fixed size.
     """
 
     # The weights of a bundle never change.
     model_version = 0
 
-    def __init__(self, steps, num_blocks, block_size, max_batch_size, chunk_size=64, quantize=False):
+    def __init__(
+        self,
+        steps: RuntimeSteps,
+        num_blocks: int,
+        block_size: int,
+        max_batch_size: int,
+        chunk_size: int = 64,
+        quantize: bool | None = False,
+    ):
         if steps.spec.is_encoder_decoder:
             raise GenerationError("The cache of an encoder-decoder depends on its source: it is not paged.")
         if quantize:
@@ -40,9 +50,15 @@ class PagedRuntimeSteps:
         self.spec = dataclasses.replace(steps.spec, max_length=max_length)
         self.chunk_size = chunk_size if max_length is None else min(chunk_size, max_length)
 
-    def step(self, token_ids, tables, cache_index, states=None):
-        """As `tasks.paged_steps.PagedSteps.step`."""
-        # As many blocks as hold the longest: what stands behind the end of a row, causality hides.
+    def step(
+        self,
+        token_ids: Sequence[Sequence[int]],
+        tables: Sequence[Sequence[int]],
+        cache_index: Sequence[int],
+        states: Sequence[int] | None = None,
+    ) -> np.ndarray:
+        """Reads tokens of each row; returns the logits after the last. See `tasks.paged_steps.PagedSteps.step`."""
+        # As many blocks as the longest row needs; the causal mask hides slots behind the end of a row.
         count, longest = len(token_ids[0]), max(cache_index) + len(token_ids[0])
         table = pad([row[: -(-longest // self.block_size)] for row in tables])
         index = np.array(cache_index, "int32")
@@ -57,26 +73,28 @@ class PagedRuntimeSteps:
             pool[states] = self.runtime.as_numpy(cache[name])
         return output.logits[:, -1]
 
-    def copy(self, pairs):
+    def copy(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Copies blocks, for copy on write."""
         _copy(self._blocks, pairs)
 
-    def copy_states(self, pairs):
+    def copy_states(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Copies states, for copy on write."""
         _copy(self._states, pairs)
 
-    def reset(self):
-        """Nothing that a step leaves half done is ever read."""
+    def reset(self) -> None:
+        """Does nothing: an interrupted step leaves nothing that is read later."""
 
-    def warm_up(self):
+    def warm_up(self) -> None:
         """Runs both shapes of a step once."""
         for count in {1, self.chunk_size}:
             blocks = -(-count // self.block_size)
             self.step([[0] * count], [[0] * blocks], [0], [0])
 
 
-def _pools(steps, num_blocks, block_size, num_states):
-    """Zeros for what keeps all tokens, `(num_blocks, K, block_size, W)`, and for what is of one size, by name."""
+def _pools(
+    steps: RuntimeSteps, num_blocks: int, block_size: int, num_states: int
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Zeros by name: pools of tensors that hold all tokens, `(num_blocks, K, block_size, W)`, and of those of fixed size."""
     blocks, states = {}, {}
     # Two rows: one may have a fixed number of slots.
     probes = [steps.init_cache(2, length) for length in (block_size, block_size + 1)]
@@ -87,23 +105,25 @@ def _pools(steps, num_blocks, block_size, num_states):
         elif array.ndim == 4 and (array.shape[2], longer[2]) == (block_size, block_size + 1):
             blocks[name] = np.zeros((num_blocks, *array.shape[1:]), array.dtype)
         else:
-            raise GenerationError(f"A cache keeps all tokens, (B, K, L, W), or is of one size; {name!r} is neither.")
+            raise GenerationError(
+                f"A cache holds all tokens, (B, K, L, W), or has a fixed size; {name!r} does neither."
+            )
     return blocks, states
 
 
-def _gathered(pool, table):
+def _gathered(pool: np.ndarray, table: np.ndarray) -> np.ndarray:
     """The blocks `(N, K, block_size, W)` of each row, as a cache `(B, K, L, W)`."""
     blocks = pool[table].transpose(0, 2, 1, 3, 4)
     return np.ascontiguousarray(blocks).reshape(len(table), pool.shape[1], -1, pool.shape[3])
 
 
-def _begun(states, index):
-    """Zeros where nothing has been read, whatever a state held before."""
+def _begun(states: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """States with zeros in rows that have read nothing yet."""
     states[index == 0] = 0
     return states
 
 
-def _copy(pools, pairs):
+def _copy(pools: dict[str, np.ndarray], pairs: Iterable[tuple[int, int]]) -> None:
     for source, target in pairs:
         for pool in pools.values():
             pool[target] = pool[source]

@@ -1,18 +1,25 @@
-"""The SavedModel format: TensorFlow Serving, TF.js, and whatever else reads it."""
+"""Conversion to SavedModel."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
 
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError
 from keras_transformer.export.saved_model.format import SAVED_MODEL
+from keras_transformer.export.spec.export_spec import ExportSpec
+from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.utils.captured_stderr import quiet
 
 NAME = SAVED_MODEL.name
 
 
-def write(traced, spec, directory):
+def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
     """Writes `saved_model/` with one signature per entry of the spec.
 
-    The first signature is also saved as `serving_default`, the name that servers ask for.
+    The first signature is also saved as `serving_default`, the default name of servers.
 
     Args:
         traced: the `TracedModule`.
@@ -30,8 +37,8 @@ def write(traced, spec, directory):
     return dict.fromkeys(names, NAME)
 
 
-def save(traced, names, path):
-    """Writes a SavedModel with the signatures named, and the first as `serving_default` too."""
+def save(traced: Any, names: list[str], path: pathlib.Path) -> None:
+    """Writes a SavedModel with some signatures of a module, the first as `serving_default` too."""
     signatures = {name: traced.functions[name] for name in names}
     signatures.setdefault("serving_default", traced.functions[names[0]])
     with quiet() as log:

@@ -1,21 +1,25 @@
-"""A SavedModel whose weights are kept in 4, 8 or 16 bits and made float when it runs: TensorFlow has no faster kernels."""
+"""Quantized SavedModels: weights in 4, 8 or 16 bits that are dequantized when the model runs."""
 
+import pathlib
 import shutil
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.quantization import block_quantize
-from keras_transformer.export.quantization.options import matches
+from keras_transformer.export.quantization.options import Quantization, matches
 from keras_transformer.export.saved_model import convert as saved_model
+from keras_transformer.export.spec.export_spec import ExportSpec, Signature
+from keras_transformer.utils.types import Tensor
 
 _SMALL = 2048
 _BLOCK = 128
 
 
-def quantize(spec, directory, files):
-    """Writes the SavedModel of a bundle again, with small weights in place of float ones.
+def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
+    """Writes the SavedModel of a bundle again, with quantized weights.
 
     Args:
         spec: the `ExportSpec`, with its `quantization`.
@@ -39,7 +43,7 @@ class QuantizedModule(tf.Module):
         quantization: `Quantization`.
     """
 
-    def __init__(self, spec, quantization):
+    def __init__(self, spec: ExportSpec, quantization: Quantization):
         super().__init__(name="quantized")
         variables = [each for each in spec.variables if _is_large(each)]
         kept = matches([each.path for each in variables], quantization.keep_float)
@@ -52,8 +56,8 @@ class QuantizedModule(tf.Module):
         variables = {id(v): v for function in self.functions.values() for v in function.graph.variables}
         self.exported_variables = list(variables.values())
 
-    def _trace(self, name, signature, chosen):
-        def traced(**tensors):
+    def _trace(self, name: str, signature: Signature, chosen: list[keras.Variable]) -> Any:
+        def traced(**tensors: Tensor) -> dict[str, Tensor]:
             mapping = [(variable, small()) for variable, small in zip(chosen, self.small, strict=True)]
             with keras.StatelessScope(state_mapping=mapping):
                 outputs = signature.function(tensors)
@@ -64,11 +68,11 @@ class QuantizedModule(tf.Module):
         return tf.function(traced, autograph=False).get_concrete_function(**arguments)
 
 
-def _is_large(variable):
+def _is_large(variable: keras.Variable) -> bool:
     return str(variable.dtype) == "float32" and len(variable.shape) > 1 and np.prod(variable.shape) >= _SMALL
 
 
-def _small(array, quantization):
+def _small(array: np.ndarray, quantization: Quantization) -> Any:
     if quantization.mode == "fp16":
         return _Half(array)
     return (
@@ -79,18 +83,18 @@ def _small(array, quantization):
 class _Half(tf.Module):
     """A weight in half precision."""
 
-    def __init__(self, array):
+    def __init__(self, array: np.ndarray):
         super().__init__()
         self.half = tf.Variable(array.astype("float16"), trainable=False)
 
-    def __call__(self):
+    def __call__(self) -> Tensor:
         return tf.cast(self.half, tf.float32)
 
 
 class _Blocks(tf.Module):
     """A weight in 4 or 8 bits, with a scale for each block of its last axis."""
 
-    def __init__(self, array, bits, block_size):
+    def __init__(self, array: np.ndarray, bits: int, block_size: int):
         super().__init__()
         width = array.shape[-1]
         self.shape, self.width, self.bits = array.shape, width, bits
@@ -98,7 +102,7 @@ class _Blocks(tf.Module):
         self.codes = tf.Variable(block_quantize.pack_nibbles(codes) if bits == 4 else codes, trainable=False)
         self.scale = tf.Variable(scale.astype("float16" if bits == 4 else "float32"), trainable=False)
 
-    def __call__(self):
+    def __call__(self) -> Tensor:
         codes = tf.convert_to_tensor(self.codes)
         if self.bits == 4:
             low, high = tf.bitwise.bitwise_and(codes, 15), tf.bitwise.right_shift(codes, 4)

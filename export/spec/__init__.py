@@ -1,1 +1,1 @@
-"""What is exported: signatures, their inputs, axes and probes."""
+"""Specifications of exports: signatures, their inputs, axes and probes."""

@@ -1,22 +1,28 @@
-"""Names for the dynamic axes: inputs that share a name share a size."""
+"""Names of dynamic axes. Axes of the same name have the same size."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 from keras_transformer.export.errors import InvalidModelError
+from keras_transformer.export.spec.export_spec import ArraySpec
+from keras_transformer.utils.types import Shape
 
 _SIDES = ("source", "target", "encoder", "decoder")
 
 
-def axis_names(name, shape, overrides=None):
+def axis_names(name: str, shape: Shape, overrides: Mapping[int, str] | None = None) -> tuple[str | None, ...]:
     """Names the dynamic axes of one input.
 
     Axis 0 is `batch`. Both middle axes of a rank 4 input are `height` and `width`. `length` is axis 1, or the last of an
     input `(B, C, T)` of several texts each, and every axis of a mask that is not one of padding; any other is `axis_k`, as
     is axis 1 of several images each, `(B, I, height, width, channels)`.
-    An input named `source_...`, `target_...`, `encoder_...` or `decoder_...` has a length of its own, `source_length`.
+    The length of an input named `source_...`, `target_...`, `encoder_...` or `decoder_...` is `source_length` and so on.
 
     Args:
         name: name of the input.
         shape: its shape, None where dynamic.
-        overrides: dict of axis index to name, which wins.
+        overrides: dict of axis index to name, in place of the default one.
 
     Returns:
         A tuple with a name for each dynamic axis and None for each fixed one.
@@ -34,7 +40,7 @@ def axis_names(name, shape, overrides=None):
     )
 
 
-def _default(name, shape, index):
+def _default(name: str, shape: Shape, index: int) -> str:
     if index == 0:
         return "batch"
     if len(shape) == 4 and shape[1] is None and shape[2] is None and not name.endswith("mask"):
@@ -46,7 +52,9 @@ def _default(name, shape, index):
     return f"axis_{index}"
 
 
-def output_axes(name, shape, probes):
+def output_axes(
+    name: str, shape: Shape, probes: Sequence[tuple[Mapping[str, int], Sequence[int]]]
+) -> tuple[str | None, ...]:
     """Names the dynamic axes of one output by matching its sizes to those of the inputs over all probes.
 
     Args:
@@ -57,7 +65,7 @@ def output_axes(name, shape, probes):
     Returns:
         A tuple with a name for each dynamic axis and None for each fixed one.
     """
-    names = []
+    names: list[str | None] = []
     for index, size in enumerate(shape):
         if size is not None:
             names.append(None)
@@ -69,13 +77,13 @@ def output_axes(name, shape, probes):
     return tuple(names)
 
 
-def sizes_of(inputs, arrays):
+def sizes_of(inputs: Iterable[ArraySpec], arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
     """Size of every dynamic axis in a dict of input arrays.
 
     Raises:
         InvalidModelError: two inputs disagree on the size of an axis they share.
     """
-    sizes = {}
+    sizes: dict[str, int] = {}
     for spec in inputs:
         for axis, size in zip(spec.axes, arrays[spec.name].shape, strict=True):
             if axis is not None and sizes.setdefault(axis, size) != size:

@@ -1,4 +1,7 @@
-"""From a Keras Functional model to an export spec."""
+"""Export specs of Keras Functional models."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -7,19 +10,25 @@ from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError, one_line
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import axes, names, probes, vocabulary
-from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ArraySpec, ExportSpec, Signature
+from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.operation_origin import layer_of
+from keras_transformer.utils.types import ArrayLike, Tensor
 
 SERVE = "serve"
 
 
-def functional_spec(model, tolerance=DEFAULT_TOLERANCE, probes=None, dynamic_axes=None):
+def functional_spec(
+    model: keras.Model,
+    tolerance: float = DEFAULT_TOLERANCE,
+    probes: Sequence[Mapping[str, ArrayLike]] | None = None,
+    dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
+) -> ExportSpec:
     """Export spec of a built Functional or Sequential model, with the one signature `serve`.
 
     Args:
         model: the model, on the TensorFlow backend.
         tolerance: largest difference allowed, as a share of each output's scale.
-        probes: list of dicts, each of input arrays or of axis sizes; made up when None.
+        probes: list of dicts, each of input arrays or of axis sizes; generated when None.
         dynamic_axes: dict of input name to a dict of axis index to axis name.
 
     Returns:
@@ -41,7 +50,7 @@ def functional_spec(model, tolerance=DEFAULT_TOLERANCE, probes=None, dynamic_axe
     return ExportSpec({SERVE: signature}, tolerance, locate, tuple(model.variables), axis_limits=limits)
 
 
-def check_model(model):
+def check_model(model: Any) -> Any:
     """Refuses what is not a built Functional or Sequential Keras model.
 
     Returns:
@@ -68,11 +77,11 @@ def check_model(model):
     return functional
 
 
-def fill_references(signature):
-    """Runs the signature's own function on every probe and keeps what it computes.
+def fill_references(signature: Signature) -> None:
+    """Runs a signature's own function on every probe, whose `outputs` become its results.
 
     Raises:
-        InvalidModelError: the function fails on a probe, computes NaN, or gives other values when called again.
+        InvalidModelError: the function fails on a probe, computes NaN, or returns other values in a second call.
     """
     with full_precision():
         for probe in signature.probes:
@@ -88,7 +97,7 @@ def fill_references(signature):
             )
 
 
-def _reference(signature, probe):
+def _reference(signature: Signature, probe: Probe) -> dict[str, np.ndarray]:
     import tensorflow as tf
 
     try:
@@ -96,12 +105,12 @@ def _reference(signature, probe):
     except Exception as error:
         raise InvalidModelError(
             f"the model itself fails on the probe {probe.label}: {one_line(error)}"
-            " (give `probes`: sizes or arrays that it takes)"
+            " (pass `probes`: sizes or arrays that it accepts)"
         ) from error
     return {name: np.asarray(value) for name, value in outputs.items()}
 
 
-def _input_specs(model, dynamic_axes):
+def _input_specs(model: Any, dynamic_axes: Mapping[str, Mapping[int, str]]) -> tuple[ArraySpec, ...]:
     named = names.input_names(model)
     unknown = sorted(set(dynamic_axes) - set(named))
     if unknown:
@@ -114,7 +123,7 @@ def _input_specs(model, dynamic_axes):
     return tuple(specs)
 
 
-def _probes(model, inputs, given):
+def _probes(model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[str, ArrayLike]] | None) -> list[Probe]:
     tensors = keras.tree.flatten(model.input)
     limits = dict(zip([spec.name for spec in inputs], vocabulary.integer_limits(tensors), strict=True))
     if given is None:
@@ -122,12 +131,12 @@ def _probes(model, inputs, given):
     return probes.user_probes(inputs, limits, given)
 
 
-def _serving_function(model, inputs):
+def _serving_function(model: Any, inputs: tuple[ArraySpec, ...]) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     """Inference of the model as a function from named tensors to named tensors."""
     structure, outputs = model.input, names.output_names(model)
     order = [spec.name for spec in inputs]
 
-    def serve(tensors):
+    def serve(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         results = model(keras.tree.pack_sequence_as(structure, [tensors[name] for name in order]), training=False)
         return dict(zip(outputs, keras.tree.flatten(results), strict=True))
 

@@ -1,13 +1,15 @@
-"""Which layer an op of a traced graph came from."""
+"""The origin of an operation of a traced graph: the layer that it came from."""
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
-def layer_of(op, node, layers, operations=()):
+def layer_of(op: str, node: str, layers: Mapping[str, Any], operations: Sequence[Any] = ()) -> str:
     """Name of the layer that made a graph node.
 
     Keras opens a name scope for every layer, so a node is named `functional_1/encoder_1/attention_1/Softmax`: a scope
-    is a layer's name, perhaps with a number that TensorFlow added. The innermost one that names a layer wins. Ops of
+    is a layer's name, perhaps with a number that TensorFlow added. The innermost scope of a layer counts. Ops of
     `keras.ops` called in the functional graph itself open no scope and are matched by their type.
 
     Args:
@@ -30,6 +32,6 @@ def layer_of(op, node, layers, operations=()):
     return "/".join(scopes) or node
 
 
-def _holds_ops(layer):
-    """Nested models are scopes too, but name no culprit of their own."""
+def _holds_ops(layer: Any) -> bool:
+    """Whether a layer computes itself: a nested model opens a scope, but its layers do the computing."""
     return not hasattr(layer, "operations")

@@ -1,4 +1,4 @@
-"""Exporting a model that lives on JAX or torch: a second process does it with Keras on TensorFlow."""
+"""Export of a model on JAX or torch, in a second process that runs Keras on TensorFlow."""
 
 import importlib
 import json
@@ -8,16 +8,27 @@ import pickle
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export import errors
 from keras_transformer.export.errors import ConversionError, InvalidModelError, one_line
 from keras_transformer.export.reporting.report import Report
 from keras_transformer.utils import interrupts
 
+if TYPE_CHECKING:
+    import keras
+
 _MODEL, _JOB, _RESULT, _TOKENIZER = "model.keras", "job.pickle", "result.json", "tokenizer"
 
 
-def export_elsewhere(model, directory, formats, progress=None, **options):
+def export_elsewhere(
+    model: "keras.Model",
+    directory: pathlib.Path,
+    formats: list[str],
+    progress: Callable[[str], Any] | None = None,
+    **options: Any,
+) -> Report:
     """Runs `export` in a process whose Keras backend is TensorFlow.
 
     Args:
@@ -31,11 +42,11 @@ def export_elsewhere(model, directory, formats, progress=None, **options):
         The `Report`.
 
     Raises:
-        ExportError: whatever `export` raised there, as it was raised.
+        ExportError: the error that `export` raised there.
         InvalidModelError: the model cannot be saved, or one of its classes cannot be imported.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
         _write_job(folder, model, {"directory": str(directory), "formats": formats, **options})
         log = _run(folder, progress)
         if not (folder / _RESULT).exists():
@@ -47,7 +58,7 @@ def export_elsewhere(model, directory, formats, progress=None, **options):
     return Report.from_dict(result["report"])
 
 
-def _write_job(folder, model, arguments):
+def _write_job(folder: pathlib.Path, model: "keras.Model", arguments: dict[str, Any]) -> None:
     from keras_transformer.export.spec.twins import custom_objects_of
 
     classes = {}
@@ -74,15 +85,15 @@ def _write_job(folder, model, arguments):
     (folder / _JOB).write_bytes(content)
 
 
-def _run(folder, progress):
-    """Starts the process, passes its progress on, and waits; returns what it wrote to stderr."""
+def _run(folder: pathlib.Path, progress: Callable[[str], Any] | None) -> str:
+    """Starts the process, forwards its progress, and waits; returns its stderr."""
     # The files are for CPUs, and this process may hold the GPU's memory.
     environment = os.environ | {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
     command = [sys.executable, "-m", "keras_transformer.export.spec.other_backend", str(folder)]
     with tempfile.TemporaryFile("w+") as log:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process:
             try:
-                for line in process.stdout:
+                for line in process.stdout or ():
                     if progress is not None:
                         progress(line.rstrip("\n"))
                 process.wait()
@@ -93,8 +104,8 @@ def _run(folder, progress):
         return log.read()
 
 
-def _revived(record):
-    """The error of the other process, as an object of its own class."""
+def _revived(record: dict[str, Any]) -> errors.ExportError:
+    """The error of the other process, as an object of its class."""
     cls = getattr(errors, record["class"], errors.ExportError)
     error = cls.__new__(cls)
     error.args = (record["message"],)
@@ -102,8 +113,8 @@ def _revived(record):
     return error
 
 
-def _serve_job(folder):
-    """What the second process does."""
+def _serve_job(folder: pathlib.Path) -> None:
+    """The work of the second process."""
     job = pickle.loads((folder / _JOB).read_bytes())
     sys.path.extend(entry for entry in job["path"] if entry not in sys.path)
     try:
@@ -115,7 +126,7 @@ def _serve_job(folder):
     (folder / _RESULT).write_text(json.dumps(result))
 
 
-def _export_job(folder, job):
+def _export_job(folder: pathlib.Path, job: dict[str, Any]) -> Report:
     import keras
 
     from keras_transformer.export.api import export
@@ -134,8 +145,8 @@ def _export_job(folder, job):
     return export(model, progress=lambda line: print(line, flush=True), **arguments)
 
 
-def _imported(module, path):
-    value = importlib.import_module(module)
+def _imported(module: str, path: str) -> Any:
+    value: Any = importlib.import_module(module)
     for part in path.split("."):
         value = getattr(value, part)
     return value

@@ -1,22 +1,27 @@
-"""The inputs on which every artifact has to agree with the Keras model."""
+"""Probes: the inputs on which every artifact is compared with the Keras model."""
 
 import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec.axes import sizes_of
-from keras_transformer.export.spec.export_spec import Probe
+from keras_transformer.export.spec.export_spec import ArraySpec, Probe
+from keras_transformer.utils.types import ArrayLike
 
-# Short and long sizes of each kind of axis. They differ from each other so that no two axes can be confused.
+Limits = Mapping[str, int | None]
+
+# Short and long sizes of each kind of axis, all different, so that no two axes can be confused.
 _SIZES = {"height": (48, 72), "width": (64, 56)}
 _LENGTHS = ((5, 17), (7, 13), (6, 19), (9, 15))
 # (batch, which size, whether masks are padded)
 _CASES = ((1, 0, False), (1, 1, True), (5, 0, True), (5, 1, False), (5, 1, True))
 
 
-def make_probes(inputs, limits, longest=None):
-    """Batch 1 and 5, a short and a long length, padded and unpadded.
+def make_probes(inputs: Sequence[ArraySpec], limits: Limits, longest: int | None = None) -> list[Probe]:
+    """Probes of batch sizes 1 and 5, of a short and a long length, padded and unpadded.
 
     Args:
         inputs: tuple of `ArraySpec`.
@@ -28,7 +33,8 @@ def make_probes(inputs, limits, longest=None):
     """
     ranges = _axis_sizes(inputs, longest)
     has_mask = any(is_mask(spec) for spec in inputs)
-    seen, probes = set(), []
+    seen: set[Any] = set()
+    probes: list[Probe] = []
     for batch, which, padded in _CASES:
         padded = padded and has_mask
         sizes = {axis: batch if axis == "batch" else pair[which] for axis, pair in ranges.items()}
@@ -39,8 +45,8 @@ def make_probes(inputs, limits, longest=None):
     return probes
 
 
-def user_probes(inputs, limits, given):
-    """Probes from the user's list: each a dict of input arrays, or a dict of axis name to size.
+def user_probes(inputs: Sequence[ArraySpec], limits: Limits, given: Sequence[Mapping[str, ArrayLike]]) -> list[Probe]:
+    """Probes from the user's list, of dicts of input arrays or of axis sizes.
 
     Raises:
         InvalidModelError: a probe names neither every input nor axes only.
@@ -58,14 +64,14 @@ def user_probes(inputs, limits, given):
                 probes.append(probe_of_sizes(inputs, limits, {**defaults, **probe}, padded))
         else:
             raise InvalidModelError(
-                f"probe {number} has {sorted(probe)}; it must give either the inputs {sorted(names)}"
+                f"probe {number} has {sorted(probe)}; it must have either the inputs {sorted(names)}"
                 f" or sizes of the axes {sorted(axes)}"
             )
     return probes
 
 
-def probe_of_sizes(inputs, limits, sizes, padded):
-    """One probe with the given size of each axis; its values depend on the names and sizes alone."""
+def probe_of_sizes(inputs: Sequence[ArraySpec], limits: Limits, sizes: Mapping[str, int], padded: bool) -> Probe:
+    """One probe with a given size of each axis. Its values depend on the names and sizes alone."""
     label = _label(sizes, padded)
     arrays = {}
     for spec in inputs:
@@ -75,12 +81,14 @@ def probe_of_sizes(inputs, limits, sizes, padded):
     return Probe(arrays, label)
 
 
-def is_mask(spec):
-    """Whether an input is a mask: boolean, or named so."""
+def is_mask(spec: ArraySpec) -> bool:
+    """Whether an input is a mask: boolean, or with a name that ends in "mask"."""
     return spec.dtype == "bool" or spec.name.endswith("mask")
 
 
-def _values(spec, shape, limit, padded, random):
+def _values(
+    spec: ArraySpec, shape: tuple[int, ...], limit: int | None, padded: bool, random: np.random.Generator
+) -> np.ndarray:
     if is_mask(spec):
         return (_padded_mask(shape) if padded else np.ones(shape)).astype(spec.dtype)
     if "int" in spec.dtype:
@@ -88,8 +96,8 @@ def _values(spec, shape, limit, padded, random):
     return random.standard_normal(shape).astype(spec.dtype)
 
 
-def _padded_mask(shape):
-    """Row b keeps a prefix of the last axis: the first row about half, later rows other lengths, never none."""
+def _padded_mask(shape: tuple[int, ...]) -> np.ndarray:
+    """A mask that is True on a prefix of the last axis: about half in the first row, other lengths >= 1 in later rows."""
     length = shape[-1] if shape else 1
     rows = np.arange(shape[0]) if len(shape) > 1 else np.zeros(1, int)
     kept = 1 + (length // 2 + 3 * rows) % max(length - 1, 1)
@@ -99,18 +107,19 @@ def _padded_mask(shape):
     return np.broadcast_to(mask.reshape(shape[:1] + (1,) * (len(shape) - 2) + (length,)), shape)
 
 
-def _axis_sizes(inputs, longest):
+def _axis_sizes(inputs: Sequence[ArraySpec], longest: int | None) -> dict[str, tuple[int, int]]:
     """Dict of dynamic axis to its (short, long) size."""
-    ranges = {}
+    ranges: dict[str, tuple[int, int]] = {}
     for axis in dict.fromkeys(axis for spec in inputs for axis in spec.axes if axis):
         if axis == "batch" or axis in _SIZES:
             ranges[axis] = _SIZES.get(axis, (1, 5))
         else:
             lengths = _LENGTHS[len(ranges.keys() - {"batch"}) % len(_LENGTHS)]
-            ranges[axis] = tuple(min(size, longest or size) for size in lengths)
+            short, long = (min(size, longest or size) for size in lengths)
+            ranges[axis] = short, long
     return ranges
 
 
-def _label(sizes, padded):
+def _label(sizes: Mapping[str, Any], padded: bool) -> str:
     parts = [f"{axis}={size}" for axis, size in sizes.items()]
     return ", ".join(parts + ["padded"] * padded) or "fixed shape"

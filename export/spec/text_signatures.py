@@ -1,24 +1,28 @@
-"""Signatures that take raw text: the tokenizer inside the SavedModel, so that a server needs nothing beside it."""
+"""Signatures that take raw text, with the tokenizer as part of the SavedModel's graph."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.bundle.tokenizers import encode_texts
 from keras_transformer.export.formats import formats_with
-from keras_transformer.export.spec.export_spec import ArraySpec, Probe, Signature
+from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.generation.stop import as_end_ids
 from keras_transformer.tasks.decoding.generate_graph import generate_graph
+from keras_transformer.utils.types import Tensor
 
 _TEXT = ArraySpec("text", "string", (None,), ("batch",))
 _PROBES = (["A man with a dog."], ["Zwölf Boxkämpfer", "jagen Viktor quer", "über den großen Sylter Deich."])
 _NEW_TOKENS = 6
 
 
-def add_text_signature(spec, tokenizer, options, model=None):
+def add_text_signature(spec: ExportSpec, tokenizer: Any, options: Mapping[str, Any] | None, model: Any = None) -> None:
     """Adds `serve_text`, or for a language model `generate_text`, to a spec, where the tokenizer can be a graph.
 
-    What the signature must give is computed with the tokenizer outside the graph, so that verifying the file proves the
-    tokenizer in it as well.
+    The reference outputs are computed with the tokenizer outside the graph, so that verification covers the tokenizer in
+    the file as well.
 
     Args:
         spec: an `ExportSpec`, changed in place.
@@ -29,26 +33,27 @@ def add_text_signature(spec, tokenizer, options, model=None):
     from keras_transformer.text import GraphError
 
     if getattr(model, "source_shape", None) is not None:
-        return  # Its source is no text.
+        return  # The source is not text.
     try:
         graph = tokenizer.graph()
     except GraphError:
         return
-    if model is not None:
-        name, signature = "generate_text", _generate(model, tokenizer, graph)
+    name = "serve_text" if model is None else "generate_text"
+    if model is None:
+        signature = _serve(spec.signatures["serve"], tokenizer, graph, options or {})
     else:
-        name, signature = "serve_text", _serve(spec.signatures["serve"], tokenizer, graph, options or {})
+        signature = _generate(model, tokenizer, graph)
     if signature is not None:
         spec.signatures[name] = signature
         spec.modules += (graph,)
 
 
-def _serve(serve, tokenizer, graph, options):
+def _serve(serve: Signature, tokenizer: Any, graph: Any, options: Mapping[str, Any]) -> Signature | None:
     names = [spec.name for spec in serve.inputs]
     if set(names) - {"token_ids", "padding_mask"}:
         return None
 
-    def serve_text(tensors):
+    def serve_text(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         arrays = _padded(graph(tensors["text"], **options), tokenizer)
         return serve.function({name: arrays[name] for name in names})
 
@@ -57,17 +62,17 @@ def _serve(serve, tokenizer, graph, options):
         arrays = encode_texts(texts, tokenizer, options, serve.inputs)
         try:
             outputs = serve.function({name: tf.convert_to_tensor(array) for name, array in arrays.items()})
-        except ValueError:  # A model too small for the text; the other signatures prove it.
+        except ValueError:  # The text is too long for the model; other signatures verify it.
             continue
         outputs = {name: np.asarray(value) for name, value in outputs.items()}
         probes.append(Probe({"text": np.array(texts)}, f"{len(texts)} texts", outputs))
     return Signature(serve_text, (_TEXT,), probes, formats=formats_with("takes_text")) if probes else None
 
 
-def _generate(model, tokenizer, graph):
+def _generate(model: Any, tokenizer: Any, graph: Any) -> Signature | None:
     generate = generate_graph(model)
 
-    def generate_text(tensors):
+    def generate_text(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         ids = graph(tensors["text"], end=model.is_encoder_decoder and tokenizer.end_id is not None)
         if not model.is_encoder_decoder and model.start_id is not None:
             ids = tf.concat([tf.fill([ids.nrows(), 1], model.start_id), ids], axis=1)
@@ -90,15 +95,15 @@ def _generate(model, tokenizer, graph):
     for texts in _PROBES:
         try:
             outputs = model.generate(texts, max_new_tokens=_NEW_TOKENS)
-        except ValueError:  # A model too small for the text; the other signatures prove it.
+        except ValueError:  # The text is too long for the model; other signatures verify it.
             continue
         arrays = {"text": np.array(texts), "max_new_tokens": np.array(_NEW_TOKENS, "int32")}
         probes.append(Probe(arrays, f"{len(texts)} texts", {"new_text": np.array(outputs)}))
     return Signature(generate_text, inputs, probes, formats=formats_with("takes_text")) if probes else None
 
 
-def _lengths(results, end_id):
-    """The lengths of the texts without their end, which need not be a token that decoding leaves out."""
+def _lengths(results: dict[str, Tensor], end_id: Any) -> Tensor:
+    """The lengths of the texts without their end token, which decoding need not skip."""
     tokens, lengths = results["new_token_ids"], results["new_lengths"]
     ends = as_end_ids(end_id)
     if not ends:
@@ -107,7 +112,7 @@ def _lengths(results, end_id):
     return lengths - tf.cast(tf.reduce_any(last[:, None] == tf.constant(ends), axis=1), lengths.dtype)
 
 
-def _padded(ids, tokenizer):
-    """Ragged ids as what a model takes."""
+def _padded(ids: Tensor, tokenizer: Any) -> dict[str, Tensor]:
+    """Ragged ids as padded ids and a mask."""
     mask = tf.sequence_mask(ids.row_lengths(), tf.cast(ids.bounding_shape()[1], tf.int64))
     return {"token_ids": ids.to_tensor(tokenizer.pad_id or 0), "padding_mask": mask}

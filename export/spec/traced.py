@@ -1,4 +1,7 @@
-"""The signatures traced once as TensorFlow graphs; every format is written from these."""
+"""Signatures traced as TensorFlow graphs, from which every format is written."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -6,7 +9,8 @@ import tensorflow as tf
 
 from keras_transformer.export.errors import InvalidModelError, one_line
 from keras_transformer.export.spec.axes import output_axes, sizes_of
-from keras_transformer.export.spec.export_spec import ArraySpec
+from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Signature
+from keras_transformer.utils.types import Tensor
 
 _PREFIX = "weight_"
 
@@ -23,7 +27,7 @@ class TracedModule(tf.Module):
         InvalidModelError: a signature cannot be traced.
     """
 
-    def __init__(self, spec):
+    def __init__(self, spec: ExportSpec):
         super().__init__(name="exported")
         self.functions = {name: _trace(name, signature) for name, signature in spec.signatures.items()}
         variables = {id(v): v for function in self.functions.values() for v in function.graph.variables}
@@ -31,14 +35,14 @@ class TracedModule(tf.Module):
         self.exported_variables = list(variables.values())
 
     @property
-    def weight_bytes(self):
-        """Bytes of all variables together."""
+    def weight_bytes(self) -> int:
+        """Bytes of all variables."""
         return sum(variable.shape.num_elements() * variable.dtype.size for variable in self.exported_variables)
 
 
-def _trace(name, signature):
-    def traced(**tensors):
-        # The identity keeps an output that is an input, or that is returned twice, a tensor of its own.
+def _trace(name: str, signature: Signature) -> Any:
+    def traced(**tensors: Tensor) -> dict[str, Tensor]:
+        # The identity makes a separate tensor of an output that is an input, or that is returned twice.
         return {key: tf.identity(value, name=key) for key, value in signature.function(tensors).items()}
 
     traced.__name__ = name
@@ -53,14 +57,14 @@ def _trace(name, signature):
     return function
 
 
-def _output_spec(signature, name, tensor):
+def _output_spec(signature: Signature, name: str, tensor: Tensor) -> ArraySpec:
     probes = [(sizes_of(signature.inputs, probe.inputs), probe.outputs[name].shape) for probe in signature.probes]
     shape = (None,) * len(probes[0][1]) if tensor.shape.rank is None else tuple(tensor.shape.as_list())
     return ArraySpec(name, tensor.dtype.name, shape, output_axes(name, shape, probes))
 
 
-def weightless(name, signature, variables):
-    """The signature as a concrete function whose weights are inputs too, so that it holds none.
+def weightless(name: str, signature: Signature, variables: Sequence[keras.Variable]) -> Any:
+    """A signature as a concrete function without weights: they are further inputs.
 
     Args:
         name: of the signature.
@@ -68,10 +72,10 @@ def weightless(name, signature, variables):
         variables: the Keras variables that its function reads.
 
     Returns:
-        A concrete function; `weight_arrays` has what its further inputs are.
+        A concrete function; `weight_arrays` has the values of its further inputs.
     """
 
-    def traced(**tensors):
+    def traced(**tensors: Tensor) -> dict[str, Tensor]:
         weights = [tensors.pop(label) for label in _labels(variables)]
         with keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True))):
             outputs = signature.function(tensors)
@@ -84,15 +88,15 @@ def weightless(name, signature, variables):
     return tf.function(traced, autograph=False).get_concrete_function(**arguments)
 
 
-def weight_arrays(variables):
-    """What the inputs of `weightless` functions are: dict of name, as in `weight_names`, to numpy array."""
+def weight_arrays(variables: Sequence[keras.Variable]) -> dict[str, np.ndarray]:
+    """Values of the further inputs of `weightless` functions: dict of name, as in `weight_names`, to numpy array."""
     names = weight_names(variables).values()
     return {name: np.asarray(variable) for name, variable in zip(names, variables, strict=True)}
 
 
-def weight_names(variables):
+def weight_names(variables: Sequence[keras.Variable]) -> dict[str, str]:
     """For each further input of a `weightless` function the path of its variable, made unique."""
-    names = {}
+    names: dict[str, str] = {}
     for label, variable in zip(_labels(variables), variables, strict=True):
         path = variable.path if "/" in variable.path else f"weights/{variable.path}"
         taken = sum(name == path or name.startswith(f"{path}~") for name in names.values())
@@ -100,12 +104,12 @@ def weight_names(variables):
     return names
 
 
-def arguments_of_weights(function):
-    """For each tensor that feeds a weight to a `weightless` function: its name there, and the weight's."""
+def arguments_of_weights(function: Any) -> dict[str, str]:
+    """Dict of the name of each tensor that feeds a weight to a `weightless` function to the name of the argument."""
     arguments = function.structured_input_signature[1]
     tensors = {tensor.op.name: tensor.name for tensor in function.inputs}
     return {tensors[name]: name for name in arguments if name.startswith(_PREFIX)}
 
 
-def _labels(variables):
+def _labels(variables: Sequence[keras.Variable]) -> list[str]:
     return [f"{_PREFIX}{number}" for number in range(len(variables))]

@@ -62,8 +62,13 @@ def merged_twin(model: keras.Model) -> keras.Model:
 
     twin = rebuilt(model, _without_adapters, "adapters")
     values = merged_values(model)
-    for weight in twin.weights:
-        weight.assign(values[weight.path])
+    # In the same order. Paths differ where a Sequential was built layer by layer.
+    if len(values) != len(twin.weights):
+        raise InvalidModelError(f"model '{model.name}' has adapters, and its config does not build the same weights")
+    for (path, value), weight in zip(values.items(), twin.weights, strict=True):
+        if not path.endswith(weight.path) and not weight.path.endswith(path):
+            raise InvalidModelError(f"model '{model.name}' has adapters, and its config builds no weight '{path}'")
+        weight.assign(value)
     return twin
 
 

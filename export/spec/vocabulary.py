@@ -1,4 +1,7 @@
-"""Which whole numbers a model's integer inputs may hold, and how long its sequences may be."""
+"""Limits of a model's inputs: the largest integers and the longest sequences."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -8,8 +11,8 @@ _SIZES = ("vocabulary_size", "input_dim")
 _LENGTHS = ("max_sequence_length", "sequence_length", "max_length")
 
 
-def integer_limits(tensors):
-    """Exclusive upper limit of every integer input that ends up in an embedding.
+def integer_limits(tensors: Sequence[keras.KerasTensor]) -> list[int | None]:
+    """Exclusive upper limit of every integer input that an embedding consumes.
 
     The functional graph is followed from each input through the operations that keep it an integer, into nested
     models, to the layers that look it up.
@@ -23,7 +26,7 @@ def integer_limits(tensors):
     return [_limit(tensor, set()) if _is_integer(tensor) else None for tensor in tensors]
 
 
-def longest_sequence(model):
+def longest_sequence(model: keras.Model) -> int | None:
     """Smallest `max_sequence_length` (or KerasHub's `sequence_length`) of any layer; None where none is set."""
     found = []
     for layer in [model, *keras_private.flatten_layers(model)]:
@@ -34,11 +37,11 @@ def longest_sequence(model):
     return min(found, default=None)
 
 
-def _is_integer(tensor):
+def _is_integer(tensor: keras.KerasTensor) -> bool:
     return "int" in str(tensor.dtype)
 
 
-def _limit(tensor, seen):
+def _limit(tensor: keras.KerasTensor, seen: set[int]) -> int | None:
     """Smallest limit among the consumers of `tensor`, followed forward."""
     limits = []
     for node in keras_private.consumers(tensor):
@@ -49,7 +52,7 @@ def _limit(tensor, seen):
     return min((limit for limit in limits if limit), default=None)
 
 
-def _consumer_limit(node, tensor, flat, seen):
+def _consumer_limit(node: Any, tensor: keras.KerasTensor, flat: list[Any], seen: set[int]) -> int | None:
     operation = node.operation
     inner = keras_private.functional(operation)
     if isinstance(inner, keras.Model) and hasattr(inner, "inputs"):
@@ -64,7 +67,7 @@ def _consumer_limit(node, tensor, flat, seen):
     return min((found for found in (_limit(each, seen) for each in results) if found), default=None)
 
 
-def _layer_limit(operation):
+def _layer_limit(operation: Any) -> int | None:
     for attribute in _SIZES:
         value = getattr(operation, attribute, None)
         if isinstance(value, int) and value > 0:

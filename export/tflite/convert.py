@@ -17,6 +17,12 @@ from keras_transformer.utils.captured_stderr import quiet
 NAME = TFLITE.name
 FILE = "model.tflite"
 _MAX_BYTES = 2**31 - 2**20
+# The loop of Keras's recurrent layers collects its outputs in a list, whose elements must be of a fixed shape.
+_LOOP_OPS = {"TensorListReserve", "TensorListStack", "TensorListSetItem", "TensorListGetItem", "TensorListFromTensor"}
+_LOOP_HINT = (
+    "a recurrent layer needs unroll=True and inputs of a fixed length, or inputs of a fixed batch size; or leave this format"
+    " out, with formats=['onnx']"
+)
 
 # The converter names an op it cannot lower with the graph node it came from:
 #   error: loc(callsite(fused["Erf:", "functional_1/mylayer_1/Erf@__inference_serve_118"] at ...)): 'tf.Erf' op is ...
@@ -84,4 +90,5 @@ def _typed(message, locate, log):
     if not found:
         return ConversionError(NAME, one_line(message), log)
     (op, layer), *others = found
-    return UnsupportedOpError(NAME, op, layer, others)
+    names = [op, *(name for name, _ in others)]
+    return UnsupportedOpError(NAME, op, layer, others, _LOOP_HINT if _LOOP_OPS.intersection(names) else "")

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.tasks.heads import check_count
+from keras_transformer.tasks.heads import check_count, check_tokens
 
 
 def DistilledImageClassifier(backbone, num_classes, *, dropout=0.0, name="distilled_image_classifier"):
@@ -34,6 +34,7 @@ def DistilledImageClassifier(backbone, num_classes, *, dropout=0.0, name="distil
     Reference: Touvron et al., DeiT, arXiv 2012.12877, section 4; there the mean is one of probabilities, here one of logits,
     as in its published code.
     """
+    check_tokens(backbone)
     check_count("num_classes", num_classes)
     if not any(getattr(layer, "distillation_token", False) for layer in backbone.layers):
         raise ValueError(f"{backbone.name!r} has no distillation token: use tasks.ImageClassifier.")

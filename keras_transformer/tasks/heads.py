@@ -6,8 +6,22 @@ from keras_transformer.tasks.pooling import POOLINGS
 from keras_transformer.utils.serialization import resolve
 
 
+def check_backbone(backbone):
+    """Refuses what is not a Functional model.
+
+    Raises:
+        ValueError: says what the backbone is instead.
+    """
+    if not isinstance(backbone, keras.Model) or not getattr(backbone, "inputs", None):
+        raise ValueError(
+            "backbone must be a Functional keras.Model to tokens (B, T, D), such as one of keras_transformer.models. "
+            f"Received: {backbone!r}"
+        )
+
+
 def input_named(backbone, name):
     """The symbolic input of `backbone` with this name, or None."""
+    check_backbone(backbone)
     return next((tensor for tensor in keras.tree.flatten(backbone.input) if tensor.name == name), None)
 
 
@@ -15,8 +29,9 @@ def check_tokens(backbone):
     """Refuses a backbone that does not give one vector for each token.
 
     Raises:
-        ValueError: its output is not `(B, T, D)`.
+        ValueError: it is not a Functional model, or its output is not `(B, T, D)`.
     """
+    check_backbone(backbone)
     shape = getattr(backbone.output, "shape", ())
     if len(shape) != 3:
         raise ValueError(f"{backbone.name!r} must give tokens (B, T, D). Its output: {backbone.output!r}")
@@ -28,6 +43,7 @@ def token_table(backbone, *names):
     Raises:
         ValueError: there is none.
     """
+    check_backbone(backbone)
     layers = {layer.name: layer for layer in backbone.layers}
     found = next((layers[name] for name in names if name in layers), None)
     if found is None:

@@ -2,6 +2,8 @@
 
 import keras
 
+from keras_transformer.tasks.heads import check_tokens
+
 _POOLINGS = ("class_token", "mean", "class_token_and_mean")
 
 
@@ -24,7 +26,8 @@ def ImageClassifier(
         policy.
 
     Raises:
-        ValueError: unknown pooling, or one with the class token for a backbone without it.
+        ValueError: a backbone that is not a Functional model to `(B, T, D)`, an unknown pooling, or one with the class token
+            for a backbone without it.
 
     Example:
 
@@ -36,6 +39,7 @@ def ImageClassifier(
     Reference: Dosovitskiy et al., arXiv 2010.11929, section 3.1 and appendix D.3 (mean pooling); class token and mean:
     Oquab et al., DINOv2, arXiv 2304.07193, appendix B.3.
     """
+    check_tokens(backbone)
     if pooling not in _POOLINGS:
         raise ValueError(f"pooling must be one of {_POOLINGS}. Received: {pooling!r}")
     if pooling != "mean" and not _has_class_token(backbone):

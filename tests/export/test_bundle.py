@@ -122,7 +122,7 @@ def test_the_users_own_files_are_never_replaced(tmp_path):
         writing.check_target(target / "thesis.tex" / "bundle")
     (target / "thesis.tex").unlink()
     (target / "manifest.json").write_text('{"producer": "another tool", "files": {"model.onnx": {}}}')
-    with pytest.raises(InvalidBundleError, match="not replacing it"):
+    with pytest.raises(InvalidBundleError, match="it is not replaced"):
         writing.check_target(target)
 
 

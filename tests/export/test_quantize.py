@@ -241,7 +241,7 @@ def test_an_evaluation_counts_what_stays_and_what_is_lost():
     before = evaluation.measure(lambda batch: {"logits": batch})
     after = evaluation.measure(lambda batch: {"logits": batch[:, [1, 0, 2, 3]] if batch[0, 0] else batch})
     assert before["score"] == 1.0
-    with pytest.raises(QuantizationError, match="33.33% of the top answers stay, at least 60.00%"):
+    with pytest.raises(QuantizationError, match="33.33% of the predictions stay, at least 60.00%"):
         judge(evaluation, "onnx, int8", before, after)
     free = Evaluation(inputs, labels, max_loss=0.34)
     with pytest.raises(QuantizationError, match="falls from 1 to 0.3333"):

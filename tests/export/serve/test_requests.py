@@ -96,6 +96,13 @@ def test_texts():
         assert refused.value.status == status
 
 
+def test_as_many_examples_as_the_limit_are_read():
+    reader = Reader({"serve": (IDS, MASK)}, LIMITS, Bytes())
+    assert len(reader.read(body(["a"] * LIMITS.max_examples))[1]["token_ids"]) == LIMITS.max_examples
+    arrays = Reader({"serve": (X,)}, LIMITS).read(body([[1, 2]] * LIMITS.max_examples))[1]
+    assert len(arrays["x"]) == LIMITS.max_examples
+
+
 def test_outputs_are_json_whatever_they_are():
     arrays = {
         "x": np.array([[1.5, np.nan], [np.inf, -1]], "float32"),

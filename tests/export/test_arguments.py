@@ -1,0 +1,116 @@
+"""Wrong arguments end in an error that names the argument and what is expected."""
+
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import models, tasks
+from keras_transformer.export import (
+    ExportError,
+    InputError,
+    InvalidModelError,
+    MissingLibraryError,
+    Quantization,
+    QuantizationError,
+    UnknownFormatError,
+    UnsupportedOpError,
+    export,
+    load,
+    sensitivity,
+)
+
+X = np.ones((2, 4), "float32")
+
+
+def dense():
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        (
+            ("model.keras",),
+            {},
+            InvalidModelError,
+            "model must be a Keras model, not the path 'model.keras': load it first",
+        ),
+        ((np.ones(3),), {}, InvalidModelError, "model must be a Keras model, not ndarray"),
+        ((None,), {"formats": ["tflit"]}, UnknownFormatError, "unknown format 'tflit'.*did you mean 'tflite'"),
+        ((None,), {"quantize": "int_8"}, QuantizationError, "unknown quantization 'int_8'.*did you mean 'int8'"),
+        ((None,), {"quantize": 8}, QuantizationError, "quantize must be the name of a mode.*8"),
+        ((None,), {"tolerance": "small"}, ExportError, "tolerance must be a positive number. Received: 'small'"),
+        ((None,), {"metadata": [1]}, ExportError, "metadata must be a dict.*list"),
+        (
+            (None,),
+            {"quantize": "int8", "evaluation": np.ones(3)},
+            QuantizationError,
+            "evaluation must be an Evaluation.*ndarray",
+        ),
+    ],
+)
+def test_arguments_of_export(tmp_path, arguments, options, error, message):
+    model = dense() if arguments[0] is None else arguments[0]
+    with pytest.raises(error, match=message):
+        export(model, tmp_path / "bundle", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backend_that_does_not_exist(tmp_path):
+    with pytest.raises(UnknownFormatError, match="did you mean 'saved_model'"):
+        load(tmp_path, "savedmodel")
+
+
+def test_sensitivity_takes_an_evaluation(tmp_path):
+    with pytest.raises(QuantizationError, match="evaluation must be an Evaluation. Received: ndarray"):
+        sensitivity(tmp_path, "int8", np.ones((2, 3)))
+
+
+def test_a_missing_keras_is_named(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "keras", None)
+    with pytest.raises(MissingLibraryError, match="export needs keras: pip install keras"):
+        export(None, tmp_path)
+
+
+@pytest.mark.parametrize("task", [tasks.ImageClassifier, tasks.SequenceClassifier, tasks.DistilledImageClassifier])
+def test_a_backbone_that_is_a_layer(task):
+    with pytest.raises(ValueError, match="backbone must be a Functional keras.Model.*Received: <Dense"):
+        task(keras.layers.Dense(3), num_classes=2)
+
+
+def test_a_sequence_longer_than_the_model_allows(tmp_path):
+    limit = 12
+    encoder = models.Encoder(models.Size(1, 8, 2, 16), vocabulary_size=20, max_sequence_length=limit)
+    export(encoder, tmp_path / "bundle", formats=["onnx"])
+    model = load(tmp_path / "bundle", "onnx")
+    ids = np.ones((1, limit + 1), "int32")
+    assert model(token_ids=ids[:, 1:], padding_mask=ids[:, 1:] > 0)
+    with pytest.raises(InputError, match=f"length <= {limit}, got length={limit + 1}"):
+        model(token_ids=ids, padding_mask=ids > 0)
+
+
+def recurrent(layer, **options):
+    batch_shape = options.pop("batch_shape", (None, None, 3))
+    return keras.Sequential([keras.Input(batch_shape=batch_shape), layer(4, name="memory", **options)])
+
+
+@pytest.mark.parametrize("layer", [keras.layers.LSTM, keras.layers.GRU])
+def test_a_recurrent_layer_in_tflite_says_what_to_do(layer, tmp_path):
+    with pytest.raises(UnsupportedOpError, match="unroll=True.*fixed batch size.*formats=\\['onnx'\\]") as caught:
+        export(recurrent(layer), tmp_path / "bundle", formats=["tflite"])
+    assert caught.value.layer == "memory"
+
+
+@pytest.mark.parametrize(
+    "options", [{"batch_shape": (None, 5, 3), "unroll": True}, {"batch_shape": (2, None, 3)}], ids=["unrolled", "batch"]
+)
+def test_what_the_error_advises_works(options, tmp_path):
+    report = export(recurrent(keras.layers.LSTM, **options), tmp_path / "bundle", formats=["tflite"])
+    assert report["tflite"].ratio < 1e-5
+
+
+def test_a_mode_keeps_its_own_tolerance():
+    assert Quantization("int8").tolerance == 0.3
+    assert Quantization("int8", tolerance=0.1).tolerance == 0.1
