@@ -1,6 +1,6 @@
 """Sessions of ONNX Runtime bound to a cache that is updated in place. Imports no library."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 
@@ -21,7 +21,7 @@ class Binding:
         in_place: names of the outputs that overwrite the cache.
     """
 
-    def __init__(self, session: Any, names: Sequence[str], cache: Mapping[str, Any], in_place: Sequence[str]):
+    def __init__(self, session: Any, names: Sequence[str], cache: Mapping[str, Any], in_place: Collection[str]):
         self._session = session
         self._binding = session.io_binding()
         for name, value in cache.items():

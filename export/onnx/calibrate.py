@@ -1,16 +1,22 @@
-"""The ranges of what goes into products, found by running a float ONNX file on the caller's data."""
+"""Calibration: the ranges of the inputs of products, from runs of a float ONNX file on data."""
+
+import pathlib
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import onnx
 
 from keras_transformer.export.errors import QuantizationError
 
-# So few of the numbers of a batch may lie outside the range: what is rare is clipped, and the rest is told apart better.
+# Share of the values of a batch that may be outside the range: clipping outliers leaves finer steps for the rest.
 _CLIPPED = 1e-5
 
 
-def ranges_of(directory, files, calibration):
-    """Least and largest value of every tensor that is multiplied by a weight, over a calibration data set.
+def ranges_of(
+    directory: pathlib.Path, files: dict[str, str], calibration: Iterable[dict[str, Any]]
+) -> dict[str, tuple[float, float]]:
+    """Returns the least and largest value of every tensor that is multiplied by a weight, over a calibration data set.
 
     Args:
         directory: `pathlib.Path` of the bundle.
@@ -21,7 +27,7 @@ def ranges_of(directory, files, calibration):
         dict of tensor name to `(least, largest)`.
 
     Raises:
-        QuantizationError: several signatures, no data, or data that the model does not take.
+        QuantizationError: there are several signatures or no data, or the model rejects the data.
     """
     if len(set(files.values())) > 1:
         raise QuantizationError("int8_static calibrates one forward pass; for language models take int8")
@@ -43,13 +49,13 @@ def ranges_of(directory, files, calibration):
     return ranges
 
 
-def _inputs_of_products(graph):
+def _inputs_of_products(graph: Any) -> list[str]:
     weights = {tensor.name for tensor in graph.initializer}
     products = [node for node in graph.node if node.op_type in ("MatMul", "Gemm")]
     return list(dict.fromkeys(node.input[0] for node in products if node.input[0] not in weights))
 
 
-def _session_with_outputs(path, names):
+def _session_with_outputs(path: pathlib.Path, names: list[str]) -> Any:
     import onnxruntime
 
     model = onnx.load(str(path), load_external_data=True)

@@ -1,6 +1,10 @@
-"""The ONNX format, by tf2onnx with handlers of our own for what it lacks."""
+"""The writer of ONNX files: tf2onnx with additional handlers."""
 
+from __future__ import annotations
+
+import pathlib
 import warnings
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import tensorflow as tf
@@ -18,13 +22,22 @@ from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inl
 from keras_transformer.export.spec.traced import arguments_of_weights, weight_arrays, weight_names, weightless
 from keras_transformer.utils.captured_stderr import quiet
 
+if TYPE_CHECKING:
+    import pathlib
+
+    import numpy as np
+
+    from keras_transformer.export.spec.export_spec import ExportSpec, Signature
+    from keras_transformer.export.spec.traced import TracedModule
+
+
 NAME = ONNX.name
 _MAX_BYTES = 2**31 - 2**20
 _MAX_INLINE = 1_900_000_000
 
 
-def write(traced, spec, directory):
-    """Writes `model.onnx`, or `model.NAME.onnx` for each of several signatures, which then share a file of weights.
+def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
+    """Writes `model.onnx`, or `model.NAME.onnx` for each of several signatures that share a file of weights.
 
     Args:
         traced: the `TracedModule`.
@@ -32,11 +45,11 @@ def write(traced, spec, directory):
         directory: `pathlib.Path` to write into.
 
     Returns:
-        Dict of signature name to the path, relative to `directory`, that holds it.
+        Dict of signature name to the path of its file, relative to `directory`.
 
     Raises:
         UnsupportedOpError: a TensorFlow op has no counterpart in ONNX.
-        ConversionError: the converter fails, the file is not valid, or weights that are no Keras variables exceed 2 GB.
+        ConversionError: the converter fails, the file is invalid, or weights that are not Keras variables exceed 2 GB.
     """
     options = spec.onnx or OnnxOptions()
     if not spec.variables and traced.weight_bytes > _MAX_BYTES:
@@ -45,21 +58,23 @@ def write(traced, spec, directory):
     names, files = spec.names(NAME), {}
     weights = weight_arrays(spec.variables)
     is_shared = len(names) > 1 or sum(array.nbytes for array in weights.values()) > _MAX_INLINE
-    place = WeightsFile(directory / WEIGHTS).initializer if is_shared else inline
+    make_tensor = WeightsFile(directory / WEIGHTS).initializer if is_shared else inline
     for name in names:
         files[name] = "model.onnx" if len(names) == 1 else f"model.{name}.onnx"
         path = directory / files[name]
         model, arrays = _model(traced, spec, name, weights)
         if options.optimize:
             model, arrays = _optimized(model, arrays, options)
-        attach(model, arrays, place)
+        attach(model, arrays, make_tensor)
         onnx.save(model, str(path))
         _check(path)
     return files
 
 
-def _model(traced, spec, name, weights):
-    """The graph of one signature, and the weights that it reads by name."""
+def _model(
+    traced: TracedModule, spec: ExportSpec, name: str, weights: dict[str, np.ndarray]
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """The graph of one signature, and its weights by name."""
     if not spec.variables:
         return _convert(traced.functions[name], spec.signatures[name], spec.locate), {}
     function = weightless(name, spec.signatures[name], spec.variables)
@@ -67,39 +82,40 @@ def _model(traced, spec, name, weights):
     return model, fold(model, weights)
 
 
-def _optimized(model, arrays, options):
-    """The rewritten graph; the graph as it is, with a warning, where rewriting it fails."""
+def _optimized(model: Any, arrays: dict[str, np.ndarray], options: OnnxOptions):
+    """The optimized graph; the unchanged graph, with a warning, if the optimization fails."""
     from keras_transformer.export.onnx.optimize import optimize_proto
 
     try:
         return optimize_proto(model, arrays, options)
-    except Exception as error:  # Whatever a library of rewrites raises: what stands there is right.
-        warnings.warn(f"onnx: the graph stays as the converter wrote it: {one_line(error)}", stacklevel=2)
+    except Exception as error:  # The unchanged graph is correct.
+        warnings.warn(f"onnx: the graph is not optimized: {one_line(error)}", stacklevel=2)
         return model, arrays
 
 
-def _convert(function, signature, locate, weights=None):
+def _convert(
+    function: Any, signature: Signature, locate: Any, weights: dict[str, str] | None = None
+) -> onnx.ModelProto:
     with quiet() as log:
         try:
             model = _to_onnx(function, signature, weights or {})
         except Exception as error:
             raise ConversionError(NAME, error, log()) from error
-    _refuse_leftovers(model, locate)
+    _check_unsupported(model, locate)
     hoist_invariants(model)
     _name_axes(model.graph, signature)
     return model
 
 
-def _check(path):
+def _check(path: pathlib.Path) -> None:
     try:
         onnx.checker.check_model(str(path), full_check=True)
     except Exception as error:
         raise ConversionError(NAME, error) from error
 
 
-def _to_onnx(function, signature, weights):
-    """The frozen graph through tf2onnx, with inputs and outputs under their own names; further inputs are weights, whose
-    names go by those that they have in the function."""
+def _to_onnx(function: Any, signature: Signature, weights: dict[str, str]) -> onnx.ModelProto:
+    """Converts the frozen graph with tf2onnx. Inputs and outputs keep their names; further inputs are weights."""
     from tf2onnx import tf_loader, tfonnx
 
     arguments = {tensor.op.name: tensor.name for tensor in function.inputs}
@@ -123,15 +139,15 @@ def _to_onnx(function, signature, weights):
         return optimize_graph(converted).make_model("keras_transformer")
 
 
-def output_labels(signature):
-    """Names of the outputs in the file: inputs and outputs share one namespace there, so a cache that goes in and
-    comes out under one name leaves as `cache_output`. The runtime reads outputs by position."""
+def output_labels(signature: Signature) -> dict[str, str]:
+    """Returns the names of the outputs in the file. Inputs and outputs share a namespace there, so the output of a cache
+    with the name of its input is named `cache_output`. The runtime reads outputs by position."""
     taken = {spec.name for spec in signature.inputs}
     return {spec.name: f"{spec.name}_output" if spec.name in taken else spec.name for spec in signature.outputs}
 
 
-def _refuse_leftovers(model, locate):
-    """Whatever tf2onnx did not know it leaves in the graph under its TensorFlow name."""
+def _check_unsupported(model: Any, locate: Any) -> None:
+    """Raises for ops that tf2onnx left in the graph under their TensorFlow names."""
     found = {}
     for node in all_nodes(model.graph):
         if node.domain not in ("", "ai.onnx", "ai.onnx.ml") or not onnx.defs.has(node.op_type, OPSET, ""):
@@ -141,8 +157,8 @@ def _refuse_leftovers(model, locate):
         raise UnsupportedOpError(NAME, op, layer, others)
 
 
-def _name_axes(graph, signature):
-    """Writes the names of the dynamic axes where tf2onnx left `unk__12`."""
+def _name_axes(graph: Any, signature: Signature) -> None:
+    """Sets the names of the dynamic axes, in place of `unk__12` of tf2onnx."""
     labels = output_labels(signature)
     specs = {spec.name: spec for spec in signature.inputs} | {labels[spec.name]: spec for spec in signature.outputs}
     for value in (*graph.input, *graph.output):

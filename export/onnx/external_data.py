@@ -1,12 +1,16 @@
-"""Where the weights of an ONNX file lie: inside its folder, or it is not opened. ONNX Runtime 1.23 does not look.
+"""Check that the external weights of an ONNX file are inside its folder, which ONNX Runtime 1.23 does not verify.
 
-The file is read as the protocol buffer that it is (onnx.proto), without the onnx package.
+The file is parsed as a protocol buffer (onnx.proto) without the onnx package.
 """
 
 import mmap
 import pathlib
+from collections.abc import Iterator
+from typing import Any
 
-# What may hold a tensor, by the kind of message: number of the field -> kind of what is in it.
+from keras_transformer.utils.types import Path
+
+# Fields that may contain tensors, by message: number of the field -> message in it.
 _CHILDREN = {
     "model": {7: "graph", 25: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
@@ -20,29 +24,29 @@ _FIXED = {1: 8, 5: 4}
 _MAX_DEPTH = 200
 
 
-def check_external_data(path):
-    """Refuses a file whose tensors lie outside its folder.
+def check_external_data(path: Path) -> None:
+    """Checks that all tensors of a file are stored inside its folder.
 
     Args:
         path: path of the `.onnx` file.
 
     Raises:
-        ValueError: names the place, or says that the file is damaged.
+        ValueError: names the path outside, or says that the file is damaged.
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        if content.find(b"location") < 0:  # The key of every such place, and much quicker than reading the graph.
+        if content.find(b"location") < 0:  # The key of every external path; much faster than parsing the graph.
             return
         for location in _locations(content):
             parts = pathlib.PurePosixPath(location).parts
             if not parts or location.startswith("/") or ".." in parts or "\\" in location or ":" in location:
-                raise ValueError(f"it keeps weights outside its folder, in {location[:80]!a}")
-            place = pathlib.Path(path).parent
-            if not (place / location).resolve().is_relative_to(place.resolve()):
-                raise ValueError(f"it keeps weights outside its folder, in {location[:80]!a}")
+                raise ValueError(f"it has weights outside its folder, in {location[:80]!a}")
+            folder = pathlib.Path(path).parent
+            if not (folder / location).resolve().is_relative_to(folder.resolve()):
+                raise ValueError(f"it has weights outside its folder, in {location[:80]!a}")
 
 
-def weight_files(path):
-    """Names of the files beside an `.onnx` file that hold its weights.
+def weight_files(path: Path) -> list[str]:
+    """Returns the names of the files with the weights of an `.onnx` file, which are in the same folder.
 
     Args:
         path: path of the `.onnx` file.
@@ -54,13 +58,13 @@ def weight_files(path):
         return sorted(set(_locations(content)))
 
 
-def _locations(content):
-    """Every name of a file of weights."""
+def _locations(content: Any) -> Iterator[str]:
+    """Yields the path of every external tensor."""
     pending = [("model", 0, len(content), 0)]
     while pending:
         kind, start, stop, depth = pending.pop()
         if depth > _MAX_DEPTH:
-            raise ValueError("its graphs lie too deep within each other")
+            raise ValueError("its graphs are nested too deeply")
         if kind == "entry":
             entry = {number: content[begin:end] for number, begin, end in _fields(content, start, stop)}
             if entry.get(1) == b"location":
@@ -72,8 +76,8 @@ def _locations(content):
                 pending.append((children[number], begin, end, depth + 1))
 
 
-def _fields(content, at, stop):
-    """Number, start and end of each field of a message that has a length; the others are stepped over."""
+def _fields(content: Any, at, stop):
+    """Yields number, start and end of each length-delimited field of a message; other fields are skipped."""
     while at < stop:
         key, at = _varint(content, at, stop)
         wire = key & 7
@@ -88,12 +92,12 @@ def _fields(content, at, stop):
         elif wire in _FIXED:
             at += _FIXED[wire]
         else:
-            raise ValueError("it is no ONNX file")
+            raise ValueError("it is not an ONNX file")
 
 
-def _varint(content, at, stop):
+def _varint(content: Any, at, stop):
     value = content[at] if at < stop else 0x80
-    if value < 0x80:  # Nearly always.
+    if value < 0x80:  # The usual case.
         return value, at + 1
     value = 0
     for shift in range(0, 70, 7):

@@ -1,15 +1,21 @@
-"""Reading ONNX files with their weights as arrays, and writing them again; several files share what is equal."""
+"""Reading and writing ONNX files with their weights as arrays; several files share equal weights."""
+
+from __future__ import annotations
 
 import pathlib
+from typing import TYPE_CHECKING
 
 import onnx
 from onnx import numpy_helper
 
 from keras_transformer.export.onnx.weights import FILE, WeightsFile, attach, inline
 
+if TYPE_CHECKING:
+    import numpy as np
 
-def load_arrays(path):
-    """An ONNX file without its weights, and the weights.
+
+def load_arrays(path: pathlib.Path) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """Reads an ONNX file; returns the graph without its weights, and the weights.
 
     Args:
         path: `pathlib.Path` of the file.
@@ -24,8 +30,8 @@ def load_arrays(path):
     return model, arrays
 
 
-def save(directory, loaded):
-    """Writes what `load_arrays` gave: one file holds its weights, several share a file of weights.
+def save(directory: pathlib.Path, loaded: dict[str, tuple[onnx.ModelProto, dict[str, np.ndarray]]]) -> None:
+    """Writes the results of `load_arrays`: one file contains its weights, several share a file of weights.
 
     Args:
         directory: `pathlib.Path` to write into. Its former file of weights is removed.

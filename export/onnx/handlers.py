@@ -1,13 +1,15 @@
-"""TensorFlow ops that tf2onnx does not know, written in ONNX (opset 18).
+"""Handlers for TensorFlow ops that tf2onnx does not support, in opset 18.
 
-Each handler takes tf2onnx's graph and the node to replace; `HANDLERS` is what `tf2onnx` is given.
+A handler takes the graph of tf2onnx and the node to replace. `HANDLERS` is passed to tf2onnx.
 """
+
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
 
-def erfc(graph, node, name, arguments):
+def erfc(graph: Any, node: Any, name: str, arguments: Any) -> None:
     """`erfc(x) = 1 - erf(x)`: the exact GELU."""
     source, result, shapes, dtypes = node.input[0], node.output[0], node.output_shapes, node.output_dtypes
     graph.remove_node(node.name)
@@ -16,15 +18,15 @@ def erfc(graph, node, name, arguments):
     graph.make_node("Sub", [one, erf.output[0]], name=name, outputs=[result], dtypes=dtypes, shapes=shapes)
 
 
-def dynamic_update_slice(graph, node, name, arguments):
-    """`keras.ops.slice_update`: the update, padded to the full shape, wherever a padded block of ones is set.
+def dynamic_update_slice(graph: Any, node: Any, name: str, arguments: Any) -> None:
+    """`keras.ops.slice_update`: the update, padded to the full shape, where a padded block of ones is set.
 
-    As in XLA, a start at which the update would stick out is moved back until it fits.
+    As in XLA, the start is clamped so that the update fits.
     """
     target, update, starts = node.input
     result, shapes, dtypes = node.output[0], node.output_shapes, node.output_dtypes
     graph.remove_node(node.name)
-    make = _Maker(graph, name)
+    make = _NodeMaker(graph, name)
     full, part = make("Shape", target), make("Shape", update)
     room = make("Sub", full, part)
     begin = make("Max", make("Min", make("Cast", starts, to=TensorProto.INT64), room), make.constant([0], np.int64))
@@ -36,31 +38,31 @@ def dynamic_update_slice(graph, node, name, arguments):
     graph.make_node("Where", [inside, padded, target], name=name, outputs=[result], dtypes=dtypes, shapes=shapes)
 
 
-class _Maker:
-    """Makes intermediate nodes of a handler."""
+class _NodeMaker:
+    """Adds intermediate nodes of a handler."""
 
-    def __init__(self, graph, name):
+    def __init__(self, graph: Any, name: str):
         self.graph = graph
         self.name = name
 
-    def __call__(self, op, *inputs, **attributes):
+    def __call__(self, op: str, *inputs: str, **attributes: Any) -> str:
         return self.graph.make_node(op, list(inputs), attr=attributes, name=_unique(f"{self.name}/{op}")).output[0]
 
-    def constant(self, value, dtype):
+    def constant(self, value: Any, dtype: Any) -> str:
         return _constant(self.graph, self.name, np.array(value, dtype))
 
 
-def _constant(graph, name, array):
+def _constant(graph: Any, name: str, array: np.ndarray) -> str:
     return graph.make_const(_unique(f"{name}/const"), array).output[0]
 
 
-def _unique(name):
+def _unique(name: str) -> str:
     from tf2onnx.utils import make_name
 
     return make_name(name)
 
 
-def _numpy_dtype(graph, tensor):
+def _numpy_dtype(graph: Any, tensor: str) -> Any:
     from tf2onnx.utils import map_onnx_to_numpy_type
 
     return map_onnx_to_numpy_type(graph.get_dtype(tensor))

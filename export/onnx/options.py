@@ -1,4 +1,4 @@
-"""How ONNX files are written."""
+"""Options of ONNX files."""
 
 import dataclasses
 
@@ -11,19 +11,18 @@ DEFAULT_OPSET = 23
 
 @dataclasses.dataclass(frozen=True)
 class OnnxOptions:
-    """Which operators an ONNX file may use.
+    """Operators that an ONNX file may use.
 
     Args:
         opset: int from 18 to 24: the version of the operator set. 20 has `Gelu`; 23 `Attention`, `RMSNormalization` and
-            `RotaryEmbedding`; 24 `TensorScatter` for caches, and runs from ONNX Runtime 1.25 on. None for 23, which every
-            ONNX Runtime from 1.23 on runs.
-        contrib_ops: bool. Whether ONNX Runtime's own operators (domain `com.microsoft`) may be used where the operator
-            set lacks one. False gives files of standard operators alone.
-        optimize: bool. Whether the graph is rewritten into fused operators; without it, it is as the converter wrote it,
-            in opset 18.
+            `RotaryEmbedding`; 24 `TensorScatter` for caches, and needs ONNX Runtime 1.25. None for 23, which ONNX Runtime
+            1.23 and later run.
+        contrib_ops: bool. Whether contrib operators of ONNX Runtime (domain `com.microsoft`) may be used where the
+            operator set lacks one. With False, files have standard operators only.
+        optimize: bool. Whether the graph is rewritten to fused operators. Without it, files have opset 18.
 
     Raises:
-        ExportError: an opset that is not among these, or another than 18 without `optimize`.
+        ExportError: the opset is not one of these, or is not 18 without `optimize`.
 
     Example:
 
@@ -44,6 +43,6 @@ class OnnxOptions:
             raise ExportError(f"onnx: opset {self.opset} needs optimize=True; the converter writes opset {PLAIN_OPSET}")
 
     @property
-    def target(self):
+    def target(self) -> int:
         """The opset of the files."""
         return self.opset or (DEFAULT_OPSET if self.optimize else PLAIN_OPSET)

@@ -1,9 +1,14 @@
-"""Quantized ONNX files from float ones: products in whole numbers, tables of whole numbers, in loops too.
+"""Quantization of ONNX files: integer products and tables, in loop bodies too.
 
-The graphs of a bundle share their weights, so a weight is quantized in the same way wherever it is read, and lies in the
-file once. What is read by `MatMul`, `Gemm` and `Gather` gets kernels for whole numbers; any other large weight (of a
-convolution, a table of positions) is kept in 8 bits and made float when the graph runs.
+The graphs of a bundle share their weights, so a weight is quantized in the same way for all consumers and stored once.
+`MatMul`, `Gemm` and `Gather` get integer kernels. Other large weights (of convolutions, tables of positions) are stored in
+8 bits and dequantized when the graph runs.
 """
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -14,16 +19,25 @@ from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.options import matches
 
-# Fewer numbers than these are not worth the nodes.
+if TYPE_CHECKING:
+    import pathlib
+
+    import onnx
+
+    from keras_transformer.export.quantization.options import Quantization
+    from keras_transformer.export.spec.export_spec import ExportSpec
+
+
+# Smaller weights are not quantized: the nodes would cost more.
 _SMALL = 2048
-# `MatMulNBits`: activations are quantized too, block by block, which is what has fast kernels.
+# `MatMulNBits`: activations are quantized by block too, which has fast kernels.
 _INT8_COMPUTE = 4
 _BITS = {"int8": 8, "int8_static": 8, "weight_int8": 8, "weight_int4": 4}
 _TABLE_BLOCK = 128
 
 
-def quantize(spec, directory, files):
-    """Replaces the ONNX files of a bundle that is being written by quantized ones.
+def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
+    """Quantizes the ONNX files of a bundle that is being written.
 
     Args:
         spec: the `ExportSpec`, with its `quantization`.
@@ -42,15 +56,22 @@ def quantize(spec, directory, files):
     quantize_files(directory, files, spec.quantization, contrib_ops=contrib_ops, ranges=ranges)
 
 
-def quantize_files(directory, files, quantization, *, contrib_ops=True, ranges=None):
-    """Replaces ONNX files by quantized ones.
+def quantize_files(
+    directory: pathlib.Path,
+    files: dict[str, str],
+    quantization: Quantization,
+    *,
+    contrib_ops: bool = True,
+    ranges: dict[str, tuple[float, float]] | None = None,
+) -> None:
+    """Quantizes ONNX files.
 
     Args:
         directory: `pathlib.Path` of the bundle.
         files: dict of signature name to the file's path in it.
         quantization: `Quantization`.
-        contrib_ops: bool. Whether ops of ONNX Runtime's own may be used; without them "weight_int8" and "weight_int4" make
-            weights float before each product.
+        contrib_ops: bool. Whether contrib ops of ONNX Runtime may be used; without them, "weight_int8" and "weight_int4"
+            dequantize weights before each product.
         ranges: for "int8_static": dict of tensor name to its least and largest value; see `calibrate.ranges_of`.
 
     Raises:
@@ -66,28 +87,44 @@ def quantize_files(directory, files, quantization, *, contrib_ops=True, ranges=N
     save(directory, loaded)
 
 
-def _tied(model, arrays):
-    """Weights that are both a table to read rows from, and a matrix to multiply by."""
+def _tied(model: onnx.ModelProto, arrays: dict[str, np.ndarray]) -> set[str]:
+    """Weights that are both an embedding table and a projection matrix."""
     roles = {}
     for node in all_nodes(model.graph):
-        for place, name in enumerate(node.input):
+        for position, name in enumerate(node.input):
             if name in arrays:
-                roles.setdefault(name, set()).add((node.op_type, place))
+                roles.setdefault(name, set()).add((node.op_type, position))
     return {name for name, role in roles.items() if ("Gather", 0) in role and len(role) > 1}
 
 
-def is_candidate(array):
-    """Whether a weight is worth quantizing."""
+def is_candidate(array: np.ndarray) -> bool:
+    """Whether a weight is large enough to quantize."""
     return array.dtype == np.float32 and array.ndim > 1 and array.size >= _SMALL
 
 
 class _Quantizer:
-    """Quantizes one graph in place. `arrays` are its initializers by name: the new ones join them.
+    """Quantizes one graph in position.
 
-    `groups` are the names of the weights that are kept and of those that are tied; `done` is what other graphs have made.
+    Args:
+        model: `onnx.ModelProto`.
+        arrays: its initializers by name; new ones are added.
+        quantization: `Quantization`.
+        groups: names of the weights that stay float, and of the tied ones.
+        contrib_ops: bool, as for `quantize_files`.
+        ranges: as for `quantize_files`.
+        done: quantized weights of other graphs by label.
     """
 
-    def __init__(self, model, arrays, quantization, groups, contrib_ops, ranges, done):
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        arrays: dict[str, np.ndarray],
+        quantization: Quantization,
+        groups: tuple[set[str], set[str]],
+        contrib_ops: bool,
+        ranges: dict[str, tuple[float, float]] | None,
+        done: dict[str, Any],
+    ):
         self.model, self.arrays, self.quantization, self.done = model, arrays, quantization, done
         kept, self.tied = groups
         self.contrib_ops, self.ranges = contrib_ops, ranges or {}
@@ -96,15 +133,15 @@ class _Quantizer:
         self.transposed = {}
         self.top = []
 
-    def run(self):
+    def run(self) -> None:
         if self.quantization.mode == "fp16":
-            self._halve()
+            self._store_in_float16()
         else:
             self._find_transposed()
-            # Bodies before the graphs that hold them: to give a graph other nodes is to copy its loops.
+            # Bodies before enclosing graphs: replacing the nodes of a graph copies its loops.
             for graph in reversed(list(all_graphs(self.model.graph))):
                 self._rewrite(graph)
-            self._keep_the_rest_in_8_bits()
+            self._store_the_rest_in_8_bits()
         nodes = [*self.top, *self.model.graph.node]
         del self.model.graph.node[:]
         self.model.graph.node.extend(nodes)
@@ -112,16 +149,14 @@ class _Quantizer:
         for name in [name for name in self.arrays if name not in read]:
             del self.arrays[name]
         if any(node.domain == "com.microsoft" for node in all_nodes(self.model.graph)):
-            _import_contrib(self.model)
+            import_contrib(self.model)
 
-    # Weights as a whole.
-
-    def _halve(self):
+    def _store_in_float16(self):
         for name in sorted(self.candidates):
             half = self._store(f"{name}.fp16", self.arrays.pop(name).astype("float16"))
             self.top.append(helper.make_node("Cast", [half], [name], f"{name}/to_float", to=TensorProto.FLOAT))
 
-    def _keep_the_rest_in_8_bits(self):
+    def _store_the_rest_in_8_bits(self):
         read = {name for node in all_nodes(self.model.graph) for name in node.input}
         for name in sorted(self.candidates & read):
             array = self.arrays.pop(name)
@@ -137,12 +172,10 @@ class _Quantizer:
             if name in self.candidates and self.arrays[name].ndim == 2:
                 self.transposed[node.output[0]] = name
 
-    # Nodes.
-
-    def _rewrite(self, graph):
+    def _rewrite(self, graph: Any):
         nodes, quantized = [], {}
         for node in graph.node:
-            make = _Maker(nodes, node, self._store)
+            make = NodeMaker(nodes, node, self._store)
             if not self._product(node, make, quantized) and not self._table(node, make):
                 nodes.append(node)
         read = {name for node in nodes for name in node.input} | {value.name for value in graph.output}
@@ -150,8 +183,8 @@ class _Quantizer:
         del graph.node[:]
         graph.node.extend(kept)
 
-    def _product(self, node, make, quantized):
-        """Rewrites a product of activations with a weight; returns whether it was one."""
+    def _product(self, node: Any, make: NodeMaker, quantized):
+        """Rewrites a product of activations and a weight; returns whether it was one."""
         if node.op_type not in ("MatMul", "Gemm"):
             return False
         options = {each.name: helper.get_attribute_value(each) for each in node.attribute}
@@ -168,7 +201,7 @@ class _Quantizer:
             make.into(node.output[0], "Add", result, bias)
         return True
 
-    def _multiply(self, make, x, name, by_rows, result, quantized):
+    def _multiply(self, make: NodeMaker, x: str, name: str, by_rows: bool, result: str, quantized):
         mode = self.quantization.mode
         if self.contrib_ops and (mode.startswith("weight") or name in self.tied):
             return self._multiply_by_blocks(make, x, name, by_rows, result)
@@ -183,27 +216,27 @@ class _Quantizer:
         product = make("Cast", make("MatMulInteger", codes, weight, zero), to=TensorProto.FLOAT)
         return make.into(result, "Mul", product, make("Mul", x_scale, scale))
 
-    def _multiply_calibrated(self, make, x, weight, scale, result):
+    def _multiply_calibrated(self, make: NodeMaker, x: str, weight, scale, result: str):
         least, most = self.ranges[x]
         least, most = min(least, 0.0), max(most, 1e-6)
         step = np.float32((most - least) / 255)
-        place = [make.constant(step, "step"), make.constant(np.uint8(round(-least / step)), "zero")]
-        x = make("DequantizeLinear", make("QuantizeLinear", x, *place), *place)
+        position = [make.constant(step, "step"), make.constant(np.uint8(round(-least / step)), "zero")]
+        x = make("DequantizeLinear", make("QuantizeLinear", x, *position), *position)
         return make.into(result, "MatMul", x, make("DequantizeLinear", weight, scale, axis=1))
 
-    def _multiply_by_blocks(self, make, x, name, by_rows, result):
+    def _multiply_by_blocks(self, make: NodeMaker, x: str, name: str, by_rows: bool, result: str):
         codes, scale, block, (count, width) = self._blocks(name, by_rows)
         shape = {"K": width, "N": count, "bits": self.bits, "block_size": block, "accuracy_level": _INT8_COMPUTE}
         scale = self._as_float(scale, make)
         return make.into(result, "MatMulNBits", x, codes, scale, domain="com.microsoft", **shape)
 
-    def _multiply_by_float(self, make, x, name, by_rows, result):
-        """By a weight that is made float first: with no ops but ONNX's own."""
+    def _multiply_by_float(self, make: NodeMaker, x: str, name: str, by_rows: bool, result: str):
+        """A product with a dequantized weight, with standard ops only."""
         rows = self._rows(make, name, by_rows, None)
         return make.into(result, "MatMul", x, make("Transpose", rows, perm=[1, 0]))
 
-    def _table(self, node, make):
-        """Rewrites the reading of rows from a table; returns whether it was that."""
+    def _table(self, node: Any, make: NodeMaker):
+        """Rewrites a row lookup in a table; returns whether it was one."""
         if node.op_type != "Gather" or node.input[0] not in self.candidates or self.arrays[node.input[0]].ndim != 2:
             return False
         if any(each.name == "axis" and each.i != 0 for each in node.attribute):
@@ -215,8 +248,8 @@ class _Quantizer:
         make.into(node.output[0], "Reshape", rows, shape)
         return True
 
-    def _rows(self, make, name, by_rows, indices):
-        """Float rows of a weight kept by blocks: those of `indices`, or all."""
+    def _rows(self, make: NodeMaker, name: str, by_rows: bool, indices):
+        """Dequantized rows of a blockwise weight: those of `indices`, or all."""
         codes, scale, block, (count, width) = self._blocks(name, by_rows)
         blocks = self.arrays[codes].shape[1]
         flat = self._flat(codes, count)
@@ -248,13 +281,13 @@ class _Quantizer:
 
     # Weights in whole numbers.
 
-    def _channels(self, name, by_rows):
+    def _channels(self, name: str, by_rows: bool):
         """Names of the weight `(K, N)` in 8 bits and of its scales, one for each channel that comes out."""
         array = self.arrays[name]
         label = f"{name}.int8_by_row" if by_rows else f"{name}.int8"
         return self._quantized(label, array.T if by_rows else array, block_quantize.by_channel)
 
-    def _blocks(self, name, by_rows):
+    def _blocks(self, name: str, by_rows: bool):
         """Names of the weight by blocks `(N, blocks, bytes)` and of its scales `(N, blocks)`; block; `(N, K)`."""
         rows = self.arrays[name] if by_rows else self.arrays[name].T
         block = self.quantization.block_size if self.bits == 4 else _largest_block(rows.shape[1])
@@ -266,55 +299,55 @@ class _Quantizer:
         label = f"{name}.int{self.bits}_blocks" + ("" if by_rows else "_by_column")
         return *self._quantized(label, rows, by_block), block, rows.shape
 
-    def _quantized(self, label, array, compute):
-        """Names of the codes and the scales of a weight; what another graph has of the same weight is not made again."""
+    def _quantized(self, label, array: np.ndarray, compute):
+        """Names of the codes and the scales of a weight, shared with other graphs of the same weight."""
         source, made = self.done.get(label, (None, None))
         if source is None or not np.array_equal(source, array):
             made = compute(array)
             self.done[label] = array, made
         return self._store(label, made[0]), self._store(f"{label}.scale", made[1])
 
-    def _as_float(self, scale, make):
-        """Scales of 4-bit blocks are kept in half precision: the runtime makes them float once, when it loads."""
+    def _as_float(self, scale, make: NodeMaker):
+        """Scales of 4-bit blocks are stored in float16; the runtime casts them once, when it loads."""
         return make("Cast", scale, to=TensorProto.FLOAT) if self.bits == 4 else scale
 
-    def _store(self, name, array):
+    def _store(self, name: str, array: np.ndarray) -> str:
         self.arrays.setdefault(name, np.ascontiguousarray(array).reshape(np.shape(array)))
         return name
 
 
-class _Maker:
-    """Appends nodes that take the place of one node, and are named after it."""
+class NodeMaker:
+    """Appends nodes that replace one node, and are named after it."""
 
-    def __init__(self, nodes, node, store):
+    def __init__(self, nodes: list[onnx.NodeProto], node: onnx.NodeProto, store: Any):
         self._nodes, self._store = nodes, store
         self._name = node.name or node.output[0]
         self._result = node.output[0]
         self._count = 0
 
-    def __call__(self, op, *inputs, **attributes):
+    def __call__(self, op: str, *inputs: str, **attributes: Any) -> str:
         return self.several(1, op, *inputs, **attributes)[0]
 
-    def several(self, count, op, *inputs, **attributes):
+    def several(self, count: int, op: str, *inputs: str, **attributes: Any) -> list[str]:
         self._count += 1
         outputs = [f"{self._result}/{op}_{self._count}_{index}" for index in range(count)]
         self._nodes.append(helper.make_node(op, inputs, outputs, f"{self._name}/{op}_{self._count}", **attributes))
         return outputs
 
-    def into(self, result, op, *inputs, **attributes):
+    def into(self, result: str, op: str, *inputs: str, **attributes: Any) -> str:
         self._count += 1
         self._nodes.append(helper.make_node(op, inputs, [result], f"{self._name}/{op}_{self._count}", **attributes))
         return result
 
-    def constant(self, value, label):
+    def constant(self, value: Any, label: str) -> str:
         return self._store(f"{self._result}/{label}", np.asarray(value))
 
 
-def _largest_block(width):
-    """The largest block up to 128 that divides a row, so that nothing is filled up; else 32."""
+def _largest_block(width: int) -> int:
+    """The largest block up to 128 that divides a row, otherwise 32 with padding."""
     return next((block for block in (_TABLE_BLOCK, 64, 32, 16) if width % block == 0), 32)
 
 
-def _import_contrib(model):
+def import_contrib(model: onnx.ModelProto) -> None:
     if not any(each.domain == "com.microsoft" for each in model.opset_import):
         model.opset_import.append(helper.make_opsetid("com.microsoft", 1))

@@ -1,26 +1,39 @@
-"""Ternary kernels of ONNX files in 2 bits a weight, read by `MatMulNBits`, with nothing lost.
+"""Lossless packing of ternary kernels of ONNX files in 2 bits a weight, for `MatMulNBits`.
 
-The fast kernels of that op round activations to 8 bits, block by block, with a scale of 127 by the largest of the block.
-What enters a ternary product is in whole numbers up to 127 already; so that each block's scale is 1, whatever it holds, each
-ends with numbers of 127, whose weights are 0.
+The fast kernels of that op round activations to 8 bits by block, with a scale of 127 / max |x| of the block. The inputs of
+a ternary product are integers up to 127 already. Each block is padded with values of 127, whose weights are 0, so that its
+scale is 1.
 """
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import helper
 
 from keras_transformer.export.onnx.graphs import load_arrays, save
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.quantize import _import_contrib, _Maker
+from keras_transformer.export.onnx.quantize import NodeMaker, import_contrib
 from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
 from keras_transformer.export.quantization.ternary import is_ternary, kernel_paths, pack_pairs
 
-# Larger blocks are faster, up to here: with 256 numbers in one, ONNX Runtime takes a hundred times as long.
+if TYPE_CHECKING:
+    import pathlib
+
+    import onnx
+
+    from keras_transformer.export.spec.export_spec import ExportSpec
+
+
+# Larger blocks are faster up to 128; with 256, ONNX Runtime takes a hundred times as long.
 _BLOCKS = (128, 64, 32)
 _ZERO = 2  # The code of a weight of 0.
 _INT8_COMPUTE = 4
 
 
-def quantize(spec, directory, files):
+def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
     """Packs the ternary kernels in the ONNX files of a bundle that is being written.
 
     Args:
@@ -36,9 +49,9 @@ def quantize(spec, directory, files):
 
 
 class _Packer:
-    """Packs the kernels of one graph in place. `arrays` are its initializers by name: the new ones join them."""
+    """Packs the kernels of one graph in place. `arrays` are its initializers by name; new ones are added."""
 
-    def __init__(self, model, arrays, paths, contrib_ops):
+    def __init__(self, model: onnx.ModelProto, arrays: dict[str, np.ndarray], paths: Any, contrib_ops: bool):
         self.model, self.arrays, self.contrib_ops = model, arrays, contrib_ops
         self.kernels = {
             name
@@ -46,7 +59,7 @@ class _Packer:
             if name.split("~")[0] in paths and array.ndim == 2 and is_ternary(array)
         }
 
-    def run(self):
+    def run(self) -> None:
         if self.contrib_ops:
             for graph in reversed(list(all_graphs(self.model.graph))):
                 self._rewrite(graph)
@@ -55,19 +68,19 @@ class _Packer:
         for name in self.kernels - read:
             del self.arrays[name]
         if any(node.domain == "com.microsoft" for node in all_nodes(self.model.graph)):
-            _import_contrib(self.model)
+            import_contrib(self.model)
 
-    def _rewrite(self, graph):
+    def _rewrite(self, graph: Any):
         nodes, rows = [], {}
         for node in graph.node:
             if node.op_type in ("MatMul", "Gemm") and node.input[1] in self.kernels and len(node.input) == 2:
-                self._multiply(_Maker(nodes, node, self._store), node, rows)
+                self._multiply(NodeMaker(nodes, node, self._store), node, rows)
             else:
                 nodes.append(node)
         del graph.node[:]
         graph.node.extend(nodes)
 
-    def _multiply(self, make, node, rows):
+    def _multiply(self, make, node: Any, rows):
         x, name = node.input
         options = {each.name: helper.get_attribute_value(each) for each in node.attribute}
         kernel = self.arrays[name] if options.get("transB") else self.arrays[name].T
@@ -81,33 +94,33 @@ class _Packer:
         make.into(node.output[0], "MatMulNBits", rows[x, width], codes, scale, domain="com.microsoft", **shape)
 
     def _keep_in_8_bits(self, names):
-        """What no such op reads is kept in whole bytes, and made float when the graph runs."""
+        """Stores kernels with other consumers in 8 bits; they are dequantized when the graph runs."""
         for name in names:
             codes = self._store(f"{name}.int8_whole", self.arrays.pop(name).astype("int8"))
-            scale = self._store(f"{name}.int8_whole.scale", np.float32(1))
+            scale = self._store(f"{name}.int8_whole.scale", np.array(1, "float32"))
             node = helper.make_node("DequantizeLinear", [codes, scale], [name], f"{name}/to_float")
             self.model.graph.node.insert(0, node)
 
-    def _store(self, name, array):
+    def _store(self, name: str, array: np.ndarray):
         self.arrays.setdefault(name, np.ascontiguousarray(array).reshape(np.shape(array)))
         return name
 
 
-def _layout(width):
-    """`(block, blocks)`, each with a place for the guard: the largest; of narrow rows those that take the fewest bytes."""
+def _layout(width: int) -> tuple[int, int]:
+    """`(block, blocks)` with room for the padding: the largest blocks, or for narrow rows those with the fewest bytes."""
     layouts = [(block, -(-width // (block - 1))) for block in _BLOCKS]
     if width >= _BLOCKS[0]:
         return layouts[0]
     return min(layouts, key=lambda layout: layout[1] * (layout[0] / 4 + 4))
 
 
-def _real(width, blocks):
-    """How many numbers of a row stand in each block; the last has what is left."""
+def _real(width: int, blocks: int) -> int:
+    """How many values of a row are in each block; the last block has the rest."""
     return -(-width // blocks)
 
 
-def _guarded(make, x, width, block, blocks):
-    """Rows `(n, width)` cut into blocks that end with numbers of 127, `(n, blocks · block)`."""
+def _guarded(make: NodeMaker, x: str, width: int, block: int, blocks: int) -> str:
+    """Rows `(n, width)` split into blocks that are padded with 127, `(n, blocks · block)`."""
     real = _real(width, blocks)
     if real * blocks != width:
         ends = make.constant(np.array([0, 0, 0, real * blocks - width]), "ends")
@@ -118,8 +131,8 @@ def _guarded(make, x, width, block, blocks):
     return make("Reshape", cut, make.constant(np.array([-1, block * blocks]), "rows"))
 
 
-def _packed(kernel, block, blocks):
-    """A kernel `(N, K)` as `MatMulNBits` reads it, `(N, blocks, block / 4)`."""
+def _packed(kernel: np.ndarray, block: int, blocks: int) -> np.ndarray:
+    """A kernel `(N, K)` in the layout of `MatMulNBits`, `(N, blocks, block / 4)`."""
     (count, width), real = kernel.shape, _real(kernel.shape[1], blocks)
     cut = np.full((count, real * blocks), _ZERO, "uint8")
     cut[:, :width] = kernel + _ZERO

@@ -1,10 +1,13 @@
-"""Weights of ONNX graphs: named after their variables, and those of several graphs in one file, each once.
+"""Weights of ONNX graphs, named after their variables; several graphs share one file of weights.
 
-The graphs are traced with their weights as inputs, so that the converter never touches the numbers; afterwards each such
-input becomes an initializer, in the graph or pointing into the common file. ONNX Runtime maps that into memory.
+The graphs are traced with their weights as inputs, so that the converter does not touch the values. Then each such input
+becomes an initializer, in the graph or as a reference to the shared file, which ONNX Runtime maps into memory.
 """
 
 import hashlib
+import pathlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,7 +18,7 @@ from keras_transformer.export.onnx.traversal import all_graphs
 FILE = "model.weights"
 _INLINE = 1024
 _PAGE, _ALIGNMENT = 4096, 64
-# What only moves numbers about can be done once, here.
+# Operators that only move data are applied to weights when the file is written.
 _FOLDS = {
     "Identity": lambda x: x,
     "Reshape": lambda x, shape: x.reshape(_sizes(x, shape)),
@@ -25,19 +28,19 @@ _FOLDS = {
 
 
 class WeightsFile:
-    """The common file, written piece by piece.
+    """The shared file of weights, written incrementally.
 
     Args:
         path: `pathlib.Path` of the file.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: pathlib.Path):
         self._path = path
-        self._places = {}
+        self._offsets = {}
         self._end = 0
 
-    def initializer(self, name, array):
-        """A tensor for a graph: inside it when small, else a reference to the file, where equal content lies once."""
+    def initializer(self, name: str, array: np.ndarray) -> onnx.TensorProto:
+        """Returns a tensor for a graph: inline if small, otherwise a reference to the file, without duplicates."""
         array = np.ascontiguousarray(array).reshape(array.shape)
         if array.nbytes < _INLINE:
             return numpy_helper.from_array(array, name)
@@ -47,51 +50,53 @@ class WeightsFile:
             dims=array.shape,
             data_location=onnx.TensorProto.EXTERNAL,
         )
-        entries = {"location": self._path.name, "offset": self._place(array), "length": array.nbytes}
+        entries = {"location": self._path.name, "offset": self._append(array), "length": array.nbytes}
         for key, value in entries.items():
             tensor.external_data.add(key=key, value=str(value))
         return tensor
 
-    def _place(self, array):
-        content = memoryview(array).cast("B")
+    def _append(self, array: np.ndarray) -> int:
+        content: Any = array.reshape(-1).view(np.uint8)  # Without a copy.
         digest = hashlib.sha256(content).digest()
-        if digest not in self._places:
-            # Whole pages can be mapped; what is smaller than a few of them would only leave gaps.
+        if digest not in self._offsets:
+            # Only large tensors are aligned to pages for mapping; small ones would leave gaps.
             unit = _PAGE if array.nbytes >= 8 * _PAGE else _ALIGNMENT
             self._end = -(-self._end // unit) * unit
             with open(self._path, "r+b" if self._path.exists() else "wb") as file:
                 file.seek(self._end)
                 file.write(content)
-            self._places[digest] = self._end
+            self._offsets[digest] = self._end
             self._end += array.nbytes
-        return self._places[digest]
+        return self._offsets[digest]
 
 
-def inline(name, array):
-    """A tensor inside its graph."""
+def inline(name: str, array: np.ndarray) -> onnx.TensorProto:
+    """Returns a tensor with inline data."""
     return numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
 
 
-def attach(model, arrays, place):
+def attach(
+    model: onnx.ModelProto, arrays: dict[str, np.ndarray], make_tensor: Callable[[str, np.ndarray], onnx.TensorProto]
+) -> None:
     """Adds initializers to a graph.
 
     Args:
         model: `onnx.ModelProto`, changed in place.
         arrays: dict of name to numpy array.
-        place: makes a tensor of a name and an array: `inline`, or the `initializer` of a `WeightsFile`.
+        make_tensor: function of a name and an array: `inline`, or the `initializer` of a `WeightsFile`.
     """
-    model.graph.initializer.extend(place(name, array) for name, array in arrays.items())
+    model.graph.initializer.extend(make_tensor(name, array) for name, array in arrays.items())
 
 
-def fold(model, weights):
-    """Takes the weights out of the inputs of a graph, and does to them what it would only do to move their numbers about.
+def fold(model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Removes the weights from the inputs of a graph, and applies operators to them that only move data.
 
     Args:
         model: `onnx.ModelProto`, changed in place.
-        weights: dict of input name to numpy array; inputs that the graph has lost are left out.
+        weights: dict of input name to numpy array; inputs that the graph no longer has are ignored.
 
     Returns:
-        Dict of name to numpy array: what the graph reads now.
+        Dict of name to numpy array: the initializers that the graph reads.
     """
     graph = model.graph
     _multiply_by_table(model, weights)
@@ -104,8 +109,10 @@ def fold(model, weights):
     return _named_after(origins, graph, {name: array for name, array in weights.items() if name in used})
 
 
-def _named_after(origins, graph, weights):
-    """Gives folded weights the name of what they were made of; the second and further ones with a number."""
+def _named_after(
+    origins: dict[str, str], graph: onnx.GraphProto, weights: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Names folded weights after their origin, with a number for the second and further ones."""
     names, taken = {}, set(weights) - set(origins)
     for name in weights:
         label, number = origins.get(name, name), 1
@@ -116,13 +123,13 @@ def _named_after(origins, graph, weights):
         names[name] = label
     for each in all_graphs(graph):
         for node in each.node:
-            for place, name in enumerate(node.input):
-                node.input[place] = names.get(name, name)
+            for index, name in enumerate(node.input):
+                node.input[index] = names.get(name, name)
     return {names[name]: array for name, array in weights.items()}
 
 
-def _multiply_by_table(model, weights):
-    """`MatMul(x, Transpose(weight))` of matrices as `Gemm` with `transB`: no transposed copy of a table anywhere."""
+def _multiply_by_table(model: onnx.ModelProto, weights: dict[str, np.ndarray]) -> None:
+    """`MatMul(x, Transpose(weight))` of matrices as `Gemm` with `transB`, without a transposed copy of a table."""
     ranks = {}
     for graph in all_graphs(onnx.shape_inference.infer_shapes(model).graph):
         for value in (*graph.value_info, *graph.input):
@@ -142,8 +149,8 @@ def _multiply_by_table(model, weights):
     _drop_unread(model.graph)
 
 
-def _drop_unread(graph):
-    """Removes transposes that nothing reads any more."""
+def _drop_unread(graph: onnx.GraphProto) -> None:
+    """Removes unused transposes."""
     read = {name for each in all_graphs(graph) for node in each.node for name in node.input}
     read |= {value.name for each in all_graphs(graph) for value in each.output}
     for each in all_graphs(graph):
@@ -152,11 +159,11 @@ def _drop_unread(graph):
                 each.node.remove(node)
 
 
-def _fold(graph, weights):
-    """Applies to weights what merely reshapes them; the results join `weights`.
+def _fold(graph: onnx.GraphProto, weights: dict[str, np.ndarray]) -> dict[str, str]:
+    """Applies operators that only move data to weights, and adds the results to `weights`.
 
     Returns:
-        Dict of the name of a result to that of the weight it was made of.
+        Dict of the name of a result to the name of its origin.
     """
     origins = {}
     constants = {
@@ -182,14 +189,14 @@ def _fold(graph, weights):
     return origins
 
 
-def _folded(node, array, arguments, is_alone):
+def _folded(node: Any, array: np.ndarray, arguments: list[np.ndarray], is_alone: bool) -> np.ndarray | None:
     if node.op_type in _FOLDS and not node.attribute:
         return _FOLDS[node.op_type](array, *arguments)
-    # A transposed copy beside the original would double the file: then the runtime transposes, once, when it loads.
+    # A transposed copy in addition to the original would double the file; the runtime transposes it when it loads.
     if node.op_type == "Transpose" and is_alone:
         return array.transpose(list(node.attribute[0].ints) if node.attribute else None)
     return None
 
 
-def _sizes(array, shape):
+def _sizes(array: np.ndarray, shape: np.ndarray) -> list[int]:
     return [array.shape[axis] if size == 0 else int(size) for axis, size in enumerate(shape)]

@@ -1,14 +1,14 @@
-"""Weights in 4 bits with a scale for each block, as XNNPACK takes them: scales above zero, in the precision of bfloat16."""
+"""4-bit blockwise quantization for XNNPACK: positive scales with the precision of bfloat16."""
 
 import numpy as np
 
-# Scales that are tried for each block, as shares of the one that clips nothing: few bits are better spent on the many.
+# Candidate scales of a block, as shares of the one without clipping: clipping outliers lowers the error of the others.
 _SHRINK = np.linspace(0.7, 1.0, 11, dtype="float32")
 _LOWEST, _HIGHEST = -8, 7
 
 
-def positive_blocks(rows, block_size):
-    """Rows in 4 bits, one positive scale for each block of a row: `w = q * scale`.
+def positive_blocks(rows: np.ndarray, block_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Quantizes rows to 4 bits, with one positive scale for each block of a row: `w = q * scale`.
 
     Args:
         rows: float array `(N, K)`; K is a multiple of `block_size`.
@@ -38,8 +38,8 @@ def positive_blocks(rows, block_size):
     return codes.reshape(rows.shape), scale
 
 
-def bfloat16(array):
-    """float32 values rounded to the eight bits that bfloat16 has.
+def bfloat16(array: np.ndarray) -> np.ndarray:
+    """Rounds float32 values to the precision of bfloat16.
 
     Example:
 

@@ -1,4 +1,7 @@
-"""Static quantization of products: ranges of activations found on data, and whole numbers from input to output."""
+"""Static quantization of matrix products: activation ranges from calibration data, and integer arithmetic."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -9,18 +12,18 @@ from keras_transformer.utils.captured_stderr import quiet
 _PRODUCT = "FULLY_CONNECTED"
 
 
-def find_ranges(content, calibration):
-    """Runs the float file on examples and notes what goes into and comes out of each product.
+def find_ranges(content: bytes, calibration: Iterable[dict[str, Any]]) -> dict[int, Any]:
+    """Runs the float file on examples and records the ranges of inputs and outputs of each product.
 
     Args:
         content: bytes of a float .tflite file.
-        calibration: iterable of dicts of arrays by input name; each runs through every signature that takes it.
+        calibration: iterable of dicts of arrays by input name; each runs through every signature that accepts it.
 
     Returns:
         Dict of the buffer of a product's weights to `((least, largest) of its input, (least, largest) of its output)`.
 
     Raises:
-        QuantizationError: no example, or one that no signature takes.
+        QuantizationError: there is no example, or no signature accepts an example.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -40,13 +43,13 @@ def find_ranges(content, calibration):
             raise QuantizationError(f"tflite: no signature takes the calibration example {shapes}")
         for name in names:
             interpreter.get_signature_runner(name)(**_typed(interpreter, name, example))
-            _note(ranges, interpreter, Graph(model, model.subgraphs[entries[name]]), entries[name])
+            _record(ranges, interpreter, Graph(model, model.subgraphs[entries[name]]), entries[name])
     if not ranges:
         raise QuantizationError("tflite: the calibration holds no example, or the model no product of matrices")
     return ranges
 
 
-def _takes(runner, example):
+def _takes(runner, example) -> bool:
     details = runner.get_input_details()
     if set(details) != set(example):
         return False
@@ -57,12 +60,12 @@ def _takes(runner, example):
     )
 
 
-def _typed(interpreter, name, example):
+def _typed(interpreter: Any, name: str, example: dict[str, Any]) -> dict[str, np.ndarray]:
     details = interpreter.get_signature_runner(name).get_input_details()
     return {key: np.ascontiguousarray(array, details[key]["dtype"]) for key, array in example.items()}
 
 
-def _products(graph):
+def _products(graph: Graph) -> Iterator[tuple[Any, int]]:
     """`(operator, buffer of the weights)` of each product with constant weights."""
     for operator in graph.subgraph.operators:
         if graph.kind(operator) == _PRODUCT:
@@ -71,7 +74,7 @@ def _products(graph):
                 yield operator, buffer
 
 
-def _note(ranges, interpreter, graph, index):
+def _record(ranges: dict[int, Any], interpreter: Any, graph: Graph, index: int) -> None:
     for operator, buffer in _products(graph):
         ends = (operator.inputs[0], operator.outputs[0])
         found = [_range(interpreter.get_tensor(int(tensor), index)) for tensor in ends]
@@ -79,18 +82,18 @@ def _note(ranges, interpreter, graph, index):
         ranges[buffer] = tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(known, found, strict=True))
 
 
-def _range(array):
-    """Least and largest value; zero is always among what can be said."""
+def _range(array: np.ndarray) -> tuple[float, float]:
+    """Least and largest value; the range always contains 0."""
     return min(float(array.min(initial=0)), 0.0), max(float(array.max(initial=0)), 0.0)
 
 
-def use_ranges(model, buffers, ranges):
-    """Makes products of quantized weights compute in whole numbers from input to output.
+def use_ranges(model: Any, buffers: set[int], ranges: dict[int, Any]) -> None:
+    """Rewrites products with quantized weights to integer arithmetic.
 
     Args:
         model: `ModelT`, whose weights are quantized already; changed in place.
         buffers: set of the buffers of quantized weights.
-        ranges: what `find_ranges` gives. A product without a range goes on to quantize its input as it comes.
+        ranges: the result of `find_ranges`. A product without a range keeps dynamic quantization of its input.
     """
     for graph in graphs(model):
         quantized = {}
@@ -99,7 +102,7 @@ def use_ranges(model, buffers, ranges):
                 _compute_in_integers(graph, operator, ranges[buffer], quantized)
 
 
-def _compute_in_integers(graph, operator, ranges, quantized):
+def _compute_in_integers(graph: Graph, operator: Any, ranges: Any, quantized: dict[Any, int]) -> None:
     source, weights, *bias = map(int, operator.inputs)
     (output,) = map(int, operator.outputs)
     entry, result = (_parameters(*each) for each in ranges)
@@ -110,14 +113,14 @@ def _compute_in_integers(graph, operator, ranges, quantized):
         graph.insert(operators.index(operator), "QUANTIZE", (source,), (quantized[key],))
     inputs = [quantized[key], weights]
     if bias and bias[0] >= 0:
-        inputs.append(_whole_bias(graph, bias[0], entry.scale[0] * graph.tensors[weights].quantization.scale))
+        inputs.append(_integer_bias(graph, bias[0], entry.scale[0] * graph.tensors[weights].quantization.scale))
     operator.inputs = np.array(inputs, "int32")
     whole = _like(graph, output, "quantized", result)
     operator.outputs = np.array([whole], "int32")
     graph.insert(operators.index(operator) + 1, "DEQUANTIZE", (whole,), (output,))
 
 
-def _parameters(least, largest):
+def _parameters(least: float, largest: float) -> Any:
     parameters = schema().QuantizationParametersT()
     scale = (largest - least) / 255 or 1.0
     parameters.scale = np.array([scale], "float32")
@@ -125,8 +128,8 @@ def _parameters(least, largest):
     return parameters
 
 
-def _like(graph, index, suffix, parameters):
-    """A tensor of the same shape in 8 bits."""
+def _like(graph: Graph, index: int, suffix: str, parameters: Any) -> int:
+    """Adds an int8 tensor of the same shape; returns its index."""
     tensor = graph.tensors[index]
     shape = [int(size) for size in tensor.shape]
     if tensor.shapeSignature is not None and len(tensor.shapeSignature):
@@ -134,9 +137,9 @@ def _like(graph, index, suffix, parameters):
     return graph.add_tensor(f"{tensor.name.decode()}/{suffix}", "INT8", shape, 0, parameters)
 
 
-def _whole_bias(graph, index, scale):
+def _integer_bias(graph: Graph, index: int, scale: np.ndarray) -> int:
     parameters = schema().QuantizationParametersT()
     parameters.scale = scale.astype("float32")
     parameters.zeroPoint = np.zeros(len(scale), "int64")
-    values = np.round(graph.constant(index) / scale).clip(-(2**31), 2**31 - 1).astype("int32")
+    values = np.round(np.asarray(graph.constant(index)) / scale).clip(-(2**31), 2**31 - 1).astype("int32")
     return graph.add_constant(f"{graph.tensors[index].name.decode()}/quantized", "INT32", values, parameters)

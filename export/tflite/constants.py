@@ -1,18 +1,20 @@
-"""Constants in the functions of a SavedModel's graph."""
+"""Constants in the functions of a SavedModel."""
+
+from typing import Any
 
 import numpy as np
 
 # tensorflow.DataType.DT_INT32 and DT_INT64.
 INT32 = 3
-WHOLE = {INT32: np.int32, 9: np.int64}
+INTEGERS = {INT32: np.int32, 9: np.int64}
 
 
-def constant_value(nodes, name):
-    """The array that a node holds, or None where it is no constant.
+def constant_value(nodes: dict[str, Any], name: str) -> np.ndarray | None:
+    """Returns the value of a constant node, or None for another node.
 
     Args:
         nodes: dict of node name to `NodeDef`.
-        name: of a node, or of its output.
+        name: name of a node, or of its output.
     """
     from tensorflow import make_ndarray
 
@@ -20,11 +22,11 @@ def constant_value(nodes, name):
     return make_ndarray(node.attr["value"].tensor) if node is not None and node.op == "Const" else None
 
 
-def add_constant(function, name, array, kind=INT32):
-    """Adds a constant of whole numbers to a `FunctionDef`; returns the name of its output."""
+def add_constant(function: Any, name: str, array: np.ndarray, kind: int = INT32) -> str:
+    """Adds an integer constant to a `FunctionDef`; returns the name of its output."""
     from tensorflow import make_tensor_proto
 
     node = function.node_def.add(name=name, op="Const")
-    node.attr["value"].tensor.CopyFrom(make_tensor_proto(array.astype(WHOLE[kind])))
+    node.attr["value"].tensor.CopyFrom(make_tensor_proto(array.astype(INTEGERS[kind])))
     node.attr["dtype"].type = kind
     return f"{name}:output:0"

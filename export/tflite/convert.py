@@ -1,18 +1,27 @@
-"""The TFLite (LiteRT) format, with built-in ops only: the file runs wherever a bare interpreter does."""
+"""The writer of TFLite (LiteRT) files, with built-in ops only, so that they run in an interpreter without delegates."""
+
+from __future__ import annotations
 
 import contextlib
 import pathlib
 import re
 import tempfile
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
+from keras_transformer.export.errors import ConversionError, ExportError, UnsupportedOpError, one_line
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.tflite.format import TFLITE
 from keras_transformer.export.tflite.fusions import fused
 from keras_transformer.export.tflite.rewrites import rewritten
 from keras_transformer.utils.captured_stderr import quiet
+
+if TYPE_CHECKING:
+    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.spec.traced import TracedModule
+
 
 NAME = TFLITE.name
 FILE = "model.tflite"
@@ -31,20 +40,20 @@ _NODE = re.compile(r"fused\[\"\w+:\", \"(?P<node>[^\"@]+)")
 _FLEX_LIST = re.compile(r"(?:TF Select|Custom) ops: (?P<ops>.+)")
 
 
-def write(traced, spec, directory):
-    """Writes `model.tflite` from the SavedModel that lies in `directory`, all signatures in one file.
+def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
+    """Writes `model.tflite` with all signatures from the SavedModel in `directory`.
 
     Args:
         traced: the `TracedModule`.
         spec: the `ExportSpec` it was traced from.
-        directory: `pathlib.Path` that holds `saved_model/` and is written into.
+        directory: `pathlib.Path` to write into; it contains `saved_model/`.
 
     Returns:
-        Dict of signature name to the path, relative to `directory`, that holds it.
+        Dict of signature name to the path of its file, relative to `directory`.
 
     Raises:
         UnsupportedOpError: an op would need the Flex delegate or a custom kernel.
-        ConversionError: the converter fails for another reason, or the weights exceed the format's 2 GB.
+        ConversionError: the converter fails for another reason, or the weights exceed the 2 GB of the format.
     """
     if traced.weight_bytes > _MAX_BYTES:
         size = traced.weight_bytes / 1e9
@@ -57,8 +66,8 @@ def write(traced, spec, directory):
 
 
 @contextlib.contextmanager
-def _source(traced, spec, directory):
-    """The SavedModel of the bundle, or one of its own where TFLite has signatures that it lacks."""
+def _source(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> Iterator[pathlib.Path]:
+    """The SavedModel of the bundle, or a temporary one if TFLite has further signatures."""
     if spec.names(NAME) == spec.names(saved_model.NAME):
         yield directory / saved_model.NAME
         return
@@ -68,7 +77,7 @@ def _source(traced, spec, directory):
         yield path
 
 
-def _convert(spec, names, source):
+def _convert(spec: ExportSpec, names: list[str], source: str) -> bytes:
     with quiet() as log:
         try:
             converter = tf.lite.TFLiteConverter.from_saved_model(source, signature_keys=names)
@@ -78,8 +87,8 @@ def _convert(spec, names, source):
             raise _typed(str(error), spec.locate, log()) from error
 
 
-def _typed(message, locate, log):
-    """The converter's message as a typed error."""
+def _typed(message: str, locate: Any, log: str) -> ExportError:
+    """Converts the message of the converter to a typed error."""
     found = {}
     for match in _UNSUPPORTED.finditer(message):
         node = _NODE.search(match["where"])

@@ -1,35 +1,38 @@
-"""What LiteRT takes for granted in a TFLite file that its own verifier lets pass, and would crash on."""
+"""Validation of TFLite files beyond LiteRT's own verifier: faults on which LiteRT would crash."""
 
 import mmap
+from typing import Any
 
 import numpy as np
 
-# Inputs that an op cannot do without; those after them may be absent (-1). In an op not named here none may be.
+from keras_transformer.utils.types import Path
+
+# Number of required inputs; further ones may be absent (-1). Ops not listed here require all inputs.
 _REQUIRED = {"FULLY_CONNECTED": 2, "CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "TRANSPOSE_CONV": 3, "CONV_3D": 2}
 _REQUIRED |= {"CONV_3D_TRANSPOSE": 3, "SVDF": 0, "LSTM": 0, "UNIDIRECTIONAL_SEQUENCE_LSTM": 0}
 _REQUIRED |= {"BIDIRECTIONAL_SEQUENCE_LSTM": 0, "CUSTOM": 0}
 
 
-def check_flatbuffer(path):
-    """Refuses a file whose ops name tensors or graphs that do not exist, or graphs that call themselves.
+def check_flatbuffer(path: Path) -> None:
+    """Checks that ops refer to existing tensors and graphs, and that no graph calls itself.
 
-    Call it on a file that an interpreter has opened: then its flatbuffer is well formed.
+    The file must have been opened by an interpreter, so that its flatbuffer is well formed.
 
     Args:
         path: path of the `.tflite` file.
 
     Raises:
-        ValueError: says which op of which graph.
+        ValueError: names the op and the graph.
     """
     from ai_edge_litert import schema_py_generated as schema
 
     with open(path, "rb") as file:
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # Closed when nothing points into it any more.
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # Closed with its last reference.
     _Checker(schema, memoryview(content)).run()
 
 
 class _Checker:
-    def __init__(self, schema, view):
+    def __init__(self, schema: Any, view: memoryview):
         self._schema = schema
         self._model = schema.Model.GetRootAs(view, 0)
         self._names = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
@@ -37,22 +40,22 @@ class _Checker:
         self._codes = [max(code.BuiltinCode(), code.DeprecatedBuiltinCode()) for code in codes]
         self._calls = {}
 
-    def run(self):
+    def run(self) -> None:
         for number in range(self._model.SubgraphsLength()):
             graph = self._model.Subgraphs(number)
             tensors = graph.TensorsLength()
             self._check_indices(f"graph {number}", graph.InputsAsNumpy(), tensors)
             self._check_indices(f"graph {number}", graph.OutputsAsNumpy(), tensors)
             self._calls[number] = set()
-            for place in range(graph.OperatorsLength()):
-                self._check_op(number, place, graph.Operators(place), tensors)
+            for position in range(graph.OperatorsLength()):
+                self._check_op(number, position, graph.Operators(position), tensors)
         self._check_calls()
 
-    def _check_op(self, number, place, op, tensors):
+    def _check_op(self, number, position, op: Any, tensors):
         if op.OpcodeIndex() >= len(self._codes):
-            raise ValueError(f"op {place} of graph {number} has no code")
+            raise ValueError(f"op {position} of graph {number} has no code")
         name = self._names.get(self._codes[op.OpcodeIndex()], "of an unknown kind")
-        where = f"op {place} ({name}) of graph {number}"
+        where = f"op {position} ({name}) of graph {number}"
         inputs = np.atleast_1d(op.InputsAsNumpy()) if op.InputsLength() else np.empty(0, int)
         required = _REQUIRED.get(name, len(inputs))
         self._check_indices(where, inputs[:required], tensors)
@@ -65,8 +68,8 @@ class _Checker:
             if not least <= index < max(count, 1):
                 raise ValueError(f"{where} names tensor {index} of {count}")
 
-    def _called(self, name, op):
-        """Graphs that an op runs."""
+    def _called(self, name: str, op: Any):
+        """The graphs that an op runs."""
         readers = {
             "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
             "IF": ("IfOptions", ("ThenSubgraphIndex", "ElseSubgraphIndex")),
@@ -82,7 +85,7 @@ class _Checker:
         yield from (getattr(options, field)() for field in fields)
 
     def _check_calls(self):
-        """Removes graphs that call none but removed ones; what is left calls itself."""
+        """Removes graphs that call only removed ones; the remaining ones call themselves."""
         for number, called in self._calls.items():
             missing = called - self._calls.keys()
             if missing:

@@ -51,7 +51,7 @@ class TFLiteFormat(Format):
         from ai_edge_litert import schema_py_generated as schema
 
         names = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
-        model = schema.Model.GetRootAs(path.read_bytes(), 0)
+        model: Any = schema.Model.GetRootAs(path.read_bytes(), 0)
         codes = [model.OperatorCodes(index) for index in range(model.OperatorCodesLength())]
         counter: collections.Counter[str] = collections.Counter()
         for position in range(model.SubgraphsLength()):

@@ -7,20 +7,21 @@ the converter does where shapes are fixed: then signatures of fixed and of dynam
 
 import collections
 import hashlib
+from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import add_buffer, graphs, read, schema, signature_of, size_of, write
+from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs, read, schema, signature_of, size_of, write
 
 
-def fused(content):
-    """The bytes of a float .tflite file, rewritten.
+def fused(content: bytes) -> bytes:
+    """Returns the bytes of a float .tflite file with fused operators.
 
     Args:
         content: bytes of a .tflite file.
 
     Returns:
-        bytes; `content` itself where there was nothing to do.
+        bytes; `content` itself if nothing changes.
     """
     model = read(content)
     weights = _Weights(model)
@@ -32,10 +33,11 @@ def fused(content):
 
 
 class _Uses:
-    """Who makes and who reads each tensor of a graph, by index."""
+    """The producer and the consumers of each tensor of a graph, by index."""
 
-    def __init__(self, graph):
-        self.makers, self.readers = {}, collections.defaultdict(list)
+    def __init__(self, graph: Graph):
+        self.makers: dict[int, Any] = {}
+        self.readers: dict[int, list[Any]] = collections.defaultdict(list)
         for operator in graph.subgraph.operators:
             for index in _all(operator.outputs):
                 self.makers[index] = operator
@@ -43,23 +45,23 @@ class _Uses:
                 self.readers[index].append(operator)
         self.ends = set(_all(graph.subgraph.outputs))
 
-    def only_reader(self, index):
-        """The one operator that reads a tensor, or None; an output of the graph is read by others too."""
+    def only_reader(self, index: int) -> Any:
+        """Returns the only consumer of a tensor, or None; an output of the graph has further consumers."""
         readers = self.readers[index]
         return readers[0] if len(readers) == 1 and index not in self.ends else None
 
 
-def _all(indices):
+def _all(indices: Any) -> tuple[int, ...]:
     return () if indices is None else tuple(map(int, indices))
 
 
-def _other(operator, index):
-    """The other input of an operator of two."""
+def _other(operator: Any, index: int) -> int:
+    """The other input of a binary operator."""
     first, second = _all(operator.inputs)
     return second if first == index else first
 
 
-def _lighter_norms(graph):
+def _lighter_norms(graph: Graph) -> int:
     """Rewrites every norm; returns how many."""
     uses, count = _Uses(graph), 0
     for operator in list(graph.subgraph.operators):
@@ -70,8 +72,8 @@ def _lighter_norms(graph):
     return count
 
 
-def _norm_parts(graph, uses, operator):
-    """The operators of a norm and its tensors, found from the product of `gamma` and the inverse deviation; or None."""
+def _norm_parts(graph: Graph, uses: _Uses, operator: Any) -> Any:
+    """The operators and tensors of a norm, given its product of `gamma` and the inverse deviation, or None."""
     if graph.kind(operator) != "MUL" or len(uses.readers[int(operator.outputs[0])]) != 2:
         return None
     gamma = next((each for each in _all(operator.inputs) if graph.constant(each) is not None), None)
@@ -84,8 +86,10 @@ def _norm_parts(graph, uses, operator):
         return None
     shift = next((each for each in products if _is_made_by(graph, uses, _other(each, scale), "NEG")), None)
     scaled = next((each for each in products if each is not shift), None)
-    add = shift and uses.only_reader(int(shift.outputs[0]))
-    last = scaled and uses.only_reader(int(scaled.outputs[0]))
+    if shift is None or scaled is None:
+        return None
+    add = uses.only_reader(int(shift.outputs[0]))
+    last = uses.only_reader(int(scaled.outputs[0]))
     if not add or not last or graph.kind(add) != "ADD" or graph.kind(last) != "ADD":
         return None
     beta, x = _other(add, int(shift.outputs[0])), _other(scaled, scale)
@@ -99,20 +103,20 @@ def _norm_parts(graph, uses, operator):
     return operators, (x, mean, int(inverse.outputs[0]), gamma, beta)
 
 
-def _is_made_by(graph, uses, index, kind):
+def _is_made_by(graph: Graph, uses: _Uses, index: int, kind: Any) -> bool:
     return index in uses.makers and graph.kind(uses.makers[index]) == kind
 
 
-def _same_shape(graph, first, second):
+def _same_shape(graph: Graph, first: int, second: int) -> bool:
     return signature_of(graph.tensors[first]) == signature_of(graph.tensors[second])
 
 
-def _activates(operator):
+def _activates(operator: Any) -> bool:
     options = operator.builtinOptions
     return options is not None and options.fusedActivationFunction != 0
 
 
-def _rewrite_norm(graph, operators, tensors):
+def _rewrite_norm(graph: Graph, operators: list[Any], tensors: tuple[int, ...]) -> None:
     x, mean, inverse, gamma, beta = tensors
     output = int(operators[-1].outputs[0])
     position = graph.subgraph.operators.index(operators[-1]) - len(operators) + 1
@@ -128,14 +132,14 @@ def _rewrite_norm(graph, operators, tensors):
 
 
 class _Weights:
-    """Multiplied weights, each kept once however many graphs ask for it."""
+    """Multiplied weights, each stored once for all graphs."""
 
-    def __init__(self, model):
+    def __init__(self, model: Any):
         self.model = model
         self.buffers = {_digest(each.data): index for index, each in enumerate(model.buffers) if size_of(each)}
 
-    def times(self, buffer, factor):
-        """Index of a buffer that holds the numbers of another, multiplied."""
+    def times(self, buffer: int, factor: float) -> int:
+        """Returns the index of a buffer with the values of another, multiplied."""
         values = np.frombuffer(np.ascontiguousarray(self.model.buffers[buffer].data), "float32") * np.float32(factor)
         key = _digest(values)
         if key not in self.buffers:
@@ -143,12 +147,13 @@ class _Weights:
         return self.buffers[key]
 
 
-def _digest(array):
-    return hashlib.sha256(np.ascontiguousarray(array)).digest()
+def _digest(array: Any) -> bytes:
+    contiguous: Any = np.ascontiguousarray(array)
+    return hashlib.sha256(contiguous).digest()
 
 
-def _fold_factors(graph, weights):
-    """Moves constant factors behind `FULLY_CONNECTED`, and a `RESHAPE`, into its weights; returns how many."""
+def _fold_factors(graph: Graph, weights: _Weights) -> int:
+    """Folds constant factors behind `FULLY_CONNECTED` and an optional `RESHAPE` into its weights; returns how many."""
     uses, count = _Uses(graph), 0
     for operator in list(graph.subgraph.operators):
         factor = graph.kind(operator) == "MUL" and not _activates(operator) and _factor(graph, operator)
@@ -163,17 +168,17 @@ def _fold_factors(graph, weights):
     return count
 
 
-def _factor(graph, operator):
-    """The one number that an operator multiplies by, or None."""
+def _factor(graph: Graph, operator: Any) -> float | None:
+    """The scalar that an operator multiplies by, or None."""
     values = [graph.constant(index) for index in _all(operator.inputs)]
     constants = [each for each in values if each is not None and each.size == 1 and each.dtype == np.float32]
     return float(constants[0].item()) if len(constants) == 1 and sum(each is None for each in values) == 1 else None
 
 
-def _product_behind(graph, uses, index):
-    """The product that makes a tensor, perhaps by way of a `RESHAPE`, if nothing else reads what is between."""
+def _product_behind(graph: Graph, uses: _Uses, index: int) -> Any:
+    """The `FULLY_CONNECTED` that produces a tensor, through an optional `RESHAPE`, if nothing else reads it."""
     maker = uses.makers.get(index)
-    readers = [each for each in uses.readers[index] if graph.kind(each) != "SHAPE"]  # which no factor changes
+    readers = [each for each in uses.readers[index] if graph.kind(each) != "SHAPE"]  # Shapes do not depend on factors.
     if maker is None or len(readers) != 1 or index in uses.ends:
         return None
     if graph.kind(maker) == "RESHAPE":
@@ -185,18 +190,18 @@ def _product_behind(graph, uses, index):
     return maker if biased and not _activates(maker) else None
 
 
-def _multiply(graph, operator, factor, weights):
+def _multiply(graph: Graph, operator: Any, factor: float, weights: _Weights) -> None:
     inputs = list(_all(operator.inputs))
-    for place in range(1, len(inputs)):
-        if inputs[place] >= 0:
-            tensor = graph.tensors[inputs[place]]
+    for position in range(1, len(inputs)):
+        if inputs[position] >= 0:
+            tensor = graph.tensors[inputs[position]]
             name, buffer = f"{tensor.name.decode()}/multiplied", weights.times(tensor.buffer, factor)
-            inputs[place] = graph.add_tensor(name, "FLOAT32", signature_of(tensor), buffer)
+            inputs[position] = graph.add_tensor(name, "FLOAT32", signature_of(tensor), buffer)
     operator.inputs = np.array(inputs, "int32")
 
 
-def _bypass(graph, operator, source, uses):
-    """Takes an operator out; those who read its result read its source."""
+def _bypass(graph: Graph, operator: Any, source: int, uses: _Uses) -> None:
+    """Removes an operator; the consumers of its result read its source."""
     output = int(operator.outputs[0])
     graph.subgraph.operators[:] = [each for each in graph.subgraph.operators if each is not operator]
     if output in uses.ends:
@@ -205,8 +210,8 @@ def _bypass(graph, operator, source, uses):
         reader.inputs = np.where(np.asarray(reader.inputs) == output, source, reader.inputs).astype("int32")
 
 
-def _drop_unused(model):
-    """Empties the buffers of constants that nothing reads any more."""
+def _drop_unused(model: Any) -> None:
+    """Clears the buffers of unused constants."""
     used = {0}
     for graph in graphs(model):
         read_here = {index for each in graph.subgraph.operators for index in _all(each.inputs)}

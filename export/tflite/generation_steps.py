@@ -31,7 +31,9 @@ class TFLiteSteps(RuntimeSteps):
     def _length_of_fixed_cache(self) -> int | None:
         """The slots of the cache in the decoding signature of fixed shapes; None without one."""
         name = next((name for name in self._names if name.startswith("decode_1")), None)
-        return name and self._length({spec.name: np.empty(spec.shape) for spec in self._specs(name)[0]})
+        if name is None:
+            return None
+        return self._length({spec.name: np.empty([size or 0 for size in spec.shape]) for spec in self._specs(name)[0]})
 
     def _call(self, signature: str, arrays: dict[str, Any], cache: Cache) -> dict[str, Any]:
         if signature == "encode":

@@ -1,6 +1,8 @@
-"""TFLite files as graphs that can be read and changed: LiteRT's own object tree of a file, and the few edits we need."""
+"""TFLite files as editable graphs: LiteRT's object tree of a file, and operations on it."""
 
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -8,27 +10,27 @@ _IDENTIFIER = b"TFL3"
 _ALIGNMENT = 16
 
 
-def schema():
-    """The module with the classes of the file format; it comes with LiteRT."""
+def schema() -> Any:
+    """Returns the module with the classes of the file format, which is part of LiteRT."""
     from ai_edge_litert import schema_py_generated
 
     return schema_py_generated
 
 
-def read(content):
-    """The object tree of a file.
+def read(content: bytes) -> Any:
+    """Parses a file into its object tree.
 
     Args:
         content: bytes of a .tflite file.
 
     Returns:
-        `ModelT`. Its buffers are views of `content`: replace them, never write into them.
+        `ModelT`. Its buffers are views of `content`: they can be replaced, but not written.
     """
     return schema().ModelT.InitFromObj(schema().Model.GetRootAs(content, 0))
 
 
-def write(model):
-    """The bytes of an object tree, every buffer at a multiple of 16 bytes, as kernels expect.
+def write(model: Any) -> bytes:
+    """Serializes an object tree, with every buffer aligned to 16 bytes, as kernels expect.
 
     Args:
         model: `ModelT`.
@@ -43,7 +45,7 @@ def write(model):
     for buffer in model.buffers:
         buffer.Pack = _packer(buffer)
     for each in parameters:
-        # A scale for each row of a large table is large too: tensors that share the object share its bytes.
+        # The scales of a large table are large: tensors that share the object share its bytes.
         each.Pack = functools.cache(each.Pack)
     builder = flatbuffers.Builder(sum(size_of(buffer) for buffer in model.buffers) + 2**20)
     builder.Finish(model.Pack(builder), _IDENTIFIER)
@@ -52,8 +54,8 @@ def write(model):
     return bytes(builder.Output())
 
 
-def _packer(buffer):
-    """`Pack` of one buffer; the generated one lets weights lie anywhere."""
+def _packer(buffer: Any) -> Callable[[Any], int]:
+    """`Pack` of one buffer; the generated one does not align weights."""
 
     def pack(builder):
         vector = None
@@ -71,31 +73,31 @@ def _packer(buffer):
     return pack
 
 
-def size_of(buffer):
-    """Bytes of a `BufferT`."""
+def size_of(buffer: Any) -> int:
+    """Returns the number of bytes of a `BufferT`."""
     return 0 if buffer.data is None else len(buffer.data)
 
 
 class Graph:
-    """One subgraph of a model, with what its tensors and operators mean.
+    """One subgraph of a model, with access to its tensors and operators.
 
     Args:
         model: `ModelT`.
         subgraph: `SubGraphT` of it.
     """
 
-    def __init__(self, model, subgraph):
+    def __init__(self, model: Any, subgraph: Any):
         self.model = model
         self.subgraph = subgraph
         self.tensors = subgraph.tensors
 
-    def kind(self, operator):
-        """Name of an operator, such as `"FULLY_CONNECTED"`."""
+    def kind(self, operator: Any) -> str:
+        """Returns the name of an operator, such as `"FULLY_CONNECTED"`."""
         code = self.model.operatorCodes[operator.opcodeIndex]
         return operator_names()[max(code.builtinCode, code.deprecatedBuiltinCode)]
 
-    def constant(self, index):
-        """Value of a constant tensor of int32 or float32, or None."""
+    def constant(self, index: int) -> np.ndarray | None:
+        """Returns the value of a constant tensor of int32 or float32, or None."""
         tensor = self.tensors[index] if index >= 0 else None
         if tensor is None or not size_of(self.model.buffers[tensor.buffer]):
             return None
@@ -105,7 +107,9 @@ class Graph:
         data = np.frombuffer(np.ascontiguousarray(self.model.buffers[tensor.buffer].data), types[tensor.type])
         return data.reshape(shape_of(tensor))
 
-    def add_tensor(self, name, kind, shape, buffer=0, quantization=None):
+    def add_tensor(
+        self, name: str, kind: str, shape: Sequence[int | None], buffer: int = 0, quantization: Any = None
+    ) -> int:
         """Adds a tensor; returns its index. A None in the shape is a dynamic size."""
         tensor = schema().TensorT()
         tensor.name = name.encode()
@@ -118,11 +122,13 @@ class Graph:
         self.tensors.append(tensor)
         return len(self.tensors) - 1
 
-    def add_constant(self, name, kind, array, quantization=None):
+    def add_constant(self, name: str, kind: str, array: np.ndarray, quantization: Any = None) -> int:
         """Adds a constant tensor; returns its index."""
         return self.add_tensor(name, kind, array.shape, add_buffer(self.model, array), quantization)
 
-    def insert(self, position, kind, inputs, outputs, options=None):
+    def insert(
+        self, position: int, kind: str, inputs: Sequence[int], outputs: Sequence[int], options: Any = None
+    ) -> None:
         """Inserts an operator before the one at `position`; `options` is an instance of the kind's options class."""
         operator = schema().OperatorT()
         operator.opcodeIndex = self._code(kind)
@@ -134,11 +140,11 @@ class Graph:
             operator.builtinOptionsType = getattr(schema().BuiltinOptions, name)
         self.subgraph.operators.insert(position, operator)
 
-    def _code(self, kind):
+    def _code(self, kind: str) -> int:
         number = getattr(schema().BuiltinOperator, kind)
         for index, code in enumerate(self.model.operatorCodes):
             if max(code.builtinCode, code.deprecatedBuiltinCode) == number:
-                # Only versions of later kinds of inputs come into use here.
+                # The inputs used here need these versions.
                 code.version = max(code.version, _VERSIONS.get(kind, 1))
                 return index
         code = schema().OperatorCodeT()
@@ -148,35 +154,35 @@ class Graph:
         return len(self.model.operatorCodes) - 1
 
 
-# Versions from which these operators take what is given to them here; older runtimes then say so.
+# Versions from which these operators support their inputs here; older runtimes report them.
 _VERSIONS = {"DEQUANTIZE": 5, "EMBEDDING_LOOKUP": 4, "QUANTIZE": 1}
 
 
-def graphs(model):
-    """A `Graph` for each subgraph."""
+def graphs(model: Any) -> list[Graph]:
+    """Returns a `Graph` for each subgraph."""
     return [Graph(model, subgraph) for subgraph in model.subgraphs]
 
 
-def add_buffer(model, array):
-    """Adds a buffer that holds an array; returns its index."""
+def add_buffer(model: Any, array: np.ndarray) -> int:
+    """Adds a buffer with the values of an array; returns its index."""
     buffer = schema().BufferT()
     buffer.data = np.frombuffer(np.ascontiguousarray(array).tobytes(), "uint8")
     model.buffers.append(buffer)
     return len(model.buffers) - 1
 
 
-def shape_of(tensor):
-    """Shape of a tensor, dynamic sizes as 1."""
+def shape_of(tensor: Any) -> tuple[int, ...]:
+    """Returns the shape of a tensor, with dynamic sizes as 1."""
     return tuple(map(int, tensor.shape)) if tensor.shape is not None else ()
 
 
-def signature_of(tensor):
-    """Shape of a tensor, dynamic sizes as None."""
+def signature_of(tensor: Any) -> tuple[int | None, ...]:
+    """Returns the shape of a tensor, with dynamic sizes as None."""
     sizes = tensor.shapeSignature if tensor.shapeSignature is not None and len(tensor.shapeSignature) else tensor.shape
     return tuple(None if size < 0 else int(size) for size in ([] if sizes is None else sizes))
 
 
 @functools.cache
-def operator_names():
-    """Dict of operator number to name."""
+def operator_names() -> dict[int, str]:
+    """Returns a dict of operator code to name."""
     return {number: name for name, number in vars(schema().BuiltinOperator).items() if name.isupper()}

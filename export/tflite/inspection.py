@@ -1,45 +1,49 @@
-"""What becomes of a TFLite file on a device: which nodes XNNPACK takes on the CPU, and what a GPU delegate would refuse."""
+"""Delegate report of a TFLite file: the nodes that XNNPACK runs on the CPU, and what a GPU delegate does not support."""
 
 import collections
 import copy
 import dataclasses
+import importlib
 import pathlib
 import re
+from collections.abc import Iterator
+from typing import Any
 
 from keras_transformer.export.tflite.graph import Graph, read, schema, signature_of, size_of, write
 from keras_transformer.utils.captured_stderr import quiet
+from keras_transformer.utils.types import Path
 
-# Sizes that dynamic axes get while the runtime plans; nothing is computed.
+# Size of dynamic axes while the runtime allocates; nothing is computed.
 _SIZE = 8
 _GPU_RANK = 4
 _GPU_WARNING = re.compile(r"GPU COMPATIBILITY WARNING: (?P<reason>.+)")
 _SUBGRAPH = re.compile(r"^Subgraph#(?P<index>\d+)")
-# Inputs that say what the result's shape is: the delegate wants to know them beforehand.
+# Inputs that determine the shape of the result, which the delegate needs as constants.
 _SHAPES = {"RESHAPE": 1, "SLICE": 2, "STRIDED_SLICE": 2, "BROADCAST_TO": 1, "TILE": 1, "TRANSPOSE": 1}
 _NUMBERS = ("FLOAT32", "FLOAT16", "INT8", "UINT8", "INT4")
 
 
 @dataclasses.dataclass(frozen=True)
 class DelegateRow:
-    """What the delegates make of one signature.
+    """Delegation of one signature.
 
     Args:
-        signature: name of the signature; of a loop in it, `"name/loop 1"` and so on.
-        nodes: int, nodes in all.
-        taken: int, nodes that XNNPACK takes.
-        partitions: int, pieces that those nodes are in: one where nothing lies between them.
-        outside: dict of `(op, reason)` to the number of nodes that XNNPACK leaves to the interpreter.
-        gpu: tuple of what a GPU delegate would refuse, as text; empty where it would take everything.
+        signature: name of the signature; for a loop in it, `"name/loop 1"` and so on.
+        nodes: int, number of nodes.
+        taken: int, nodes that XNNPACK runs.
+        partitions: int, number of partitions of those nodes.
+        outside: dict of `(op, reason)` to the number of nodes that the interpreter runs.
+        gpu: tuple of texts: what a GPU delegate does not support.
     """
 
     signature: str
     nodes: int
     taken: int
     partitions: int
-    outside: dict
-    gpu: tuple
+    outside: dict[tuple[str, str], int]
+    gpu: tuple[str, ...]
 
-    def __str__(self):
+    def __str__(self) -> str:
         outside = ", ".join(f"{op} {count} ({reason})" for (op, reason), count in self.outside.items())
         pieces = "piece" if self.partitions == 1 else "pieces"
         lines = [f"{self.signature}: XNNPACK takes {self.taken} of {self.nodes} nodes, in {self.partitions} {pieces}"]
@@ -48,14 +52,14 @@ class DelegateRow:
         return "\n".join(lines)
 
 
-def delegate_report(path):
-    """What XNNPACK takes of each signature, what stays outside and why, and what a GPU delegate would refuse.
+def delegate_report(path: Path | bytes) -> list[DelegateRow]:
+    """Returns the nodes of each signature that XNNPACK runs, the others with reasons, and what GPU delegates do not support.
 
     Args:
         path: path of any .tflite file, or its bytes.
 
     Returns:
-        List of `DelegateRow`, one for each signature, and one for each body of a loop in it.
+        List of `DelegateRow`, one for each signature and each loop body in it.
 
     Example:
 
@@ -79,7 +83,7 @@ def delegate_report(path):
     return rows
 
 
-def _entries(model):
+def _entries(model: Any) -> Iterator[tuple[str, int]]:
     """`(name, subgraph)` of each signature and of the bodies of its loops."""
     signatures = [(each.signatureKey.decode(), each.subgraphIndex) for each in model.signatureDefs or ()]
     for name, index in signatures or [("main", 0)]:
@@ -92,7 +96,7 @@ def _entries(model):
         yield from ((f"{name}/loop {number}", body) for number, body in enumerate(bodies, 1))
 
 
-def _row(name, model, index, graph, gpu):
+def _row(name: str, model: Any, index: int, graph: Graph, gpu: tuple[str, ...]) -> DelegateRow:
     content = _alone(model, index)
     nodes, single = _planned(content, fused=False)
     _, pieces = _planned(content, fused=True)
@@ -102,24 +106,24 @@ def _row(name, model, index, graph, gpu):
     return DelegateRow(name, len(nodes), len(nodes) - len(left), len(pieces), dict(outside.most_common()), gpu)
 
 
-def _alone(model, index):
-    """A file in which one subgraph comes first, since that one alone tells its nodes, and others only if it uses them."""
+def _alone(model: Any, index: int) -> bytes:
+    """A file with one subgraph first, followed by those that it calls: the interpreter lists nodes of the first only."""
     changed = copy.copy(model)
     changed.signatureDefs = None
     order = _reachable(model, index)
-    places = {old: new for new, old in enumerate(order)}
+    positions = {old: new for new, old in enumerate(order)}
     changed.subgraphs = []
     for old in order:
         graph = copy.copy(model.subgraphs[old])
-        graph.operators = [_renumbered(each, places) for each in graph.operators]
+        graph.operators = [_renumbered(each, positions) for each in graph.operators]
         changed.subgraphs.append(graph)
     used = {tensor.buffer for graph in changed.subgraphs for tensor in graph.tensors}
     changed.buffers = [each if at in used else schema().BufferT() for at, each in enumerate(model.buffers)]
     return write(changed)
 
 
-def _reachable(model, index):
-    """A subgraph, then those that its operators call, and so on."""
+def _reachable(model: Any, index: int) -> list[int]:
+    """A subgraph and, recursively, those that its operators call."""
     order = [index]
     for current in order:
         for operator in model.subgraphs[current].operators:
@@ -127,14 +131,14 @@ def _reachable(model, index):
     return order
 
 
-def _calls(operator):
-    """`(attribute, subgraph)` of every subgraph that an operator names."""
+def _calls(operator: Any) -> list[tuple[str, int]]:
+    """`(attribute, subgraph)` of every subgraph that an operator calls."""
     options = [each for each in (operator.builtinOptions, operator.builtinOptions2) if each is not None]
     attributes = [item for each in options for item in vars(each).items()]
     return [(key, value) for key, value in attributes if key.lower().endswith("subgraphindex") and value >= 0]
 
 
-def _renumbered(operator, places):
+def _renumbered(operator: Any, positions: dict[int, int]) -> Any:
     if not _calls(operator):
         return operator
     operator = copy.copy(operator)
@@ -142,13 +146,13 @@ def _renumbered(operator, places):
         options = copy.copy(getattr(operator, side))
         for key, value in _calls(operator):
             if hasattr(options, key):
-                setattr(options, key, places[value])
+                setattr(options, key, positions[value])
         setattr(operator, side, options)
     return operator
 
 
-def _planned(content, fused):
-    """The nodes of the first subgraph, and those of the delegate, which stand for the nodes whose outputs they have."""
+def _planned(content: bytes, fused: bool) -> tuple[list[Any], list[Any]]:
+    """The nodes of the first subgraph, and those of the delegate, which replace the nodes with the same outputs."""
     from ai_edge_litert.interpreter import Interpreter
 
     with quiet():
@@ -164,11 +168,11 @@ def _planned(content, fused):
         return nodes, interpreter._get_ops_details()[len(nodes) :]
 
 
-def _reason(graph, node):
-    """Why XNNPACK leaves a node alone, as far as the file tells."""
+def _reason(graph: Graph, node: dict[str, Any]) -> str:
+    """Why XNNPACK does not run a node, as far as the file shows."""
     inputs = [index for index in node["inputs"] if index >= 0]
-    place = _SHAPES.get(node["op_name"])
-    if place is not None and len(inputs) > place and not _is_constant(graph, inputs[place]):
+    position = _SHAPES.get(node["op_name"])
+    if position is not None and len(inputs) > position and not _is_constant(graph, inputs[position]):
         return "dynamic shape"
     data = [index for index in (*inputs, *node["outputs"]) if not _is_constant(graph, index)]
     types = [_type(graph, index) for index in data if index < len(graph.tensors)]
@@ -178,18 +182,18 @@ def _reason(graph, node):
     return "op not supported"
 
 
-def _is_constant(graph, index):
+def _is_constant(graph: Graph, index: int) -> bool:
     return bool(index < len(graph.tensors) and size_of(graph.model.buffers[graph.tensors[index].buffer]))
 
 
-def _type(graph, index):
+def _type(graph: Graph, index: int) -> str:
     number = graph.tensors[index].type
     return next(name for name, value in vars(schema().TensorType).items() if value == number and name.isupper())
 
 
-def _gpu_warnings(content):
-    """Dict of subgraph to what LiteRT's own analyzer warns of."""
-    from ai_edge_litert import _pywrap_analyzer_wrapper as analyzer
+def _gpu_warnings(content: bytes) -> dict[int, tuple[str, ...]]:
+    """Dict of subgraph to the warnings of LiteRT's analyzer."""
+    analyzer = importlib.import_module("ai_edge_litert._pywrap_analyzer_wrapper")
 
     with quiet():
         text = analyzer.ModelAnalyzer(content, False, True)
@@ -203,8 +207,8 @@ def _gpu_warnings(content):
     return {index: tuple(reasons) for index, reasons in found.items()}
 
 
-def _gpu_problems(graph):
-    """What phones' GPU delegates are known to refuse, and the analyzer does not see."""
+def _gpu_problems(graph: Graph) -> Iterator[str]:
+    """Known limits of GPU delegates that the analyzer does not report."""
     tensors = {index for each in graph.subgraph.operators for index in (*_all(each.inputs), *_all(each.outputs))}
     shapes = [signature_of(graph.tensors[index]) for index in tensors if index >= 0]
     if any(None in shape for shape in shapes):
@@ -217,5 +221,5 @@ def _gpu_problems(graph):
         yield f"{broadcasts} BROADCAST_TO"
 
 
-def _all(indices):
+def _all(indices: Any) -> Any:
     return () if indices is None else indices

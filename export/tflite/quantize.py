@@ -1,10 +1,16 @@
-"""Quantized TFLite files from float ones: weights in 4, 8 or 16 bits, once in the file whichever signatures read them.
+"""Quantization of TFLite files: weights in 4, 8 or 16 bits, stored once for all signatures.
 
-What XNNPACK has fast kernels for decides the form. 8 bits: one scale for each row of a product's weights, activations
-quantized for each row as they come. 4 bits: a scale for each block of a row, and activations in 8 bits too, because a
-product of floats with 4-bit weights has no kernel and takes six times as long. Tables are looked up row by row. Any other
-large weight is made float again once, when the file is loaded.
+The formats are those with fast XNNPACK kernels. 8 bits: one scale for each row of the weights of a product, activations
+quantized dynamically by row. 4 bits: one scale for each block of a row, and activations in 8 bits too: a product of floats
+with 4-bit weights has no kernel and takes six times as long. Tables are read by row lookups. Other large weights are
+dequantized once, when the file is loaded.
 """
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +18,19 @@ from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.quantization.block_quantize import by_channel, pack_nibbles
 from keras_transformer.export.quantization.options import matches
 from keras_transformer.export.tflite.blocks import positive_blocks
-from keras_transformer.export.tflite.graph import add_buffer, graphs, read, schema, write
+from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs, read, schema, write
 from keras_transformer.export.tflite.tables import use_lookups
 from keras_transformer.export.tflite.weights import ROWS, find_weights, readers
 
-# Where a quantized weight is read as it is; elsewhere it is made float first.
+if TYPE_CHECKING:
+    import pathlib
+
+    from keras_transformer.export.quantization.options import Quantization
+    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.tflite.weights import Weight
+
+
+# Operators that read quantized weights; for others, weights are dequantized first.
 _DIRECT = {
     "fp16": (),
     "int8": ("FULLY_CONNECTED", "EMBEDDING_LOOKUP", "CONV_2D"),
@@ -27,8 +41,8 @@ _DIRECT = {
 _FEWEST_IN_BLOCK = 32
 
 
-def quantize(spec, directory, files):
-    """Replaces the TFLite file of a bundle that is being written by a quantized one.
+def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
+    """Quantizes the TFLite file of a bundle that is being written.
 
     Args:
         spec: the `ExportSpec`, with its `quantization`.
@@ -43,14 +57,14 @@ def quantize(spec, directory, files):
         (directory / path).write_bytes(content)
 
 
-def quantized(content, quantization, variables=()):
-    """The bytes of a quantized file.
+def quantized(content: bytes, quantization: Quantization, variables: Sequence[Any] = ()) -> bytes:
+    """Returns the bytes of a quantized file.
 
     Args:
         content: bytes of a float .tflite file.
         quantization: `Quantization`.
-        variables: the Keras variables that it was made from: `keep_float` is then about their paths, else about the
-            names of tensors.
+        variables: the Keras variables of the model: `keep_float` then matches their paths, otherwise the names of
+            tensors.
 
     Returns:
         bytes.
@@ -66,7 +80,7 @@ def quantized(content, quantization, variables=()):
     if mode == "int8_static":
         from keras_transformer.export.tflite.calibrate import find_ranges
 
-        ranges = find_ranges(content, quantization.calibration)
+        ranges = find_ranges(content, quantization.calibration or ())
     model = read(content)
     if mode != "fp16":
         for graph in graphs(model):
@@ -85,8 +99,8 @@ def quantized(content, quantization, variables=()):
     return write(model)
 
 
-def _quantize(model, weight, quantization):
-    """Replaces the values of one weight and everything that reads them."""
+def _quantize(model: Any, weight: Weight, quantization: Quantization) -> None:
+    """Replaces the values of one weight and adapts its consumers."""
     kinds = {kind for graph, index in weight.tensors for kind in _kinds(graph, index)}
     if quantization.mode == "fp16":
         kind, data, details = "FLOAT16", weight.values.astype("float16"), lambda graph, name: None
@@ -102,21 +116,21 @@ def _quantize(model, weight, quantization):
         tensor = graph.tensors[index]
         tensor.type = getattr(schema().TensorType, kind)
         tensor.quantization = details(graph, tensor.name.decode())
-        _make_float(graph, index, direct)
+        dequantize_for_others(graph, index, direct)
 
 
-def _kinds(graph, index):
-    return {(graph.kind(operator), place) for operator, place in readers(graph, index)}
+def _kinds(graph: Graph, index: int) -> set[tuple[str, int]]:
+    return {(graph.kind(operator), position) for operator, position in readers(graph, index)}
 
 
-def _is_product(weight):
-    """Whether all that a constant is for is a product, a lookup or a convolution."""
-    places = {each for graph, index in weight.tensors for each in _kinds(graph, index)}
-    return bool(places) and places <= set(ROWS.items())
+def _is_product(weight: Weight) -> bool:
+    """Whether all consumers of a constant are products, lookups or convolutions."""
+    positions = {each for graph, index in weight.tensors for each in _kinds(graph, index)}
+    return bool(positions) and positions <= set(ROWS.items())
 
 
-def _fits_blocks(weight, quantization, kinds):
-    """Whether a weight can be kept in blocks of 4 bits: nothing but products and lookups reads it, in whole blocks."""
+def _fits_blocks(weight: Weight, quantization: Quantization, kinds: set[tuple[str, int]]) -> bool:
+    """Whether a weight can be stored in 4-bit blocks: only products and lookups read it, and its rows are whole blocks."""
     return (
         quantization.mode == "weight_int4"
         and weight.values.ndim == 2
@@ -125,8 +139,8 @@ def _fits_blocks(weight, quantization, kinds):
     )
 
 
-def _rows(values):
-    """8 bits with one scale for each row; and a function that makes the details of a tensor that holds them."""
+def _rows(values: np.ndarray) -> tuple[np.ndarray, Callable[[Graph, str], Any]]:
+    """Values in 8 bits with one scale for each row, and a function that returns the quantization parameters."""
     matrix, scale = by_channel(values.reshape(len(values), -1).T)
     parameters = schema().QuantizationParametersT()
     parameters.scale = scale
@@ -135,8 +149,8 @@ def _rows(values):
     return matrix.T, lambda graph, name: parameters
 
 
-def _blocks(model, values, block_size):
-    """4 bits with one scale for each block of a row, scales in float16."""
+def _blocks(model: Any, values: np.ndarray, block_size: int) -> tuple[np.ndarray, Callable[[Graph, str], Any]]:
+    """Values in 4 bits with one float16 scale for each block of a row, and a function as in `_rows`."""
     codes, scale = positive_blocks(values, block_size)
     packed = pack_nibbles((codes & 15).astype("uint8"))
     buffer = add_buffer(model, scale.astype("float16"))
@@ -153,17 +167,17 @@ def _blocks(model, values, block_size):
     return packed, details
 
 
-def _make_float(graph, index, direct):
-    """Puts a `DEQUANTIZE` between a weight and those who cannot read it as it is; runtimes run it once."""
+def dequantize_for_others(graph: Graph, index: int, direct: Collection[str]) -> None:
+    """Inserts a `DEQUANTIZE` between a weight and consumers without quantized kernels; runtimes run it once."""
     others = [
-        (operator, place)
-        for operator, place in readers(graph, index)
-        if graph.kind(operator) not in direct or place != ROWS[graph.kind(operator)]
+        (operator, position)
+        for operator, position in readers(graph, index)
+        if graph.kind(operator) not in direct or position != ROWS[graph.kind(operator)]
     ]
     if not others:
         return
     tensor = graph.tensors[index]
     output = graph.add_tensor(f"{tensor.name.decode()}/float", "FLOAT32", tuple(map(int, tensor.shape)))
-    for operator, place in others:
-        operator.inputs = np.where(np.arange(len(operator.inputs)) == place, output, operator.inputs).astype("int32")
+    for operator, position in others:
+        operator.inputs = np.where(np.arange(len(operator.inputs)) == position, output, operator.inputs).astype("int32")
     graph.insert(0, "DEQUANTIZE", (index,), (output,))

@@ -1,19 +1,28 @@
-"""Graph rewrites, mostly for ops that TFLite lacks in one spelling and has in another; values change by rounding at most.
+"""Rewrites of SavedModel graphs, mostly for ops without a TFLite counterpart; values change at most by rounding.
 
-`x[:, None]` is one StridedSlice with a new-axis mask, which the converter lowers only for static shapes. It becomes a
-StridedSlice without the mask and ExpandDims. `Abs` and `Sign` of whole numbers become minima and maxima. Two things are
-for Keras's own int8 layers: a `Squeeze` of what a `Transpose` of unknown shape gives becomes a sum over the axes of size
-one, and a product of 8-bit numbers one of floats.
+`x[:, None]` is a StridedSlice with a new-axis mask, which the converter lowers only for static shapes. It becomes a
+StridedSlice without the mask and ExpandDims. `Abs` and `Sign` of integers become minima and maxima. For Keras's int8
+layers, a `Squeeze` of a `Transpose` of unknown shape becomes a sum over the axes of size 1, and a product of int8 one of
+floats.
 """
+
+from __future__ import annotations
 
 import collections
 import contextlib
+import pathlib
 import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.constants import INT32, WHOLE, add_constant, constant_value
+from keras_transformer.export.tflite.constants import INT32, INTEGERS, add_constant, constant_value
 from keras_transformer.export.tflite.rolls import without_rolls
+
+if TYPE_CHECKING:
+    import pathlib
+
 
 # tensorflow.DataType.DT_FLOAT and DT_INT8.
 _FLOAT, _INT8 = 1, 6
@@ -21,14 +30,14 @@ _OF_WEIGHTS = frozenset(["ReadVariableOp", "Const", "Identity", "Cast", "AddV2",
 
 
 @contextlib.contextmanager
-def rewritten(source):
-    """A SavedModel whose graphs have been rewritten, for the length of the block.
+def rewritten(source: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Context manager that rewrites the graphs of a SavedModel.
 
     Args:
         source: `pathlib.Path` of a SavedModel. It is not changed.
 
     Yields:
-        Path of the SavedModel to convert: a copy that shares the variables, or `source` when nothing had to change.
+        Path of the SavedModel to convert: a copy that shares the variables, or `source` if nothing changes.
     """
     from tensorflow.core.protobuf import saved_model_pb2
 
@@ -49,22 +58,23 @@ def rewritten(source):
         shutil.rmtree(copy)
 
 
-def _without_new_axes(function):
+def _without_new_axes(function: Any) -> int:
     """Rewrites every slice with a new axis in one function; returns how many."""
     nodes = {node.name: node for node in function.node_def}
     slices = [node for node in nodes.values() if node.op == "StridedSlice" and _mask(node, "new_axis_mask")]
     count = 0
     for node in slices:
         bounds = [constant_value(nodes, name) for name in node.input[1:4]]
-        if all(bound is not None for bound in bounds):
-            _rewrite(function, node, bounds)
+        known = [bound for bound in bounds if bound is not None]
+        if len(known) == len(bounds):
+            _rewrite(function, node, known)
             count += 1
     return count
 
 
-def _without_whole_signs(function):
-    """Rewrites `Abs` as `max(x, -x)` and `Sign` as `min(max(x, -1), 1)` on whole numbers; returns how many."""
-    found = [node for node in function.node_def if node.op in ("Abs", "Sign") and node.attr["T"].type in WHOLE]
+def _without_integer_signs(function: Any) -> int:
+    """Rewrites `Abs` as `max(x, -x)` and `Sign` as `min(max(x, -1), 1)` of integers; returns how many."""
+    found = [node for node in function.node_def if node.op in ("Abs", "Sign") and node.attr["T"].type in INTEGERS]
     for node in found:
         source, kind = node.input[0], node.attr["T"].type
         if node.op == "Abs":
@@ -82,8 +92,8 @@ def _without_whole_signs(function):
     return len(found)
 
 
-def _without_turned_squeezes(function):
-    """Rewrites `Squeeze(Transpose(x))` as a sum over the axes that go; returns how many."""
+def _without_transposed_squeezes(function: Any) -> int:
+    """Rewrites `Squeeze(Transpose(x))` as a sum over the squeezed axes; returns how many."""
     nodes = {node.name: node for node in function.node_def}
     count = 0
     for node in list(function.node_def):
@@ -92,9 +102,9 @@ def _without_turned_squeezes(function):
         source = nodes.get(node.input[0].split(":")[0]) if axes else None
         if source is None or source.op != "Transpose" or node.attr["T"].type != _FLOAT:
             continue
-        places = add_constant(function, f"{node.name}/axes", np.array(axes))
+        indices = add_constant(function, f"{node.name}/axes", np.array(axes))
         node.op = "Sum"
-        node.input.append(places)
+        node.input.append(indices)
         del node.attr["squeeze_dims"]
         node.attr["Tidx"].type = INT32
         node.attr["keep_dims"].b = False
@@ -102,17 +112,17 @@ def _without_turned_squeezes(function):
     return count
 
 
-def _without_byte_products(function):
-    """Rewrites products of int8 with int8 as products of the same numbers in float32, made whole; returns how many.
+def _without_byte_products(function: Any) -> int:
+    """Rewrites products of int8 with int8 as products in float32, cast back; returns how many.
 
-    Sums up to 2**24 are exact, as those of 1,040 products are; beyond, they are right to seven digits.
+    Sums up to 2**24, such as those of 1,040 products, are exact; larger ones have seven correct digits.
     """
     found = [node for node in function.node_def if node.op == "BatchMatMulV3" and node.attr["Ta"].type == _INT8]
     for node in found:
         operands = []
-        for place, source in enumerate(node.input[:2]):
-            cast = function.node_def.add(name=f"{node.name}/operand_{place}", op="Cast", input=[source])
-            _set_types(cast, SrcT=node.attr["Ta" if place == 0 else "Tb"].type, DstT=_FLOAT)
+        for position, source in enumerate(node.input[:2]):
+            cast = function.node_def.add(name=f"{node.name}/operand_{position}", op="Cast", input=[source])
+            _set_types(cast, SrcT=node.attr["Ta" if position == 0 else "Tb"].type, DstT=_FLOAT)
             operands.append(f"{cast.name}:y:0")
         product = function.node_def.add(name=f"{node.name}/product", op="BatchMatMulV2", input=operands)
         _set_types(product, T=_FLOAT)
@@ -128,11 +138,11 @@ def _without_byte_products(function):
     return len(found)
 
 
-def _with_joined_factors(function):
-    """Rewrites `(x · rsqrt(m)) · γ` with a weight γ, as an RMS norm is, as `x · (rsqrt(m) · γ)`; returns how many.
+def _with_joined_factors(function: Any) -> int:
+    """Rewrites `(x · rsqrt(m)) · γ` with a weight γ, as in an RMS norm, as `x · (rsqrt(m) · γ)`; returns how many.
 
-    In signatures of fixed shapes, and only there, the converter multiplies γ into the kernels behind it, which would then
-    stand in the file twice.
+    In signatures of fixed shapes only, the converter multiplies γ into the following kernels, which the file would then
+    contain twice.
     """
     nodes = {node.name: node for node in function.node_def}
     reads = [name.split(":")[0] for node in function.node_def for name in node.input]
@@ -153,35 +163,35 @@ def _with_joined_factors(function):
     return count
 
 
-def _node(nodes, name):
-    """The node that makes a tensor; None for an argument of the function."""
+def _node(nodes: Any, name: str) -> Any:
+    """The producer of a tensor; None for an argument of the function."""
     return nodes.get(name.split(":")[0])
 
 
-def _is_weight(nodes, name):
-    """Whether a tensor is made of variables and constants alone."""
+def _is_weight(nodes: Any, name: str) -> bool:
+    """Whether a tensor is computed from variables and constants only."""
     node = _node(nodes, name)
     if node is None or node.op not in _OF_WEIGHTS:
         return False
     return node.op in ("ReadVariableOp", "Const") or all(_is_weight(nodes, each) for each in node.input)
 
 
-def _set_types(node, **types):
+def _set_types(node: Any, **types: int) -> None:
     for name, kind in types.items():
         node.attr[name].type = kind
 
 
 _REWRITES = (
     _without_new_axes,
-    _without_whole_signs,
-    _without_turned_squeezes,
+    _without_integer_signs,
+    _without_transposed_squeezes,
     _without_byte_products,
     _with_joined_factors,
     without_rolls,
 )
 
 
-def _rename_output(function, old, new):
+def _rename_output(function: Any, old: str, new: str) -> None:
     for node in function.node_def:
         node.input[:] = [new if name == old else name for name in node.input]
     for key, name in function.ret.items():
@@ -189,7 +199,7 @@ def _rename_output(function, old, new):
             function.ret[key] = new
 
 
-def _rewrite(function, node, bounds):
+def _rewrite(function: Any, node: Any, bounds: list[np.ndarray]) -> None:
     entries = _entries(node, len(bounds[0]))
     kept = [index for index, kind in enumerate(entries) if kind != "new"]
     axes = new_axes(entries)
@@ -202,7 +212,7 @@ def _rewrite(function, node, bounds):
         inner.input[position] = add_constant(function, f"{node.name}/{label}", bound[kept])
     for mask in ("begin_mask", "end_mask", "ellipsis_mask", "shrink_axis_mask"):
         bits = _mask(inner, mask)
-        inner.attr[mask].i = sum(1 << place for place, index in enumerate(kept) if bits >> index & 1)
+        inner.attr[mask].i = sum(1 << position for position, index in enumerate(kept) if bits >> index & 1)
     inner.attr["new_axis_mask"].i = 0
     # The node keeps its name as the last ExpandDims, so that its consumers find it.
     source = f"{inner.name}:output:0"
@@ -214,7 +224,7 @@ def _rewrite(function, node, bounds):
     _expand(function, node, source, axes[-1], kind)
 
 
-def _expand(function, node, source, axis, kind):
+def _expand(function: Any, node: Any, source: str, axis: int, kind: Any) -> str:
     node.op = "ExpandDims"
     del node.input[:]
     node.input.extend([source, add_constant(function, f"{node.name}/axis", np.array(axis, np.int32))])
@@ -223,7 +233,7 @@ def _expand(function, node, source, axis, kind):
     return f"{node.name}:output:0"
 
 
-def _entries(node, count):
+def _entries(node: Any, count: int) -> list[str]:
     """Kind of each entry of the slice: `ellipsis`, `new`, `shrink` or `range`; TensorFlow's own precedence."""
     masks = (("ellipsis", "ellipsis_mask"), ("new", "new_axis_mask"), ("shrink", "shrink_axis_mask"))
     kinds = []
@@ -232,13 +242,13 @@ def _entries(node, count):
     return kinds
 
 
-def _mask(node, name):
-    """A mask of a slice; merely reading a missing attribute of a node would add an empty one, which is invalid."""
+def _mask(node: Any, name: str) -> int:
+    """A mask of a slice. Reading a missing attribute of a node would add an empty, invalid one."""
     return node.attr[name].i if name in node.attr else 0
 
 
-def new_axes(entries):
-    """Axes to expand one after the other: those before an ellipsis from the left, then those after it from the right.
+def new_axes(entries: list[str]) -> list[int]:
+    """Returns the axes to expand, in order: those before an ellipsis from the left, then those after it from the right.
 
     Args:
         entries: list of `"ellipsis"`, `"new"`, `"shrink"` and `"range"`.
@@ -252,5 +262,5 @@ def new_axes(entries):
     return axes + [-1 - _kept_before(right, index) for index, kind in enumerate(right) if kind == "new"]
 
 
-def _kept_before(entries, index):
+def _kept_before(entries: list[str], index: int) -> int:
     return sum(kind != "shrink" for kind in entries[:index])

@@ -1,15 +1,17 @@
-"""`Roll`, which TFLite lacks, as two slices and a concatenation for each axis; the values do not change."""
+"""`Roll`, which TFLite lacks, as two slices and a concatenation for each axis."""
+
+from typing import Any
 
 import numpy as np
 
 from keras_transformer.export.tflite.constants import INT32, add_constant, constant_value
 
 
-def without_rolls(function):
-    """Rewrites every `Roll` by known shifts over known axes in one function; returns how many.
+def without_rolls(function: Any) -> int:
+    """Rewrites every `Roll` with constant shifts and axes in a function; returns how many.
 
     Args:
-        function: `FunctionDef` of a SavedModel, changed in place.
+        function: `FunctionDef` of a SavedModel, changed in where.
     """
     nodes = {node.name: node for node in function.node_def}
     count = 0
@@ -28,9 +30,9 @@ def without_rolls(function):
     return count
 
 
-def _roll(function, joined, name, source, place):
+def _roll(function: Any, joined: Any, name: str, source: str, where: tuple[int, int, int]) -> str:
     """`concat(x[split:], x[:split])` along an axis, where a negative split counts from the end."""
-    split, axis, kind = place
+    split, axis, kind = where
     bounds = np.zeros(axis + 1, np.int32)
     bounds[axis] = split
     parts = [_slice(function, f"{name}/{label}", source, bounds, (axis, kind, label)) for label in ("tail", "head")]
@@ -44,8 +46,8 @@ def _roll(function, joined, name, source, place):
     return f"{joined.name}:output:0"
 
 
-def _slice(function, name, source, bounds, place):
-    axis, kind, label = place
+def _slice(function: Any, name: str, source: str, bounds: np.ndarray, where: tuple[int, int, str]) -> str:
+    axis, kind, label = where
     begin, end = (bounds, np.zeros_like(bounds)) if label == "tail" else (np.zeros_like(bounds), bounds)
     inputs = [source]
     for part, array in (("begin", begin), ("end", end), ("strides", np.ones_like(bounds))):

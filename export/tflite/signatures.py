@@ -1,7 +1,10 @@
-"""Signatures of fixed shapes beside the dynamic ones: faster, taken whole by XNNPACK, and what GPU delegates ask for."""
+"""Signatures of fixed shapes in addition to the dynamic ones, for XNNPACK and GPU delegates."""
+
+from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,12 +13,15 @@ from keras_transformer.export.formats import formats_with
 from keras_transformer.export.spec.axes import sizes_of
 from keras_transformer.export.spec.export_spec import ArraySpec, Probe, Signature
 
+if TYPE_CHECKING:
+    from keras_transformer.export.spec.export_spec import ExportSpec
 
-def static_signatures(spec, sizes):
-    """An export spec whose default signature has copies of fixed shapes, for TFLite.
 
-    The copy of `serve` for a batch of 1 and a length of 128 is named `serve_1x128`: the sizes of the axes in the order in
-    which the inputs name them.
+def static_signatures(spec: ExportSpec, sizes: Mapping[str, int] | Iterable[Mapping[str, int]]) -> ExportSpec:
+    """Returns an export spec with copies of the default signature of fixed shapes, for TFLite.
+
+    The copy of `serve` for batch 1 and length 128 is named `serve_1x128`, with the sizes in the order of the axes in the
+    inputs.
 
     Args:
         spec: `ExportSpec`; not changed.
@@ -25,8 +31,8 @@ def static_signatures(spec, sizes):
         An `ExportSpec` with further signatures.
 
     Raises:
-        InvalidModelError: an axis that the signature does not have, one that is left out, a size that is not a positive
-            whole number, or sizes with which the model fails.
+        InvalidModelError: an axis is unknown or missing, a size is not a positive integer, or the model fails with the
+            sizes.
 
     Example:
 
@@ -39,18 +45,19 @@ def static_signatures(spec, sizes):
     name, signature = next(iter(spec.signatures.items()))
     axes = list(dict.fromkeys(axis for each in signature.inputs for axis in each.axes if axis))
     added = {}
-    for each in [sizes] if isinstance(sizes, Mapping) else sizes:
+    given: Iterable[Any] = [sizes] if isinstance(sizes, Mapping) else sizes
+    for each in given:
         _check_sizes(name, axes, each)
         added[f"{name}_{'x'.join(str(each[axis]) for axis in axes)}"] = _static(signature, each)
     return dataclasses.replace(spec, signatures={**spec.signatures, **added})
 
 
-def fitting_signature(signatures, default, arrays):
-    """Name of the signature that runs some arrays fastest: the one of exactly their shapes, else the default.
+def fitting_signature(signatures: dict[str, Any], default: str, arrays: dict[str, np.ndarray]) -> str:
+    """Returns the name of the signature of exactly the shapes of the arrays, otherwise the default.
 
     Args:
         signatures: dict of signature name to its tuple of input `ArraySpec`.
-        default: name of the signature that takes every shape.
+        default: name of the dynamic signature.
         arrays: dict of input name to array.
 
     Returns:
@@ -70,7 +77,7 @@ def fitting_signature(signatures, default, arrays):
     return default
 
 
-def _check_sizes(name, axes, sizes):
+def _check_sizes(name: str, axes: list[str], sizes: Mapping[str, int]) -> None:
     unknown, missing = sorted(set(sizes) - set(axes)), [axis for axis in axes if axis not in sizes]
     if unknown or missing or not axes:
         what = f"static names {unknown}" if unknown else f"static lacks {missing}"
@@ -80,14 +87,14 @@ def _check_sizes(name, axes, sizes):
             raise InvalidModelError(f"static: the size of axis '{axis}' must be a positive integer, not {size!r}")
 
 
-def _static(signature, sizes):
+def _static(signature: Signature, sizes: Mapping[str, int]) -> Signature:
     from keras_transformer.export.spec.functional import fill_references
 
     inputs = tuple(
         ArraySpec(each.name, each.dtype, _fixed(each, sizes), (None,) * len(each.shape)) for each in signature.inputs
     )
     label = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
-    # One probe that is padded and one that is not, where the signature has both.
+    # A padded and an unpadded probe, where the signature has both.
     sources = [signature.probes[0], signature.probes[-1]] if len(signature.probes) > 1 else signature.probes
     probes = [_resized(signature, probe, sizes, f"{label}, {number}") for number, probe in enumerate(sources, 1)]
     static = Signature(signature.function, inputs, probes, formats=formats_with("takes_fixed_shapes"))
@@ -95,12 +102,12 @@ def _static(signature, sizes):
     return static
 
 
-def _fixed(spec, sizes):
+def _fixed(spec: ArraySpec, sizes: Mapping[str, int]) -> tuple[int | None, ...]:
     return tuple(sizes[axis] if axis else size for axis, size in zip(spec.axes, spec.shape, strict=True))
 
 
-def _resized(signature, probe, sizes, label):
-    """The probe with each axis cut, or repeated, to its size; masks go on as they end, and so stay padded at the end."""
+def _resized(signature: Signature, probe: Probe, sizes: Mapping[str, int], label: str) -> Probe:
+    """The probe with each axis cut or repeated to its size; the last value of masks is repeated, which keeps padding."""
     known = {**sizes_of(signature.inputs, probe.inputs), **sizes}
     arrays = {}
     for spec in signature.inputs:

@@ -1,16 +1,19 @@
-"""Tables as TFLite reads them best: a row is looked up, so that a quantized table has a scale for each row.
+"""Row lookups in tables as `EMBEDDING_LOOKUP`, so that a quantized table has a scale for each row.
 
-`GATHER` knows one scale for a whole table, or none at all; `EMBEDDING_LOOKUP` has kernels for 8 and 4 bits with one scale
-a row, or a block, and gives floats.
+`GATHER` supports at most one scale for a whole table. `EMBEDDING_LOOKUP` has kernels for 8 and 4 bits with one scale for
+each row or block, and returns floats.
 """
+
+import math
+from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import schema, signature_of, size_of
+from keras_transformer.export.tflite.graph import Graph, schema, signature_of, size_of
 
 
-def use_lookups(graph):
-    """Replaces every `GATHER` of rows out of a constant table of floats by `EMBEDDING_LOOKUP`; values do not change.
+def use_lookups(graph: Graph) -> int:
+    """Replaces every `GATHER` of rows from a constant float table by `EMBEDDING_LOOKUP`; values do not change.
 
     Args:
         graph: `Graph`; changed in place.
@@ -24,7 +27,7 @@ def use_lookups(graph):
     return len(found)
 
 
-def _reads_rows(graph, operator):
+def _reads_rows(graph: Graph, operator: Any):
     options, (table, ids) = operator.builtinOptions, operator.inputs
     table, ids = graph.tensors[table], graph.tensors[ids]
     types = schema().TensorType
@@ -33,7 +36,7 @@ def _reads_rows(graph, operator):
     return bool(constant and plain and ids.type == types.INT32 and len(signature_of(table)) == 2)
 
 
-def _replace(graph, operator):
+def _replace(graph: Graph, operator: Any):
     (table, ids), (output,) = operator.inputs, operator.outputs
     name = graph.tensors[output].name.decode()
     width = signature_of(graph.tensors[table])[1]
@@ -44,11 +47,11 @@ def _replace(graph, operator):
     if len(sizes) == 1:
         graph.insert(position, "EMBEDDING_LOOKUP", (ids, table), (output,))
         return
-    count = None if None in sizes else int(np.prod(sizes))
+    count = None if None in sizes else math.prod(size or 0 for size in sizes)
     flat = graph.add_tensor(f"{name}/ids", "INT32", (count,))
     rows = graph.add_tensor(f"{name}/rows", "FLOAT32", (count, width))
     everything = graph.add_constant(f"{name}/all", "INT32", np.array([-1], "int32"))
-    # Inserted back to front, each at the same place.
+    # Inserted in reverse order, each at the same position.
     shape, shape_operators = _output_shape(graph, ids, sizes, width, name)
     graph.insert(position, "RESHAPE", (rows, shape), (output,), schema().ReshapeOptionsT())
     for arguments in reversed(shape_operators):
@@ -57,8 +60,8 @@ def _replace(graph, operator):
     graph.insert(position, "RESHAPE", (ids, everything), (flat,), schema().ReshapeOptionsT())
 
 
-def _output_shape(graph, ids, sizes, width, name):
-    """The tensor with the shape of the result, and the operators, in their order, that compute it."""
+def _output_shape(graph: Graph, ids, sizes, width, name: str):
+    """The tensor with the shape of the result, and the operators that compute it, in order."""
     if None not in sizes:
         return graph.add_constant(f"{name}/shape", "INT32", np.array((*sizes, width), "int32")), []
     outer = graph.add_tensor(f"{name}/ids_shape", "INT32", (len(sizes),))

@@ -1,14 +1,24 @@
-"""Ternary kernels of TFLite files in 2 bits a weight, made float again once, when the file is loaded; nothing is lost."""
+"""Lossless packing of ternary kernels of TFLite files in 2 bits a weight; they are dequantized when the file is loaded."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.export.quantization.ternary import is_ternary, pack_pairs
 from keras_transformer.export.tflite.graph import read, schema, write
-from keras_transformer.export.tflite.quantize import _make_float
-from keras_transformer.export.tflite.weights import find_weights
+from keras_transformer.export.tflite.quantize import dequantize_for_others
+from keras_transformer.export.tflite.weights import Weight, find_weights
+
+if TYPE_CHECKING:
+    import pathlib
+
+    from keras_transformer.export.spec.export_spec import ExportSpec
 
 
-def quantize(spec, directory, files):
+def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
     """Packs the ternary kernels in the TFLite file of a bundle that is being written.
 
     Args:
@@ -21,8 +31,8 @@ def quantize(spec, directory, files):
         (directory / path).write_bytes(content)
 
 
-def packed(content, variables=()):
-    """The bytes of a file with its ternary kernels packed.
+def packed(content: bytes, variables: Any = ()) -> bytes:
+    """Returns the bytes of a file with packed ternary kernels.
 
     Args:
         content: bytes of a float .tflite file.
@@ -35,7 +45,7 @@ def packed(content, variables=()):
     return write(model)
 
 
-def _pack(model, weight):
+def _pack(model: Any, weight: Weight) -> None:
     codes = (weight.values.astype("int8") & 3).astype("uint8").reshape(-1)
     model.buffers[weight.buffer].data = np.ascontiguousarray(pack_pairs(codes))
     parameters = schema().QuantizationParametersT()
@@ -45,4 +55,4 @@ def _pack(model, weight):
         tensor = graph.tensors[index]
         tensor.type = schema().TensorType.INT2
         tensor.quantization = parameters
-        _make_float(graph, index, ())
+        dequantize_for_others(graph, index, ())

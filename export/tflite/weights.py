@@ -1,50 +1,53 @@
-"""The weights of a TFLite file: where each is read, and which Keras variable it came from."""
+"""The weights of a TFLite file: their consumers and the Keras variables that they came from."""
 
 import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import graphs, schema, shape_of, size_of
+from keras_transformer.export.tflite.graph import Graph, graphs, schema, shape_of, size_of
 
-# Fewer numbers than these are not worth the operators.
+# Smaller weights are not quantized: the operators would cost more.
 _SMALL = 2048
 _SAMPLES = 64
 _LARGEST = 6e4
-# Operators, and the input, whose kernels read quantized weights with a scale for each row (the first axis).
+# Operators, with the input, whose kernels read quantized weights with a scale for each row (the first axis).
 ROWS = {"FULLY_CONNECTED": 1, "EMBEDDING_LOOKUP": 1, "CONV_2D": 1}
 
 
 @dataclasses.dataclass
 class Weight:
-    """One weight, however many graphs read it.
+    """A weight with its consumers in all graphs.
 
     Args:
         buffer: index of its buffer.
         values: float32 array.
-        name: path of the Keras variable, or the tensor's name where none is like it.
+        name: path of the Keras variable, or the name of the tensor if no variable matches.
         tensors: list of `(Graph, index of the tensor)`.
-        is_variable: whether a Keras variable is like it; other constants are tables that someone computed.
+        is_variable: bool. Whether it is a Keras variable; other constants are computed tables.
     """
 
     buffer: int
     values: np.ndarray
     name: str
-    tensors: list
+    tensors: list[tuple[Graph, int]]
     is_variable: bool = False
 
 
-def readers(graph, index):
-    """`(operator, place)` of every input of a graph's operators that is this tensor."""
+def readers(graph: Graph, index: int) -> list[tuple[Any, int]]:
+    """Returns `(operator, input position)` of every consumer of a tensor."""
     return [
-        (operator, place)
+        (operator, position)
         for operator in graph.subgraph.operators
-        for place, tensor in enumerate([] if operator.inputs is None else operator.inputs)
+        for position, tensor in enumerate([] if operator.inputs is None else operator.inputs)
         if tensor == index
     ]
 
 
-def find_weights(model, variables=()):
-    """The weights worth quantizing: float32 constants of two axes or more.
+def find_weights(model: Any, variables: Sequence[Any] = ()) -> list[Weight]:
+    """Finds the weights to quantize: large float32 constants of rank 2 or more.
 
     Args:
         model: `ModelT`.
@@ -60,14 +63,14 @@ def find_weights(model, variables=()):
             if _is_large(model, tensor):
                 found.setdefault(tensor.buffer, []).append((graph, index, index in ends))
     weights = []
-    for buffer, places in sorted(found.items()):
-        shapes = {shape_of(graph.tensors[index]) for graph, index, _ in places}
-        if len(shapes) == 1 and not any(is_end for *_, is_end in places):
+    for buffer, positions in sorted(found.items()):
+        shapes = {shape_of(graph.tensors[index]) for graph, index, _ in positions}
+        if len(shapes) == 1 and not any(is_end for *_, is_end in positions):
             values = np.frombuffer(np.ascontiguousarray(model.buffers[buffer].data), "float32").reshape(*shapes)
-            if np.abs(values).max() > _LARGEST:  # a mask that is added: to be scaled down would be to lose the rest
+            if np.abs(values).max() > _LARGEST:  # An additive mask: its scale would round the rest to 0.
                 continue
-            name = places[0][0].tensors[places[0][1]].name.decode()
-            weights.append(Weight(buffer, values, name, [(graph, index) for graph, index, _ in places]))
+            name = positions[0][0].tensors[positions[0][1]].name.decode()
+            weights.append(Weight(buffer, values, name, [(graph, index) for graph, index, _ in positions]))
     _name(weights, variables)
     return weights
 
@@ -76,13 +79,13 @@ def _indices(indices):
     return [] if indices is None else list(indices)
 
 
-def _is_large(model, tensor):
+def _is_large(model: Any, tensor: Any) -> bool:
     is_float = tensor.type == schema().TensorType.FLOAT32 and len(shape_of(tensor)) > 1
-    return is_float and np.prod(shape_of(tensor)) >= _SMALL and size_of(model.buffers[tensor.buffer])
+    return is_float and math.prod(shape_of(tensor)) >= _SMALL and size_of(model.buffers[tensor.buffer]) > 0
 
 
-def _name(weights, variables):
-    """Names weights by values: the converter transposes kernels, merges axes, cuts tables, multiplies constants in."""
+def _name(weights: list[Weight], variables: Sequence[Any]) -> None:
+    """Names weights by values: the converter transposes kernels, merges axes, cuts tables and folds factors."""
     arrays = [(each.path, np.asarray(each)) for each in variables if len(each.shape) > 1]
     for weight in weights:
         for path, array in arrays:
@@ -91,14 +94,14 @@ def _name(weights, variables):
                 break
 
 
-def _is_start(values, array):
+def _is_start(values, array: np.ndarray):
     """Whether a weight is the first rows of a table."""
     fits = values.size < array.size and values.shape[-1] == array.shape[-1]
     return fits and np.array_equal(values.ravel(), array.ravel()[: values.size])
 
 
-def _is_like(flat, array):
-    """Whether a weight is a variable times a number, its axes in the same order or rotated."""
+def _is_like(flat, array: np.ndarray):
+    """Whether a weight is a multiple of a variable, with its axes in the same order or rotated."""
     if array.size != flat.size:
         return False
     for split in range(max(array.ndim, 1)):
@@ -110,9 +113,9 @@ def _is_like(flat, array):
 
 
 def _proportional(flat, rotated):
-    places = np.linspace(0, flat.size - 1, _SAMPLES).astype(int)
-    other = rotated[places // rotated.shape[1], places % rotated.shape[1]].astype("float64")
-    sample = flat[places].astype("float64")
+    positions = np.linspace(0, flat.size - 1, _SAMPLES).astype(int)
+    other = rotated[positions // rotated.shape[1], positions % rotated.shape[1]].astype("float64")
+    sample = flat[positions].astype("float64")
     peak = np.abs(other).argmax()
     if other[peak] == 0:
         return False

@@ -529,5 +529,5 @@ def test_weights_outside_the_folder_are_not_read(tmp_path, location):
             onnx.save(right, folder / "model.onnx")
             check_external_data(folder / "model.onnx")
             (folder / "model.onnx").write_bytes(wrong.SerializeToString())
-            with pytest.raises(ValueError, match="it keeps weights outside its folder"):
+            with pytest.raises(ValueError, match="it has weights outside its folder"):
                 check_external_data(folder / "model.onnx")
