@@ -1,5 +1,7 @@
 """Delegate report of a TFLite file: the nodes that XNNPACK runs on the CPU, and what a GPU delegate does not support."""
 
+from __future__ import annotations
+
 import collections
 import copy
 import dataclasses
