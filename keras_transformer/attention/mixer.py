@@ -83,7 +83,7 @@ class MixerInputs:
     key_mask: Tensor = None
     attention_mask: Tensor = None
     positions: Tensor = None
-    cache: Cache | None = None
+    cache: Any = None
     cache_index: Tensor = None
     use_causal_mask: bool | None = None
     return_attention_scores: bool = False

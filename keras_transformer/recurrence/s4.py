@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformer.recurrence.s4_layer import S4Layer
 from keras_transformer.recurrence.state_space import ChunkedSystem
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import ArrayLike
 
 
 @serializable
@@ -143,7 +144,7 @@ def _advance(states, counts, squares):
     return states
 
 
-def hippo(state_dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def hippo(state_dim: int) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
     """HiPPO-LegS as a diagonal minus a product of vectors: `Λ`, `p` and `b`, complex128 `(state_dim / 2,)`.
 
     `A_nk = -√((2n + 1)(2k + 1))` below the diagonal, `-(n + 1)` on it; `A + p pᵀ` with `p_n = √(n + 1/2)` is a skew matrix

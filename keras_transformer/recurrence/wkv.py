@@ -51,7 +51,7 @@ def weighted_means(
     weights = ops.exp(logits - ops.expand_dims(highest, 2))
     total = ops.sum(weights, axis=2)
     mean = ops.sum(weights * ops.expand_dims(value, 1), axis=2)
-    if carried is not None:
+    if before is not None:
         carried = ops.exp(carried - highest)
         total, mean = total + carried, mean + carried * before[1]
     return ops.reshape(mean / total, (-1, chunks * size, width))[:, :length], past

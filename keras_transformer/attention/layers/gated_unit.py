@@ -26,7 +26,7 @@ class GatedUnit(TokenMixer):
 
     def __init__(
         self,
-        intermediate_dim: int,
+        intermediate_dim: int | None,
         key_dim: int,
         position: str | Config | AttentionPosition | None,
         dropout: float,

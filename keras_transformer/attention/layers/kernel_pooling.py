@@ -69,7 +69,7 @@ class KernelPooling(keras.layers.Layer):
     def __init__(
         self,
         kernel: Tensor = "gaussian",
-        width: int = 1.0,
+        width: float = 1.0,
         learn_width: bool = False,
         per_feature: bool = False,
         leave_one_out: bool = False,

@@ -64,10 +64,10 @@ class LongShortRangeAttention(TokenMixer):
         """What both branches take into account: see `Mechanism`."""
         return (self.attention.supports & self.convolution.supports) - {"cross", "attention_mask", "scores"}
 
-    cache_is_rewindable = property(
-        lambda self: self.attention.cache_is_rewindable and self.convolution.cache_is_rewindable,
-        doc="Whether a cache can go back to an earlier index.",
-    )
+    @property
+    def cache_is_rewindable(self) -> bool:
+        """Whether a cache can return to an earlier index."""
+        return self.attention.cache_is_rewindable and self.convolution.cache_is_rewindable
 
     @property
     def output_dense(self) -> Any:

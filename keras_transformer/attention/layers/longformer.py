@@ -108,7 +108,7 @@ class LongformerAttention(TokenMixer):
         self.attention_window = attention_window
         self._window = attention_window // 2 + 1
         self.dilation = dilation if isinstance(dilation, int) else tuple(dilation)
-        self._dilations = (dilation,) * num_heads if isinstance(dilation, int) else self.dilation
+        self._dilations = (dilation,) * num_heads if isinstance(dilation, int) else tuple(dilation)
         if len(self._dilations) != num_heads:
             raise ValueError(f"dilation must be one number, or one for each of {num_heads} heads. Received: {dilation}")
         for each in self._dilations:
