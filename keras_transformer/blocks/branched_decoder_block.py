@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_transformer.attention.cache.cached_layer import CachedLayer
-from keras_transformer.attention.cache.prefixes import part, prefixed, rest
+from keras_transformer.attention.cache.prefixes import add_prefix, drop_prefixes, select_prefix
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.attention.mechanism import check_cross_attention
 from keras_transformer.blocks.block import Block
@@ -115,10 +115,10 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
             def mix(x):
                 if cache is None:
                     return layer(x, x, value_mask=padding_mask, use_causal_mask=True, training=training)
-                own = part(cache, prefix) if prefix else rest(cache, CROSS, _CONVOLUTION)
+                own = select_prefix(cache, prefix) if prefix else drop_prefixes(cache, CROSS, _CONVOLUTION)
                 options = {"query_mask": padding_mask, "cache": own, "cache_index": cache_index}
                 output, own = layer(x, x, **options, use_causal_mask=True, training=training)
-                next_cache.update(prefixed(prefix, own))
+                next_cache.update(add_prefix(prefix, own))
                 return output
 
             return mix
@@ -149,7 +149,7 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
     def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
         """Returns the empty cache of the mixer and the convolution for `max_length` tokens."""
         cache = self.mixer.init_cache(batch_size, max_length, dtype)
-        return cache | prefixed(_CONVOLUTION, self.convolution.init_cache(batch_size, max_length, dtype))
+        return cache | add_prefix(_CONVOLUTION, self.convolution.init_cache(batch_size, max_length, dtype))
 
     def compute_output_spec(
         self,

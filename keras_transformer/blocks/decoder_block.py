@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_transformer.attention.cache.cached_layer import CachedLayer
-from keras_transformer.attention.cache.prefixes import part, prefixed, rest
+from keras_transformer.attention.cache.prefixes import add_prefix, drop_prefixes, select_prefix
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.attention.mechanism import check_cross_attention
 from keras_transformer.blocks.block import Block
@@ -120,7 +120,7 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
             options = {"attention_mask": attention_mask, "positions": positions, "training": training}
             if cache is None:
                 return self.mixer(x, x, value_mask=padding_mask, use_causal_mask=True, **options)
-            options |= {"cache": rest(cache, CROSS, _FEEDFORWARD), "cache_index": cache_index}
+            options |= {"cache": drop_prefixes(cache, CROSS, _FEEDFORWARD), "cache_index": cache_index}
             mixed, own = self.mixer(x, x, query_mask=padding_mask, use_causal_mask=True, **options)
             next_cache.update(own)
             return mixed
@@ -131,9 +131,9 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
             options = {"query_mask": padding_mask, "training": training}
             if cache is None:
                 return self.feedforward(x, **options)
-            options |= {"cache": part(cache, _FEEDFORWARD), "cache_index": cache_index}
+            options |= {"cache": select_prefix(cache, _FEEDFORWARD), "cache_index": cache_index}
             fed, own = self.feedforward(x, **options)
-            next_cache.update(prefixed(_FEEDFORWARD, own))
+            next_cache.update(add_prefix(_FEEDFORWARD, own))
             return fed
 
         def run(x, encoder_output=None):
@@ -161,7 +161,7 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
         """Returns the empty cache of the mixer, and of a feed-forward that has one, for `max_length` tokens."""
         cache = self.mixer.init_cache(batch_size, max_length, dtype)
         if hasattr(self.feedforward, "init_cache"):
-            cache |= prefixed(_FEEDFORWARD, self.feedforward.init_cache(batch_size, max_length, dtype))
+            cache |= add_prefix(_FEEDFORWARD, self.feedforward.init_cache(batch_size, max_length, dtype))
         return cache
 
     def compute_output_spec(

@@ -7,7 +7,7 @@ from typing import Any
 from keras import ops
 
 from keras_transformer.attention.cache.dense import token_slots
-from keras_transformer.attention.cache.prefixes import part, prefixed
+from keras_transformer.attention.cache.prefixes import add_prefix, select_prefix
 from keras_transformer.utils.types import Cache, Tensor
 
 # Prefix of the cross-attention's tensors in the cache.
@@ -22,7 +22,7 @@ class EncoderAttention:
 
     def memory_cache(self, encoder_output: Tensor) -> Cache:
         """Returns the cross-attention's keys and values, "cross_key" and "cross_value", to be added to the cache once."""
-        return prefixed(CROSS, self.cross_attention.memory_cache(encoder_output))
+        return add_prefix(CROSS, self.cross_attention.memory_cache(encoder_output))
 
     def _check_encoder_output(self, encoder_output, cache=None):
         if has_encoder_cache(cache):
@@ -36,7 +36,7 @@ class EncoderAttention:
         if not has_encoder_cache(cache):
             return self.cross_attention(x, encoder_output, value_mask=mask, training=training)
         positions = (token_slots(cache_index, ops.shape(x)[1]), None)
-        return self.cross_attention(x, None, value_mask=mask, positions=positions, cache=part(cache, CROSS))[0]
+        return self.cross_attention(x, None, value_mask=mask, positions=positions, cache=select_prefix(cache, CROSS))[0]
 
 
 def has_encoder_cache(cache: Cache | None) -> bool:

@@ -37,7 +37,7 @@ class Dispatch(NamedTuple):
     experts: object = None
 
 
-def in_blocks(experts: Tensor, num_experts: int) -> Dispatch:
+def dispatch_to_blocks(experts: Tensor, num_experts: int) -> Dispatch:
     """A slot for every assignment: the assignments of one expert fill blocks, of which the last may not be full.
 
     For a assignments to E experts there are at most `a / S + E` blocks of S; with `S = a / (4 E)` that is a quarter more
@@ -55,7 +55,7 @@ def in_blocks(experts: Tensor, num_experts: int) -> Dispatch:
     count = ops.shape(flat)[0]
     size = _at_least_one(count // (_BLOCKS_PER_EXPERT * num_experts))
     num_blocks = (count + num_experts * (size - 1)) // size
-    chosen = _chosen(flat, num_experts)  # (a, E)
+    chosen = _one_hot_experts(flat, num_experts)  # (a, E)
     used = (ops.sum(chosen, axis=0) + (size - 1)) // size  # Blocks of each expert.
     ends = ops.cumsum(used, axis=0)
     first = ops.expand_dims(ends - used, 0) * size
@@ -73,7 +73,7 @@ def in_blocks(experts: Tensor, num_experts: int) -> Dispatch:
     )
 
 
-def in_buffers(experts: Tensor, num_experts: int, lengths: Tensor, capacity_factor: float) -> Dispatch:
+def dispatch_to_buffers(experts: Tensor, num_experts: int, lengths: Tensor, capacity_factor: float) -> Dispatch:
     """At most `ceil(capacity_factor · k · length / E)` slots at each expert for each row, to those who come first.
 
     Args:
@@ -87,9 +87,9 @@ def in_buffers(experts: Tensor, num_experts: int, lengths: Tensor, capacity_fact
     """
     (batch, length), top_k = ops.shape(experts)[:2], experts.shape[-1]
     share = capacity_factor * top_k / num_experts
-    room = _room(length, share)  # Of one row at one expert, were all its tokens real.
-    capacity = ops.minimum(ops.cast(_room(ops.cast(lengths, "float32"), share), "int32"), room)
-    chosen = _chosen(ops.reshape(experts, (-1, length * top_k)), num_experts)  # (B, T · k, E)
+    room = _capacity(length, share)  # Of one row at one expert, were all its tokens real.
+    capacity = ops.minimum(ops.cast(_capacity(ops.cast(lengths, "float32"), share), "int32"), room)
+    chosen = _one_hot_experts(ops.reshape(experts, (-1, length * top_k)), num_experts)  # (B, T · k, E)
     rank = ops.sum((ops.cumsum(chosen, axis=1) - 1) * chosen, axis=-1)
     kept = ops.logical_and(rank < ops.expand_dims(capacity, 1), ops.sum(chosen, axis=-1) > 0)
     rows = ops.expand_dims(ops.arange(batch, dtype="int32"), 1)
@@ -120,7 +120,7 @@ def combine(y: Tensor, weights: Tensor, dispatch: Dispatch) -> Tensor:
     return total
 
 
-def _chosen(experts, num_experts):
+def _one_hot_experts(experts, num_experts):
     """1 at the expert of each assignment `(...)`, `(..., E)`; all 0 where it is none."""
     choices = ops.arange(num_experts, dtype="int32")
     return ops.cast(ops.equal(ops.expand_dims(experts, -1), choices), "int32")
@@ -134,7 +134,7 @@ def _tokens(slots, kept, num_slots, top_k):
     return ops.scatter_update(empty, ops.expand_dims(slots, 1), tokens)[:num_slots]
 
 
-def _room(length, share):
+def _capacity(length, share):
     """`ceil(share · length)`, at least 1: of a Python number an int, of a tensor one of its kind."""
     if isinstance(length, int):
         return max(1, math.ceil(share * length - _SLACK))

@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.feedforward.activations import get_activation
-from keras_transformer.feedforward.dispatch import combine, gather, in_blocks, in_buffers
+from keras_transformer.feedforward.dispatch import combine, dispatch_to_blocks, dispatch_to_buffers, gather
 from keras_transformer.feedforward.expert_counts import ExpertCounts
 from keras_transformer.feedforward.router import TopKRouter
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
@@ -107,7 +107,7 @@ class MixtureOfExperts(keras.layers.Layer):
 
     def _dense(self, name, rows, columns):
         count, bias = self.router.num_experts, None
-        initializer = _EachByItself(self.kernel_initializer)
+        initializer = _PerExpertInitializer(self.kernel_initializer)
         kernel = self.add_weight(name=f"{name}_kernel", shape=(count, rows, columns), initializer=initializer)
         if self.use_bias:
             bias = self.add_weight(name=f"{name}_bias", shape=(count, columns), initializer="zeros")
@@ -127,13 +127,13 @@ class MixtureOfExperts(keras.layers.Layer):
     def _dispatch(self, routing, padding_mask, training):
         router = self.router
         if router.capacity_factor is None or not training:
-            return in_blocks(routing.experts, router.num_experts)
+            return dispatch_to_blocks(routing.experts, router.num_experts)
         batch, length = ops.shape(routing.experts)[:2]
         if padding_mask is None:
             lengths = ops.zeros((batch,), "int32") + length
         else:
             lengths = ops.sum(ops.cast(padding_mask, "int32"), axis=1)
-        return in_buffers(routing.experts, router.num_experts, lengths, router.capacity_factor)
+        return dispatch_to_buffers(routing.experts, router.num_experts, lengths, router.capacity_factor)
 
     def _experts(self, x, experts, training):
         """The expert of each group on its slots, `(G, S, D)`."""
@@ -174,16 +174,16 @@ class MixtureOfExperts(keras.layers.Layer):
         }
 
 
-class _EachByItself:
+class _PerExpertInitializer:
     """Draws the kernel of each expert as if it stood alone: of one drawn whole, the width would be taken for E times it."""
 
     def __init__(self, initializer):
         self.initializer = initializer
 
     def __call__(self, shape, dtype=None):
-        return ops.stack([self._of(index)(shape[1:], dtype=dtype) for index in range(shape[0])])
+        return ops.stack([self._initializer_of(index)(shape[1:], dtype=dtype) for index in range(shape[0])])
 
-    def _of(self, index):
+    def _initializer_of(self, index):
         config = self.initializer.get_config()
         if isinstance(config.get("seed"), int):  # One seed for all would make all experts one.
             config["seed"] += index

@@ -74,23 +74,23 @@ class Rotary(AttentionPosition):
     def call(self, inputs: Tensor, positions: Tensor = None) -> Tensor:
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
-        return self._turn(inputs, positions)
+        return self._rotate(inputs, positions)
 
     def rotate(
         self, query: Tensor, key: Tensor, query_positions: Tensor, key_positions: Tensor
     ) -> tuple[Tensor, Tensor]:
-        return self._turn(query, query_positions), self._turn(key, key_positions)
+        return self._rotate(query, query_positions), self._rotate(key, key_positions)
 
-    def _turn(self, x, positions):
+    def _rotate(self, x, positions):
         width = self.rotary_dim or x.shape[-1]
         if width % 2 or width > x.shape[-1]:
             raise ValueError(f"Cannot turn {width} features of heads that are {x.shape[-1]} wide.")
         if width == x.shape[-1]:
-            return self._turn_all(x, positions)
-        turned = self._turn_all(x[..., :width], positions)
-        return ops.concatenate([turned, x[..., width:]], axis=-1)
+            return self._rotate_all(x, positions)
+        rotated = self._rotate_all(x[..., :width], positions)
+        return ops.concatenate([rotated, x[..., width:]], axis=-1)
 
-    def _turn_all(self, x, positions):
+    def _rotate_all(self, x, positions):
         width, magnitude = x.shape[-1], 1.0
         if self.scaling is None:
             rates = rotary_rates(width, self.max_wavelength)
@@ -99,7 +99,7 @@ class Rotary(AttentionPosition):
         cos, sin = cos_and_sin(positions, rates, self.layout)
         if magnitude != 1.0:
             cos, sin = cos * magnitude, sin * magnitude
-        return turn(x, cos, sin, self.layout)
+        return rotate_pairs(x, cos, sin, self.layout)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
@@ -129,23 +129,23 @@ def cos_and_sin(positions: Tensor, rates: np.ndarray, layout: str) -> tuple[Tens
         rates: float64 array `(H / 2,)`: angle per position of each pair.
         layout: "pairs" or "halves".
     """
-    angles = ops.expand_dims(ops.cast(positions, "float32"), -1) * spread(rates, layout).astype("float32")
+    angles = ops.expand_dims(ops.cast(positions, "float32"), -1) * expand_pairs(rates, layout).astype("float32")
     angles = ops.expand_dims(angles, 0) if len(angles.shape) == 2 else angles
     angles = ops.expand_dims(angles, 2)
     return ops.cos(angles), ops.sin(angles)
 
 
-def spread(values: Tensor, layout: str) -> np.ndarray:
+def expand_pairs(values: Tensor, layout: str) -> np.ndarray:
     """An array `(H / 2,)` with a value for each pair, as one with a value for each feature."""
     return np.repeat(values, 2) if layout == "pairs" else np.tile(values, 2)
 
 
-def turn(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
+def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
     """`(B, T, N, H)` turned: each pair `(a, b)` becomes `(a cos θ - b sin θ, a sin θ + b cos θ)`."""
-    return x * ops.cast(cos, x.dtype) + _quarter_turn(x, layout) * ops.cast(sin, x.dtype)
+    return x * ops.cast(cos, x.dtype) + _rotate_half(x, layout) * ops.cast(sin, x.dtype)
 
 
-def _quarter_turn(x, layout):
+def _rotate_half(x, layout):
     """Each pair `(a, b)` becomes `(-b, a)`."""
     width = x.shape[-1]
     if layout == "halves":
@@ -154,5 +154,5 @@ def _quarter_turn(x, layout):
     # A product with a constant keeps rank 4 (delegates on phones refuse rank 5) and needs no gather.
     quarter = np.kron(np.eye(width // 2), np.array([[0.0, 1.0], [-1.0, 0.0]]))
     # Of rank 2: in a loop, XLA finds no gradient of what Keras makes of a product of rank 4 with a matrix.
-    turned = ops.matmul(ops.reshape(x, (-1, width)), ops.convert_to_tensor(quarter, x.dtype))
-    return ops.reshape(turned, (-1, *ops.shape(x)[1:]))
+    rotated = ops.matmul(ops.reshape(x, (-1, width)), ops.convert_to_tensor(quarter, x.dtype))
+    return ops.reshape(rotated, (-1, *ops.shape(x)[1:]))

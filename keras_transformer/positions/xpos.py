@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_transformer.positions.attention_position import AttentionPosition
 from keras_transformer.positions.distances import rows
-from keras_transformer.positions.rotary import check_layout, cos_and_sin, spread, turn
+from keras_transformer.positions.rotary import check_layout, cos_and_sin, expand_pairs, rotate_pairs
 from keras_transformer.positions.rotary_scaling import rotary_rates
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
@@ -69,18 +69,18 @@ class XPos(AttentionPosition):
     def rotate(
         self, query: Tensor, key: Tensor, query_positions: Tensor, key_positions: Tensor
     ) -> tuple[Tensor, Tensor]:
-        return self._turn(query, query_positions, 1.0), self._turn(key, key_positions, -1.0)
+        return self._rotate(query, query_positions, 1.0), self._rotate(key, key_positions, -1.0)
 
-    def _turn(self, x, positions, sign):
+    def _rotate(self, x, positions, sign):
         width = x.shape[-1]
         if width % 2:
             raise ValueError(f"xPos couples features: heads must be of even width. Received: {width}")
         cos, sin = cos_and_sin(positions, rotary_rates(width, self.max_wavelength), self.layout)
         growth = np.log((np.arange(0, width, 2) / width + 0.4) / 1.4) / self.scale_base
-        growth = spread(sign * growth, self.layout).astype("float32")
+        growth = expand_pairs(sign * growth, self.layout).astype("float32")
         steps = ops.cast(rows(positions) - self.center, "float32")
         scale = ops.exp(ops.expand_dims(ops.expand_dims(steps, -1), -1) * growth)  # (1 | B, T, 1, H)
-        return turn(x, cos * scale, sin * scale, self.layout)
+        return rotate_pairs(x, cos * scale, sin * scale, self.layout)
 
     def get_config(self) -> Config:
         return {

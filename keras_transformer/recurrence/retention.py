@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.projection import token_projection
-from keras_transformer.positions.rotary import cos_and_sin, turn
+from keras_transformer.positions.rotary import cos_and_sin, rotate_pairs
 from keras_transformer.recurrence.decayed_products import decayed_products
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.utils.serialization import serializable
@@ -101,8 +101,8 @@ class MultiScaleRetention(Recurrence):
         self.output_dense.build((*query_shape[:2], self.num_heads * self.value_dim))
 
     def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache) -> tuple[Tensor, Any]:
-        query = self._turned(self.query_dense(x), positions)
-        key = self._turned(self.key_dense(x), positions) * self.key_dim**-0.5
+        query = self._rotated(self.query_dense(x), positions)
+        key = self._rotated(self.key_dense(x), positions) * self.key_dim**-0.5
         value = ops.cast(self._split(self.value_dense(x), self.value_dim), "float32")
         state = None if cache is None else cache["state"]
         retained, state = decayed_products(query, key, value, self._log_decay(x), self.chunk_size, mask, state)
@@ -115,11 +115,11 @@ class MultiScaleRetention(Recurrence):
         """log γ of each head, `(N,)`."""
         return np.log1p(-(2.0 ** (-5.0 - np.arange(self.num_heads))))
 
-    def _turned(self, x, positions):
+    def _rotated(self, x, positions):
         """Heads of float32, turned by their positions."""
         x = ops.cast(self._split(x, self.key_dim), "float32")
         rates = self.max_wavelength ** -np.linspace(0.0, 1.0, self.key_dim // 2)
-        return turn(x, *cos_and_sin(positions, rates, "pairs"), "pairs")
+        return rotate_pairs(x, *cos_and_sin(positions, rates, "pairs"), "pairs")
 
     def _split(self, x, width):
         return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, width))

@@ -13,7 +13,7 @@ from keras_transformer.backend.scan import chunk_size_for
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.mixer import Recurrence
-from keras_transformer.recurrence.state_space import respond
+from keras_transformer.recurrence.state_space import system_response
 from keras_transformer.utils.types import Activation, Cache, Config, Initializer, Shape, Tensor
 
 
@@ -80,7 +80,7 @@ class S4Layer(Recurrence):
         size = chunk_size_for(x, self.chunk_size)
         inputs = ops.cast(x, "float32")
         state = None if cache is None else cache["state"]
-        outputs, state = respond(self._system(size), inputs, mask, state)
+        outputs, state = system_response(self._system(size), inputs, mask, state)
         outputs = ops.cast(self.activation(outputs + self._float("skip") * inputs), x.dtype)
         return self.output_dense(outputs) * ops.sigmoid(self.gate_dense(outputs)), {"state": state}
 

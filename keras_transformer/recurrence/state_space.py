@@ -43,7 +43,9 @@ class ChunkedSystem:
         return self.kernel.shape[1]
 
 
-def respond(system: ChunkedSystem, x: Tensor, mask: Tensor = None, state: Tensor = None) -> tuple[Tensor, Tensor]:
+def system_response(
+    system: ChunkedSystem, x: Tensor, mask: Tensor = None, state: Tensor = None
+) -> tuple[Tensor, Tensor]:
     """The outputs of a system from its inputs.
 
     Time grows with `T · (C + S) · D`, memory with `T · D` and, for the states before each chunk, `T / C · S · D`.

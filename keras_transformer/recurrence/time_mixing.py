@@ -12,7 +12,7 @@ from keras_transformer.attention.arguments import positive
 from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.mixer import Recurrence
 from keras_transformer.recurrence.token_shift import TokenShift
-from keras_transformer.recurrence.wkv import NOTHING, weighted_means
+from keras_transformer.recurrence.wkv import LOG_ZERO, wkv
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Tensor
 
@@ -108,8 +108,8 @@ class TimeMixing(Recurrence):
         key, value, log_decay, bonus = (ops.cast(part, "float32") for part in (key, value, self.log_decay, self.bonus))
         past = None
         if cache:
-            past = (ops.where(cache["is_begun"] > 0, cache["log_weight"], NOTHING), cache["mean"])
-        means, past = weighted_means(key, value, ops.exp(log_decay), bonus, self.chunk_size, mask, past)
+            past = (ops.where(cache["is_begun"] > 0, cache["log_weight"], LOG_ZERO), cache["mean"])
+        means, past = wkv(key, value, ops.exp(log_decay), bonus, self.chunk_size, mask, past)
         receptance = ops.sigmoid(self.receptance_dense(for_receptance))
         output = self.output_dense(receptance * ops.cast(means, x.dtype))
         return output, past and {"token": token, **_state(*past)}
@@ -134,7 +134,7 @@ class TimeMixing(Recurrence):
 
 def _state(log_weight, mean):
     """What no token has entered is all zeros."""
-    is_begun = log_weight > 0.5 * NOTHING
+    is_begun = log_weight > 0.5 * LOG_ZERO
     return {
         "mean": ops.where(is_begun, mean, 0.0),
         "log_weight": ops.where(is_begun, log_weight, 0.0),

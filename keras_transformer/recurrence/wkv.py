@@ -15,10 +15,10 @@ from keras_transformer.backend.scan import associative_scan, chunk_size_for
 from keras_transformer.utils.types import Tensor
 
 # The logarithm of no weight: far below any other, and finite, so that differences of two are numbers.
-NOTHING = -1e30
+LOG_ZERO = -1e30
 
 
-def weighted_means(
+def wkv(
     key: Tensor, value: Tensor, decay: Tensor, bonus: Tensor, chunk_size: int, mask: Tensor = None, past: Tensor = None
 ) -> tuple[Tensor, Any]:
     """`y_t = (Σ_{s < t} e^(k_s - (t - 1 - s) w) v_s + e^(u + k_t) v_t) / (the same sum of the weights alone)`.
@@ -64,9 +64,9 @@ def _with_padding(key, mask, size, chunks):
     if mask is None and is_whole:
         return key, ops.ones((1, size), dtype="float32")
     mask = ops.ones_like(key[:, :, 0]) if mask is None else mask
-    key = ops.where(ops.expand_dims(mask, 2) > 0, key, NOTHING)
+    key = ops.where(ops.expand_dims(mask, 2) > 0, key, LOG_ZERO)
     missing = chunks * size - length
-    filler = ops.broadcast_to(ops.convert_to_tensor(NOTHING, key.dtype), (ops.shape(key)[0], missing, key.shape[2]))
+    filler = ops.broadcast_to(ops.convert_to_tensor(LOG_ZERO, key.dtype), (ops.shape(key)[0], missing, key.shape[2]))
     return ops.concatenate([key, filler], axis=1), ops.reshape(pad_length(mask, 0, missing), (-1, size))
 
 
@@ -80,7 +80,7 @@ def _fading(read, steps, decay, bonus):
     order = ops.arange(ops.shape(read)[1], dtype="int32")
     query, key = ops.reshape(order, (1, -1, 1, 1)), ops.reshape(order, (1, 1, -1, 1))
     between = ops.expand_dims(read - steps, 2) - ops.expand_dims(read, 1)  # (1 | B · n, C, C)
-    faded = ops.where(key < query, -ops.expand_dims(between, 3) * decay, NOTHING)
+    faded = ops.where(key < query, -ops.expand_dims(between, 3) * decay, LOG_ZERO)
     return ops.where(ops.equal(key, query), bonus, faded)
 
 
@@ -100,14 +100,14 @@ def _pasts(key, value, read, decay, chunks, past):
     logs = highest + ops.log(total)
     fading = _outer(all_read, decay) + ops.zeros_like(logs)
     elements = tuple(ops.reshape(x, (-1, chunks, width)) for x in (fading, logs, means))
-    first = (ops.full_like(elements[1][:, :1], NOTHING), ops.zeros_like(elements[2][:, :1]))
+    first = (ops.full_like(elements[1][:, :1], LOG_ZERO), ops.zeros_like(elements[2][:, :1]))
     if past is not None:
         first = tuple(ops.expand_dims(x, 1) for x in past)
     first = (ops.zeros_like(elements[0][:, :1]), *first)
     elements = tuple(ops.concatenate(pair, axis=1) for pair in zip(first, elements, strict=True))
     if past is None:
         elements = tuple(x[:, :-1] for x in elements)
-    _, logs, means = associative_scan(_join, elements, (0.0, NOTHING, 0.0))
+    _, logs, means = associative_scan(_join, elements, (0.0, LOG_ZERO, 0.0))
     before = tuple(ops.reshape(x if past is None else x[:, :-1], (-1, 1, width)) for x in (logs, means))
     return before, None if past is None else (logs[:, -1], means[:, -1])
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.attention.cache.paged import SCRATCH_BLOCK, PagedCache, bits, split_cache
-from keras_transformer.attention.cache.state_pool import SCRATCH_STATE, PooledStates
+from keras_transformer.attention.cache.state_pool import SCRATCH_STATE, StatePool
 
 
 def pages_of(quantize=False, heads=1, width=2, num_blocks=5, block_size=2):
@@ -110,12 +110,12 @@ def test_a_cache_is_split_into_what_grows_and_what_does_not():
         return {"key": ops.zeros((batch_size, 2, length, 4)), "sums": ops.zeros((batch_size, 3), "float16")}
 
     assert split_cache(init_cache) == ({"key": (2, 4, "float32")}, {"sums": ((3,), "float16")})
-    with pytest.raises(ValueError, match=r"'key' is of shape \(1, 6\) for 3 tokens, and of \(1, 10\) for 5"):
+    with pytest.raises(ValueError, match=r"'key' has shape \(1, 6\) for 3 tokens and \(1, 10\) for 5"):
         PagedCache.from_cache(lambda batch_size, length: {"key": ops.zeros((batch_size, 2 * length))}, 4, 2)
 
 
 def test_states_are_gathered_put_back_and_copied():
-    pooled = PooledStates({"a": ((2,), "float32"), "b": ((1, 2), "float32")}, num_states=5)
+    pooled = StatePool({"a": ((2,), "float32"), "b": ((1, 2), "float32")}, num_states=5)
     pools = {
         "a": np.arange(10, dtype="float32").reshape(5, 2),
         "b": 10 * np.arange(10, dtype="float32").reshape(5, 1, 2),

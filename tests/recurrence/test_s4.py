@@ -5,7 +5,7 @@ import pytest
 
 from keras_transformer.recurrence import S4, S4D
 from keras_transformer.recurrence.s4 import hippo
-from keras_transformer.recurrence.state_space import respond
+from keras_transformer.recurrence.state_space import system_response
 
 
 def time_second(x):
@@ -56,7 +56,7 @@ def test_diagonal_system_of_the_reference(golden):
     for size in (3, 16):
         system = layer._system(size)
         u = time_second(arrays["inputs/u"])
-        _, state = respond(system, u, None, np.zeros((2, 8, 8), "float32"))
+        _, state = system_response(system, u, None, np.zeros((2, 8, 8), "float32"))
         state = (np.asarray(state)[..., :4] + 1j * np.asarray(state)[..., 4:]) * inputs
         np.testing.assert_allclose(state, complex_of(arrays["outputs/state"]), atol=2e-6)
         np.testing.assert_allclose(system.kernel, arrays["outputs/kernel"][0][:, :size], atol=1e-6)
@@ -78,7 +78,7 @@ def test_s4_of_the_reference(golden, size):
     layer, arrays = s4(golden)
     system, u = layer._system(size), time_second(arrays["inputs/u"])
     np.testing.assert_allclose(system.kernel, arrays["outputs/kernel"][0][:, :size], atol=1e-6)
-    y, state = respond(system, u, None, np.zeros((2, 6, 8), "float32"))
+    y, state = system_response(system, u, None, np.zeros((2, 6, 8), "float32"))
     y = np.asarray(layer.activation(y + arrays["params/D"][0] * u))
     np.testing.assert_allclose(time_second(y), arrays["outputs/y_conv"], atol=3e-6)
     np.testing.assert_allclose(time_second(y), arrays["outputs/y_step"], atol=3e-6)
@@ -119,7 +119,7 @@ def test_any_length_in_any_chunks_is_the_loop(cls, length):
             lengths_only = given if given is None else np.maximum.accumulate(given[:, ::-1], axis=1)[:, ::-1]
             inputs = u if given is None else u * given[:, :, None]
             expected, following = loop(layer, u, mask, state)
-            output, last = respond(layer._system(min(chunk_size, length)), inputs, lengths_only, state)
+            output, last = system_response(layer._system(min(chunk_size, length)), inputs, lengths_only, state)
             seen = np.ones((2, length, 1)) if given is None else lengths_only[:, :, None]
             np.testing.assert_allclose(output * seen, expected * seen, atol=2e-5)
             np.testing.assert_allclose(last, following, atol=2e-5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.recurrence import ChannelMixing, TimeMixing
-from keras_transformer.recurrence.wkv import weighted_means
+from keras_transformer.recurrence.wkv import wkv
 
 BLOCK = "params/blocks.0."
 
@@ -71,10 +71,10 @@ def test_any_length_in_any_chunks_is_the_formula(length, scale):
         for mask in (None, holes):
             options = (decay, bonus, chunk_size, None if mask is None else mask.astype("float32"))
             seen = np.ones((2, length)) if mask is None else mask
-            output, _ = weighted_means(key, value, *options)
+            output, _ = wkv(key, value, *options)
             expected = dense(key, value, decay, bonus, seen)
             np.testing.assert_allclose(output * seen[:, :, None], expected, atol=5e-6 * scale**0.5)
-            output, _ = weighted_means(key, value, *options, past)
+            output, _ = wkv(key, value, *options, past)
             expected = dense(key, value, decay, bonus, seen, past)
             np.testing.assert_allclose(output * seen[:, :, None], expected, atol=5e-6 * scale**0.5)
 

@@ -1,7 +1,7 @@
-"""A memory of fixed size: sums over the keys of whole segments, read by the segments after them.
+"""Compressive memory of fixed size: sums over the keys of whole segments, which later segments read.
 
-A segment takes a row of its own in the batch. In the shapes, C is the length of a segment, n their number, G the query heads
-of a key head, M the features of a head. The last column of a memory, and of the values, is that of the normalizer.
+Each segment is a row of the batch. In the shapes, C is the segment length, n the number of segments, G the number of query
+heads per key head, M the number of features of a head. The last column of memories and values is the normalizer.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from keras_transformer.utils.types import Tensor
 
 
 def read_memory(query: Tensor, memory: Tensor, length: int, heads: int) -> tuple[Tensor, Tensor]:
-    """`σ(q) M / (σ(q) · z)` of each query.
+    """Returns `σ(q) M / (σ(q) · z)` for each query.
 
     Args:
         query: `(B · n, K, C · G, M)`, positive features.
-        memory: `(B · n, K, M, H + 1)`, of the segments before each.
+        memory: `(B · n, K, M, H + 1)`: the memory before each segment.
         length: C.
         heads: int. N.
 
     Returns:
-        `(B · n, C, N, H)`, zeros where the memory is empty; and whether there is any, float `(B · n, C, N, 1)`, 0 or 1.
+        `(B · n, C, N, H)`, zeros if the memory is empty; and whether it is not empty, float `(B · n, C, N, 1)`, 0 or 1.
     """
     read = tokens_first(ops.matmul(query, memory), length, heads)
     total = read[..., -1:]
@@ -33,15 +33,15 @@ def read_memory(query: Tensor, memory: Tensor, length: int, heads: int) -> tuple
 def memories(
     key: Tensor, value: Tensor, segments: int, is_delta: bool, memory: Tensor = None, pending: Tensor = None
 ) -> tuple[Tensor, Tensor]:
-    """The memories before each segment and after the last, and what each segment adds.
+    """Returns the memories before each segment and after the last, and the update of each segment.
 
     Args:
         key: `(B · n, K, C, M)`, positive features, zeros for padding.
         value: `(B · n, K, C, H + 1)`, the last column ones.
         segments: n.
-        is_delta: bool. Whether a segment adds only what the memory does not tell of its values yet.
-        memory: `(B, K, M, H + 1)`, before the first segment; None for an empty one.
-        pending: `(B, K, M, H + 1)`: what tokens of the first segment have added that are not in `key`; with `memory`.
+        is_delta: bool. Whether to use the delta rule: a segment adds its values minus those retrieved from the memory.
+        memory: `(B, K, M, H + 1)`, before the first segment; None for an empty memory.
+        pending: `(B, K, M, H + 1)`: the update by tokens of the first segment that are not in `key`; with `memory`.
 
     Returns:
         `(B, n + 1, K · M, H + 1)`, and `(B, n, K · M, H + 1)` where a `memory` is given, else None.
@@ -55,25 +55,25 @@ def memories(
         shape = (-1, 1, *rows[2:])
         first, pending = ops.reshape(memory, shape), ops.reshape(pending, shape)
         sums = ops.concatenate([sums[:, :1] + pending, sums[:, 1:]], axis=1)
-    found = ops.cumsum(ops.concatenate([first, sums], axis=1), axis=1)
+    totals_before = ops.cumsum(ops.concatenate([first, sums], axis=1), axis=1)
     if not is_delta:
-        return found, sums
-    totals = found[..., -1:]  # Those of the normalizer know of no correction.
+        return totals_before, sums
+    totals = totals_before[..., -1:]  # The normalizer has no delta rule.
     before = ops.reshape(totals[:, :-1], (-1, heads, width, 1))
-    told = ops.matmul(transposed, key * _inverse(ops.matmul(key, before)))  # (B · n, K, M, M)
-    values = _corrected(told, sums[..., :-1], first[..., :-1], rows)
-    found = ops.concatenate([values, totals], axis=3)
+    retrieved = ops.matmul(transposed, key * _inverse(ops.matmul(key, before)))  # (B · n, K, M, M)
+    values = _corrected(retrieved, sums[..., :-1], first[..., :-1], rows)
+    totals_before = ops.concatenate([values, totals], axis=3)
     if memory is None:
-        return found, None
+        return totals_before, None
     before = ops.reshape(values[:, :-1], (-1, heads, width, rows[3] - 1))
-    known = ops.reshape(ops.matmul(told, before), (*rows[:3], rows[3] - 1))
-    return found, sums - ops.concatenate([known, ops.zeros_like(sums[..., -1:])], axis=3)
+    known = ops.reshape(ops.matmul(retrieved, before), (*rows[:3], rows[3] - 1))
+    return totals_before, sums - ops.concatenate([known, ops.zeros_like(sums[..., -1:])], axis=3)
 
 
-def _corrected(told, sums, first, rows):
+def _corrected(retrieved, sums, first, rows):
     """`M_s = M_{s - 1} + sums_s - told_s M_{s - 1}` for s = 1 ... n after `first`, `(B, n + 1, K · M, H)`."""
-    width = told.shape[-1]
-    kept = ops.reshape(ops.eye(width, dtype=told.dtype) - told, (*rows[:3], width))
+    width = retrieved.shape[-1]
+    kept = ops.reshape(ops.eye(width, dtype=retrieved.dtype) - retrieved, (*rows[:3], width))
     kept = ops.concatenate([ops.zeros_like(kept[:, :1]), kept], axis=1)
 
     def join(earlier, later):
@@ -91,6 +91,6 @@ def segment_heads(x: Tensor, length: int, key_heads: int) -> Tensor:
 
 
 def _inverse(x):
-    """`1 / x`, and 0 where x is 0; of numbers that are not negative."""
+    """Returns `1 / x`, or 0 where x is 0, for x >= 0."""
     is_some = x > 0
     return ops.cast(is_some, x.dtype) / ops.where(is_some, x, 1.0)

@@ -1,6 +1,6 @@
-"""Creating and updating a key/value cache. A cache is a dict of named tensors of fixed shape; nothing is mutated.
+"""Dense and sliding-window key/value caches: dicts of named tensors of fixed shape. Functions return the next cache.
 
-Heads come before slots, `(B, K, L, H)`: what attention multiplies then lies in memory as it is read, step after step.
+Heads come before slots, `(B, K, L, H)`, so that the operands of attention are contiguous in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from keras_transformer.utils.types import Cache, Tensor
 def init_dense_cache(
     batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: str | None
 ) -> Cache:
-    """An empty cache of `max_length` slots.
+    """Returns an empty cache of `max_length` slots.
 
     Args:
         batch_size: int. B.
@@ -36,25 +36,25 @@ def init_dense_cache(
 
 
 def update_dense_cache(cache: Cache, key: Tensor, value: Tensor, cache_index: Tensor) -> Cache:
-    """Writes new keys and values at `cache_index` and after it.
+    """Returns the cache with new keys and values written from slot `cache_index` on.
 
     Args:
         cache: dict as `init_dense_cache` returns.
         key: `(B, T, K, key_dim)`: the keys of T new tokens.
         value: `(B, T, K, value_dim)`.
-        cache_index: int32 `()` or `(B,)`: the slot of each row's first new token.
+        cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row.
 
     Returns:
         The next cache.
 
     Raises:
-        ValueError: more tokens than slots, or an index, known before running, that leaves too few.
+        ValueError: more tokens than slots, or a Python int as index that leaves too few slots.
     """
-    _check_room(cache_length(cache), key.shape[1], cache_index)
+    _check_capacity(cache_length(cache), key.shape[1], cache_index)
     slots = token_slots(cache_index, ops.shape(key)[1])
-    # Counted from the index where it can be: then all layers of a model share the places.
+    # The batch size comes from the index if possible, so that all layers of a model share the indices.
     batch_size = ops.shape(slots if len(getattr(cache_index, "shape", ())) == 1 else key)[0]
-    indices = _places(slots, batch_size, key.shape[2])
+    indices = _slot_indices(slots, batch_size, key.shape[2])
     return {
         "key": _write(cache["key"], indices, key),
         "value": _write(cache["value"], indices, value),
@@ -62,22 +62,22 @@ def update_dense_cache(cache: Cache, key: Tensor, value: Tensor, cache_index: Te
 
 
 def fill_dense_cache(key: Tensor, value: Tensor) -> Cache:
-    """A cache that holds just these keys `(B, S, K, key_dim)` and values `(B, S, K, value_dim)`."""
+    """Returns a cache of exactly these keys `(B, S, K, key_dim)` and values `(B, S, K, value_dim)`."""
     return {"key": _swap(key), "value": _swap(value)}
 
 
 def read_dense_cache(cache: Cache, dtype: str | None = None) -> tuple[Tensor, Tensor]:
-    """All keys and values, `(B, L, K, key_dim)` and `(B, L, K, value_dim)`, as mechanisms take them; in this dtype."""
+    """Returns keys `(B, L, K, key_dim)` and values `(B, L, K, value_dim)`, as mechanisms take them, cast to `dtype`."""
     return tuple(_swap(ops.cast(cache[name], dtype or cache[name].dtype)) for name in ("key", "value"))
 
 
 def cache_length(cache: Cache) -> int | None:
-    """The number of slots L, or None where it is not known before running."""
+    """Returns the number of slots L, or None if it is dynamic."""
     return cache["key"].shape[2]
 
 
 def check_key_mask(cache: Cache, mask: Tensor) -> None:
-    """Refuses a key mask `(B, S)` that does not cover the slots of a dense cache."""
+    """Raises `ValueError` for a key mask `(B, S)` that does not cover the slots of a dense cache."""
     if mask is not None and mask.shape[1] != cache_length(cache):
         raise ValueError(
             f"With a cache of {cache_length(cache)} slots, a key or value mask must cover the slots. Received a mask of "
@@ -88,7 +88,7 @@ def check_key_mask(cache: Cache, mask: Tensor) -> None:
 def init_window_cache(
     batch_size: int, window: int, num_heads: int, key_dim: int, value_dim: int, dtype: str | None
 ) -> Cache:
-    """A cache of the last `window` tokens alone, in their order, all zeros.
+    """Returns an empty cache for the last `window` tokens, in order.
 
     Returns:
         dict with "recent_keys" `(B, window, K, key_dim)` and "recent_values" `(B, window, K, value_dim)`.
@@ -100,41 +100,41 @@ def init_window_cache(
 def extend_window_cache(
     cache: Cache, key: Tensor, value: Tensor, cache_index: Tensor, token_mask: Tensor = None
 ) -> tuple[Tensor, Tensor, Tensor, Cache]:
-    """Joins new tokens to the recent ones, and keeps the last of them.
+    """Appends new tokens to a window cache, and drops the oldest.
 
     Args:
         cache: dict as `init_window_cache` returns, of W tokens.
         key: `(B, T, K, key_dim)`: the keys of T new tokens.
         value: `(B, T, K, value_dim)`.
-        cache_index: int32 `()` or `(B,)`: the slot of each row's first new token.
-        token_mask: boolean `(B, T)`: False for padding, which stands on the right and is not kept; None for no padding.
+        cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row.
+        token_mask: boolean `(B, T)`: False for padding, which must be on the right and is not kept. None for no padding.
 
     Returns:
-        Keys `(B, W + T, K, key_dim)` and values, in the dtypes of the new ones; their slots `(1 | B, W + T)`, negative where
-        there was no token yet; and the next cache.
+        Keys `(B, W + T, K, key_dim)` and values, in the dtypes of the new ones; their slots `(1 | B, W + T)`, negative
+        before the first token; and the next cache.
     """
     window, length = cache["recent_keys"].shape[1], ops.shape(key)[1]
-    joined = {name: _after(cache[name], new) for name, new in (("recent_keys", key), ("recent_values", value))}
+    joined = {name: _append(cache[name], new) for name, new in (("recent_keys", key), ("recent_values", value))}
     if token_mask is None:
-        following = {name: slab[:, length : length + window] for name, slab in joined.items()}
+        following = {name: tensor[:, length : length + window] for name, tensor in joined.items()}
     else:
         starts = ops.sum(ops.cast(token_mask, "int32"), axis=1)
-        following = {name: take_rows(slab, starts, window) for name, slab in joined.items()}
+        following = {name: take_rows(tensor, starts, window) for name, tensor in joined.items()}
     slots = token_slots(cache_index, window + length) - window
     return ops.cast(joined["recent_keys"], key.dtype), ops.cast(joined["recent_values"], value.dtype), slots, following
 
 
-def _after(slab, new):
-    return ops.concatenate([slab, ops.cast(new, slab.dtype)], axis=1)
+def _append(tensor, new):
+    return ops.concatenate([tensor, ops.cast(new, tensor.dtype)], axis=1)
 
 
 def cache_spec(cache: Cache) -> Cache:
-    """What a symbolic call gives for the next cache: tensors of the same names, shapes and dtypes."""
-    return {name: keras.KerasTensor(slab.shape, dtype=slab.dtype) for name, slab in cache.items()}
+    """Returns the spec of the next cache: the same names, shapes and dtypes."""
+    return {name: keras.KerasTensor(tensor.shape, dtype=tensor.dtype) for name, tensor in cache.items()}
 
 
 def token_slots(cache_index: Tensor, length: int) -> Tensor:
-    """The slots `(1 | B, T)` of `length` tokens that start at `cache_index`."""
+    """Returns the slots `(1 | B, T)` of `length` tokens that start at `cache_index`."""
     cache_index = ops.cast(ops.convert_to_tensor(cache_index), "int32")
     return ops.reshape(cache_index, (-1, 1)) + ops.expand_dims(ops.arange(length, dtype="int32"), 0)
 
@@ -143,23 +143,23 @@ def _swap(x):
     return ops.transpose(x, (0, 2, 1, 3))
 
 
-def _places(slots, batch_size, num_heads):
-    """The `(B * T * K, 3)` indices of each head of each new token: its row, its head and its slot."""
+def _slot_indices(slots, batch_size, num_heads):
+    """Returns indices `(B · T · K, 3)` of each head of each new token: row, head and slot."""
     rows = ops.reshape(ops.arange(batch_size, dtype="int32"), (-1, 1, 1))
     heads = ops.reshape(ops.arange(num_heads, dtype="int32"), (1, 1, -1))
     slots = ops.expand_dims(slots, 2)
-    # Operators, not keras.ops.add: on TensorFlow that takes (1, n) + (n, 1) for a bias, and gives (1, n).
+    # Operators, not keras.ops.add: on TensorFlow it treats (1, n) + (n, 1) as a bias, and returns (1, n).
     grid = [rows + slots * 0 + heads * 0, heads + rows * 0 + slots * 0, slots + rows * 0 + heads * 0]
     return ops.stack([ops.reshape(axis, (-1,)) for axis in grid], axis=1)
 
 
-def _write(slab, indices, update):
-    # A scatter, not a slice update: built-in in TFLite, ScatterND in ONNX, and each row has its own index.
-    update = ops.reshape(ops.cast(update, slab.dtype), (-1, slab.shape[3]))
-    return ops.scatter_update(slab, indices, update)
+def _write(tensor, indices, update):
+    # A scatter, not a slice update: it is built into TFLite and ONNX (ScatterND), and each row has its own index.
+    update = ops.reshape(ops.cast(update, tensor.dtype), (-1, tensor.shape[3]))
+    return ops.scatter_update(tensor, indices, update)
 
 
-def _check_room(max_length, length, cache_index):
+def _check_capacity(max_length, length, cache_index):
     if max_length is None or length is None:
         return
     start = cache_index if isinstance(cache_index, int) else 0

@@ -1,4 +1,4 @@
-"""New tokens among cached keys, for mechanisms that attend to whole sequences alone."""
+"""Incremental decoding with a dense cache for mechanisms that are implemented for whole sequences."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ def extend_dense(
     position: str | Config | AttentionPosition | None,
     training: bool | None,
 ) -> tuple[Tensor, Cache]:
-    """Attention of new tokens over a dense cache, by a mechanism of self-attention with `softmax` and `mask`.
+    """Attention of new tokens over a dense cache, for a self-attention mechanism with `softmax` and `mask`.
 
-    Few tokens attend to the keys of the cache under the dense mask of the pattern, T · L scores. Many are set at their slots
-    in a sequence of L, so that the mechanism serves at its own cost.
+    A few tokens attend to the cached keys with the dense mask of the pattern, T · L scores. Many tokens are scattered to
+    their slots in a sequence of length L, to which the mechanism is applied at its own cost.
 
     Args:
-        mechanism: with `softmax`, a `SoftmaxAttention`; `mask(query_slots, key_slots)`, which gives the pattern as a boolean
-            `(1 | B, T, S)` or `(1 | B, N, T, S)` for slots `(1 | B, T)` and `(S,)`; and `max_dense_queries`, an int.
+        mechanism: with `softmax`, a `SoftmaxAttention`; `mask(query_slots, key_slots)`, which returns the pattern as
+            a boolean `(1 | B, T, S)` or `(1 | B, N, T, S)` for slots `(1 | B, T)` and `(S,)`; and `max_dense_queries`, an
+            int.
         query, key, value, cache, cache_index, visibility, position, training: as for `Mechanism.extend`.
 
     Returns:
@@ -49,38 +50,38 @@ def extend_dense(
         options = {"visibility": visibility, "position": position, "training": training}
         return mechanism.softmax(query, key, value, **options), cache
     batch, length = ops.shape(key)[0], ops.shape(key)[1]
-    places = _places(cache_index, batch, ops.shape(query)[1], length)
+    indices = _slot_indices(cache_index, batch, ops.shape(query)[1], length)
     mask = visibility.query_mask
     visibility = dataclasses.replace(
         visibility,
         query_mask=None,
         query_slots=slots,
-        query_positions=_placed(with_batch_axis(visibility.query_positions, batch), places, batch, length),
+        query_positions=_scatter(with_batch_axis(visibility.query_positions, batch), indices, batch, length),
         starts_at_zero=True,
     )
-    query = _placed(query, places, batch, length)
-    context = _taken(mechanism.attend(query, key, value, visibility, position, training=training), places)
+    query = _scatter(query, indices, batch, length)
+    context = _gather(mechanism.attend(query, key, value, visibility, position, training=training), indices)
     if mask is not None:
         context = context * ops.expand_dims(ops.expand_dims(ops.cast(mask, context.dtype), 2), 3)
     return context, cache
 
 
-def _places(cache_index, batch, count, length):
-    """The rows `(B, T)` of new tokens among the `B · L` slots of all sequences."""
+def _slot_indices(cache_index, batch, count, length):
+    """Returns the indices `(B, T)` of new tokens among the `B · L` slots of all sequences."""
     slots = token_slots(cache_index, count)
     return ops.reshape(ops.arange(batch, dtype="int32") * length, (-1, 1)) + slots
 
 
-def _placed(x, places, batch, length):
-    """`(B, T, ...)` at its places in `(B, L, ...)`, among zeros."""
+def _scatter(x, indices, batch, length):
+    """Scatters `(B, T, ...)` into zeros `(B, L, ...)`."""
     width = math.prod(x.shape[2:])
     empty = ops.zeros((batch * length, width), dtype=x.dtype)
-    filled = ops.scatter_update(empty, ops.reshape(places, (-1, 1)), ops.reshape(x, (-1, width)))
+    filled = ops.scatter_update(empty, ops.reshape(indices, (-1, 1)), ops.reshape(x, (-1, width)))
     return ops.reshape(filled, (batch, length, *x.shape[2:]))
 
 
-def _taken(x, places):
-    """What stands at its places in `(B, L, N, H)`."""
+def _gather(x, indices):
+    """Gathers `(B, T, N, H)` from `(B, L, N, H)`."""
     rows = ops.reshape(x, (-1, x.shape[2] * x.shape[3]))
-    taken = ops.take(rows, ops.reshape(places, (-1,)), axis=0)
-    return ops.reshape(taken, (-1, ops.shape(places)[1], *x.shape[2:]))
+    gathered = ops.take(rows, ops.reshape(indices, (-1,)), axis=0)
+    return ops.reshape(gathered, (-1, ops.shape(indices)[1], *x.shape[2:]))

@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_transformer.utils.types import Cache, Shape, Tensor
 
-# Where padding is written: a block that belongs to nobody, and that no query sees.
+# Padding is written to this block. It belongs to no sequence, and no query sees it.
 SCRATCH_BLOCK = 0
 _SCALE = "_scale"
 _LARGEST = 127.0
@@ -23,19 +23,19 @@ _NUMERIC = re.compile(r"(?:u?int|b?float|b?complex)(\d+)(?:_e\d+m\d+\w*)?")
 
 @dataclasses.dataclass(frozen=True)
 class PagedCache:
-    """A cache whose slots lie in blocks, anywhere in a pool that all sequences share.
+    """Paged key/value cache: the slots of all sequences are in blocks of one pool.
 
-    A sequence has a table of blocks: its slot s lies in block `table[s // block_size]`, at offset `s % block_size`. A model
-    knows nothing of it: `read` gathers the blocks of a batch into the cache that every layer takes, `(B, K, L, W)`, and
-    `write` puts what the layers have added to it into the blocks. Slots past the end of a sequence hold what was there
-    before; causality hides them. Memory is that of the pool; a step copies `B · L` slots, which attention reads anyway.
+    A sequence has a block table: its slot s is in block `table[s // block_size]`, at offset `s % block_size`. Models need
+    no change: `read` gathers the blocks of a batch into the cache that every layer takes, `(B, K, L, W)`, and `write`
+    scatters the new tokens back into the blocks. Slots past the end of a sequence keep old values, which the causal mask
+    hides. The memory is that of the pool; a step copies `B · L` slots, which attention reads in any case.
 
     Args:
-        slabs: dict of the name of each tensor of the cache to `(heads, width, dtype)`.
+        tensors: dict from the name of each tensor of the cache to `(heads, width, dtype)`.
         num_blocks: int >= 2. Block 0 is for padding.
-        block_size: int >= 1. Slots of a block.
-        quantize: bool. Keep floats as int8, with a float32 scale for each slot and head: a quarter of float32, and outputs
-            that differ a little.
+        block_size: int >= 1. Slots per block.
+        quantize: bool. Whether floats are stored as int8 with a float32 scale for each slot and head: a quarter of the
+            memory of float32, with small differences in the outputs.
 
     Raises:
         ValueError: sizes out of range.
@@ -51,11 +51,11 @@ class PagedCache:
     [[0.0, 0.0], [2.0, 3.0], [4.0, 5.0], [0.0, 0.0]]
 
     Reference: Kwon et al., Efficient Memory Management for Large Language Model Serving with PagedAttention,
-    arXiv 2309.06180, section 4. There a kernel reads the blocks where they lie; here they are gathered first. Heads come
-    before slots within a block, as in every cache here.
+    arXiv 2309.06180, section 4. Deviations: blocks are gathered before attention, where the paper has a kernel that reads
+    them in place; heads come before slots within a block, as in all caches of this package.
     """
 
-    slabs: dict
+    tensors: dict[str, tuple[int, int, str]]
     num_blocks: int
     block_size: int
     quantize: bool = False
@@ -63,7 +63,7 @@ class PagedCache:
     def __post_init__(self) -> None:
         if self.num_blocks < 2 or self.block_size < 1:
             raise ValueError(
-                f"A paged cache needs num_blocks >= 2 (one is for padding) and block_size >= 1. "
+                f"A paged cache needs num_blocks >= 2 (block 0 is for padding) and block_size >= 1. "
                 f"Received: num_blocks={self.num_blocks}, block_size={self.block_size}"
             )
 
@@ -71,21 +71,21 @@ class PagedCache:
     def from_cache(
         cls, init_cache: Callable[[int, int], Cache], num_blocks: int, block_size: int, quantize: bool = False
     ) -> PagedCache:
-        """The paged form of a model's cache; what does not grow with the sequence is left to `PooledStates`.
+        """Creates the paged form of a model's cache. Tensors that do not grow with the sequence belong to `StatePool`.
 
         Args:
             init_cache: function of batch size and max length, as `Stepwise.init_cache`.
             num_blocks, block_size, quantize: see the class.
 
         Raises:
-            ValueError: a tensor that neither keeps all tokens nor has one size.
+            ValueError: a tensor neither keeps all tokens nor has a fixed size.
         """
         return cls(split_cache(init_cache)[0], num_blocks, block_size, quantize)
 
     def init_pools(self) -> Cache:
-        """Empty pools: dict of `(num_blocks · K, block_size, W)`, the heads of a block one after the other."""
+        """Returns empty pools: dict of `(num_blocks · K, block_size, W)`, with the heads of a block in consecutive rows."""
         pools = {}
-        for name, (heads, width, dtype) in self.slabs.items():
+        for name, (heads, width, dtype) in self.tensors.items():
             shape = (self.num_blocks * heads, self.block_size)
             pools[name] = ops.zeros((*shape, width), "int8" if self._is_quantized(name) else dtype)
             if self._is_quantized(name):
@@ -93,22 +93,22 @@ class PagedCache:
         return pools
 
     def read(self, pools: Cache, table: Tensor, take: Callable[..., Tensor] | None = None) -> Cache:
-        """The cache of a batch.
+        """Returns the cache of a batch.
 
         Args:
             pools: as `init_pools` returns.
-            table: int32 `(B, M)`: the blocks of each row, filled up with `SCRATCH_BLOCK`.
-            take: function of a pool and of indices into its first axis; `keras.ops.take` by default.
+            table: int32 `(B, M)`: the blocks of each row, padded with `SCRATCH_BLOCK`.
+            take: function of a pool and of indices into its first axis. Defaults to `keras.ops.take`.
 
         Returns:
             dict of `(B, K, M · block_size, W)`.
         """
         take = take or _take
-        places, cache = {}, {}
-        for name, (heads, width, dtype) in self.slabs.items():
-            if heads not in places:
-                places[heads] = _of_heads(table, heads)
-            blocks = self._blocks(pools, name, lambda pool, rows=places[heads]: take(pool, rows))
+        indices, cache = {}, {}
+        for name, (heads, width, dtype) in self.tensors.items():
+            if heads not in indices:
+                indices[heads] = _pool_rows(table, heads)
+            blocks = self._blocks(pools, name, lambda pool, rows=indices[heads]: take(pool, rows))
             slots = ops.shape(table)[1] * self.block_size
             cache[name] = ops.reshape(ops.cast(blocks, dtype), (-1, heads, slots, width))
         return cache
@@ -123,34 +123,34 @@ class PagedCache:
         count: int,
         put: Callable[..., Tensor] | None = None,
     ) -> Cache:
-        """Pools with the new tokens of a batch.
+        """Returns pools that contain the new tokens of a batch.
 
         Args:
             pools: as `init_pools` returns.
-            cache: as `read` returns, with the new tokens in it.
+            cache: as `read` returns, with the new tokens added.
             table: int32 `(B, M)`.
-            cache_index: int32 `(B,)`: the slot of each row's first new token.
-            lengths: int32 `(B,)`: how many of the new tokens are real; the others go to `SCRATCH_BLOCK`.
+            cache_index: int32 `(B,)`: the slot of the first new token of each row.
+            lengths: int32 `(B,)`: how many of the new tokens are not padding. Padding goes to `SCRATCH_BLOCK`.
             count: int: the number T of new tokens, padding included.
-            put: function of a pool, of indices `(n, 2)` and of `(n, W)`; `keras.ops.scatter_update` by default.
+            put: function of a pool, indices `(n, 2)` and values `(n, W)`. Defaults to `keras.ops.scatter_update`.
 
         Returns:
             The next pools.
         """
-        put = put or ops.scatter_update
+        scatter = put or ops.scatter_update
         table, cache_index, lengths = (ops.cast(each, "int32") for each in (table, cache_index, lengths))
         steps = ops.expand_dims(ops.arange(count, dtype="int32"), 0)
         slots = ops.reshape(cache_index, (-1, 1)) + steps  # (B, T)
         blocks = ops.take_along_axis(table, ops.minimum(slots // self.block_size, ops.shape(table)[1] - 1), axis=1)
         blocks = ops.where(steps < ops.reshape(lengths, (-1, 1)), blocks, SCRATCH_BLOCK)
-        places, pools = {}, dict(pools)
-        for name, (heads, width, _) in self.slabs.items():
-            if heads not in places:
-                places[heads] = self._places(slots, blocks, heads, ops.shape(cache[name])[2])
-            source, target = places[heads]
+        indices, pools = {}, dict(pools)
+        for name, (heads, width, _) in self.tensors.items():
+            if heads not in indices:
+                indices[heads] = self._indices(slots, blocks, heads, ops.shape(cache[name])[2])
+            source, target = indices[heads]
             new = ops.take(ops.reshape(cache[name], (-1, width)), source, axis=0)
             for part, tensor in self._stored(name, new).items():
-                pools[part] = put(pools[part], target, tensor)
+                pools[part] = scatter(pools[part], target, tensor)
         return pools
 
     def copy(
@@ -161,38 +161,38 @@ class PagedCache:
         take: Callable[..., Tensor] | None = None,
         put: Callable[..., Tensor] | None = None,
     ) -> Cache:
-        """Pools in which blocks `targets` hold what `sources` hold; int32 `(n,)` each. For copy on write."""
-        take, put = take or _take, put or ops.scatter_update
+        """Returns pools with blocks `sources` copied to `targets`, int32 `(n,)` each. For copy-on-write."""
+        gather, scatter = take or _take, put or ops.scatter_update
         pools = dict(pools)
-        for name, (heads, _, _) in self.slabs.items():
-            rows, places = (
-                ops.reshape(_of_heads(ops.expand_dims(each, 1), heads), (-1, 1)) for each in (sources, targets)
+        for name, (heads, _, _) in self.tensors.items():
+            rows, indices = (
+                ops.reshape(_pool_rows(ops.expand_dims(each, 1), heads), (-1, 1)) for each in (sources, targets)
             )
             for part in (name, name + _SCALE) if self._is_quantized(name) else (name,):
-                pools[part] = put(pools[part], places, take(pools[part], ops.reshape(rows, (-1,))))
+                pools[part] = scatter(pools[part], indices, gather(pools[part], ops.reshape(rows, (-1,))))
         return pools
 
     @property
     def block_bytes(self) -> int:
-        """int: the memory that one block takes."""
+        """int: the size of one block in bytes."""
         size = 0
-        for name, (heads, width, dtype) in self.slabs.items():
+        for name, (heads, width, dtype) in self.tensors.items():
             slot = width + 4 if self._is_quantized(name) else width * bits(dtype) // 8
             size += heads * self.block_size * slot
         return size
 
     def _is_quantized(self, name):
-        return self.quantize and "float" in self.slabs[name][2]
+        return self.quantize and "float" in self.tensors[name][2]
 
     def _blocks(self, pools, name, take):
-        """The blocks `(B, K, M, block_size, W)` of one tensor, as floats."""
+        """Returns the blocks of one tensor, float `(B, K, M, block_size, W)`."""
         blocks = take(pools[name])
         if not self._is_quantized(name):
             return blocks
         return ops.cast(blocks, "float32") * take(pools[name + _SCALE])
 
     def _stored(self, name, new):
-        """What is kept of new slots `(n, W)`: tensors by the names of their pools."""
+        """Returns what is stored for new slots `(n, W)`: a dict from pool names to tensors."""
         if not self._is_quantized(name):
             return {name: new}
         new = ops.cast(new, "float32")
@@ -200,8 +200,8 @@ class PagedCache:
         levels = ops.round(new / ops.maximum(scale, 1e-12))
         return {name: ops.cast(levels, "int8"), name + _SCALE: scale}
 
-    def _places(self, slots, blocks, heads, length):
-        """Of each head of each new token: its row in the flattened cache `(n,)`, and its place in the pool `(n, 2)`."""
+    def _indices(self, slots, blocks, heads, length):
+        """Returns, for each head of each new token, its row in the flattened cache `(n,)` and its pool index `(n, 2)`."""
         head = ops.reshape(ops.arange(heads, dtype="int32"), (1, -1, 1))
         row = ops.reshape(ops.arange(ops.shape(slots)[0], dtype="int32"), (-1, 1, 1))
         slots, blocks = ops.expand_dims(slots, 1), ops.expand_dims(blocks, 1)
@@ -214,8 +214,8 @@ def _take(pool, indices):
     return ops.take(pool, indices, axis=0)
 
 
-def _of_heads(table, heads):
-    """Blocks `(B, M)` as rows of a pool, `(B, heads, M)`."""
+def _pool_rows(table, heads):
+    """Converts block indices `(B, M)` to row indices of a pool, `(B, heads, M)`."""
     head = ops.reshape(ops.arange(heads, dtype="int32"), (1, -1, 1))
     return ops.expand_dims(ops.cast(table, "int32"), 1) * heads + head
 
@@ -223,33 +223,33 @@ def _of_heads(table, heads):
 def split_cache(
     init_cache: Callable[[int, int], Cache],
 ) -> tuple[dict[str, tuple[int, int, str]], dict[str, tuple[Shape, str]]]:
-    """What of a model's cache grows with the sequence, and what does not.
+    """Splits the tensors of a model's cache into those that grow with the sequence and those of fixed size.
 
     Args:
         init_cache: function of batch size and max length, as `Stepwise.init_cache`.
 
     Returns:
-        Two dicts by the names of tensors: `(heads, width, dtype)` of those that keep all tokens, `(B, K, L, W)`; and
-        `(shape of a row, dtype)` of those of one size.
+        Two dicts with the names of tensors as keys: `(heads, width, dtype)` for those that keep all tokens, `(B, K, L, W)`,
+        and `(shape of a row, dtype)` for those of fixed size.
 
     Raises:
         ValueError: a tensor is neither.
     """
     probes = [init_cache(1, length) for length in (3, 5)]
-    slabs, states = {}, {}
+    tensors, states = {}, {}
     for name, tensor in probes[0].items():
         shape, longer = (tuple(probe[name].shape) for probe in probes)
         dtype = keras.backend.standardize_dtype(tensor.dtype)
         if shape == longer:
             states[name] = (shape[1:], dtype)
         elif len(shape) == 4 and (shape[2], longer[2]) == (3, 5) and shape[:2] == longer[:2] and shape[3] == longer[3]:
-            slabs[name] = (shape[1], shape[3], dtype)
+            tensors[name] = (shape[1], shape[3], dtype)
         else:
             raise ValueError(
-                f"A cache keeps all tokens, (B, K, L, W), or is of one size; {name!r} is of shape {shape} for 3 tokens, and "
-                f"of {longer} for 5."
+                f"A cache tensor must keep all tokens, (B, K, L, W), or have a fixed size. {name!r} has shape {shape} for 3 "
+                f"tokens and {longer} for 5."
             )
-    return slabs, states
+    return tensors, states
 
 
 def bits(dtype: str) -> int:

@@ -1,20 +1,20 @@
-"""Several layers in one cache: the names of what one of them keeps begin with its prefix."""
+"""One cache for several layers: the tensor names of each layer start with its prefix."""
 
 from __future__ import annotations
 
 from keras_transformer.utils.types import Cache
 
 
-def part(cache: Cache, prefix: str) -> Cache:
-    """What is kept under a prefix, by the names behind it."""
+def select_prefix(cache: Cache, prefix: str) -> Cache:
+    """Returns the tensors whose names start with `prefix`, under the names without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in cache.items() if name.startswith(prefix)}
 
 
-def prefixed(prefix: str, cache: Cache) -> Cache:
-    """A layer's own cache, under its prefix."""
+def add_prefix(prefix: str, cache: Cache) -> Cache:
+    """Returns the cache of a layer with `prefix` added to the names."""
     return {f"{prefix}{name}": tensor for name, tensor in cache.items()}
 
 
-def rest(cache: Cache, *prefixes: str) -> Cache:
-    """What is kept under none of these prefixes."""
+def drop_prefixes(cache: Cache, *prefixes: str) -> Cache:
+    """Returns the tensors whose names start with none of the prefixes."""
     return {name: tensor for name, tensor in cache.items() if not name.startswith(prefixes)}

@@ -1,4 +1,4 @@
-"""States of fixed size of many sequences, in the rows of one pool."""
+"""Pool of the fixed-size states of many sequences."""
 
 from __future__ import annotations
 
@@ -9,82 +9,85 @@ from collections.abc import Callable
 from keras import ops
 
 from keras_transformer.attention.cache.paged import bits, split_cache
-from keras_transformer.utils.types import Cache, Tensor
+from keras_transformer.utils.types import Cache, Shape, Tensor
 
-# Of padding: a state that belongs to nobody.
+# The row for padding. It belongs to no sequence.
 SCRATCH_STATE = 0
 
 
 @dataclasses.dataclass(frozen=True)
-class PooledStates:
-    """The part of a cache whose size does not grow with the sequence: recurrent states, windows, memories.
+class StatePool:
+    """Pool for the tensors of a cache that do not grow with the sequence: recurrent states, windows, memories.
 
-    A sequence has one row of the pool. A model knows nothing of it: `read` gathers the rows of a batch into the cache that
-    every layer takes, `write` puts them back. A sequence of which nothing has been read starts from zeros, whatever its row
-    held before.
+    Each sequence has one row of the pool. Models need no change: `read` gathers the rows of a batch into the cache that
+    every layer takes, and `write` scatters them back. A sequence without tokens starts from zeros, whatever its row
+    contains.
 
     Args:
-        states: dict of the name of each tensor of the cache to `(shape of a row, dtype)`.
+        states: dict from the name of each tensor of the cache to `(shape of a row, dtype)`.
         num_states: int >= 2. Row 0 is for padding.
 
     Example:
 
     >>> import numpy as np
-    >>> pooled = PooledStates({"state": ((2,), "float32")}, num_states=4)
+    >>> pooled = StatePool({"state": ((2,), "float32")}, num_states=4)
     >>> pools = pooled.write(pooled.init_pools(), {"state": np.array([[1.0, 2.0]])}, np.array([3]))
     >>> np.array(pooled.read(pools, np.array([3, 3]), cache_index=np.array([5, 0]))["state"]).tolist()
     [[1.0, 2.0], [0.0, 0.0]]
     """
 
-    states: dict
+    states: dict[str, tuple[Shape, str]]
     num_states: int
 
     @classmethod
-    def from_cache(cls, init_cache: Callable[[int, int], Cache], num_states: int) -> PooledStates:
-        """The states of a model's cache; what keeps all tokens is left to `PagedCache`.
+    def from_cache(cls, init_cache: Callable[[int, int], Cache], num_states: int) -> StatePool:
+        """Creates the pool for a model's cache. Tensors that keep all tokens belong to `PagedCache`.
 
         Args:
             init_cache: function of batch size and max length, as `Stepwise.init_cache`.
             num_states: see the class.
 
         Raises:
-            ValueError: a tensor that neither keeps all tokens nor has one size.
+            ValueError: a tensor neither keeps all tokens nor has a fixed size.
         """
         return cls(split_cache(init_cache)[1], num_states)
 
     def init_pools(self) -> Cache:
-        """Pools of zeros: dict of `(num_states, ...)`."""
+        """Returns pools of zeros: dict of `(num_states, ...)`."""
         return {name: ops.zeros((self.num_states, *shape), dtype) for name, (shape, dtype) in self.states.items()}
 
     def read(self, pools: Cache, rows: Tensor, cache_index: Tensor, take: Callable[..., Tensor] | None = None) -> Cache:
-        """The cache of a batch.
+        """Returns the cache of a batch.
 
         Args:
             pools: as `init_pools` returns.
             rows: int32 `(B,)`: the row of each sequence.
-            cache_index: int32 `(B,)`: how many tokens each has read.
-            take: function of a pool and of indices into its first axis; `keras.ops.take` by default.
+            cache_index: int32 `(B,)`: how many tokens each sequence has read.
+            take: function of a pool and of indices into its first axis. Defaults to `keras.ops.take`.
 
         Returns:
             dict of `(B, ...)`.
         """
         take = take or _take
-        return {name: _begun(take(pools[name], rows), cache_index) for name in self.states}
+        return {name: _zero_if_unread(take(pools[name], rows), cache_index) for name in self.states}
 
     def write(self, pools: Cache, cache: Cache, rows: Tensor, put: Callable[..., Tensor] | None = None) -> Cache:
-        """Pools with the states of a batch.
+        """Returns pools that contain the states of a batch.
 
         Args:
             pools: as `init_pools` returns.
             cache: as `read` returns, after the new tokens.
             rows: int32 `(B,)`.
-            put: function of a pool, of indices `(n, 1)` and of `(n, ...)`; `keras.ops.scatter_update` by default.
+            put: function of a pool, indices `(n, 1)` and values `(n, ...)`. Defaults to `keras.ops.scatter_update`.
 
         Returns:
             The next pools.
         """
-        put, places = put or ops.scatter_update, ops.expand_dims(rows, 1)
-        new = {name: put(pools[name], places, ops.cast(cache[name], dtype)) for name, (_, dtype) in self.states.items()}
+        scatter, indices = put or ops.scatter_update, ops.expand_dims(rows, 1)
+        new = {
+            name: scatter(pools[name], indices, ops.cast(cache[name], dtype))
+            for name, (_, dtype) in self.states.items()
+        }
         return {**pools, **new}
 
     def copy(
@@ -95,13 +98,13 @@ class PooledStates:
         take: Callable[..., Tensor] | None = None,
         put: Callable[..., Tensor] | None = None,
     ) -> Cache:
-        """Pools in which rows `targets` hold what rows `sources` hold; int32 `(n,)` each. For copy on write."""
+        """Returns pools with rows `sources` copied to `targets`, int32 `(n,)` each. For copy-on-write."""
         take = take or _take
         return self.write(pools, {name: take(pools[name], sources) for name in self.states}, targets, put)
 
     @property
     def state_bytes(self) -> int:
-        """int: the memory that one sequence takes, whatever its length."""
+        """int: the size of the state of one sequence in bytes."""
         return sum(math.prod(shape) * bits(dtype) // 8 for shape, dtype in self.states.values())
 
 
@@ -109,7 +112,7 @@ def _take(pool, rows):
     return ops.take(pool, rows, axis=0)
 
 
-def _begun(tensor, cache_index):
-    """Zeros where nothing has been read: states begin so, and it is as good as emptying each row when it is given."""
+def _zero_if_unread(tensor, cache_index):
+    """Returns zeros for sequences without tokens: every state starts as zeros, so a reused row needs no reset."""
     shape = (-1, *[1] * (len(tensor.shape) - 1))
     return ops.where(ops.reshape(cache_index, shape) > 0, tensor, ops.zeros((), tensor.dtype))

@@ -1,7 +1,6 @@
-"""The attention layers by name: what may stand as the mixer of a block. See `Mechanism` for what most variants are.
+"""Token mixers by name: `MultiHeadAttention`, and layers whose projections differ from its.
 
-A layer of its own is here only where its projections are not those of `MultiHeadAttention`. It keeps that layer's call, and
-has `supports`, `cache_is_rewindable`, `init_cache` and `output_dense`.
+Most attention variants are mechanisms of `MultiHeadAttention`: see `Mechanism`. `Mixer` is the interface of all mixers.
 """
 
 from keras_transformer.attention.layers.branched_convolution import BranchedConvolution
@@ -12,9 +11,10 @@ from keras_transformer.attention.layers.long_short_range import LongShortRangeAt
 from keras_transformer.attention.layers.longformer import LongformerAttention
 from keras_transformer.attention.layers.mixed_chunk_attention import MixedChunkAttention
 from keras_transformer.attention.layers.segment_recurrent import SegmentRecurrentAttention
+from keras_transformer.attention.mixer import Mixer
 from keras_transformer.attention.multi_head_attention import MultiHeadAttention
 
-MIXERS = {
+MIXERS: dict[str, type[Mixer]] = {
     "multi_head": MultiHeadAttention,
     "longformer": LongformerAttention,
     "gated_attention_unit": GatedAttentionUnit,

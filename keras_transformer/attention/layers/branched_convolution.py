@@ -1,4 +1,4 @@
-"""Two branches of convolutions over tokens and a third over their sum, as the Evolved Transformer has them."""
+"""Branched convolutions of the Evolved Transformer."""
 
 from __future__ import annotations
 
@@ -18,29 +18,31 @@ from keras_transformer.utils.types import Cache, Config, Shape, Tensor
 
 @serializable
 class BranchedConvolution(TokenMixer):
-    """`y = pad(output(norm(wide(x) + pad(narrow(x)))))`, pad being zeros up to the channels of what it is added to.
+    """Two parallel convolutions over tokens, and a third over their sum.
 
-    `wide`, `narrow` and `output` are convolutions over tokens, or dense layers, each with its own kernel and activation. A
-    kernel of K tokens begins `(K - 1) // 2` tokens before its own, with causality `K - 1`; what lies outside the sequence,
-    and padding, counts as zeros in all three. Time and memory grow with T.
+        y = pad(output(norm(wide(x) + pad(narrow(x)))))
+
+    `pad` adds channels of zeros. `wide`, `narrow` and `output` are convolutions over tokens or dense layers, each with its
+    own kernel and activation. A kernel of K tokens starts `(K - 1) // 2` tokens before the current one, or `K - 1` if
+    causal. Padding, and tokens outside the sequence, are zeros in all three. Time and memory grow with T.
 
     Args:
         wide: `keras.layers.Dense`, `Conv1D`, `SeparableConv1D` or `DepthwiseConv1D` to copy, of stride 1, to W channels.
         narrow: likewise, to W channels or fewer.
         output: likewise, from W channels to D or fewer.
         norm: "layer_norm", "rms_norm", or a layer to copy.
-        dropout: float in [0, 1). Of what each branch gives.
-        seed: int or None. Of the dropout.
+        dropout: float in [0, 1). Dropout rate of the output of each branch.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `TokenMixer`. Causal and not. Its cache holds the last tokens that the kernels reach, and the last
+    Call arguments: see `TokenMixer`. Causal and not. Its cache holds the last tokens that the kernels context, and the last
     sums of the branches, whatever `max_length` is.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, next_cache)`.
 
     Raises:
-        ValueError: layers of another kind, or with strides; kernels of one token alone in both branches, or in the output;
-            widths that do not fit; asked for other keys than queries, scores or an `attention_mask`.
+        ValueError: layers of another class, or with strides; kernels of size 1 in both branches, or in the output; channels
+            that do not match; an unsupported argument: cross-attention, scores or an `attention_mask`.
 
     Export: all three formats, with and without a cache.
 
@@ -73,14 +75,12 @@ class BranchedConvolution(TokenMixer):
     ) -> None:
         super().__init__(**kwargs)
         self.wide, self.narrow, self.output_convolution = (
-            _copy(layer, name, self.dtype_policy)
+            _copy_convolution(layer, name, self.dtype_policy)
             for layer, name in ((wide, "wide"), (narrow, "narrow"), (output, "output"))
         )
-        self._branch_reach = max(_reach(self.wide), _reach(self.narrow))
-        if not self._branch_reach or not _reach(self.output_convolution):
-            raise ValueError(
-                "Kernels of one token mix none: one of the branches, and the output, must have a longer one."
-            )
+        self._branch_context_length = max(_context_length(self.wide), _context_length(self.narrow))
+        if not self._branch_context_length or not _context_length(self.output_convolution):
+            raise ValueError("One of the branches, and the output, must have a kernel of 2 tokens or more.")
         self.norm = resolve(norm, NORMS, keras.layers.Layer, argument="norm")
         self._norm = clone(self.norm, name="norm", dtype=self.dtype_policy)
         self.dropout = dropout
@@ -89,12 +89,12 @@ class BranchedConvolution(TokenMixer):
 
     @property
     def output_dense(self) -> Any:
-        """What the output of a zero context is: its bias."""
+        """An object whose `bias` is the output of a zero context."""
         bias = self.output_convolution.bias
         if bias is None:
             return types.SimpleNamespace(bias=ops.zeros((self._width,)))
         return types.SimpleNamespace(
-            bias=_widen(ops.reshape(ops.convert_to_tensor(bias), (1, 1, -1)), self._width)[0, 0]
+            bias=_pad_channels(ops.reshape(ops.convert_to_tensor(bias), (1, 1, -1)), self._width)[0, 0]
         )
 
     def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
@@ -105,8 +105,8 @@ class BranchedConvolution(TokenMixer):
         out = self.output_convolution.compute_output_shape(self._sum_shape)[-1]
         if narrow > wide or out > self._width:
             raise ValueError(
-                f"narrow must have no more channels than wide, and output no more than the tokens. Received: {narrow} and "
-                f"{wide}; {out} and {self._width}."
+                f"`narrow` must not have more channels than `wide`, nor `output` more than the input. "
+                f"Received: {narrow} and {wide}; {out} and {self._width}."
             )
         self.wide.build(shape)
         self.narrow.build(shape)
@@ -117,19 +117,19 @@ class BranchedConvolution(TokenMixer):
         x, visibility = inputs.query, inputs.visibility
 
         def padded(x, layer):
-            reach = _reach(layer)
-            left = reach if visibility.causal else reach // 2
-            return pad_length(x, left, reach - left)
+            context = _context_length(layer)
+            left = context if visibility.causal else context // 2
+            return pad_length(x, left, context - left)
 
         x = zero_masked(x, visibility.query_mask)
         sums = self._sum(padded(x, self.wide), padded(x, self.narrow), inputs)
-        return _widen(self.output_convolution(padded(sums, self.output_convolution)), self._width)
+        return _pad_channels(self.output_convolution(padded(sums, self.output_convolution)), self._width)
 
     def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
-        """The last tokens, "recent_inputs" `(B, K - 1, D)`, and sums, "recent_sums" `(B, K_output - 1, W)`; K the longer."""
+        """Returns an empty cache: "recent_inputs" `(B, K - 1, D)`, K the longer, "recent_sums" `(B, K_output - 1, W)`."""
         shapes = {
-            "recent_inputs": (self._branch_reach, self._width),
-            "recent_sums": (_reach(self.output_convolution), self._sum_shape[-1]),
+            "recent_inputs": (self._branch_context_length, self._width),
+            "recent_sums": (_context_length(self.output_convolution), self._sum_shape[-1]),
         }
         dtype = dtype or self.compute_dtype
         return {name: ops.zeros((batch_size, *shape), dtype=dtype) for name, shape in shapes.items()}
@@ -140,21 +140,21 @@ class BranchedConvolution(TokenMixer):
         def joined(x, name):
             return ops.concatenate([ops.cast(cache[name], x.dtype), x], axis=1)
 
-        inputs = joined(zero_masked(x, mask), "recent_inputs")
-        wide, narrow = (inputs[:, self._branch_reach - _reach(layer) :] for layer in (self.wide, self.narrow))
+        tokens, context = joined(zero_masked(x, mask), "recent_inputs"), self._branch_context_length
+        wide, narrow = (tokens[:, context - _context_length(layer) :] for layer in (self.wide, self.narrow))
         sums = joined(self._sum(wide, narrow, inputs), "recent_sums")
-        output = _widen(self.output_convolution(sums), self._width)
+        output = _pad_channels(self.output_convolution(sums), self._width)
         following = {
-            name: ops.cast(last_rows(slab, ops.shape(x)[1], mask, cache[name].shape[1]), cache[name].dtype)
-            for name, slab in (("recent_inputs", inputs), ("recent_sums", sums))
+            name: ops.cast(last_rows(tensor, ops.shape(x)[1], mask, cache[name].shape[1]), cache[name].dtype)
+            for name, tensor in (("recent_inputs", tokens), ("recent_sums", sums))
         }
         return output, following
 
     def _sum(self, wide, narrow, inputs):
-        """What the branches give of tokens and those around them, added and normalized."""
+        """Returns the normalized sum of the branches."""
         wide = self._dropout_layer(self.wide(wide), training=inputs.training)
         narrow = self._dropout_layer(self.narrow(narrow), training=inputs.training)
-        return zero_masked(self._norm(wide + _widen(narrow, self._sum_shape[-1])), inputs.visibility.query_mask)
+        return zero_masked(self._norm(wide + _pad_channels(narrow, self._sum_shape[-1])), inputs.visibility.query_mask)
 
     def get_config(self) -> Config:
         return {
@@ -168,27 +168,27 @@ class BranchedConvolution(TokenMixer):
         }
 
 
-_KINDS = (keras.layers.Dense, keras.layers.Conv1D, keras.layers.SeparableConv1D, keras.layers.DepthwiseConv1D)
+_CONVOLUTIONS = (keras.layers.Dense, keras.layers.Conv1D, keras.layers.SeparableConv1D, keras.layers.DepthwiseConv1D)
 
 
-def _copy(layer, name, dtype):
-    """A layer of its own, which pads nothing."""
+def _copy_convolution(layer, name, dtype):
+    """Returns a copy of a layer, without padding."""
     layer = resolve(layer, {}, keras.layers.Layer, argument="layer")
-    if not isinstance(layer, _KINDS) or getattr(layer, "strides", (1,))[0] != 1:
-        kinds = ", ".join(kind.__name__ for kind in _KINDS)
-        raise ValueError(f"{name} must be one of {kinds}, of stride 1. Received: {layer!r}")
+    if not isinstance(layer, _CONVOLUTIONS) or getattr(layer, "strides", (1,))[0] != 1:
+        kinds = ", ".join(kind.__name__ for kind in _CONVOLUTIONS)
+        raise ValueError(f"{name} must be one of {kinds} with stride 1. Received: {layer!r}")
     padding = {"padding": "valid"} if hasattr(layer, "kernel_size") else {}
     return clone(layer, name=name, dtype=dtype, **padding)
 
 
-def _reach(layer):
-    """How many tokens beside its own a kernel reads."""
+def _context_length(layer):
+    """Returns the number of tokens that a kernel reads besides the current one."""
     if not hasattr(layer, "kernel_size"):
         return 0
     return (layer.kernel_size[0] - 1) * layer.dilation_rate[0]
 
 
-def _widen(x, width):
-    """Zeros behind the channels of `(B, T, C)`."""
+def _pad_channels(x, width):
+    """Pads the channels of `(B, T, C)` with zeros."""
     missing = width - x.shape[-1]
     return ops.pad(x, ((0, 0), (0, 0), (0, missing))) if missing else x

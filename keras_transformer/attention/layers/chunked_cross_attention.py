@@ -1,4 +1,4 @@
-"""Attention of a text to the neighbors of its chunks."""
+"""Chunked cross-attention of RETRO: attention of a text to the retrieved neighbors of its chunks."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ from keras_transformer.attention.partition.bands import block_count, pad_length,
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, Shape, Tensor
 
-_SLABS = ("neighbor_keys", "neighbor_values", "neighbor_mask")
+_CACHE_NAMES = ("neighbor_keys", "neighbor_values", "neighbor_mask")
 
 
 @serializable
 class ChunkedCrossAttention(CachedLayer):
-    """Each chunk of a text is continued with what was found for it: `CCA(h)_{u, i} = attention(h_{u m + m - 1 + i}, E_u)`.
+    """Chunked cross-attention to retrieved neighbors: `CCA(h)_{u, i} = attention(h_{u m + m - 1 + i}, E_u)`.
 
-    E_u are the encoded neighbors of chunk u of m tokens. A chunk is known with its last token: that token and the m - 1
-    after it attend to E_u, all neighbors side by side, and the first m - 1 tokens of the text to nothing. A token without
-    neighbors gets zeros. Time and memory grow with `T · k · r`, for k neighbors of r tokens a chunk.
+    E_u are the encoded neighbors of chunk u, which has m tokens. To be causal, the last token of chunk u and the m - 1
+    tokens after it attend to E_u, with all neighbors concatenated. The first m - 1 tokens of a text attend to nothing. The
+    output is zeros for tokens without neighbors. Time and memory grow with `T · k · r`, for k neighbors of r tokens per
+    chunk.
 
     Args:
-        attention: `MultiHeadAttention` that serves cross-attention, or its config.
-        chunk_size: int >= 1. m. Default 64.
+        attention: `MultiHeadAttention` that supports cross-attention, or its config.
+        chunk_size: int >= 1. m. Defaults to 64.
 
     Call arguments:
         inputs: float `(B, T, D)`.
-        neighbors: float `(B, L, k · r, E)`: those of the first L chunks. With a cache, those of the chunks that the new
-            tokens may fill, `L = ceil(T / m)` from the chunk of the first of them on.
+        neighbors: float `(B, L, k · r, E)`: the neighbors of the first L chunks. With a cache, of the `L = ceil(T / m)`
+            chunks that the new tokens may complete, starting with the chunk of the first new token.
         neighbor_mask: boolean `(B, L, k, r)`: True = a token that may be attended to.
-        padding_mask: boolean `(B, T)`: with a cache, which of the new tokens are real, padding being on the right; None for
-            all. Without a cache it is not read: padding on the right changes nothing before it.
+        padding_mask: boolean `(B, T)`: with a cache, False for padding among the new tokens, which must be on the right;
+            None for no padding. Without a cache it is not read: padding on the right does not affect earlier tokens.
         cache: dict as `init_cache` returns, or None.
-        cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
+        cache_index: int32 `()` or `(B,)`: the number of tokens that each row has read before.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, next_cache)`.
 
     Raises:
-        ValueError: an attention to its own tokens alone; `chunk_size` below 1.
+        ValueError: an attention that does not support cross-attention; `chunk_size` below 1.
 
-    Positions, where the attention has one: token i of those that attend to E_u stands at m - 1 + i, and token j of each
-    neighbor at j, so that a neighbor begins where the chunk that it is like begins.
-    The cache is of one size, whatever the length: projected keys and values of the last full chunk's neighbors.
+    Positions, if the attention has a position: token i of those that attend to E_u has position m - 1 + i, and token j of
+    each neighbor has position j, so that a neighbor is aligned with the start of its chunk.
+    The cache has a fixed size: projected keys and values of the neighbors of the last full chunk.
     Export: all three formats, with and without a cache.
 
     Example:
@@ -57,7 +58,7 @@ class ChunkedCrossAttention(CachedLayer):
     >>> import numpy as np
     >>> from keras_transformer.attention import MultiHeadAttention
     >>> layer = ChunkedCrossAttention(MultiHeadAttention(2, 4), chunk_size=3)
-    >>> neighbors, mask = np.ones((1, 2, 8, 5)), np.ones((1, 2, 2, 4), bool)  # Of two chunks: 2 neighbors of 4 tokens.
+    >>> neighbors, mask = np.ones((1, 2, 8, 5)), np.ones((1, 2, 2, 4), bool)  # 2 chunks with 2 neighbors of 4 tokens.
     >>> output = layer(np.ones((1, 6, 8)), neighbors, mask)
     >>> tuple(output.shape), (np.array(output) != 0).any(-1).astype(int).tolist()
     ((1, 6, 8), [[0, 0, 1, 1, 1, 1]])
@@ -105,37 +106,38 @@ class ChunkedCrossAttention(CachedLayer):
         return pad_length(output, size - 1, length)[:, :length]
 
     def _query_positions(self):
-        """Of the tokens that attend to the neighbors of one chunk, `(m,)`; a chunk begins at 0."""
+        """Returns the positions `(m,)` of the tokens that attend to the neighbors of one chunk, counted from its start."""
         return np.arange(self.chunk_size - 1, 2 * self.chunk_size - 1, dtype="int32")
 
-    # New tokens, with a cache. In the shapes, C is the number of chunks that they may fill, X the size of a slab's row.
+    # New tokens, with a cache. In the shapes, C is the number of chunks that they may complete, X the size of a flat row.
 
     def _extend(self, x, neighbors, mask, padding_mask, cache, cache_index):
         progress = ChunkProgress(self.chunk_size, x, padding_mask, cache_index)
-        # A row for each chunk that a token may attend to: the last full one before these tokens, and those they fill.
+        # One row for each chunk that a token may attend to: the last full chunk, and the chunks that the new tokens
+        # complete.
         new = self._project(neighbors, mask, progress)
-        slabs = {
+        tensors = {
             name: ops.concatenate([ops.expand_dims(_rows(cache[name]), 1), ops.cast(new[name], cache[name].dtype)], 1)
-            for name in _SLABS
+            for name in _CACHE_NAMES
         }
         if x.shape[1] == 1:
-            chosen = self._chosen(slabs, progress.last, cache)
+            chosen = self._chosen(tensors, progress.last, cache)
             place = ops.reshape(ops.mod(progress.index + 1, self.chunk_size), (-1, 1)) + (self.chunk_size - 1)
             output = self._read(x, chosen, (place, _key_positions(mask)))
         else:
-            output = self._read_chunks(x, slabs, mask, cache, progress)
-        return output, self._chosen(slabs, progress.last, cache)
+            output = self._read_chunks(x, tensors, mask, cache, progress)
+        return output, self._chosen(tensors, progress.last, cache)
 
-    def _read_chunks(self, x, slabs, mask, cache, progress):
-        """The output of several tokens, which stand anywhere among the chunks."""
+    def _read_chunks(self, x, tensors, mask, cache, progress):
+        """Returns the output of several tokens at any offset in their chunk."""
         size, rows = self.chunk_size, progress.count + 1
-        offset = ops.mod(progress.index, size) + 1  # The place of the first token among those of the chunk before it.
-        queries = take_rows(pad_length(x, size, rows * size), progress.spread(size - offset), rows * size)
-        chunks = {name: ops.reshape(slab, (-1, *cache[name].shape[1:])) for name, slab in slabs.items()}
+        offset = ops.mod(progress.index, size) + 1  # Offset of the first token in the previous chunk's queries.
+        queries = take_rows(pad_length(x, size, rows * size), progress.broadcast(size - offset), rows * size)
+        chunks = {name: ops.reshape(tensor, (-1, *cache[name].shape[1:])) for name, tensor in tensors.items()}
         queries = ops.reshape(queries, (-1, size, x.shape[-1]))
         output = self._read(queries, chunks, (self._query_positions(), _key_positions(mask)))
         output = ops.reshape(output, (-1, rows * size, output.shape[-1]))
-        return take_rows(output, progress.spread(offset), ops.shape(x)[1])
+        return take_rows(output, progress.broadcast(offset), ops.shape(x)[1])
 
     def _read(self, queries, chunks, positions):
         memory = {"key": chunks["neighbor_keys"], "value": chunks["neighbor_values"]}
@@ -144,10 +146,10 @@ class ChunkedCrossAttention(CachedLayer):
         return _where_any(output, mask)
 
     def _project(self, neighbors, mask, progress):
-        """Keys, values and mask of the chunks that these tokens fill, `(B, C, X)` each; zeros where they fill none."""
+        """Returns keys, values and mask of the chunks that these tokens complete, `(B, C, X)` each; zeros if none."""
         count, (key_width, value_width) = ops.shape(neighbors)[1], self._widths()
 
-        # One tensor, not two: ONNX Runtime loses one of two outputs of a branch that are the same zeros.
+        # One tensor, not two: ONNX Runtime drops one of two outputs of a branch if both are the same zeros.
         def project():
             flat = ops.reshape(ops.cast(neighbors, self.compute_dtype), (-1, *neighbors.shape[2:]))
             memory = self.attention.memory_cache(flat, positions=_key_positions(mask))
@@ -161,28 +163,28 @@ class ChunkedCrossAttention(CachedLayer):
         projected = ops.reshape(projected, (-1, count, key_width + value_width))
         flat_mask = ops.reshape(mask, (-1, count, self._neighbor_length))
         keys, values = projected[:, :, :key_width], projected[:, :, key_width:]
-        return dict(zip(_SLABS, (keys, values, flat_mask), strict=True))
+        return dict(zip(_CACHE_NAMES, (keys, values, flat_mask), strict=True))
 
-    def _chosen(self, slabs, rows, cache):
-        """Of each row of the batch one chunk, as the cache has it; `rows`, `(1 | B,)`, count from the last full one."""
+    def _chosen(self, tensors, rows, cache):
+        """Selects one chunk per row of the batch. `rows`, `(1 | B,)`, count from the last full chunk."""
         batch = ops.shape(cache["neighbor_mask"])[0]
         chosen = {}
-        for name, slab in slabs.items():
-            places = ops.reshape(ops.arange(batch, dtype="int32") * ops.shape(slab)[1] + rows, (-1,))
-            taken = ops.take(ops.reshape(slab, (-1, slab.shape[2])), places, axis=0)
+        for name, tensor in tensors.items():
+            indices = ops.reshape(ops.arange(batch, dtype="int32") * ops.shape(tensor)[1] + rows, (-1,))
+            taken = ops.take(ops.reshape(tensor, (-1, tensor.shape[2])), indices, axis=0)
             chosen[name] = ops.reshape(taken, (-1, *cache[name].shape[1:]))
         return chosen
 
     def _widths(self):
-        """The numbers of keys and of values of one chunk."""
+        """Returns the number of key and of value entries of one chunk."""
         attention = self.attention
         rows = attention.num_key_value_heads * self._neighbor_length
         return rows * attention.key_dim, rows * attention.value_dim
 
     def init_cache(self, batch_size: int, max_length: int | None = None, dtype: str | None = None) -> Cache:
-        """No neighbors yet: all zeros, of one size for any `max_length`."""
+        """Returns an empty cache. Its size does not depend on `max_length`."""
         if not self.built:
-            raise ValueError(f"{self.name} keeps as many neighbors as it is built for: build it first.")
+            raise ValueError(f"The cache of {self.name} has the size of the neighbors: build the layer first.")
         attention, dtype = self.attention, dtype or self.compute_dtype
         shape = (batch_size, attention.num_key_value_heads, self._neighbor_length)
         return {
@@ -202,20 +204,20 @@ class ChunkedCrossAttention(CachedLayer):
 
 
 class ChunkProgress:
-    """Which chunks some new tokens fill.
+    """The chunks that new tokens complete.
 
     Args:
-        size: int. Tokens of a chunk.
-        x: `(B, T, ...)`: of the new tokens.
-        padding_mask: boolean `(B, T)`: which are real, padding being on the right; None for all.
-        cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
+        size: int. Tokens per chunk.
+        x: `(B, T, ...)`: the new tokens.
+        padding_mask: boolean `(B, T)`: False for padding, which must be on the right; None for no padding.
+        cache_index: int32 `()` or `(B,)`: the number of tokens that each row has read before.
 
     Attributes:
         index: int32 `(1 | B,)`: `cache_index`.
-        tokens: int32 `(1 | B,)`: how many new tokens are real.
-        count: how many chunks T tokens may fill at the most.
-        last: int32 `(1 | B,)`: how many they do fill.
-        fills_any: boolean `()`: whether any row fills any.
+        tokens: int32 `(1 | B,)`: the number of new tokens that are not padding.
+        count: the maximum number of chunks that T tokens may complete.
+        last: int32 `(1 | B,)`: the number of chunks that they complete.
+        fills_any: boolean `()`: whether any row completes a chunk.
     """
 
     def __init__(self, size: int, x: Tensor, padding_mask: Tensor, cache_index: Tensor) -> None:
@@ -229,27 +231,27 @@ class ChunkProgress:
         self.last = (self.index + self.tokens) // size - self.index // size
         self.fills_any = ops.any(self.last > 0)
 
-    def spread(self, rows: Tensor) -> Tensor:
-        """`(1 | B,)` as `(B,)`."""
+    def broadcast(self, rows: Tensor) -> Tensor:
+        """Broadcasts `(1 | B,)` to `(B,)`."""
         return ops.broadcast_to(rows, (self._batch,))
 
 
-def _rows(slab):
-    """`(B, ...)` as `(B, X)`."""
-    return ops.reshape(slab, (-1, int(np.prod(slab.shape[1:]))))
+def _rows(tensor):
+    """Reshapes `(B, ...)` to `(B, X)`."""
+    return ops.reshape(tensor, (-1, int(np.prod(tensor.shape[1:]))))
 
 
 def _flat(mask):
-    """`(B, L, k, r)` as `(B · L, k · r)`."""
+    """Reshapes `(B, L, k, r)` to `(B · L, k · r)`."""
     return ops.reshape(ops.cast(mask, "bool"), (-1, mask.shape[2] * mask.shape[3]))
 
 
 def _key_positions(mask):
-    """The place of each token in its neighbor, `(k · r,)`."""
+    """Returns the position of each token in its neighbor, `(k · r,)`."""
     return np.tile(np.arange(mask.shape[3], dtype="int32"), mask.shape[2])
 
 
 def _where_any(output, mask):
-    """The output `(B, T, D)` of rows that have neighbors, zeros of others: no bias of a projection either."""
+    """Returns the output `(B, T, D)`, with zeros in rows without neighbors, where projections would leave their bias."""
     found = ops.any(mask, axis=1, keepdims=True)
     return output * ops.cast(ops.expand_dims(found, 2), output.dtype)

@@ -1,4 +1,4 @@
-"""Convolution over tokens as a mixer: what lightweight and dynamic convolution share."""
+"""Base class of lightweight and dynamic convolution."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Ten
 
 
 class TokenConvolution(TokenMixer):
-    """Base of convolutions whose heads of channels share a filter: `y = conv(h) W_2 + b_2`, `h = glu(x W_1 + b_1)`.
+    """Base class of depthwise convolutions with one filter per head: `y = conv(h) W_2 + b_2`, `h = glu(x W_1 + b_1)`.
 
-    Tap k of the filter at token t reads token `t + k - left`, `left` being `(kernel_size - 1) // 2`; with causality
-    `kernel_size - 1`. What lies outside the sequence, and padding, counts as zeros. A subclass computes `convolve`.
+    Tap k of the filter at token t reads token `t + k - left`, with `left = (kernel_size - 1) // 2`, or `kernel_size - 1` if
+    causal. Padding, and tokens outside the sequence, are zeros. A subclass implements `convolve`.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class TokenConvolution(TokenMixer):
         super().__init__(**kwargs)
         self.num_heads = positive("num_heads", num_heads)
         if positive("kernel_size", kernel_size) == 1:
-            raise ValueError("A kernel_size of 1 mixes no tokens: it must be 2 or more.")
+            raise ValueError("kernel_size must be 2 or more. Received: 1")
         self.kernel_size = kernel_size
         self.gated = gated
         self.dropout = dropout
@@ -50,7 +50,7 @@ class TokenConvolution(TokenMixer):
         check_shapes(query_shape, value_shape, value_shape)
         self._width = query_shape[-1]
         if self._width % self.num_heads:
-            raise ValueError(f"num_heads={self.num_heads} must divide the {self._width} channels.")
+            raise ValueError(f"num_heads={self.num_heads} must divide the number of channels, {self._width}.")
         self._input_dense = self._project("input", self._width * (2 if self.gated else 1), query_shape)
         self._output_dense = self._project("output", self._width, query_shape)
 
@@ -60,15 +60,15 @@ class TokenConvolution(TokenMixer):
         return dense
 
     def fresh_initializer(self) -> keras.Initializer:
-        """An initializer that is shared would give equal weights."""
+        """Returns a copy of the initializer: a shared one would make equal weights."""
         return self.kernel_initializer.clone()
 
     def convolve(self, x: Tensor, padded: Tensor, training: bool | None = None) -> Tensor:
-        """The convolution of `x`.
+        """Returns the convolution of `x`.
 
         Args:
             x: `(B, T, D)`.
-            padded: `(B, T + kernel_size - 1, D)`: x and what its first and last tokens reach beyond it.
+            padded: `(B, T + kernel_size - 1, D)`: x with the tokens before and after it that the filters read.
 
         Returns:
             `(B, T, D)`.
@@ -77,32 +77,32 @@ class TokenConvolution(TokenMixer):
 
     def mix(self, inputs: MixerInputs) -> Tensor:
         x, visibility = inputs.query, inputs.visibility
-        x = zero_masked(self._enter(x), visibility.query_mask)
-        reach = self.kernel_size - 1
-        left = reach if visibility.causal else reach // 2
-        return self._leave(self.convolve(x, pad_length(x, left, reach - left), inputs.training), visibility)
+        x = zero_masked(self._project_input(x), visibility.query_mask)
+        context = self.kernel_size - 1
+        left = context if visibility.causal else context // 2
+        return self._project_output(self.convolve(x, pad_length(x, left, context - left), inputs.training), visibility)
 
     def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
-        """The last `kernel_size - 1` tokens, "recent_inputs" `(B, kernel_size - 1, D)`, whatever `max_length` is."""
+        """Returns an empty cache of the last `kernel_size - 1` tokens: "recent_inputs" `(B, kernel_size - 1, D)`."""
         shape = (batch_size, self.kernel_size - 1, self._width)
         return {"recent_inputs": ops.zeros(shape, dtype=dtype or self.compute_dtype)}
 
     def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
         x, visibility = inputs.query, inputs.visibility
-        x = zero_masked(self._enter(x), visibility.query_mask)
+        x = zero_masked(self._project_input(x), visibility.query_mask)
         recent = inputs.cache["recent_inputs"]
         joined = ops.concatenate([ops.cast(recent, x.dtype), x], axis=1)
-        output = self._leave(self.convolve(x, joined, inputs.training), visibility)
+        output = self._project_output(self.convolve(x, joined, inputs.training), visibility)
         following = last_rows(joined, ops.shape(x)[1], visibility.query_mask, self.kernel_size - 1)
         return output, {"recent_inputs": ops.cast(following, recent.dtype)}
 
-    def _enter(self, x):
+    def _project_input(self, x):
         hidden = self._input_dense(x)
         if not self.gated:
             return hidden
         return hidden[..., : self._width] * ops.sigmoid(hidden[..., self._width :])
 
-    def _leave(self, x, visibility):
+    def _project_output(self, x, visibility):
         return self._output_dense(zero_masked(x, visibility.query_mask))
 
     def get_config(self) -> Config:

@@ -68,7 +68,7 @@ class KernelPooling(keras.layers.Layer):
 
     def __init__(
         self,
-        kernel: Tensor = "gaussian",
+        kernel: str = "gaussian",
         width: float = 1.0,
         learn_width: bool = False,
         per_feature: bool = False,

@@ -84,7 +84,7 @@ class MixedChunkAttention(GatedUnit):
         size, length = chunk_length(x, self.group_size), ops.shape(x)[1]
         groups = [_groups(each, size) for each in (query, key, value)]
         positions = [_groups_of_slots(p, x, size) for p in (visibility.query_positions, visibility.key_positions)]
-        weights = self._weights(*groups[:2], positions)
+        weights = self._weights(groups[0], groups[1], positions)
         if visibility.causal:
             order = ops.arange(size, dtype="int32")
             weights = weights * _as_float(ops.reshape(order, (1, 1, -1, 1)) >= ops.reshape(order, (1, 1, 1, -1)))
@@ -112,16 +112,16 @@ class MixedChunkAttention(GatedUnit):
         keys, mask = ops.concatenate([key, global_key], axis=-1), visibility.query_mask
         keys, value, slots, recent = extend_window_cache(inputs.cache, keys, value, inputs.cache_index, mask)
         length, size = ops.shape(x)[1], chunk_length(x, self.group_size)
-        places = _Places(self.group_size, size, visibility, slots, x)
-        keys, value = (ops.cast(places.windows(each), "float32") for each in (keys, value))
+        groups_of = _GroupPositions(self.group_size, size, visibility, slots, x)
+        keys, value = (ops.cast(groups_of.windows(each), "float32") for each in (keys, value))
         query, global_query = _groups(query, size), _groups(global_query, size)
         key, global_key = keys[..., : self.key_dim], keys[..., self.key_dim :]
-        positions = [_groups_of_slots(visibility.query_positions, x, size), places.key_slots]
-        weights = self._weights(query, key, positions) * places.in_own_group()
+        positions = [_groups_of_slots(visibility.query_positions, x, size), groups_of.key_slots]
+        weights = self._weights(query, key, positions) * groups_of.in_own_group()
         weights = self._dropout_layer(weights, training=inputs.training)
         products = ops.matmul(global_query, ops.transpose(global_key, (0, 1, 3, 2)))
-        weights = weights + products * (places.in_earlier_groups() / self.group_size)
-        finished = ops.transpose(global_key, (0, 1, 3, 2)) * places.in_finished_groups()
+        weights = weights + products * (groups_of.in_earlier_groups() / self.group_size)
+        finished = ops.transpose(global_key, (0, 1, 3, 2)) * groups_of.in_finished_groups()
         before, state = running_sums(ops.matmul(finished, value), block_count(length, size), inputs.cache["state"])
         context = ops.matmul(weights, value) + ops.matmul(global_query, before / self.group_size)
         return self._finish(self._join(context, length), gate, visibility), {**recent, "state": state}
@@ -160,7 +160,7 @@ class MixedChunkAttention(GatedUnit):
         return {**super().get_config(), "group_size": self.group_size}
 
 
-class _Places:
+class _GroupPositions:
     """Where new tokens stand among groups, when each row of the batch starts at a place of its own.
 
     New tokens are cut into blocks of C from their first; a block reads itself and the G tokens before it, which hold all of

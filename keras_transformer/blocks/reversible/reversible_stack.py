@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformer.attention.cache.cached_layer import CachedLayer
-from keras_transformer.attention.cache.prefixes import part, prefixed
+from keras_transformer.attention.cache.prefixes import add_prefix, select_prefix
 from keras_transformer.attention.masks import implicit_mask
 from keras_transformer.blocks.batch_statistics import refuse_batch_statistics
 from keras_transformer.blocks.reversible.reversible_steps import run_reversibly
@@ -97,8 +97,8 @@ class ReversibleStack(CachedLayer):
         (first, second), following = (x, x), dict(cache)
         for index, block in enumerate(self.blocks):
             start = f"block_{index}_"
-            mixed, own = block.extend(second, part(cache, start), cache_index, **options)
-            following |= prefixed(start, own)
+            mixed, own = block.extend(second, select_prefix(cache, start), cache_index, **options)
+            following |= add_prefix(start, own)
             first = first + mixed
             second = second + block.feed(first)
         return ops.concatenate([first, second], axis=-1), following

@@ -10,7 +10,7 @@ from keras_transformer.attention.scoring import Additive
 from keras_transformer.attention.softmax_ops import masked_bias
 from keras_transformer.blocks.encoder_attention import has_encoder_cache
 from keras_transformer.layers.projection import token_projection
-from keras_transformer.recurrence.gated_step import gated_step, joined, recurrent_kernels
+from keras_transformer.recurrence.gru_step import gru_step, recurrent_kernels, stack_kernels
 from keras_transformer.recurrence.sequential import sequential_scan
 from keras_transformer.utils.serialization import serializable
 
@@ -67,11 +67,11 @@ class BidirectionalGRU(keras.layers.Layer):
         if padding_mask is not None:
             mask = ops.expand_dims(ops.cast(ops.transpose(padding_mask), "float32"), 1)
             given += (ops.expand_dims(_turned(ops.concatenate([mask, mask], axis=1)), 3),)
-        directions = zip(joined(self.forward_kernels), joined(self.backward_kernels), strict=True)
+        directions = zip(stack_kernels(self.forward_kernels), stack_kernels(self.backward_kernels), strict=True)
         kernels = [ops.concatenate([ops.expand_dims(each, 0) for each in pair], axis=0) for pair in directions]
 
         def step(index, carry, candidate, gates, *mask):
-            state = gated_step(carry[0], candidate, gates, kernels, *mask)
+            state = gru_step(carry[0], candidate, gates, kernels, *mask)
             return (state,), ops.cast(state, candidate.dtype)
 
         state = ops.zeros((2, ops.shape(inputs)[0], units), "float32")
@@ -190,7 +190,7 @@ class AttentionalGRU(CachedLayer):
 
     def _write(self, x, state, memory, masks, training):
         """The states before each token `(B, T, n)`, the contexts `(B, T, E)`, and the last state `(B, n)`."""
-        gate_kernel, candidate_kernel = joined(self.recurrent_kernels)
+        gate_kernel, candidate_kernel = stack_kernels(self.recurrent_kernels)
         context_kernel, (keys, values), (mask, memory_mask) = self.context_kernel, memory, masks
         units, width = self.units, self.units + values.shape[3]
         inputs = ops.transpose(self.input_dense(x), (1, 0, 2))
@@ -205,7 +205,7 @@ class AttentionalGRU(CachedLayer):
             context = ops.reshape(ops.matmul(weights, values), (-1, values.shape[3]))
             token = token + ops.matmul(context, context_kernel)
             kernels = (gate_kernel, candidate_kernel)
-            state = gated_step(carry[0], token[:, :units], token[:, units:], kernels, *mask)
+            state = gru_step(carry[0], token[:, :units], token[:, units:], kernels, *mask)
             return (state,), ops.concatenate([before, context], axis=1)
 
         (state,), outputs = sequential_scan(step, (state,), given, training)

@@ -38,14 +38,14 @@ def generate_graph(model, sampler=None, new_slots=None):
         def unfinished(step, logits, finished, *_):
             return ops.logical_and(step < most, ops.logical_not(ops.all(finished)))
 
-        def advance(step, logits, finished, index, texts, counts, *slabs):
+        def advance(step, logits, finished, index, texts, counts, *tensors):
             drawn = None if uniforms is None else ops.take(uniforms, step, axis=1)
             token = sampler(ops, logits[:, -1], drawn)
             texts = _write(texts, rows, step, ops.where(finished, 0, token))
             counts = counts + ops.cast(ops.logical_not(finished), "int32")
             for end_id in as_end_ids(model.end_id):
                 finished = ops.logical_or(finished, token == end_id)
-            state = {**memory, **dict(zip(grows, slabs, strict=True))}
+            state = {**memory, **dict(zip(grows, tensors, strict=True))}
             logits, _, state = model.decode_step(ops.expand_dims(token, 1), state, index)
             return (step + 1, logits, finished, index + 1, texts, counts, *(state[name] for name in grows))
 

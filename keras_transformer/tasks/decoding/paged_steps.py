@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.attention.cache.paged import SCRATCH_BLOCK, PagedCache
-from keras_transformer.attention.cache.state_pool import SCRATCH_STATE, PooledStates
+from keras_transformer.attention.cache.state_pool import SCRATCH_STATE, StatePool
 from keras_transformer.backend.in_place import InPlace
 from keras_transformer.generation.errors import GenerationError
 
@@ -41,10 +41,10 @@ class PagedSteps:
             raise GenerationError("The cache of an encoder-decoder depends on its source: it is not paged.")
         try:
             self.pages = PagedCache.from_cache(model.init_cache, num_blocks, block_size, quantize)
-            self.states = PooledStates.from_cache(model.init_cache, max_batch_size + 1)
+            self.states = StatePool.from_cache(model.init_cache, max_batch_size + 1)
         except ValueError as error:
             raise GenerationError(str(error)) from None
-        self.keeps_slots, self.keeps_states = bool(self.pages.slabs), bool(self.states.states)
+        self.keeps_slots, self.keeps_states = bool(self.pages.tensors), bool(self.states.states)
         if quantize and not self.keeps_slots:
             raise GenerationError(
                 "Blocks of int8 are for keys and values of all tokens; this model keeps states alone."

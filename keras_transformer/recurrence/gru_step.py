@@ -25,20 +25,20 @@ def recurrent_kernels(layer: Any, name: str) -> list[keras.Variable]:
     ]
 
 
-def joined(kernels: Tensor) -> tuple[Tensor, Tensor]:
+def stack_kernels(kernels: Tensor) -> tuple[Tensor, Tensor]:
     """The kernel of both gates `(n, 2n)`, and that of the candidate `(n, n)`."""
     update, reset, candidate = kernels
     return ops.concatenate([update, reset], axis=1), candidate
 
 
-def gated_step(state: Tensor, candidate: Tensor, gates: Tensor, kernels: Tensor, mask: Tensor = None) -> Tensor:
+def gru_step(state: Tensor, candidate: Tensor, gates: Tensor, kernels: Tensor, mask: Tensor = None) -> Tensor:
     """The next state.
 
     Args:
         state: float32 `(..., B, n)`.
         candidate: `(..., B, n)`: what comes in, for the candidate.
         gates: `(..., B, 2n)`: what comes in, for the update gate and the reset gate.
-        kernels: as `joined` gives them, or stacks of these, `(..., n, 2n)` and `(..., n, n)`.
+        kernels: as `stack_kernels` gives them, or stacks of these, `(..., n, 2n)` and `(..., n, n)`.
         mask: float32 `(..., B, 1)`, 0 where the state stays as it is; None for nowhere.
     """
     gate_kernel, candidate_kernel = kernels
