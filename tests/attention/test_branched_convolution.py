@@ -84,7 +84,7 @@ def test_dilated_kernels_reach_further():
         keras.layers.Conv1D(8, 3, dilation_rate=2),
         keras.layers.DepthwiseConv1D(2),
     )
-    with pytest.raises(ValueError, match="output no more than the tokens"):
+    with pytest.raises(ValueError, match="nor `output` more than the input"):
         layer.build((None, None, WIDTH))
     x = np.ones((1, 3, 8), "float32")
     layer(x, x)

@@ -159,5 +159,5 @@ def test_refused():
         ChunkedCrossAttention(MultiHeadAttention(2, 4, mechanism="local"))
     with pytest.raises(ValueError, match="chunk_size"):
         ChunkedCrossAttention(MultiHeadAttention(2, 4), chunk_size=0)
-    with pytest.raises(ValueError, match="build it first"):
+    with pytest.raises(ValueError, match="build the layer first"):
         ChunkedCrossAttention(MultiHeadAttention(2, 4)).init_cache(1)

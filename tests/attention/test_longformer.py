@@ -105,7 +105,7 @@ def test_what_it_cannot_do_is_refused():
     x = np.zeros((1, 4, 8), "float32")
     with pytest.raises(ValueError, match="even"):
         LongformerAttention(2, 4, attention_window=3)
-    with pytest.raises(ValueError, match="each of 2 heads"):
+    with pytest.raises(ValueError, match="each of the 2 heads"):
         LongformerAttention(2, 4, dilation=[1, 2, 3])
     with pytest.raises(ValueError, match="max_global_tokens"):
         LongformerAttention(2, 4)(x, x, global_mask=np.ones((1, 4), bool))

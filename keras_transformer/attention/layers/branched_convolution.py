@@ -34,8 +34,8 @@ class BranchedConvolution(TokenMixer):
         dropout: float in [0, 1). Dropout rate of the output of each branch.
         seed: int or None. Seed of the dropout.
 
-    Call arguments: see `TokenMixer`. Causal and not. Its cache holds the last tokens that the kernels context, and the last
-    sums of the branches, whatever `max_length` is.
+    Call arguments: see `TokenMixer`. Causal or bidirectional. The cache holds the last tokens that the kernels read and the
+        last sums of the branches. Its size does not depend on `max_length`.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, next_cache)`.

@@ -1,4 +1,4 @@
-"""Convolution whose filters are made anew from each token."""
+"""Dynamic convolution: each token predicts the filters that are applied at it."""
 
 from __future__ import annotations
 
@@ -10,34 +10,35 @@ from keras_transformer.attention.partition.chunks import heads_first, tokens_fir
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Shape, Tensor
 
-# Tokens whose filters are laid out as one band matrix: few products of a good size.
+# Tokens per band matrix: few products of an efficient size.
 _BLOCK = 32
 
 
 @serializable
 class DynamicConvolution(TokenConvolution):
-    """`y = conv(h) W_2 + b_2`, `conv(h)_tc = Σ_k softmax_k((h_t W_f)_nk) h_{t+k-left, c}`, n being the head of channel c.
+    """Dynamic convolution: `y = conv(h) W_2 + b_2`, `conv(h)_tc = Σ_k softmax_k((h_t W_f)_nk) h_{t+k-left, c}`.
 
-    As `LightweightConvolution`, with filters that each token makes for itself. Filters of a block of C tokens are laid out
-    as a band matrix, so that a block is one product for each head: time grows with `T · D · (D + C + kernel_size)`, memory
-    with `T · (D + num_heads · (C + kernel_size))`, C being 32 or the kernel size.
+    n is the head of channel c. As `LightweightConvolution`, but each token predicts its filters. The filters of a block of
+    C tokens form a band matrix, so that each head of a block is one matrix product: time grows with
+    `T · D · (D + C + kernel_size)`, memory with `T · (D + num_heads · (C + kernel_size))`, where C is the larger of 32 and
+    the kernel size.
 
     Args:
-        num_heads: int >= 1 that divides the width D. Each head of `D / num_heads` channels has one filter.
-        kernel_size: int >= 2. How many tokens a filter reads.
-        gated: bool. Whether `h = glu(x W_1 + b_1)`, or `x W_1 + b_1` as it is.
-        dropout: float in [0, 1). Share of the weights of the filters dropped in training.
+        num_heads: int >= 1 that divides the width D. Each head of `D / num_heads` channels shares one filter.
+        kernel_size: int >= 2. The number of tokens that a filter reads.
+        gated: bool. Whether `h = glu(x W_1 + b_1)`; if not, `h = x W_1 + b_1`.
+        dropout: float in [0, 1). Dropout rate of the filter weights.
         kernel_initializer: of all projections.
-        seed: int or None. Of the dropout.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `TokenMixer`. Causal and not. Its cache holds the last `kernel_size - 1` tokens.
+    Call arguments: see `TokenMixer`. Causal or bidirectional. The cache holds the last `kernel_size - 1` tokens.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, next_cache)`.
 
     Raises:
-        ValueError: sizes out of range; heads that do not divide the width; asked for other keys than queries, scores or an
-            `attention_mask`.
+        ValueError: sizes out of range; `num_heads` does not divide the width; an unsupported argument: cross-attention,
+            scores or an `attention_mask`.
 
     Example:
 
@@ -48,7 +49,7 @@ class DynamicConvolution(TokenConvolution):
     (1, 5, 8)
 
     Reference: Wu et al., Pay Less Attention with Lightweight and Dynamic Convolutions, arXiv 1901.10430, section 4.
-    Deviation: padding is zeroed after the first projection, so that it changes nothing.
+    Deviation: padding is zeroed after the first projection, so that it has no influence.
     """
 
     def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
@@ -70,11 +71,11 @@ class DynamicConvolution(TokenConvolution):
         return context[:, :length]
 
     def _windows(self, padded, chunks, size):
-        """`(B, n · C + reach, D)` to `(B · n, N, C + reach, D / N)`: each block and the tokens that it reaches."""
+        """`(B, n · C + reach, D)` to `(B · n, N, C + reach, D / N)`: each block with the tokens after it that it reads."""
         reach, channels = self.kernel_size - 1, self._width // self.num_heads
         if isinstance(chunks, int) and chunks == 1:
             windows = padded
-        else:  # The reach of a block lies in the next one: a block is no shorter.
+        else:  # A block reads at most one block further.
             own = ops.reshape(padded[:, : chunks * size], (-1, size, self._width))
             following = ops.reshape(pad_length(padded, 0, size - reach)[:, size:], (-1, size, self._width))
             windows = ops.concatenate([own, following[:, :reach]], axis=1)
@@ -86,7 +87,7 @@ class DynamicConvolution(TokenConvolution):
 def _bands(filters, size):
     """`(B · n, N, C, kernel_size)` to `(B · n, N, C, C + kernel_size - 1)`: the filter of token i begins at column i.
 
-    Rows that are one longer than they end up put each filter one column further than the one above.
+    Each row is one element too long before the reshape, which shifts each filter one column to the right.
     """
     heads, taps = filters.shape[1], filters.shape[3]
     skewed = ops.pad(filters, ((0, 0), (0, 0), (0, 0), (0, size)))

@@ -1,4 +1,4 @@
-"""Single-headed attention with a gate in place of softmax, heads and feed-forward."""
+"""Gated attention unit (GAU): single-head attention with squared ReLU weights and an output gate."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ from keras_transformer.utils.types import Cache, Config, Initializer, Tensor
 
 @serializable
 class GatedAttentionUnit(GatedUnit):
-    """GAU: `y = (u ⊙ A v) W_o`, `A_ij = max((q_i · k_j + bias_ij) / n_i, 0)²`, n_i being the number of keys that i sees.
+    """Gated attention unit: `y = (u ⊙ A v) W_o`, `A_ij = max((q_i · k_j + bias_ij) / n_i, 0)²`.
 
-    `u, v = silu(x W)`; q and k are one vector `silu(x W_z)`, each with a scale and a shift of its own. It takes the place
-    of attention and feed-forward together. Time and memory grow with T²: `MixedChunkAttention` is the linear form. The
-    weights are made in float32 under every dtype policy.
+    n_i is the number of keys that query i sees. `u, v = silu(x W)`; q and k are the vector `silu(x W_z)` with own scales
+    and offsets. The layer replaces both attention and feed-forward. Time and memory grow with T²; `MixedChunkAttention` is
+    the linear form. Weights are computed in float32 under every dtype policy.
 
     Args:
         intermediate_dim: int >= 1, or None for `2 D`. The width E of gate and values.
         key_dim: int >= 1. The width of queries and keys.
         position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        kernel_initializer: of the projections.
-        seed: int or None. Of the dropout.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        kernel_initializer: initializer of the projections.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `TokenMixer`. Causal and not. Its cache holds all keys and values: "key" `(B, 1, L, key_dim)` and
+    Call arguments: see `TokenMixer`. Causal or bidirectional. The cache holds all keys and values: "key" `(B, 1, L,
+    key_dim)` and
         "value" `(B, 1, L, E)`.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, next_cache)`.
 
     Raises:
-        ValueError: sizes below 1; asked for other keys than queries, scores or an `attention_mask`; a cache without room.
+        ValueError: sizes below 1; an unsupported argument: cross-attention, scores or an `attention_mask`; more tokens than
+            slots of the cache.
 
     Example:
 
@@ -55,8 +57,8 @@ class GatedAttentionUnit(GatedUnit):
     (1, 5, 16)
 
     Reference: Hua et al., Transformer Quality in Linear Time, arXiv 2202.10447, section 2.2. Deviations: norm and residual
-    are the block's; scales start near 1; n is counted for each query, so that a causal output does not depend on
-    what follows.
+    belong to the block; scales start near 1; n is counted for each query, so that a causal output does not depend on later
+    tokens.
     """
 
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query"})
@@ -96,7 +98,7 @@ class GatedAttentionUnit(GatedUnit):
         return self._attend(query, key, value, gate, visibility, inputs.training), cache
 
     def _attend(self, query, key, value, gate, visibility, training):
-        """From query `(B, T, 1, key_dim)`, key and value `(B, S, 1, ...)` to the output `(B, T, D)`."""
+        """Returns the output `(B, T, D)` for query `(B, T, 1, key_dim)`, key and value `(B, S, 1, ...)`."""
         bias = self.bias(query, visibility.query_positions, visibility.key_positions)
         query, key, value = (ops.cast(ops.transpose(x, (0, 2, 1, 3)), "float32") for x in (query, key, value))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))) + bias  # (B, 1, T, S)

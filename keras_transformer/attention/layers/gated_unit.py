@@ -1,4 +1,4 @@
-"""The projections of gated attention: one narrow vector for queries and keys, wide values, and a gate."""
+"""Base class of gated attention: one shared narrow vector for queries and keys, wide values, and a gate."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 class GatedUnit(TokenMixer):
-    """Base of gated attention: `y = (u ⊙ context) W_o`, with `u, v = silu(x W)`, `z = silu(x W_z)`.
+    """Base class of gated attention: `y = (u ⊙ context) W_o`, with `u, v = silu(x W)`, `z = silu(x W_z)`.
 
-    Queries and keys are `z`, scaled and shifted anew for each use: `z ⊙ γ + β`. A subclass names its uses.
+    Queries and keys are affine transforms of the shared vector z: `z ⊙ γ + β`, with own γ and β for each. A subclass lists
+    them in `uses`.
     """
 
-    uses = ()
+    uses: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class GatedUnit(TokenMixer):
         self._hidden_dense = self._project("hidden", 2 * self._width, query_shape, activation="silu")
         self._shared_dense = self._project("shared", self.key_dim, query_shape, activation="silu")
         shape = (len(self.uses), self.key_dim)
-        # Near 1: squared products of near 0, as the authors start, leave no gradient where no bias is added to them.
+        # Near 1: the authors start near 0, where squared products without a bias have almost no gradient.
         near_one = keras.initializers.RandomNormal(mean=1.0, stddev=0.02)
         self._scale = self.add_weight(name="scale", shape=shape, initializer=near_one)
         self._shift = self.add_weight(name="shift", shape=shape, initializer="zeros")
@@ -68,20 +69,20 @@ class GatedUnit(TokenMixer):
         return dense
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Values and gate `(B, T, E)`, and the vector of each use, `(B, T, 1, key_dim)`."""
+        """Returns values and gate, `(B, T, E)`, and the vector of each use, `(B, T, 1, key_dim)`."""
         hidden, shared = self._hidden_dense(x), self._shared_dense(x)
         scale, shift = (ops.cast(ops.convert_to_tensor(w), shared.dtype) for w in (self._scale, self._shift))
         used = [ops.expand_dims(shared * scale[i] + shift[i], 2) for i in range(len(self.uses))]
         return hidden[..., : self._width], hidden[..., self._width :], used
 
     def rotate(self, query: Tensor, key: Tensor, visibility: Visibility) -> tuple[Tensor, Tensor]:
-        """Query and key, turned by the position."""
+        """Returns query and key, rotated by the position."""
         if self.position is None:
             return query, key
         return self.position.rotate(query, key, visibility.query_positions, visibility.key_positions)
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """What the position adds to the scores, or 0; the query is `(B, T, 1, key_dim)`."""
+        """Returns the bias that the position adds to the scores, or 0. The query is `(B, T, 1, key_dim)`."""
         bias = None if self.position is None else self.position.bias(query, query_positions, key_positions)
         return 0.0 if bias is None else bias
 

@@ -1,4 +1,4 @@
-"""Depthwise convolution with normalized filters that heads of channels share."""
+"""Lightweight convolution: depthwise convolution with normalized filters that are shared within heads."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from keras_transformer.utils.types import Shape, Tensor
 
 @serializable
 class LightweightConvolution(TokenConvolution):
-    """`y = conv(h) W_2 + b_2`, `conv(h)_tc = Σ_k softmax_k(w_nk) h_{t+k-left, c}`, n being the head of channel c.
+    """Lightweight convolution: `y = conv(h) W_2 + b_2`, `conv(h)_tc = Σ_k softmax_k(w_nk) h_{t+k-left, c}`.
 
-    `h = glu(x W_1 + b_1)`; `left` is `(kernel_size - 1) // 2`, with causality `kernel_size - 1`; outside the sequence, and
-    at padding, h is zero. Time grows with `T · D · (D + kernel_size)`, memory with `T · D`.
+    n is the head of channel c, `h = glu(x W_1 + b_1)`, and `left` is `(kernel_size - 1) // 2`, or `kernel_size - 1` if
+    causal. h is zero at padding and outside the sequence. Time grows with `T · D · (D + kernel_size)`, memory with `T · D`.
 
     Args:
-        num_heads: int >= 1 that divides the width D. Each head of `D / num_heads` channels has one filter.
-        kernel_size: int >= 2. How many tokens a filter reads.
-        gated: bool. Whether `h` is gated, `glu(a, b) = a ⊙ sigmoid(b)`, or `x W_1 + b_1` as it is.
-        dropout: float in [0, 1). Share of the weights of the filters dropped in training.
+        num_heads: int >= 1 that divides the width D. Each head of `D / num_heads` channels shares one filter.
+        kernel_size: int >= 2. The number of tokens that a filter reads.
+        gated: bool. Whether `h` is gated, `glu(a, b) = a ⊙ sigmoid(b)`; if not, `h = x W_1 + b_1`.
+        dropout: float in [0, 1). Dropout rate of the filter weights.
         kernel_initializer: of the projections and the filters.
-        seed: int or None. Of the dropout.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `TokenMixer`. Causal and not. Its cache holds the last `kernel_size - 1` tokens.
+    Call arguments: see `TokenMixer`. Causal or bidirectional. The cache holds the last `kernel_size - 1` tokens.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, next_cache)`.
 
     Raises:
-        ValueError: sizes out of range; heads that do not divide the width; asked for other keys than queries, scores or an
-            `attention_mask`.
+        ValueError: sizes out of range; `num_heads` does not divide the width; an unsupported argument: cross-attention,
+            scores or an `attention_mask`.
 
     Example:
 
@@ -42,7 +42,7 @@ class LightweightConvolution(TokenConvolution):
     (1, 5, 8)
 
     Reference: Wu et al., Pay Less Attention with Lightweight and Dynamic Convolutions, arXiv 1901.10430, section 3.
-    Deviation: padding is zeroed after the first projection, where fairseq zeroes it before, so that it changes nothing.
+    Deviation: padding is zeroed after the first projection, not before as in fairseq, so that it has no influence.
     """
 
     def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Attention for what is far, convolution for what is near, each on channels of its own."""
+"""Long-short range attention: attention and convolution on separate channels."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from keras_transformer.utils.types import Cache, Config, Shape, Tensor
 
 @serializable
 class LongShortRangeAttention(TokenMixer):
-    """LSRA: `y = concat(attention(x[:A]), convolution(x[A:]))`, the channels of x being split between two branches.
+    """Long-short range attention (LSRA): `y = concat(attention(x[:A]), convolution(x[A:]))`, with x split by channels.
 
-    Time and memory grow as those of its branches, each at its width. The cache is that of both. Any two mixers may serve.
+    Attention is for the global context, convolution for the local one. Any two mixers may be the branches. Time and memory
+    are those of the branches, each at its width.
 
     Args:
         attention: a mixer, as `MultiHeadAttention`, for the first `attention_dim` channels.
         convolution: a mixer, as `LightweightConvolution` or `DynamicConvolution`, for the others.
-        attention_dim: int >= 1 and below the width D, or None for half of it. A.
+        attention_dim: int in [1, D), or None for half of the width D. A.
 
-    Call arguments: see `TokenMixer`. It supports what both branches honor. Its cache holds the tensors of both.
+    Call arguments: see `TokenMixer`. The mixer supports what both branches support. The cache holds the tensors of both.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, next_cache)`.
 
     Raises:
-        ValueError: `attention_dim` that leaves no channels; branches whose caches have a name in common; asked for what a
-            branch does not honor.
+        ValueError: `attention_dim` out of range; the caches of the branches have a name in common; an argument that a
+            branch does not support.
 
     Example:
 
@@ -61,7 +62,7 @@ class LongShortRangeAttention(TokenMixer):
 
     @property
     def supports(self) -> frozenset[str]:
-        """What both branches take into account: see `Mechanism`."""
+        """What both branches support: see `Mechanism`."""
         return (self.attention.supports & self.convolution.supports) - {"cross", "attention_mask", "scores"}
 
     @property
@@ -71,7 +72,7 @@ class LongShortRangeAttention(TokenMixer):
 
     @property
     def output_dense(self) -> Any:
-        """The last projections of both branches, as far as the output of a zero context goes: their biases."""
+        """An object whose `bias` is the output of a zero context: the biases of both branches."""
         biases = [branch.output_dense.bias for branch in (self.attention, self.convolution)]
         return types.SimpleNamespace(bias=ops.concatenate([ops.convert_to_tensor(bias) for bias in biases]))
 
@@ -79,7 +80,7 @@ class LongShortRangeAttention(TokenMixer):
         width = query_shape[-1]
         self._split = self.attention_dim or width // 2
         if not 0 < self._split < width:
-            raise ValueError(f"attention_dim={self._split} must leave channels to both branches, of {width}.")
+            raise ValueError(f"attention_dim must be in [1, {width}), the number of channels. Received: {self._split}")
         for branch, size in ((self.attention, self._split), (self.convolution, width - self._split)):
             build_once(branch, (*query_shape[:-1], size), (*query_shape[:-1], size))
 
@@ -89,14 +90,12 @@ class LongShortRangeAttention(TokenMixer):
         return self._join(inputs, use_causal_mask=visibility.causal, **masks)
 
     def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
-        """The tensors of both branches."""
+        """Returns the empty caches of both branches in one dict."""
         first, second = (
             branch.init_cache(batch_size, max_length, dtype) for branch in (self.attention, self.convolution)
         )
         if first.keys() & second.keys():
-            raise ValueError(
-                f"Both branches name tensors of their caches alike: {sorted(first.keys() & second.keys())}"
-            )
+            raise ValueError(f"The caches of the branches have names in common: {sorted(first.keys() & second.keys())}")
         return first | second
 
     def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:

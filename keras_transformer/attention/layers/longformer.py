@@ -1,4 +1,4 @@
-"""Sliding windows, and a few tokens that see everything and are seen by everything."""
+"""Longformer attention: sliding windows and global tokens."""
 
 from __future__ import annotations
 
@@ -32,29 +32,30 @@ from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Ten
 
 @serializable
 class LongformerAttention(TokenMixer):
-    """Multi-head attention within sliding windows, with global tokens that have projections of their own.
+    """Longformer attention: multi-head sliding-window attention with global tokens that have separate projections.
 
-    With w = `attention_window / 2` and the set G of global tokens, a token i that is not global gives
+    With w = `attention_window / 2` and the set G of global tokens, the output of a token i that is not global is
 
         y_i = Σ_j softmax_j(q_i · k_j / √H) v_j   over   {j : |i - j| <= w} ∪ G,   each key once,
 
-    and a global token gives `Σ_j softmax_j(q'_i · k'_j / √H) v'_j` over all j, where q', k', v' are other projections of the
-    same tokens. With causality both see only j <= i. Time and memory grow with `T · (1.25 · attention_window + |G|)`. Any
-    length gives what the masked dense formula gives.
+    and that of a global token is `Σ_j softmax_j(q'_i · k'_j / √H) v'_j` over all j, where q', k', v' are separate
+    projections of the same tokens. If causal, both are limited to j <= i. Time and memory grow with
+    `T · (1.25 · attention_window + |G|)`. The result equals that of dense attention with the mask, for any length.
 
     Args:
         num_heads: int >= 1. N.
         key_dim: int >= 1. Width H of each head, of queries, keys and values.
-        attention_window: even int >= 2. Keys of both sides together, as in the paper. Default 512.
-        dilation: int >= 1, or N of them, one for each head. A window then takes every `dilation`-th key. Default 1.
-        num_global_tokens: int >= 0. So many first tokens of each row are global, as `[CLS]` or a question is. Default 0.
-        max_global_tokens: int >= 0. How many more a `global_mask` can mark in a row; further ones are as all tokens are.
-            Default 0: it takes no `global_mask`.
+        attention_window: even int >= 2. The number of keys on both sides together, as in the paper. Defaults to 512.
+        dilation: int >= 1, or one for each of the N heads. A window takes every `dilation`-th key. Defaults to 1.
+        num_global_tokens: int >= 0. The first tokens of each row that are global, such as `[CLS]` or a question. Defaults
+            to 0.
+        max_global_tokens: int >= 0. The maximum number of further tokens that a `global_mask` makes global in a row; any
+            others stay local. Defaults to 0: no `global_mask`.
         position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None.
-        dropout: float in [0, 1). Of the attention weights.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
         use_bias: bool. Whether the projections have biases.
-        kernel_initializer: of the projections.
-        seed: int or None. Of the dropout.
+        kernel_initializer: initializer of the projections.
+        seed: int or None. Seed of the dropout.
 
     Call arguments: those of `MultiHeadAttention`, for self-attention; in addition
         global_mask: boolean `(B, T)`, or None; True = global token.
@@ -63,12 +64,12 @@ class LongformerAttention(TokenMixer):
         The output `(B, T, D_query)`, or `(output, cache)`.
 
     Raises:
-        ValueError: an odd window; a `global_mask` where `max_global_tokens` is 0, or with a cache; other keys than queries;
-            an `attention_mask`; asked for scores.
+        ValueError: an odd window; a `global_mask` if `max_global_tokens` is 0, or with a cache; an unsupported argument:
+            cross-attention, an `attention_mask` or scores.
 
-    Masks: padding, anywhere. Causal and not; positions of every kind, but those that add to scores or values only where
-    `dilation` is one number. Its cache keeps the last `attention_window / 2 · dilation` tokens and the first
-    `num_global_tokens`, whatever `max_length` is.
+    Masks: padding at any position. Causal or bidirectional. All positions are supported; those that add to scores or values
+    need the same `dilation` for all heads. The cache keeps the last `attention_window / 2 · dilation` tokens and the first
+    `num_global_tokens`. Its size does not depend on `max_length`.
 
     Export: all three formats, with and without a cache.
 
@@ -79,8 +80,8 @@ class LongformerAttention(TokenMixer):
     >>> tuple(layer(np.ones((1, 7, 8)), np.ones((1, 7, 8))).shape)
     (1, 7, 8)
 
-    Reference: Beltagy et al., Longformer, arXiv 2004.05150, section 3. The paper's global tokens see all of the sequence;
-    their causal form is ours.
+    Reference: Beltagy et al., Longformer, arXiv 2004.05150, section 3. Deviation: causal global tokens, which the paper does
+    not have.
     """
 
     reads_values = True
@@ -104,13 +105,15 @@ class LongformerAttention(TokenMixer):
         self.num_heads = positive("num_heads", num_heads)
         self.key_dim = positive("key_dim", key_dim)
         if positive("attention_window", attention_window) % 2:
-            raise ValueError(f"attention_window counts both sides, so it must be even. Received: {attention_window}")
+            raise ValueError(f"attention_window must be even: it counts both sides. Received: {attention_window}")
         self.attention_window = attention_window
         self._window = attention_window // 2 + 1
         self.dilation = dilation if isinstance(dilation, int) else tuple(dilation)
         self._dilations = (dilation,) * num_heads if isinstance(dilation, int) else tuple(dilation)
         if len(self._dilations) != num_heads:
-            raise ValueError(f"dilation must be one number, or one for each of {num_heads} heads. Received: {dilation}")
+            raise ValueError(
+                f"dilation must be one number, or one for each of the {num_heads} heads. Received: {dilation}"
+            )
         for each in self._dilations:
             positive("dilation", each)
         self.num_global_tokens = num_global_tokens
@@ -124,7 +127,7 @@ class LongformerAttention(TokenMixer):
 
     @property
     def supports(self) -> frozenset[str]:
-        """What it takes into account: see `Mechanism`."""
+        """What the mixer supports: see `Mechanism`."""
         of_positions = {"bias", "query", "values"} if len(set(self._dilations)) == 1 else set()
         return frozenset({"causal", "bidirectional", "cache"} | of_positions)
 
@@ -174,7 +177,7 @@ class LongformerAttention(TokenMixer):
         return self._output_dense(context), cache
 
     def _attend(self, tokens, visibility, global_mask, training):
-        """The context `(B, T, N, H)` of whole sequences."""
+        """Returns the context `(B, T, N, H)` for whole sequences."""
         query, key, value = self._local_heads(tokens, visibility)
         chosen, key_mask = self._global_tokens(global_mask, visibility), visibility.key_mask
         if chosen is not None:
@@ -219,7 +222,7 @@ class LongformerAttention(TokenMixer):
         return query, key, value
 
     def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
-        """An empty cache of the tokens that a window reaches, and of the global tokens."""
+        """Returns an empty cache for the tokens of a window and the global tokens."""
         measures = (self.num_heads, self.key_dim, self.key_dim, dtype or self.compute_dtype)
         cache = init_window_cache(batch_size, self.attention_window // 2 * max(self._dilations), *measures)
         if self.num_global_tokens:
@@ -229,7 +232,7 @@ class LongformerAttention(TokenMixer):
         return cache
 
     def _extend(self, tokens, visibility, cache, cache_index, training):
-        """The context of new tokens, and the next cache."""
+        """Returns the context of new tokens, and the next cache."""
         query, key, value = self._local_heads(tokens, visibility)
         recent = {name: cache[name] for name in ("recent_keys", "recent_values")}
         keys, values, slots, following = extend_window_cache(recent, key, value, cache_index, visibility.query_mask)
@@ -275,6 +278,6 @@ class LongformerAttention(TokenMixer):
 
 
 def _tokens(inputs):
-    """What is projected to queries, keys and values."""
+    """Returns the inputs of the query, key and value projections."""
     value = inputs.query if inputs.value is None else inputs.value
     return inputs.query, value if inputs.key is None else inputs.key, value

@@ -1,4 +1,4 @@
-"""Gated attention that is quadratic within groups of tokens and linear across them."""
+"""Mixed chunk attention: FLASH of Hua et al., gated attention that is quadratic within groups and linear across them."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ from keras_transformer.utils.types import Cache, Config, Initializer, Tensor
 
 @serializable
 class MixedChunkAttention(GatedUnit):
-    """FLASH: `y = (u ⊙ (local + global)) W_o`, over groups of G tokens.
+    """Mixed chunk attention, FLASH of arXiv 2202.10447: `y = (u ⊙ (local + global)) W_o`, over groups of G tokens.
 
-    `local_i = Σ_j max(q_i · k_j / G + bias_ij, 0)² v_j` over the tokens of i's own group (with causality, `j <= i`);
-    `global_i = q'_i Σ_j k'_j v_jᵀ / n` over all n tokens; with causality over those of earlier groups, divided by G.
-    `u, v = silu(x W)`; q, k, q' and k' are one vector `silu(x W_z)`, each with a scale and a shift of its own. Time grows
-    with `T · (G + key_dim) · E`, memory with `T · (G + E)` and, for the sums with causality, `T / G · key_dim · E`. Any
-    length gives what the formula gives. Weights and sums are made in float32 under every dtype policy.
+    It is not FlashAttention, which is an exact algorithm for softmax attention: see `MultiHeadAttention(flash_attention)`.
+
+    `local_i = Σ_j max(q_i · k_j / G + bias_ij, 0)² v_j` over the tokens of the group of i (if causal, `j <= i`);
+    `global_i = q'_i Σ_j k'_j v_jᵀ / n` over all n tokens; if causal, over those of earlier groups, divided by G.
+    `u, v = silu(x W)`; q, k, q' and k' are the vector `silu(x W_z)` with own scales and offsets. Time grows with
+    `T · (G + key_dim) · E`, memory with `T · (G + E)` and, for the causal sums, `T / G · key_dim · E`. The length need not
+    be a multiple of G. Weights and sums are computed in float32 under every dtype policy.
 
     Args:
         intermediate_dim: int >= 1, or None for `2 D`. The width E of gate and values.
         key_dim: int >= 1. The width of queries and keys.
         group_size: int >= 1. G.
-        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None. A bias acts within groups; the authors
-            use T5's ("relative_bias") and turn all four vectors ("rotary").
-        dropout: float in [0, 1). Share of the weights within groups dropped in training.
-        kernel_initializer: of the projections.
-        seed: int or None. Of the dropout.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None. A bias acts within groups. The authors
+            use the bias of T5 ("relative_bias") and rotate all four vectors ("rotary").
+        dropout: float in [0, 1). Dropout rate of the weights within groups.
+        kernel_initializer: initializer of the projections.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `TokenMixer`. Causal and not. Its cache holds the last G tokens, "recent_keys"
+    Call arguments: see `TokenMixer`. Causal or bidirectional. The cache holds the last G tokens, "recent_keys"
         `(B, 1, G, 2 key_dim)` and "recent_values" `(B, 1, G, E)`, and the sums over the groups before them, "state"
-        `(B, 1, key_dim, E)` in float32, whatever `max_length` is.
+        `(B, 1, key_dim, E)` in float32. Its size does not depend on `max_length`.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, next_cache)`.
 
     Raises:
-        ValueError: sizes below 1; asked for other keys than queries, scores or an `attention_mask`.
+        ValueError: sizes below 1; an unsupported argument: cross-attention, scores or an `attention_mask`.
 
     Example:
 
@@ -57,7 +59,7 @@ class MixedChunkAttention(GatedUnit):
     (1, 10, 16)
 
     Reference: Hua et al., Transformer Quality in Linear Time, arXiv 2202.10447, section 3.2. Deviations: norm and residual
-    are the block's; scales start near 1; no shift of tokens.
+    belong to the block; scales start near 1; no token shift.
     """
 
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query"})
@@ -100,7 +102,7 @@ class MixedChunkAttention(GatedUnit):
         return self._finish(context, gate, visibility)
 
     def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
-        """The last group and the sums. The sums are float32, whatever `dtype` is: they grow with the sequence."""
+        """Returns an empty cache of the last group and the sums. The sums are float32 under every dtype policy."""
         sizes = (2 * self.key_dim, self._width, dtype or self.compute_dtype)
         state = ops.zeros((batch_size, 1, self.key_dim, self._width), dtype="float32")
         return {**init_window_cache(batch_size, self.group_size, 1, *sizes), "state": state}
@@ -127,18 +129,18 @@ class MixedChunkAttention(GatedUnit):
         return self._finish(self._join(context, length), gate, visibility), {**recent, "state": state}
 
     def _projected(self, x, visibility):
-        """Values and gate `(B, T, E)`; local query and key, global query and key, `(B, T, 1, key_dim)` in float32."""
+        """Returns values and gate, `(B, T, E)`; local and global queries and keys, float32 `(B, T, 1, key_dim)`."""
         value, gate, (query, global_query, key, global_key) = self.project(x)
-        turned = (*self.rotate(query, key, visibility), *self.rotate(global_query, global_key, visibility))
-        return ops.cast(value, "float32"), gate, [ops.cast(each, "float32") for each in turned]
+        rotated = (*self.rotate(query, key, visibility), *self.rotate(global_query, global_key, visibility))
+        return ops.cast(value, "float32"), gate, [ops.cast(each, "float32") for each in rotated]
 
     def _weights(self, query, key, positions):
-        """`(B · n, 1, C, S)`, for query `(B · n, 1, C, key_dim)` and key `(B · n, 1, S, key_dim)`."""
+        """Returns weights `(B · n, 1, C, S)` for query `(B · n, 1, C, key_dim)` and key `(B · n, 1, S, key_dim)`."""
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))) / self.group_size
         return ops.square(ops.relu(scores + self.bias(ops.transpose(query, (0, 2, 1, 3)), *positions)))
 
     def _over_all(self, query, key, value, mask):
-        """`(B, T, E)`: every token reads the sums over all tokens."""
+        """Returns the bidirectional global part, `(B, T, E)`: every token reads the sums over all tokens."""
         query, key = (ops.reshape(x, (-1, ops.shape(value)[1], self.key_dim)) for x in (query, key))
         if mask is None:
             number = ops.cast(ops.shape(value)[1], "float32")
@@ -148,7 +150,7 @@ class MixedChunkAttention(GatedUnit):
         return ops.matmul(query, ops.matmul(ops.transpose(key, (0, 2, 1)), value) / number)
 
     def _join(self, context, length):
-        """`(B · n, 1, C, E)` back to `(B, T, E)`."""
+        """Reshapes `(B · n, 1, C, E)` to `(B, T, E)`."""
         size = ops.shape(context)[2]
         return ops.reshape(context, (-1, block_count(length, size) * size, self._width))[:, :length]
 
@@ -161,10 +163,10 @@ class MixedChunkAttention(GatedUnit):
 
 
 class _GroupPositions:
-    """Where new tokens stand among groups, when each row of the batch starts at a place of its own.
+    """Groups of new tokens, when each row of the batch starts at its own slot.
 
-    New tokens are cut into blocks of C from their first; a block reads itself and the G tokens before it, which hold all of
-    the group that its first token stands in.
+    New tokens are split into blocks of C tokens. A block reads itself and the G tokens before it, which contain the whole
+    group of its first token.
     """
 
     def __init__(self, group_size, size, visibility, slots, x):
@@ -185,7 +187,7 @@ class _GroupPositions:
         self._key_group = self._group(ops.expand_dims(self.key_slots, (1, 2)))
 
     def windows(self, x):
-        """`(B, G + T, ...)` to `(B · n, 1, G + C, W)`: each block after the G tokens before it."""
+        """`(B, G + T, ...)` to `(B · n, 1, G + C, W)`: each block with the G tokens before it."""
         width = x.shape[-1]
         x = pad_length(x, 0, self._blocks * self._size - self._length)
         before = ops.reshape(x[:, : self._blocks * self._group_size], (-1, 1, self._group_size, width))
@@ -193,22 +195,22 @@ class _GroupPositions:
         return ops.concatenate([before, own], axis=2)
 
     def in_own_group(self):
-        """`(B · n, 1, C, G + C)`: the tokens of a query's own group, up to itself."""
+        """`(B · n, 1, C, G + C)`: mask of the tokens in the group of the query, up to the query."""
         not_after = ops.expand_dims(self.key_slots, (1, 2)) <= ops.expand_dims(self._query_slots, (1, 3))
         return _as_float(ops.logical_and(ops.equal(self._query_group, self._key_group), not_after))
 
     def in_earlier_groups(self):
-        """`(B · n, 1, C, G + C)`: the tokens of earlier groups that the sums before the block do not hold."""
+        """`(B · n, 1, C, G + C)`: mask of the tokens in earlier groups that are not in the sums before the block."""
         after_sums = self._key_group >= self._first_group
         return _as_float(ops.logical_and(after_sums, self._key_group < self._query_group))
 
     def in_finished_groups(self):
-        """`(B · n, 1, 1, G + C)`: the tokens whose groups end within the block."""
+        """`(B · n, 1, 1, G + C)`: mask of the tokens whose groups end within the block."""
         after_sums = self._key_group >= self._first_group
         return _as_float(ops.logical_and(after_sums, self._key_group < self._next_group))
 
     def _group(self, slots):
-        # Counted from G before the first token: no quotient is negative, which runtimes round apart.
+        # Shifted by G so that no dividend is negative: runtimes round negative quotients differently.
         return (slots + self._group_size) // self._group_size
 
 
