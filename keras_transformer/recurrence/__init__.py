@@ -1,4 +1,4 @@
-"""Mixers that carry a state of fixed size in place of keys and values."""
+"""Recurrent token mixers: a state of fixed size takes the place of keys and values."""
 
 from keras_transformer.backend.scan import associative_scan, linear_scan
 from keras_transformer.recurrence.channel_mixing import ChannelMixing
@@ -9,7 +9,7 @@ from keras_transformer.recurrence.s4 import S4
 from keras_transformer.recurrence.s4d import S4D
 from keras_transformer.recurrence.time_mixing import TimeMixing
 
-RECURRENCES = {
+RECURRENCES: dict[str, type[Recurrence]] = {
     "retention": MultiScaleRetention,
     "gated_retention": GatedRetention,
     "time_mixing": TimeMixing,

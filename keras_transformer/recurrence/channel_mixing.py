@@ -1,4 +1,4 @@
-"""Channel mixing, the feed-forward of RWKV."""
+"""Channel mixing of RWKV."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Ten
 
 @serializable
 class ChannelMixing(Recurrence):
-    """`σ(r_t) · (relu(k_t)² W_v)`, where r and k are projections of the token mixed with the one before it.
+    """Channel mixing of RWKV: `σ(r_t) · (relu(k_t)² W_v)`, with projections r and k of the token mixed with the previous
+    one.
 
-    The feed-forward of a `DecoderBlock` that reads one token back: its cache is that token.
+    A feed-forward for a `DecoderBlock` that reads the previous token, which is its cache.
 
     Args:
         intermediate_dim: int >= 1. Width of k.
-        layer_index: int >= 0. Where the layer stands in its stack: it sets where the mixes start.
-        num_layers: int > `layer_index`. Of the stack.
-        kernel_initializer: of the projections.
+        layer_index: int >= 0. Index of the layer in its stack. It determines the initial mixes.
+        num_layers: int > `layer_index`. The number of layers of the stack.
+        kernel_initializer: initializer of the projections.
 
     Call arguments: see `Recurrence`; `positions` are not read.
 
@@ -84,7 +85,7 @@ class ChannelMixing(Recurrence):
         return ops.sigmoid(self.receptance_dense(for_receptance)) * hidden, {"token": token}
 
     def init_cache(self, batch_size: int, max_length: int | None = None, dtype: str | None = None) -> Cache:
-        """The token before the first: zeros."""
+        """Returns zeros for the token before the first."""
         return {"token": ops.zeros((batch_size, self._width()), dtype="float32")}
 
     def get_config(self) -> Config:

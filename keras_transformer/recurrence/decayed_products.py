@@ -1,7 +1,7 @@
-"""Products of queries with decaying sums over keys, chunk by chunk: what retention computes.
+"""Linear attention with exponential decay, in chunks: the computation of retention.
 
-Within a chunk the products of queries and keys are made, between chunks a state is carried. A chunk takes a row of its own
-in the batch. In the shapes, C is the size of a chunk, n their number.
+Within a chunk, products of queries and keys are computed; between chunks, a state is carried. Each chunk is a row of the
+batch. In the shapes, C is the chunk size, n the number of chunks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def decayed_products(
     mask: Tensor = None,
     state: Tensor = None,
 ) -> tuple[Tensor, Tensor]:
-    """`y_t = q_t R_t` with `R_t = γ R_{t - 1} + k_t v_tᵀ`, and `R_t = R_{t - 1}` at padding.
+    """Linear attention with decay: `y_t = q_t R_t` with `R_t = γ R_{t - 1} + k_t v_tᵀ`, and `R_t = R_{t - 1}` at padding.
 
     Time grows with `T · (C + M) · H`, memory with `T · C` and, for the states before each chunk, with
     `T / C · M · H · log(T / C)`.
@@ -33,11 +33,11 @@ def decayed_products(
         query: float `(B, T, N, M)`.
         key: float `(B, T, N, M)`.
         value: float `(B, T, N, H)`.
-        log_decay: log γ, not above 0: a float array `(N,)` of each head, or a float tensor `(B, T, N)` of each token, by
-            which the state fades before the token is added.
-        chunk_size: int >= 1. C; changes the cost alone.
+        log_decay: log γ <= 0: a float array `(N,)`, one for each head, or a float tensor `(B, T, N)`, one for each token,
+            which is applied to the state before the token is added.
+        chunk_size: int >= 1. C. It changes only the cost.
         mask: float `(B, T)`, 0 for padding, or None.
-        state: float `(B, N, M, H)`: R before the first token; None for zeros, and then no state is returned.
+        state: float `(B, N, M, H)`: R before the first token. None for zeros; then no state is returned.
 
     Returns:
         `(B, T, N, H)`, and the state after the last token, or None.
@@ -47,21 +47,21 @@ def decayed_products(
     if mask is not None:
         key = key * ops.cast(ops.expand_dims(mask, (2, 3)), key.dtype)
     if len(log_decay.shape) == 1:
-        places = _places(query, mask, size, state is not None)
+        counts = _token_counts(query, mask, size, state is not None)
         log_decay = np.asarray(log_decay, "float32").reshape(1, heads, 1, 1)
     else:
-        places, log_decay = _faded(log_decay, mask, size), np.full((1, heads, 1, 1), -1.0, "float32")
+        counts, log_decay = _cumulative_decay(log_decay, mask, size), np.full((1, heads, 1, 1), -1.0, "float32")
     query, key, value = (heads_first(pad_to_blocks(x, size), size, heads) for x in (query, key, value))
     transposed = ops.transpose(key, (0, 1, 3, 2))  # (B · n, N, M, C)
-    context = ops.matmul(ops.matmul(query, transposed) * _weights(places, log_decay), value)
+    context = ops.matmul(ops.matmul(query, transposed) * _weights(counts, log_decay), value)
     if _is_one(length, size) and state is None:
         before, following = None, None
     else:
-        ends = places[:, :, -1:]  # (1 | B · n, 1 | N, 1): the tokens of each chunk
-        left = ops.exp(log_decay * ops.expand_dims(ends - places, 2))
+        ends = counts[:, :, -1:]  # (1 | B · n, 1 | N, 1): the tokens of each chunk
+        left = ops.exp(log_decay * ops.expand_dims(ends - counts, 2))
         sums = ops.matmul(transposed * left, value)  # (B · n, N, M, H)
         before, following = _states(sums, log_decay[..., 0] * ends, block_count(length, size), state)
-        context = context + ops.matmul(query * ops.exp(log_decay * ops.expand_dims(places, 3)), before)
+        context = context + ops.matmul(query * ops.exp(log_decay * ops.expand_dims(counts, 3)), before)
     context = ops.reshape(
         tokens_first(context, size, heads), (-1, block_count(length, size) * size, heads, value.shape[-1])
     )
@@ -69,12 +69,12 @@ def decayed_products(
 
 
 def _is_one(length, size):
-    """Whether there is one chunk, as far as is known before running."""
+    """Returns whether the length is static and there is one chunk."""
     return isinstance(length, int) and length <= size
 
 
-def _places(x, mask, size, ends_matter):
-    """How many tokens of its chunk have been read at each place, itself included: float32 `(1 | B · n, 1, C)`."""
+def _token_counts(x, mask, size, ends_matter):
+    """Returns the number of tokens in the chunk up to each token, including it: float32 `(1 | B · n, 1, C)`."""
     if mask is None and not (ends_matter and not _is_one(ops.shape(x)[1], size)):
         return ops.reshape(ops.arange(1, size + 1, dtype="float32"), (1, 1, -1))
     mask = ops.ones_like(x[:, :, 0, 0], dtype="float32") if mask is None else mask
@@ -82,31 +82,31 @@ def _places(x, mask, size, ends_matter):
     return ops.cumsum(mask, axis=2)
 
 
-def _faded(log_decay, mask, size):
-    """How far the state has faded in its chunk at each place, itself included: float32 `(B · n, N, C)`, minus a log."""
-    fading = -ops.cast(log_decay, "float32")
+def _cumulative_decay(log_decay, mask, size):
+    """Returns the cumulative decay in the chunk up to each token, including it: -log, float32 `(B · n, N, C)`."""
+    decay = -ops.cast(log_decay, "float32")
     if mask is not None:
-        fading = fading * ops.cast(ops.expand_dims(mask, 2), "float32")
-    fading = ops.reshape(pad_to_blocks(fading, size), (-1, size, fading.shape[2]))
-    return ops.cumsum(ops.transpose(fading, (0, 2, 1)), axis=2)
+        decay = decay * ops.cast(ops.expand_dims(mask, 2), "float32")
+    decay = ops.reshape(pad_to_blocks(decay, size), (-1, size, decay.shape[2]))
+    return ops.cumsum(ops.transpose(decay, (0, 2, 1)), axis=2)
 
 
-def _weights(places, log_decay):
-    """`γ^(t - s)` where key s is not after query t, else 0: `(1 | B · n, N, C, C)`."""
-    size = ops.shape(places)[2]
+def _weights(counts, log_decay):
+    """Returns `γ^(t - s)` if key s is not after query t, else 0: `(1 | B · n, N, C, C)`."""
+    size = ops.shape(counts)[2]
     order = ops.arange(size, dtype="int32")
     seen = ops.greater_equal(ops.reshape(order, (1, 1, -1, 1)), ops.reshape(order, (1, 1, 1, -1)))
-    distances = ops.expand_dims(places, 3) - ops.expand_dims(places, 2)
-    # Masked before the exponential: what lies ahead would overflow.
+    distances = ops.expand_dims(counts, 3) - ops.expand_dims(counts, 2)
+    # Clipped before the exponential, which would overflow for later keys.
     return ops.exp(log_decay * ops.maximum(distances, 0.0)) * ops.cast(seen, "float32")
 
 
 def _states(sums, log_decay, chunks, state):
-    """The states before each chunk, `(B · n, N, M, H)`, and the one after the last, `(B, N, M, H)`, if any is given.
+    """Returns the states before each chunk, `(B · n, N, M, H)`, and, if `state` is given, after the last, `(B, N, M, H)`.
 
     Args:
-        sums: `(B · n, N, M, H)`: what each chunk adds.
-        log_decay: `(1 | B · n, N, 1)`: what each chunk leaves of what was before.
+        sums: `(B · n, N, M, H)`: the sum that each chunk adds.
+        log_decay: `(1 | B · n, N, 1)`: the decay over each chunk.
         chunks: n.
         state: `(B, N, M, H)`, or None.
     """
@@ -124,7 +124,7 @@ def _states(sums, log_decay, chunks, state):
         ops.concatenate([ops.zeros_like(log_decay[:, :1]), log_decay], axis=1),
         ops.concatenate([first, sums], axis=1),
     )
-    if state is None:  # The last is not asked for.
+    if state is None:  # The last state is not needed.
         elements = tuple(x[:, :-1] for x in elements)
     states = associative_scan(_join, elements, (0.0, 0.0))[1]
     following = None if state is None else ops.reshape(states[:, -1], (-1, heads, width, value_width))

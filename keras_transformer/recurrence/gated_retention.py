@@ -1,4 +1,4 @@
-"""Gated retention: retention that fades by as much as each token says."""
+"""Gated retention: retention with a data-dependent decay."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from keras_transformer.utils.types import Activation, Config, Initializer, Shape
 
 @serializable
 class GatedRetention(MultiScaleRetention):
-    """`(activation(X W_g) * norm(Y)) W_o`, where each head has `y_t = q_t Σ_{s <= t} (Π_{s < i <= t} γ_i) k_sᵀ v_s`.
+    """Gated retention: `(activation(X W_g) * norm(Y)) W_o`, where each head computes `y_t = q_t Σ_{s <= t} (Π_{s < i <= t}
+    γ_i) k_sᵀ v_s`.
 
-    `γ_t = sigmoid(x_t W_γ)^(1 / temperature)`, one for each head: what came before fades as the token decides, where
-    `MultiScaleRetention` fades by a constant. Everything else is as there, the three forms, the cost and the state.
+    `γ_t = sigmoid(x_t W_γ)^(1 / temperature)`, one for each head: the decay depends on the token, where
+    `MultiScaleRetention` has a constant. The three forms, the cost and the state are those of `MultiScaleRetention`.
 
     Args:
         num_heads: int >= 1. N.
         key_dim: even int >= 2. Width of each query and key head.
         value_dim: int >= 1, or None for `2 * key_dim`. Width of each value head.
-        chunk_size: int >= 1. C, default 128; changes the cost alone.
-        activation: of the gate of the output. Default "silu".
-        max_wavelength: float > 0. Of the slowest pair of features. Default 10000.
-        epsilon: float > 0. In the norm. Default 1e-6.
-        use_bias: bool. Of the projections, W_γ included. Default False.
-        kernel_initializer: of the projections.
-        temperature: float > 0. τ: the larger, the slower heads forget. Default 16.
+        chunk_size: int >= 1. C. Defaults to 128. It changes only the cost.
+        activation: activation of the output gate. Defaults to "silu".
+        max_wavelength: float > 0. Wavelength of the slowest pair of features. Defaults to 10000.
+        epsilon: float > 0. Added to the mean square in the norm. Defaults to 1e-6.
+        use_bias: bool. Whether the projections, including W_γ, have biases. Defaults to False.
+        kernel_initializer: initializer of the projections.
+        temperature: float > 0. Larger values make the state decay more slowly. Defaults to 16.
 
     Call arguments: see `Recurrence`.
 
@@ -37,9 +38,9 @@ class GatedRetention(MultiScaleRetention):
         `(B, T, D)`; with a cache, `(output, next_cache)`. The cache is "state" `(B, N, key_dim, value_dim)`, float32.
 
     Raises:
-        ValueError: odd `key_dim`; asked for a call that is not causal, scores, an `attention_mask`, or cross-attention.
+        ValueError: odd `key_dim`; a call that is not causal; scores, an `attention_mask`, or cross-attention.
 
-    Padding is no step: it adds nothing, and nothing fades. Export: all three formats, with and without a cache.
+    Padding does not change the state. Export: all three formats, with and without a cache.
 
     Example:
 
@@ -49,8 +50,8 @@ class GatedRetention(MultiScaleRetention):
     >>> tuple(output.shape), tuple(cache["state"].shape)
     ((1, 3, 8), (1, 2, 4, 8))
 
-    Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 3 (gRet). Angles of the rotation and norms of
-    heads are those of `MultiScaleRetention`, as in the authors' code.
+    Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 3 (gRet). Rotation and norms are those of
+    `MultiScaleRetention`, as in the authors' code.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class GatedRetention(MultiScaleRetention):
         self.decay_dense.build(query_shape)
 
     def _log_decay(self, x):
-        """log γ of each head at each token, float32 `(B, T, N)`."""
+        """Returns log γ of each head at each token, float32 `(B, T, N)`."""
         return ops.log_sigmoid(ops.cast(self.decay_dense(x), "float32")) / self.temperature
 
     def get_config(self) -> Config:

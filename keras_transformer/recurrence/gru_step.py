@@ -1,4 +1,4 @@
-"""One step of a gated recurrent network, as Cho et al. (arXiv 1406.1078) and Bahdanau et al. (arXiv 1409.0473) have it.
+"""One step of the gated recurrent unit (GRU) of Cho et al. (arXiv 1406.1078) and Bahdanau et al. (arXiv 1409.0473).
 
 The reset gate acts on the state before the product: `U (r h)`, not `r (U h)`.
 """
@@ -14,7 +14,7 @@ from keras_transformer.utils.types import Tensor
 
 
 def recurrent_kernels(layer: Any, name: str) -> list[keras.Variable]:
-    """The matrices of a state in its update gate, its reset gate and its candidate, each `(n, n)`."""
+    """Returns the recurrent kernels of update gate, reset gate and candidate, `(n, n)` each."""
     return [
         layer.add_weight(
             name=f"{name}_{part}_kernel",
@@ -26,20 +26,20 @@ def recurrent_kernels(layer: Any, name: str) -> list[keras.Variable]:
 
 
 def stack_kernels(kernels: Tensor) -> tuple[Tensor, Tensor]:
-    """The kernel of both gates `(n, 2n)`, and that of the candidate `(n, n)`."""
+    """Returns the kernel of both gates, `(n, 2n)`, and that of the candidate, `(n, n)`."""
     update, reset, candidate = kernels
     return ops.concatenate([update, reset], axis=1), candidate
 
 
 def gru_step(state: Tensor, candidate: Tensor, gates: Tensor, kernels: Tensor, mask: Tensor = None) -> Tensor:
-    """The next state.
+    """Returns the next state.
 
     Args:
         state: float32 `(..., B, n)`.
-        candidate: `(..., B, n)`: what comes in, for the candidate.
-        gates: `(..., B, 2n)`: what comes in, for the update gate and the reset gate.
-        kernels: as `stack_kernels` gives them, or stacks of these, `(..., n, 2n)` and `(..., n, n)`.
-        mask: float32 `(..., B, 1)`, 0 where the state stays as it is; None for nowhere.
+        candidate: `(..., B, n)`: the input of the candidate.
+        gates: `(..., B, 2n)`: the inputs of update gate and reset gate.
+        kernels: as `stack_kernels` returns, or stacks of these, `(..., n, 2n)` and `(..., n, n)`.
+        mask: float32 `(..., B, 1)`, 0 where the state does not change; None for no mask.
     """
     gate_kernel, candidate_kernel = kernels
     before = ops.cast(state, candidate.dtype)

@@ -1,4 +1,4 @@
-"""Retention: attention without softmax, whose weights fade with distance, so that a state stands for the past."""
+"""Retention: linear attention with exponential decay."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ from keras_transformer.utils.types import Activation, Cache, Config, Initializer
 
 @serializable
 class MultiScaleRetention(Recurrence):
-    """`(activation(X W_g) * norm(Y)) W_o`, where head n has `y_t = q_t Σ_{s <= t} γ_n^(t - s) k_sᵀ v_s`.
+    """Multi-scale retention: `(activation(X W_g) * norm(Y)) W_o`, where head n computes `y_t = q_t Σ_{s <= t} γ_n^(t - s)
+    k_sᵀ v_s`.
 
-    `γ_n = 1 - 2^(-5 - n)`, q and k turn with their positions, and the norm makes the root mean square of each head 1. Its
-    three forms are one computation: with a chunk as long as the sequence it is the parallel form, with one token the
-    recurrent form. Time grows with `T · (C + key_dim) · value_dim` of each head, memory with `T · C`, for chunks of C.
-    Products are in float32 under every dtype policy.
+    `γ_n = 1 - 2^(-5 - n)`, q and k are rotated by their positions, and the norm makes the root mean square of each head 1.
+    The chunked form is the parallel form if the chunk is as long as the sequence, and the recurrent form for one token.
+    Time grows with `T · (C + key_dim) · value_dim` for each head, memory with `T · C`, for chunks of C tokens. Products
+    are computed in float32 under every dtype policy.
 
     Args:
         num_heads: int >= 1. N.
         key_dim: even int >= 2. Width of each query and key head.
         value_dim: int >= 1, or None for `2 * key_dim`. Width of each value head.
-        chunk_size: int >= 1. C, default 128; changes the cost alone.
-        activation: of the gate. Default "silu".
-        max_wavelength: float > 0. Of the slowest pair of features. Default 10000.
-        epsilon: float > 0. In the norm. Default 1e-6.
-        use_bias: bool. Of the projections. Default False.
-        kernel_initializer: of the projections.
+        chunk_size: int >= 1. C. Defaults to 128. It changes only the cost.
+        activation: activation of the gate. Defaults to "silu".
+        max_wavelength: float > 0. Wavelength of the slowest pair of features. Defaults to 10000.
+        epsilon: float > 0. Added to the mean square in the norm. Defaults to 1e-6.
+        use_bias: bool. Whether the projections have biases. Defaults to False.
+        kernel_initializer: initializer of the projections.
 
-    Call arguments: see `Recurrence`. `positions` say how far queries and keys turn; weights fade by the order of tokens.
+    Call arguments: see `Recurrence`. `positions` determine the rotation of queries and keys; the decay goes by the order
+        of the tokens.
 
     Returns:
         `(B, T, D)`; with a cache, `(output, next_cache)`. The cache is "state" `(B, N, key_dim, value_dim)`, float32.
 
     Raises:
-        ValueError: odd `key_dim`; asked for a call that is not causal, scores, an `attention_mask`, or cross-attention.
+        ValueError: odd `key_dim`; a call that is not causal; scores, an `attention_mask`, or cross-attention.
 
-    Padding is no step: it adds nothing, and nothing fades. Export: all three formats, with and without a cache.
+    Padding does not change the state. Export: all three formats, with and without a cache.
 
     Example:
 
@@ -61,8 +63,8 @@ class MultiScaleRetention(Recurrence):
     True
 
     Reference: Sun et al., Retentive Network, arXiv 2307.08621, equations 5 to 8. The scales of section 2.2 ("retention score
-    normalization") are left out: the norm undoes them, but for `epsilon`, and without them the forms are equal. Heads are
-    normalized by their root mean square, as in the authors' code, where equation 8 has a group norm.
+    normalization") are omitted: the norm cancels them, except for `epsilon`, and without them the forms are equal. Heads
+    are normalized by their root mean square, as in the authors' code, where equation 8 has a group norm.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class MultiScaleRetention(Recurrence):
         self.value_dim = 2 * key_dim if value_dim is None else positive("value_dim", value_dim)
         self.chunk_size = positive("chunk_size", chunk_size)
         if key_dim % 2:
-            raise ValueError(f"Features turn in pairs: key_dim must be even. Received: {key_dim}")
+            raise ValueError(f"key_dim must be even: features are rotated in pairs. Received: {key_dim}")
         self.activation = get_activation(activation)
         self.max_wavelength = float(max_wavelength)
         self.epsilon = epsilon
@@ -112,11 +114,11 @@ class MultiScaleRetention(Recurrence):
         return self.output_dense(self.activation(self.gate_dense(x)) * retained), {"state": state}
 
     def _log_decay(self, x):
-        """log γ of each head, `(N,)`."""
+        """Returns log γ of each head, `(N,)`."""
         return np.log1p(-(2.0 ** (-5.0 - np.arange(self.num_heads))))
 
     def _rotated(self, x, positions):
-        """Heads of float32, turned by their positions."""
+        """Splits heads, as float32, and rotates them by their positions."""
         x = ops.cast(self._split(x, self.key_dim), "float32")
         rates = self.max_wavelength ** -np.linspace(0.0, 1.0, self.key_dim // 2)
         return rotate_pairs(x, *cos_and_sin(positions, rates, "pairs"), "pairs")
@@ -125,7 +127,7 @@ class MultiScaleRetention(Recurrence):
         return ops.reshape(x, (-1, ops.shape(x)[1], self.num_heads, width))
 
     def init_cache(self, batch_size: int, max_length: int | None = None, dtype: str | None = None) -> Cache:
-        """The state before the first token, of one size for any `max_length`; float32, as sums of many terms are."""
+        """Returns an empty state. Its size does not depend on `max_length`. It is float32, as a sum of many terms."""
         return {"state": ops.zeros((batch_size, self.num_heads, self.key_dim, self.value_dim), dtype="float32")}
 
     def get_config(self) -> Config:

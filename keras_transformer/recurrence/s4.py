@@ -1,4 +1,4 @@
-"""S4: state spaces whose transition is diagonal plus a matrix of rank one, started from HiPPO."""
+"""S4: state space models with a diagonal plus low-rank transition, initialized with HiPPO."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from keras_transformer.utils.types import ArrayLike
 
 @serializable
 class S4(S4Layer):
-    """`GLU(activation(y + d u))`, where y is the response of a linear system, one for each channel, to u.
+    """S4: `GLU(activation(y + d u))`, where y is the response of a linear state space model per channel to the input u.
 
-    The system is `h' = (Λ - p p*) h + b u`, `y = 2 Re(c h)` with `state_dim / 2` complex numbers in Λ, p, b, c and h: of
-    conjugate pairs one is held. It is made discrete with step Δ by the bilinear rule, in closed form. Convolution (a chunk
-    as long as the sequence), chunked and step form are one computation, in float32 under every dtype policy, without
-    complex numbers. With states of S, time grows with `T · (C + S + S² / C · log(T / C)) · D`, and `S³ · log C · D` once for
-    the powers of the transition; memory with `T · D · (1 + S / C)`.
+    The system is `h' = (Λ - p p*) h + b u`, `y = 2 Re(c h)` with `state_dim / 2` complex numbers in Λ, p, b, c and h: one
+    of each conjugate pair. It is discretized with step Δ by the bilinear transform, in closed form. The chunked form is a
+    convolution if the chunk is as long as the sequence, and a recurrence for one token. It is computed in float32 under
+    every dtype policy, without complex numbers. For state width S, time grows with `T · (C + S + S² / C · log(T / C)) · D`,
+    and `S³ · log C · D` once for the powers of the transition; memory with `T · D · (1 + S / C)`.
 
     Args:
-        state_dim: even int >= 2. Width of a channel's state. Default 64.
-        min_step, max_step: floats, 0 < min_step <= max_step. Steps Δ start between them. Default 0.001 and 0.1.
-        chunk_size: int >= 1. C, default 64; changes the cost alone.
-        activation: default "gelu".
-        kernel_initializer: of the output projections.
-        seed: int or None. Of the start of steps and outputs.
+        state_dim: even int >= 2. Width of the state of each channel. Defaults to 64.
+        min_step, max_step: floats, 0 < min_step <= max_step. Range of the initial steps Δ. Defaults to 0.001 and 0.1.
+        chunk_size: int >= 1. C. Defaults to 64. It changes only the cost.
+        activation: defaults to "gelu".
+        kernel_initializer: initializer of the output projections.
+        seed: int or None. Seed of the initial steps and outputs.
 
     Call arguments: see `Recurrence`; `positions` are not read.
 
@@ -36,10 +36,11 @@ class S4(S4Layer):
         imaginary ones; float32.
 
     Raises:
-        ValueError: odd `state_dim`; steps that are not positive; asked for a call that is not causal, scores, an
-            `attention_mask`, or cross-attention.
+        ValueError: odd `state_dim`; steps that are not positive; a call that is not causal; scores, an `attention_mask`, or
+            cross-attention.
 
-    Padding is an input of zero; at the end of new tokens it is no step. Export: all three formats, with and without a cache.
+    Padding is an input of zeros. Padding on the right of new tokens does not change the state. Export: all three formats,
+    with and without a cache.
 
     Example:
 
@@ -49,8 +50,8 @@ class S4(S4Layer):
     (1, 3, 4)
 
     Reference: Gu et al., Efficiently Modeling Long Sequences with Structured State Spaces, arXiv 2111.00396, section 3 and
-    appendix C; HiPPO-LegS of rank one. The kernel is made from powers of the transition, where the paper has a Cauchy kernel
-    and a Fourier transform; each channel has a Λ, p and b of its own, where the paper ties them in part.
+    appendix C; HiPPO-LegS of rank one. Deviations: the kernel is computed from powers of the transition, where the paper
+    has a Cauchy kernel and a Fourier transform; each channel has its own Λ, p and b, which the paper ties in part.
     """
 
     def _build_system(self, width):
@@ -73,10 +74,10 @@ class S4(S4Layer):
         return ops.concatenate([self._float(f"{name}_real"), self._float(f"{name}_imaginary")], axis=1)
 
     def _discrete(self):
-        """`A (D, S, S)` and `B (D, S)` of one step."""
+        """Returns `A`, `(D, S, S)`, and `B`, `(D, S)`, of one step."""
         half_step = 0.5 * ops.expand_dims(ops.exp(self._float("log_step")), 1)
         low_rank, inputs = self._pair("low_rank"), self._pair("input")
-        # The inverse of 1 - Δ / 2 Λ, and with it that of 1 - Δ / 2 (Λ - p p*), which differs by a product of two vectors.
+        # The inverse of 1 - Δ / 2 (Λ - p p*) follows from that of 1 - Δ / 2 Λ by the Woodbury identity.
         real, imaginary = 1.0 + half_step * ops.exp(self._float("log_decay")), -half_step * self._float("frequency")
         over = 1.0 / (real * real + imaginary * imaginary)
         inverse = _rotations(real * over, -imaginary * over)
@@ -112,7 +113,7 @@ class S4(S4Layer):
 
 
 def _rotations(real, imaginary):
-    """Diagonal complex matrices `(D, S / 2)` as real ones `(D, S, S)`, which act on real parts, then imaginary ones."""
+    """Returns diagonal complex matrices `(D, S / 2)` as real `(D, S, S)`, for vectors of real, then imaginary parts."""
     eye = ops.eye(real.shape[1], dtype="float32")
     real, imaginary = ops.expand_dims(real, 2) * eye, ops.expand_dims(imaginary, 2) * eye
     upper, lower = ops.concatenate([real, -imaginary], axis=2), ops.concatenate([imaginary, real], axis=2)
@@ -120,7 +121,7 @@ def _rotations(real, imaginary):
 
 
 def _power(squares, exponent):
-    """The power of A, from A, A², A⁴, ...; the exponent is below twice the last."""
+    """Returns a power of A from A, A², A⁴, ...; the exponent is less than twice the last exponent."""
     factors = [square for bit, square in enumerate(squares) if exponent >> bit & 1]
     product = factors[0]
     for factor in factors[1:]:
@@ -129,14 +130,14 @@ def _power(squares, exponent):
 
 
 def _apply(transition, states):
-    """Transitions `(D, S, S)` times states `(D, m, B, S)`."""
+    """Multiplies transitions `(D, S, S)` with states `(D, m, B, S)`."""
     width, _, _, size = shape = ops.shape(states[0])
     moved = ops.matmul(ops.reshape(states[0], (width, -1, size)), ops.transpose(transition[0], (0, 2, 1)))
     return (ops.reshape(moved, shape),)
 
 
 def _advance(states, counts, squares):
-    """States `(D, B, S)`, each times the power of A that `counts` `(B,)` names, bit by bit."""
+    """Multiplies states `(D, B, S)` with the powers `counts` `(B,)` of A, by repeated squaring."""
     for bit, square in enumerate(squares):
         moved = ops.matmul(states, ops.transpose(square, (0, 2, 1)))
         is_set = ops.equal(counts // 2**bit % 2, 1)
@@ -145,10 +146,10 @@ def _advance(states, counts, squares):
 
 
 def hippo(state_dim: int) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
-    """HiPPO-LegS as a diagonal minus a product of vectors: `Λ`, `p` and `b`, complex128 `(state_dim / 2,)`.
+    """Returns HiPPO-LegS in diagonal plus low-rank form: `Λ`, `p` and `b`, complex128 `(state_dim / 2,)`.
 
-    `A_nk = -√((2n + 1)(2k + 1))` below the diagonal, `-(n + 1)` on it; `A + p pᵀ` with `p_n = √(n + 1/2)` is a skew matrix
-    less half the identity, whose eigenvectors are orthogonal: in their basis it is Λ.
+    `A_nk = -√((2n + 1)(2k + 1))` below the diagonal, `-(n + 1)` on it; `A + p pᵀ` with `p_n = √(n + 1/2)` is a
+    skew-symmetric matrix minus half the identity. Its eigenvectors are orthogonal, and Λ has its eigenvalues.
     """
     n = np.arange(state_dim)
     inputs, low_rank = np.sqrt(2 * n + 1.0), np.sqrt(n + 0.5)
@@ -156,6 +157,6 @@ def hippo(state_dim: int) -> tuple[ArrayLike, ArrayLike, ArrayLike]:
     normal = a + np.outer(low_rank, low_rank)
     skew = (normal - normal.T) / 2
     frequencies, vectors = np.linalg.eigh(-1j * skew)
-    order = np.argsort(frequencies)[state_dim // 2 :]  # Of each conjugate pair the one with positive frequency.
+    order = np.argsort(frequencies)[state_dim // 2 :]  # The eigenvalue with positive frequency of each conjugate pair.
     vectors = vectors[:, order].conj().T
     return -0.5 + 1j * frequencies[order], vectors @ low_rank, vectors @ inputs

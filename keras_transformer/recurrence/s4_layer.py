@@ -1,4 +1,4 @@
-"""What the layers of S4 share: the system's inputs and outputs, skip, activation, gate and state."""
+"""Base class of S4 and S4D: input, output, skip connection, activation, gate and state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from keras_transformer.utils.types import Activation, Cache, Config, Initializer
 
 
 class S4Layer(Recurrence):
-    """Base of S4 and S4D: a subclass makes its weights in `_build_system`, and a `ChunkedSystem` of them in `_system`."""
+    """Base class of S4 and S4D. A subclass creates weights in `_build_system`, and its `ChunkedSystem` in `_system`."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class S4Layer(Recurrence):
     ) -> None:
         super().__init__(**kwargs)
         if positive("state_dim", state_dim) % 2:
-            raise ValueError(f"A state holds pairs: state_dim must be even. Received: {state_dim}")
+            raise ValueError(f"state_dim must be even: a state has real and imaginary parts. Received: {state_dim}")
         if not 0 < min_step <= max_step:
-            raise ValueError(f"Steps must be 0 < min_step <= max_step. Received: {min_step}, {max_step}")
+            raise ValueError(f"Steps must satisfy 0 < min_step <= max_step. Received: {min_step}, {max_step}")
         self.state_dim = state_dim
         self.min_step = min_step
         self.max_step = max_step
@@ -73,7 +73,7 @@ class S4Layer(Recurrence):
         raise NotImplementedError
 
     def _system(self, size):
-        """A `ChunkedSystem` of chunks of `size`."""
+        """Returns the `ChunkedSystem` for chunks of `size` tokens."""
         raise NotImplementedError
 
     def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache) -> tuple[Tensor, Any]:
@@ -85,7 +85,7 @@ class S4Layer(Recurrence):
         return self.output_dense(outputs) * ops.sigmoid(self.gate_dense(outputs)), {"state": state}
 
     def init_cache(self, batch_size: int, max_length: int | None = None, dtype: str | None = None) -> Cache:
-        """The state before the first token, of one size for any `max_length`; float32."""
+        """Returns an empty state, float32. Its size does not depend on `max_length`."""
         return {"state": ops.zeros((batch_size, self._width(), self.state_dim), dtype="float32")}
 
     def get_config(self) -> Config:

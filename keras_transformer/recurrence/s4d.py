@@ -18,12 +18,12 @@ class S4D(S4Layer):
     `T · (C + S) · D`, memory with `T · D · (1 + S / C · log(T / C))`.
 
     Args:
-        state_dim: even int >= 2. Width of a channel's state. Default 64.
-        min_step, max_step: floats, 0 < min_step <= max_step. Steps Δ start between them. Default 0.001 and 0.1.
-        chunk_size: int >= 1. C, default 64; changes the cost alone.
-        activation: default "gelu".
-        kernel_initializer: of the output projections.
-        seed: int or None. Of the start of steps and outputs.
+        state_dim: even int >= 2. Width of the state of each channel. Defaults to 64.
+        min_step, max_step: floats, 0 < min_step <= max_step. Range of the initial steps Δ. Defaults to 0.001 and 0.1.
+        chunk_size: int >= 1. C. Defaults to 64. It changes only the cost.
+        activation: defaults to "gelu".
+        kernel_initializer: initializer of the output projections.
+        seed: int or None. Seed of the initial steps and outputs.
 
     Call arguments: see `Recurrence`; `positions` are not read.
 
@@ -32,10 +32,11 @@ class S4D(S4Layer):
         imaginary ones; float32.
 
     Raises:
-        ValueError: odd `state_dim`; steps that are not positive; asked for a call that is not causal, scores, an
-            `attention_mask`, or cross-attention.
+        ValueError: odd `state_dim`; steps that are not positive; a call that is not causal; scores, an `attention_mask`, or
+            cross-attention.
 
-    Padding is an input of zero; at the end of new tokens it is no step. Export: all three formats, with and without a cache.
+    Padding is an input of zeros. Padding on the right of new tokens does not change the state. Export: all three formats,
+    with and without a cache.
 
     Example:
 
@@ -45,7 +46,8 @@ class S4D(S4Layer):
     (1, 3, 4)
 
     Reference: Gu et al., On the Parameterization and Initialization of Diagonal State Space Models, arXiv 2206.11893,
-    S4D-Lin with zero-order hold; the layer is that of the authors' s4d.py. Chunks stand for the Fourier transform there.
+    S4D-Lin with zero-order hold; the layer is that of the authors' s4d.py. Deviation: chunks in place of a Fourier
+    transform.
     """
 
     def _build_system(self, width):
@@ -58,18 +60,18 @@ class S4D(S4Layer):
     def _system(self, size):
         step = ops.expand_dims(ops.exp(self._float("log_step")), 1)
         real, imaginary = -ops.exp(self._float("log_decay")), self._float("frequency")
-        rate, turn = step * real, step * imaginary  # Of log A: (D, S / 2)
+        rate, angle = step * real, step * imaginary  # Real and imaginary part of log A: (D, S / 2)
         over = 1.0 / (real * real + imaginary * imaginary)
-        # B = (A - 1) / a, and what reads it: 2 c B; the state is then that of an input of 1.
-        a = _power(rate, turn, 1.0)
+        # B = (A - 1) / a, and the output 2 c B.
+        a = _power(rate, angle, 1.0)
         numerator = (a[0] - 1.0, a[1])
         b = (
             (numerator[0] * real + numerator[1] * imaginary) * over,
             (numerator[1] * real - numerator[0] * imaginary) * over,
         )
         c = (2.0 * self._float("output_real"), 2.0 * self._float("output_imaginary"))
-        rate, turn = ops.expand_dims(rate, 2), ops.expand_dims(turn, 2)
-        powers = _power(rate, turn, np.arange(size + 1, dtype="float32"))  # Pairs of (D, S / 2, C + 1)
+        rate, angle = ops.expand_dims(rate, 2), ops.expand_dims(angle, 2)
+        powers = _power(rate, angle, np.arange(size + 1, dtype="float32"))  # Pairs of (D, S / 2, C + 1)
         written = _times(powers, tuple(ops.expand_dims(part, 2) for part in b))
         column = tuple(ops.expand_dims(part, 2) for part in c)
         kernel = ops.sum(_times(written, column)[0][:, :, :size], axis=1)
@@ -86,19 +88,19 @@ class S4D(S4Layer):
         )
 
 
-def _power(rate, turn, exponent):
-    """`e^(exponent (rate + i turn))`, as a pair of real tensors."""
+def _power(rate, angle, exponent):
+    """Returns `e^(exponent (rate + i angle))` as a pair of real tensors."""
     size = ops.exp(rate * exponent)
-    return size * ops.cos(turn * exponent), size * ops.sin(turn * exponent)
+    return size * ops.cos(angle * exponent), size * ops.sin(angle * exponent)
 
 
 def _times(a, b):
-    """The product of complex numbers, each a pair of real tensors."""
+    """Returns the product of complex numbers, each a pair of real tensors."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 
 def _apply(transition, states):
-    """Diagonal transitions, pairs of `(D, S / 2)`, times states `(D, m, B, S)`."""
+    """Multiplies diagonal transitions, pairs of `(D, S / 2)`, with states `(D, m, B, S)`."""
     half = transition[0].shape[1]
     transition = tuple(ops.expand_dims(part, (1, 2)) for part in transition)
     product = _times(transition, (states[0][..., :half], states[0][..., half:]))
@@ -106,7 +108,7 @@ def _apply(transition, states):
 
 
 def _advance(states, counts, powers):
-    """States `(D, B, S)`, each times the power of the transition that `counts` `(B,)` names."""
+    """Multiplies states `(D, B, S)` with the powers `counts` `(B,)` of the transition."""
     half, size = powers[0].shape[1:]
     picked = ops.one_hot(counts, size, dtype="float32")  # (B, C + 1)
     factor = tuple(ops.matmul(ops.expand_dims(picked, 0), ops.transpose(part, (0, 2, 1))) for part in powers)

@@ -1,7 +1,7 @@
-"""Linear state spaces, one for each channel, chunk by chunk: `h_t = A h_{t - 1} + B u_t`, `y_t = C h_t`, in real numbers.
+"""Chunked linear state space models, one for each channel: `h_t = A h_{t - 1} + B u_t`, `y_t = C h_t`, in real numbers.
 
-Within a chunk the outputs are a product with a matrix that the system's kernel fills, between chunks a state is carried. In
-the shapes, D is the number of channels, S the width of a state, C the size of a chunk, n their number.
+Within a chunk, outputs are a product with the Toeplitz matrix of the kernel; between chunks, a state is carried. In the
+shapes, D is the number of channels, S the width of a state, C the chunk size, n the number of chunks.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from keras_transformer.utils.types import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class ChunkedSystem:
-    """What a chunk of C tokens does to its outputs and to the state, as matrices; channels come first.
+    """The matrices from the inputs and the state of a chunk of C tokens to its outputs and the next state. Channels are
+    first.
 
     Attributes:
-        kernel: `(D, C)`: `C A^t B`, the response to an impulse.
-        reads: `(D, S, C)`: `C A^(t + 1)`, what the state before the chunk gives at each place.
-        writes: `(D, C, S)`: `A^(C - 1 - t) B`, what the token at each place leaves in the state after the chunk.
+        kernel: `(D, C)`: `C A^t B`, the impulse response.
+        reads: `(D, S, C)`: `C A^(t + 1)`, from the state before the chunk to each output.
+        writes: `(D, C, S)`: `A^(C - 1 - t) B`, from each input to the state after the chunk.
         transition: tuple of tensors: `A^C`, as `apply` and `square` take it.
         apply: function of a transition `(D, ...)` and a tuple of one `(D, m, B, S)`, to such a tuple.
         square: function of a transition.
-        advance: function of states `(D, B, S)` and whole numbers `(B,)` below C: each state times that power of A.
+        advance: function of states `(D, B, S)` and exponents int `(B,)` below C: multiplies each state with that power of A.
     """
 
     kernel: Any
@@ -46,7 +47,7 @@ class ChunkedSystem:
 def system_response(
     system: ChunkedSystem, x: Tensor, mask: Tensor = None, state: Tensor = None
 ) -> tuple[Tensor, Tensor]:
-    """The outputs of a system from its inputs.
+    """Returns the outputs of a system, and its state after the last token.
 
     Time grows with `T · (C + S) · D`, memory with `T · D` and, for the states before each chunk, `T / C · S · D`.
 
@@ -54,11 +55,11 @@ def system_response(
         system: `ChunkedSystem`.
         x: float32 `(B, T, D)`, zeros at padding.
         mask: float32 `(B, T)`, 0 for padding, or None.
-        state: `(B, D, S)`: before the first token; None for zeros.
+        state: `(B, D, S)`: the state before the first token. None for zeros.
 
     Returns:
-        `(B, T, D)`; and the state after the last token that is no padding, which stands on the right, or None where none
-        was given.
+        `(B, T, D)`; and the state after the last token that is not padding, or None if `state` is None. With a state,
+        padding must be on the right.
     """
     length, width, size = ops.shape(x)[1], x.shape[2], system.size
     chunks = block_count(length, size)
@@ -81,16 +82,16 @@ def system_response(
 
 
 def _toeplitz(kernel):
-    """`(D, C)` to `(D, C, C)`: row s holds what input s gives at each place, the kernel moved s places to the right."""
+    """Returns the Toeplitz matrix `(D, C, C)` of a kernel `(D, C)`: row s is the kernel shifted s columns to the right."""
     width, size = kernel.shape
-    # Rows of length 2 C, one place short: each is the one before moved by one.
+    # Rows of length 2 C are read with length 2 C - 1, which shifts each row by one more column.
     row = ops.concatenate([kernel, ops.zeros((width, size), kernel.dtype)], axis=1)
     long = ops.reshape(ops.tile(row, (1, size)), (width, -1))[:, : size * (2 * size - 1)]
     return ops.reshape(long, (width, size, 2 * size - 1))[:, :, :size]
 
 
 def _states(system, rows, batch_size, chunks, state):
-    """The states before each chunk, and, if one is given, after the last."""
+    """Returns the states before each chunk and, if `state` is given, after the last."""
     width = rows.shape[0]
     sums = ops.matmul(rows, system.writes)
     sums = ops.reshape(sums, (width, chunks, batch_size, system.writes.shape[2]))
@@ -103,13 +104,13 @@ def _states(system, rows, batch_size, chunks, state):
 
 
 def _lengths(x, mask):
-    """How many tokens of each row are no padding: int32 `(B,)`."""
+    """Returns the number of tokens of each row that are not padding, int32 `(B,)`."""
     mask = ops.ones_like(x[:, :, 0]) if mask is None else mask
     return ops.cast(ops.sum(mask, axis=1), "int32")
 
 
 def _partial(system, blocks, states, lengths):
-    """The state `(D, B, S)` after the last token of each row: of the chunk that it ends in, a part alone has been read.
+    """Returns the state `(D, B, S)` after the last token of each row, which may end within a chunk.
 
     Args:
         blocks: inputs `(D, n, B, C)`.
@@ -121,10 +122,10 @@ def _partial(system, blocks, states, lengths):
     picked = ops.transpose(ops.one_hot(chunk, chunks + 1, dtype=blocks.dtype))  # (n + 1, B)
     picked = ops.expand_dims(ops.expand_dims(picked, 0), 3)
     before = ops.sum(states * picked, axis=1)  # (D, B, S)
-    inputs = ops.sum(blocks * picked[:, :-1], axis=1)  # (D, B, C); zeros where a row ends with its chunk
-    # The tokens that were read, moved to the end of the chunk, as the matrix of writes takes them.
-    places = ops.expand_dims(ops.arange(size, dtype="int32"), 0) + ops.expand_dims(rest, 1) - size  # (B, C)
-    moved = ops.one_hot(places, size, dtype=blocks.dtype)  # (B, C, C); none before the first
+    inputs = ops.sum(blocks * picked[:, :-1], axis=1)  # (D, B, C); zeros if a row ends with its chunk
+    # The tokens that were read are moved to the end of the chunk, as `writes` requires.
+    columns = ops.expand_dims(ops.arange(size, dtype="int32"), 0) + ops.expand_dims(rest, 1) - size  # (B, C)
+    moved = ops.one_hot(columns, size, dtype=blocks.dtype)  # (B, C, C); none before the first
     inputs = ops.matmul(ops.transpose(inputs, (1, 0, 2)), ops.transpose(moved, (0, 2, 1)))
     inputs = ops.transpose(inputs, (1, 0, 2))
     return system.advance(before, rest) + ops.matmul(inputs, system.writes)

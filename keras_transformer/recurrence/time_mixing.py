@@ -1,4 +1,4 @@
-"""Time mixing, the attention of RWKV."""
+"""Time mixing of RWKV."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Ten
 
 @serializable
 class TimeMixing(Recurrence):
-    """`(σ(r_t) · y_t) W_o`, where each channel of `y_t` is a mean of values over all tokens so far, weighed by their keys.
+    """Time mixing of RWKV: `(σ(r_t) · y_t) W_o`, where `y_t` is a weighted mean of the values of all tokens so far.
 
-    `y_t = (Σ_{s < t} e^(k_s - (t - 1 - s) w) v_s + e^(u + k_t) v_t) / (the sum of these weights)`, and r, k and v are
-    projections of the token mixed with the one before it. Weights are held as logarithms: there is no length at which they
-    overflow. Time and memory grow with `T · (C · A + D · A)`, for chunks of C and A channels; one token costs `D · A`.
+    `y_t = (Σ_{s < t} e^(k_s - (t - 1 - s) w) v_s + e^(u + k_t) v_t) / (the sum of these weights)` for each
+    channel, and r, k and v are projections of the token mixed with the one before it. Weights are kept as logarithms, so
+    that they do not overflow at any length. Time and memory grow with `T · (C · A + D · A)`, for chunks of C tokens and A
+    channels; one token costs `D · A`.
 
     Args:
         channels: int >= 1, or None for D. A.
-        layer_index: int >= 0. Where the layer stands in its stack: deeper layers start with a longer memory.
-        num_layers: int > `layer_index`. Of the stack.
-        chunk_size: int >= 1. C, default 8; changes the cost alone.
-        kernel_initializer: of the projections.
+        layer_index: int >= 0. Index of the layer in its stack: deeper layers start with a longer memory.
+        num_layers: int > `layer_index`. The number of layers of the stack.
+        chunk_size: int >= 1. C. Defaults to 8. It changes only the cost.
+        kernel_initializer: initializer of the projections.
 
     Call arguments: see `Recurrence`; `positions` are not read.
 
     Returns:
-        `(B, T, D)`; with a cache, `(output, next_cache)`. The cache is of float32: "token" `(B, D)`, the last one; "mean"
+        `(B, T, D)`; with a cache, `(output, next_cache)`. The cache is float32: "token" `(B, D)`, the last token; "mean"
         and "log_weight" `(B, A)`; and "is_begun" `(B, 1)`, 0 before the first token.
 
     Raises:
-        ValueError: `layer_index` not below `num_layers`; asked for a call that is not causal, scores, an `attention_mask`,
-            or cross-attention.
+        ValueError: `layer_index` not below `num_layers`; a call that is not causal; scores, an `attention_mask`, or
+            cross-attention.
 
-    Padding is no step: it weighs nothing, and nothing fades. Export: all three formats, with and without a cache.
+    Padding does not change the state. Export: all three formats, with and without a cache.
 
     Example:
 
@@ -55,8 +56,9 @@ class TimeMixing(Recurrence):
     >>> bool(np.allclose(np.concatenate(outputs, axis=1), whole, atol=1e-5))
     True
 
-    Reference: Peng et al., RWKV, arXiv 2305.13048, section 3 (time mixing of RWKV-4); vectors start as in the authors' code.
-    A past is kept as a mean and a logarithm, where that code keeps numerator, denominator and maximum.
+    Reference: Peng et al., RWKV, arXiv 2305.13048, section 3 (time mixing of RWKV-4); vectors are initialized as in the
+    authors' code.
+    Deviation: the state is a mean and the logarithm of a weight, where that code has numerator, denominator and maximum.
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class TimeMixing(Recurrence):
         return output, past and {"token": token, **_state(*past)}
 
     def init_cache(self, batch_size: int, max_length: int | None = None, dtype: str | None = None) -> Cache:
-        """The state before the first token, of one size for any `max_length`; float32, as logarithms of weights must be."""
+        """Returns an empty state. Its size does not depend on `max_length`. It is float32, for the logarithms of weights."""
         width = self._width()
         channels = self.channels or width
         widths = {"token": width, "mean": channels, "log_weight": channels, "is_begun": 1}
@@ -133,7 +135,7 @@ class TimeMixing(Recurrence):
 
 
 def _state(log_weight, mean):
-    """What no token has entered is all zeros."""
+    """Returns the state as cache tensors, zeros if there was no token."""
     is_begun = log_weight > 0.5 * LOG_ZERO
     return {
         "mean": ops.where(is_begun, mean, 0.0),
@@ -143,13 +145,13 @@ def _state(log_weight, mean):
 
 
 def _mixes(width, depth, share):
-    """Where the mixes of key, value and receptance start."""
+    """Returns the initial values of the mixes for key, value and receptance."""
     place = np.arange(width) / width
     key = place ** (1 - share)
     return {"key": key, "value": key + 0.3 * depth, "receptance": place ** (0.5 * (1 - share))}
 
 
 def check_layer_index(layer_index: int, num_layers: int) -> None:
-    """Refuses a layer that stands outside its stack."""
+    """Raises `ValueError` for a layer index outside the stack."""
     if not 0 <= layer_index < num_layers:
         raise ValueError(f"layer_index must be in [0, num_layers). Received: {layer_index} of {num_layers}")

@@ -1,4 +1,4 @@
-"""Token shift: each token beside the one before it."""
+"""Token shift of RWKV: mixes of each token with the previous one."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from keras_transformer.utils.types import ArrayLike, Shape, Tensor
 
 
 class TokenShift(keras.layers.Layer):
-    """Gives a token's mixtures with the one before it: `μ x_t + (1 - μ) x_{t - 1}`, one for each vector μ.
+    """Mixes of each token with the previous one: `μ x_t + (1 - μ) x_{t - 1}`, for each learned vector μ.
 
     Args:
-        mixes: dict of name to float array `(D,)`: where each learned μ starts.
+        mixes: dict from name to float array `(D,)`: the initial value of each μ.
 
     Call arguments:
-        x: float `(B, T, D)`, zeros at padding, which counts as a token of zeros.
+        x: float `(B, T, D)`, zeros at padding, which is treated as a token of zeros.
         mask: float `(B, T)`, 0 for padding, or None.
-        before: float `(B, D)`: the token before the first; None for zeros.
+        before: float `(B, D)`: the token before the first. None for zeros.
 
     Returns:
-        A list of `(B, T, D)`, one for each mix; and the last token that is no padding, float32 `(B, D)`, or None where
-        `before` is None. Padding then stands on the right.
+        A list of `(B, T, D)`, one for each mix; and the last token that is not padding, float32 `(B, D)`, or None if
+        `before` is None. With `before`, padding must be on the right.
     """
 
     def __init__(self, mixes: Mapping[str, ArrayLike], **kwargs: Any) -> None:
@@ -46,14 +46,14 @@ class TokenShift(keras.layers.Layer):
         first = ops.zeros_like(x[:, :1]) if before is None else ops.cast(ops.expand_dims(before, 1), x.dtype)
         joined = ops.concatenate([first, x], axis=1)  # (B, T + 1, D)
         previous = joined[:, : ops.shape(x)[1]]
-        # One product fewer than the formula has.
+        # Equal to the formula, with one product less.
         difference = x - previous
         mixed = [previous + ops.cast(mix, x.dtype) * difference for mix in self._weights_of_mixes]
         return mixed, None if before is None else ops.cast(_last(joined, mask), "float32")
 
 
 def _last(joined, mask):
-    """Of each row of `(B, T + 1, D)`, the vector that stands after all tokens that are no padding: `(B, D)`."""
+    """Returns the last vector of each row of `(B, T + 1, D)` that is not padding, `(B, D)`."""
     if mask is None:
         return joined[:, -1]
     length = ops.cast(ops.sum(mask, axis=1), "int32")

@@ -1,7 +1,7 @@
-"""The weighted mean of RWKV over all tokens so far, chunk by chunk, with every weight held as its logarithm.
+"""The WKV operator of RWKV in chunks: a weighted mean over all tokens so far, with weights kept as logarithms.
 
-A past is a mean and the logarithm of its weight: nothing grows with the sequence, and no exponential overflows. In the
-shapes, C is the size of a chunk, n their number, A the channels.
+The past is a mean and the logarithm of its weight, so that no exponential overflows. In the shapes, C is the chunk size, n
+the number of chunks, A the number of channels.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from keras_transformer.attention.partition.bands import block_count, pad_length,
 from keras_transformer.backend.scan import associative_scan, chunk_size_for
 from keras_transformer.utils.types import Tensor
 
-# The logarithm of no weight: far below any other, and finite, so that differences of two are numbers.
+# The logarithm of a zero weight: far below any other, but finite, so that differences are not NaN.
 LOG_ZERO = -1e30
 
 
 def wkv(
     key: Tensor, value: Tensor, decay: Tensor, bonus: Tensor, chunk_size: int, mask: Tensor = None, past: Tensor = None
 ) -> tuple[Tensor, Any]:
-    """`y_t = (Σ_{s < t} e^(k_s - (t - 1 - s) w) v_s + e^(u + k_t) v_t) / (the same sum of the weights alone)`.
+    """WKV: `y_t = (Σ_{s < t} e^(k_s - (t - 1 - s) w) v_s + e^(u + k_t) v_t) / (the sum of these weights)`.
 
     Time and memory grow with `T · C · A`.
 
@@ -30,12 +30,12 @@ def wkv(
         value: float32 `(B, T, A)`.
         decay: float32 `(A,)`, positive: w.
         bonus: float32 `(A,)`: u.
-        chunk_size: int >= 1. C; changes the cost alone.
-        mask: float32 `(B, T)`, 0 for padding, which is no step; or None.
-        past: the logarithm of the weight, and the mean, each `(B, A)`, of the tokens before; None for no tokens.
+        chunk_size: int >= 1. C. It changes only the cost.
+        mask: float32 `(B, T)`, 0 for padding, which does not change the past; or None.
+        past: the logarithm of the weight and the mean of the tokens before, `(B, A)` each. None for no tokens.
 
     Returns:
-        `(B, T, A)`, and the past after the last token, or None where none was given.
+        `(B, T, A)`, and the past after the last token, or None if `past` is None.
     """
     length, width = ops.shape(key)[1], key.shape[2]
     size = chunk_size_for(key, chunk_size)
@@ -44,7 +44,7 @@ def wkv(
     key, value = (ops.reshape(x, (-1, size, width)) for x in (key, pad_to_blocks(value, size)))
     read = ops.cumsum(steps, axis=1)  # (1 | B · n, C): tokens of the chunk read so far, this one included
     before, past = _pasts(key, value, read, decay, chunks, past)
-    logits = ops.expand_dims(key, 1) + _fading(read, steps, decay, bonus)  # (B · n, C, C, A): query, key
+    logits = ops.expand_dims(key, 1) + _decay_terms(read, steps, decay, bonus)  # (B · n, C, C, A): query, key
     carried = None if before is None else before[0] - _outer(read - steps, decay)  # (B · n, C, A)
     highest = ops.max(logits, axis=2)
     highest = ops.stop_gradient(highest if carried is None else ops.maximum(highest, carried))
@@ -58,7 +58,7 @@ def wkv(
 
 
 def _with_padding(key, mask, size, chunks):
-    """Keys in whole chunks, those of padding weighing nothing; and which tokens are steps, `(1 | B · n, C)`."""
+    """Pads keys to whole chunks with zero weights. Also returns 1 for tokens and 0 for padding, `(1 | B · n, C)`."""
     length = ops.shape(key)[1]
     is_whole = isinstance(length, int) and length % size == 0
     if mask is None and is_whole:
@@ -70,13 +70,13 @@ def _with_padding(key, mask, size, chunks):
     return ops.concatenate([key, filler], axis=1), ops.reshape(pad_length(mask, 0, missing), (-1, size))
 
 
-def _outer(places, decay):
-    """`(1 | B · n, C)` to `(1 | B · n, C, A)`."""
-    return ops.expand_dims(places, 2) * decay
+def _outer(counts, decay):
+    """Returns the products of counts `(1 | B · n, C)` and decays, `(1 | B · n, C, A)`."""
+    return ops.expand_dims(counts, 2) * decay
 
 
-def _fading(read, steps, decay, bonus):
-    """What is added to each key for each query: `(1 | B · n, C, C, A)`."""
+def _decay_terms(read, steps, decay, bonus):
+    """Returns the term that is added to each key for each query: `(1 | B · n, C, C, A)`."""
     order = ops.arange(ops.shape(read)[1], dtype="int32")
     query, key = ops.reshape(order, (1, -1, 1, 1)), ops.reshape(order, (1, 1, -1, 1))
     between = ops.expand_dims(read - steps, 2) - ops.expand_dims(read, 1)  # (1 | B · n, C, C)
@@ -85,9 +85,9 @@ def _fading(read, steps, decay, bonus):
 
 
 def _pasts(key, value, read, decay, chunks, past):
-    """The past before each chunk, a pair of `(B · n, 1, A)`; and the one after the last, if any is given.
+    """Returns the past before each chunk, a pair of `(B · n, 1, A)`, and, if `past` is given, after the last.
 
-    None for the first where there is nothing before the only chunk.
+    The first is None for a single chunk without a past.
     """
     if past is None and isinstance(chunks, int) and chunks == 1:
         return None, None
@@ -113,7 +113,7 @@ def _pasts(key, value, read, decay, chunks, past):
 
 
 def _join(earlier, later):
-    """Two pasts in one: `(fading, logarithm of the weight, mean)` each."""
+    """Merges two pasts, each a tuple of decay, logarithm of the weight, and mean."""
     faded = earlier[1] - later[0]
     highest = ops.maximum(faded, later[1])
     first, second = ops.exp(faded - highest), ops.exp(later[1] - highest)

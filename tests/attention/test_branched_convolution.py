@@ -99,7 +99,7 @@ def test_dilated_kernels_reach_further():
     [
         ({"wide": keras.layers.Conv1D(4, 3, strides=2)}, "stride 1"),
         ({"output": keras.layers.LayerNormalization()}, "output must be one of Dense"),
-        ({"output": keras.layers.Dense(4)}, "must have a longer one"),
+        ({"output": keras.layers.Dense(4)}, "must have a kernel of 2 tokens or more"),
     ],
 )
 def test_layers_that_do_not_fit_are_refused(wrong, message):
