@@ -1,4 +1,6 @@
-"""Where tokens stand. An embedding position is added to the input; an attention position plugs into attention."""
+"""Position encodings: embedding positions are added to the input, attention positions act inside attention."""
+
+import keras
 
 from keras_transformer.positions.alibi import ALiBi
 from keras_transformer.positions.attention_position import AttentionPosition
@@ -21,13 +23,13 @@ from keras_transformer.positions.sinusoidal import Sinusoidal
 from keras_transformer.positions.transformer_xl import TransformerXLRelative
 from keras_transformer.positions.xpos import XPos
 
-EMBEDDING_POSITIONS = {
+EMBEDDING_POSITIONS: dict[str, type[keras.layers.Layer]] = {
     "sinusoidal": Sinusoidal,
     "learned": Learned,
     "axial": Axial,
 }
 
-ATTENTION_POSITIONS = {
+ATTENTION_POSITIONS: dict[str, type[AttentionPosition]] = {
     "rotary": Rotary,
     "xpos": XPos,
     "alibi": ALiBi,

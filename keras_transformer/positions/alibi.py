@@ -1,4 +1,4 @@
-"""Attention with linear biases."""
+"""Attention with linear biases (ALiBi)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from keras_transformer.utils.types import Config, Tensor
 
 @serializable
 class ALiBi(AttentionPosition):
-    """Lowers the score of a key by its distance, at a slope of its own for each head: `bias_nij = -m_n |i - j|`.
+    """Attention with linear biases: `bias_nij = -m_n |i - j|`, with one slope per head.
 
     With N a power of 2, `m_n = 2^(-8n / N)` for n = 1 .. N. Otherwise, with P the largest power of 2 below N, the first P
-    heads have the slopes for P heads, and the others every second slope for 2P heads, from the first one. Nothing is
-    learned, and queries and keys are left as they are: no position is too far.
+    heads have the slopes for P heads, and the others every second slope for 2P heads, starting with the first. There are no
+    weights, and no maximum position.
 
     Args:
-        symmetric: bool. Whether keys on both sides lose alike: right for encoders, and in decoders no different. False is
-            the signed distance, `m_n (j - i)`, of BLOOM: a key ahead gains.
+        symmetric: bool. Whether the bias is the same on both sides, as encoders need; causal attention does not depend on
+            it. False is the signed distance of BLOOM, `m_n (j - i)`, which favors later keys.
 
     Returns:
         A bias, float32 `(1 | B, N, T, S)`.
 
     Raises:
-        ValueError: in a mechanism that takes no bias.
+        ValueError: a mechanism that does not support a bias.
 
     Example:
 
@@ -38,8 +38,8 @@ class ALiBi(AttentionPosition):
     >>> np.array(ALiBi().bias(query, np.array([2]), np.array([0, 1, 3]))).tolist()
     [[[[-0.125, -0.0625, -0.0625]], [[-0.0078125, -0.00390625, -0.00390625]]]]
 
-    Reference: Press et al., Train Short, Test Long, arXiv 2108.12409, section 3. It is causal; the symmetric form for
-    encoders, and slopes for any number of heads, are from the authors' code.
+    Reference: Press et al., Train Short, Test Long, arXiv 2108.12409, section 3. The paper is causal; the symmetric
+    form for encoders, and slopes for any number of heads, are from the authors' code.
     """
 
     needs = frozenset({"bias"})
@@ -59,7 +59,7 @@ class ALiBi(AttentionPosition):
 
 
 def alibi_slopes(num_heads: int) -> np.ndarray:
-    """The slope of each head, float64 `(num_heads,)`.
+    """Returns the ALiBi slope of each head, float64 `(num_heads,)`.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Learned positions in two short tables."""
+"""Axial position embeddings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 @serializable
 class Axial(keras.layers.Layer):
-    """Adds to each token a learned vector of its row, and behind it one of its column, in a grid of all places.
+    """Axial position embeddings: adds learned vectors for the row and the column of each position in a grid.
 
-    `y_p = x_p + [A_⌊p / w⌋; B_{p mod w}]`, with tables of h and w vectors for h · w places.
+    `y_p = x_p + [A_⌊p / w⌋; B_{p mod w}]`, with tables of h and w vectors for h · w positions.
 
     Args:
-        shape: pair of ints >= 1: h and w. Default (64, 64).
-        widths: pair of ints >= 1 that add up to D: of the vectors of rows and of columns. None for halves.
-        initializer: of both tables. Default: normal with standard deviation 0.02.
+        shape: pair of ints >= 1: h and w. Defaults to (64, 64).
+        widths: pair of ints >= 1 with sum D: widths of the row and the column vectors. None for halves.
+        initializer: initializer of both tables. Defaults to normal with standard deviation 0.02.
 
     Call arguments:
         inputs: float `(B, T, D)`, T at most h · w.
@@ -31,7 +31,7 @@ class Axial(keras.layers.Layer):
         `(B, T, D)`, in the dtype of the layer.
 
     Raises:
-        ValueError: numbers below 1; widths that are not those of the input; an input known to be longer than h · w.
+        ValueError: sizes below 1; widths whose sum is not D; a static length above h · w.
 
     Example:
 
@@ -40,8 +40,8 @@ class Axial(keras.layers.Layer):
     >>> layer(np.zeros((1, 4, 2))).numpy()[0, 3].tolist()
     [1.0, 1.0]
 
-    Reference: Kitaev et al., Reformer, arXiv 2001.04451, appendix D, and its published code, which drops out whole rows and
-    columns in training.
+    Reference: Kitaev et al., Reformer, arXiv 2001.04451, appendix D, and its published code, which has dropout of whole
+    rows and columns.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Axial(keras.layers.Layer):
         width = input_shape[-1]
         widths = self.widths or (width // 2, width - width // 2)
         if sum(widths) != width:
-            raise ValueError(f"widths must add up to {width}, that of the input. Received: {widths}")
+            raise ValueError(f"The sum of widths must be {width}, the width of the input. Received: {widths}")
         self.row_embeddings, self.column_embeddings = (
             self.add_weight(name=f"{name}_embeddings", shape=shape, initializer=self.initializer.clone())
             for name, shape in zip(("row", "column"), zip(self.shape, widths, strict=True), strict=True)
@@ -86,7 +86,7 @@ class Axial(keras.layers.Layer):
     def _check_length(self, length):
         if length is not None and length > self.max_sequence_length:
             raise ValueError(
-                f"Sequence of {length} is longer than the {self.max_sequence_length} places of {self.shape}."
+                f"Sequence of {length} is longer than the {self.max_sequence_length} positions of shape {self.shape}."
             )
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

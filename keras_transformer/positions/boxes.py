@@ -1,4 +1,4 @@
-"""Learned positions on a page."""
+"""Position embeddings of bounding boxes on a page."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 @serializable
 class BoxPosition(keras.layers.Layer):
-    """Adds learned vectors for the box that a word fills on its page.
+    """Box position embeddings of LayoutLM: adds learned vectors for the bounding box of each word on its page.
 
     `y = x + X_l + Y_t + X_r + Y_b + H_(b - t) + W_(r - l)` for a box from left l and top t to right r and bottom b.
 
     Args:
-        num_coordinates: int >= 1. Coordinates are from 0 to this, exclusive.
-        initializer: of the four tables. Default: normal with standard deviation 0.02.
+        num_coordinates: int >= 1. Coordinates are in [0, num_coordinates).
+        initializer: initializer of the four tables. Defaults to normal with standard deviation 0.02.
 
     Call arguments:
         inputs: float `(B, T, D)`.
-        boxes: int `(B, T, 4)`: left, top, right and bottom of each token's word. A box that ends before it begins has no
-            height or no width.
+        boxes: int `(B, T, 4)`: left, top, right and bottom of the word of each token. Negative heights and widths are
+            clipped to 0.
 
     Returns:
         `(B, T, D)`, in the dtype of the layer.
@@ -61,7 +61,7 @@ class BoxPosition(keras.layers.Layer):
     def call(self, inputs: Tensor, boxes: Tensor) -> Tensor:
         boxes = ops.cast(boxes, "int32")
         left, top, right, bottom = (boxes[:, :, side] for side in range(4))
-        places = (
+        coordinates = (
             ("x", left),
             ("y", top),
             ("x", right),
@@ -69,8 +69,8 @@ class BoxPosition(keras.layers.Layer):
             ("height", ops.maximum(bottom - top, 0)),
             ("width", ops.maximum(right - left, 0)),
         )
-        for name, place in places:
-            inputs = inputs + ops.cast(ops.take(self._tables[name], place, axis=0), inputs.dtype)
+        for name, coordinate in coordinates:
+            inputs = inputs + ops.cast(ops.take(self._tables[name], coordinate, axis=0), inputs.dtype)
         return inputs
 
     def compute_output_shape(self, inputs_shape: Shape, boxes_shape: Shape | None = None) -> Shape:

@@ -1,4 +1,4 @@
-"""Learned absolute positions."""
+"""Learned position embeddings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 @serializable
 class Learned(keras.layers.Layer):
-    """Adds a learned vector for each position: `y_p = x_p + E_p`.
+    """Learned position embeddings: `y_p = x_p + E_p`.
 
     Args:
         max_sequence_length: int >= 1. The number of positions in the table.
-        initializer: of the table. Default: normal with standard deviation 0.02.
-        offset: int >= 0. Rows of the table before that of position 0, which nothing reads; RoBERTa and BART have 2.
+        initializer: initializer of the table. Defaults to normal with standard deviation 0.02.
+        offset: int >= 0. The number of unused rows of the table before position 0: 2 in RoBERTa and BART.
 
     Call arguments:
         inputs: float `(B, T, D)`, T at most `max_sequence_length`.
@@ -28,7 +28,7 @@ class Learned(keras.layers.Layer):
         `(B, T, D)`, in the dtype of the layer.
 
     Raises:
-        ValueError: `max_sequence_length` below 1, `offset` below 0, or an input known to be longer than it.
+        ValueError: `max_sequence_length` below 1; `offset` below 0; a static length above `max_sequence_length`.
 
     Example:
 
@@ -46,7 +46,7 @@ class Learned(keras.layers.Layer):
         if not isinstance(max_sequence_length, int) or max_sequence_length < 1:
             raise ValueError(f"max_sequence_length must be a positive integer. Received: {max_sequence_length!r}")
         if not isinstance(offset, int) or offset < 0:
-            raise ValueError(f"offset must be an integer, and at least 0. Received: {offset!r}")
+            raise ValueError(f"offset must be an integer of at least 0. Received: {offset!r}")
         self.max_sequence_length = max_sequence_length
         self.offset = offset
         self.initializer = keras.initializers.get(initializer or keras.initializers.RandomNormal(stddev=0.02))

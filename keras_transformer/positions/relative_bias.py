@@ -1,4 +1,4 @@
-"""Relative position biases, learned for buckets of distances."""
+"""Relative position biases of T5, learned for buckets of distances."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 @serializable
 class RelativeBias(AttentionPosition):
-    """Adds a learned number to each score, by head and by bucket of the distance: `bias_nij = b[bucket(j - i), n]`.
+    """Relative position bias of T5: `bias_nij = b[bucket(j - i), n]`, a learned scalar for each head and distance bucket.
 
-    Half of the buckets of a side hold one distance each, the others reach exponentially farther, and the last one holds all
-    from `max_distance` on. T5 does not scale its scores: use it with `SoftmaxAttention(scoring="dot")` for that.
+    Half of the buckets of each side have one distance each; the ranges of the others grow exponentially, up to
+    `max_distance`. T5 does not scale its scores: use `SoftmaxAttention(scoring="dot")` for that.
 
-    One instance may serve several layers, which then share the biases, as in T5; so do the blocks of a model that is given
-    it as `position`. In an attention that is a template for blocks, each has its own.
+    Layers with the same instance share the biases, as in T5. So do the blocks of a model with this `position`. In an
+    attention that is a template for blocks, each block has its own.
 
     Args:
-        num_buckets: even int >= 4, or any int >= 2 if not bidirectional. Default 32.
-        max_distance: int, above the number of buckets that hold one distance. Default 128.
-        bidirectional: bool. Whether keys on the right have buckets of their own, half of them, as in encoders. In decoders,
-            False: all buckets are for the past, and a key ahead counts as distance 0.
-        initializer: of the biases `(num_buckets, N)`. Default: normal with standard deviation 0.02.
+        num_buckets: even int >= 4, or any int >= 2 if not bidirectional. Defaults to 32.
+        max_distance: int, above the number of buckets with one distance. Defaults to 128.
+        bidirectional: bool. Whether half of the buckets are for later keys, as in encoders. False for decoders: all buckets
+            are for the past, and later keys have distance 0.
+        initializer: initializer of the biases, `(num_buckets, N)`. Defaults to normal with standard deviation 0.02.
 
     Returns:
         A bias, float32 `(1 | B, N, T, S)`.
 
     Raises:
-        ValueError: too few or odd buckets; a `max_distance` too near; in a mechanism that takes no bias.
+        ValueError: too few or odd buckets; a `max_distance` that is too small; a mechanism that does not support a bias.
 
     Example:
 
@@ -76,10 +76,10 @@ class RelativeBias(AttentionPosition):
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         reach = self.max_distance
-        # By distance first: a small table, and one gather of numbers that leaves heads ahead of positions.
+        # First a small table by distance, then one gather, which keeps heads before positions.
         by_distance = ops.transpose(ops.take(self.embeddings, self._buckets, axis=0))  # (N, 2 reach + 1)
-        places = ops.clip(distances(query_positions, key_positions), -reach, reach) + reach
-        bias = ops.take(by_distance, places, axis=1)  # (N, 1 | B, T, S)
+        indices = ops.clip(distances(query_positions, key_positions), -reach, reach) + reach
+        bias = ops.take(by_distance, indices, axis=1)  # (N, 1 | B, T, S)
         return ops.transpose(bias, (1, 0, 2, 3))
 
     def get_config(self) -> Config:
@@ -93,17 +93,17 @@ class RelativeBias(AttentionPosition):
 
 
 def relative_buckets(num_buckets: int, max_distance: int, bidirectional: bool = True) -> np.ndarray:
-    """The bucket of each distance `-max_distance .. max_distance`, key minus query, as an int32 array.
+    """Returns the bucket of each distance `-max_distance .. max_distance`, key minus query, as an int32 array.
 
-    A table, and not a logarithm in the graph: at the edges of buckets, runtimes would round it apart.
+    A table rather than a logarithm in the graph, which runtimes round differently at the edges of buckets.
 
     Args:
         num_buckets: int.
-        max_distance: int: those farther are in the bucket of this one.
+        max_distance: int. Larger distances are in the bucket of this one.
         bidirectional: bool.
 
     Raises:
-        ValueError: too few or odd buckets; a `max_distance` too near.
+        ValueError: too few or odd buckets; a `max_distance` that is too small.
 
     Example:
 
@@ -112,14 +112,18 @@ def relative_buckets(num_buckets: int, max_distance: int, bidirectional: bool = 
     """
     side = num_buckets // 2 if bidirectional else num_buckets
     if side < 2 or (bidirectional and num_buckets % 2):
-        raise ValueError(f"num_buckets must be even and at least 4, or, in one direction, 2. Received: {num_buckets}")
+        raise ValueError(
+            f"num_buckets must be even and at least 4, or at least 2 if not bidirectional. Received: {num_buckets}"
+        )
     single = side // 2
     if max_distance <= single:
-        raise ValueError(f"max_distance must be above {single}, the last single bucket. Received: {max_distance}")
+        raise ValueError(
+            f"max_distance must be above {single}, the number of buckets with one distance. Received: {max_distance}"
+        )
     distance = np.arange(max_distance + 1)
     growth = np.log(np.maximum(distance, single) / single) / np.log(max_distance / single)
-    # A whole number must not fall short of itself.
+    # The margin keeps exact integers from being rounded down.
     far = single + np.floor(growth * (side - single) + 1e-9).astype(int)
     past = np.where(distance < single, distance, np.minimum(far, side - 1))
-    ahead = past + side if bidirectional else np.zeros_like(past)
-    return np.concatenate([past[::-1], ahead[1:]]).astype("int32")
+    future = past + side if bidirectional else np.zeros_like(past)
+    return np.concatenate([past[::-1], future[1:]]).astype("int32")

@@ -1,4 +1,4 @@
-"""Relative position biases of tokens that stand in a grid."""
+"""Relative position biases for tokens in a grid."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 @serializable
 class RelativeGridBias(AttentionPosition):
-    """Adds a learned number to each score, by head and by how many rows and columns lie between query and key.
+    """Relative position bias of Swin: a learned scalar for each head and distance in rows and columns.
 
-    Position p stands in row `p // width` and column `p % width` of a grid `(height, width)`, and
+    Position p is in row `p // width` and column `p % width` of a grid `(height, width)`, and
 
         bias_nij = b[row_i - row_j, column_i - column_j, n],
 
-    where distances beyond the grid count as the largest within. The table has a row for each of the
-    `(2 height - 1) (2 width - 1)` distances, by rows first, counted from the most negative.
+    where distances beyond the grid are clipped. The table has a row for each of the `(2 height - 1) (2 width - 1)`
+    distances, in row-major order from the most negative.
 
     Args:
-        grid_size: int or pair of ints >= 1: rows and columns. Default 7, the window of Swin.
-        initializer: of the biases. Default: truncated normal with standard deviation 0.02.
+        grid_size: int or pair of ints >= 1: rows and columns. Defaults to 7, the window of Swin.
+        initializer: initializer of the biases. Defaults to truncated normal with standard deviation 0.02.
 
     Returns:
         A bias, float32 `(1 | B, N, T, S)`.
 
     Raises:
-        ValueError: a side below 1; in a mechanism that takes no bias.
+        ValueError: a side below 1; a mechanism that does not support a bias.
 
     Example:
 
@@ -51,7 +51,7 @@ class RelativeGridBias(AttentionPosition):
         super().__init__(**kwargs)
         self.grid_size = (grid_size, grid_size) if isinstance(grid_size, int) else tuple(grid_size)
         if len(self.grid_size) != 2 or min(self.grid_size) < 1:
-            raise ValueError(f"grid_size must be one or two integers, and at least 1. Received: {grid_size!r}")
+            raise ValueError(f"grid_size must be one or two integers of at least 1. Received: {grid_size!r}")
         self.initializer = keras.initializers.get(initializer or keras.initializers.TruncatedNormal(stddev=0.02))
 
     def build(self, query_shape: Shape, *shapes: Any) -> None:
@@ -65,12 +65,12 @@ class RelativeGridBias(AttentionPosition):
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         height, width = self.grid_size
-        places = None
+        indices = None
         for length, span, of in ((height, 2 * width - 1, _row), (width, 1, _column)):
             distance = -distances(of(query_positions, width), of(key_positions, width))
             distance = ops.clip(distance, 1 - length, length - 1) + (length - 1)
-            places = distance * span if places is None else places + distance
-        bias = ops.take(ops.transpose(self.embeddings), places, axis=1)  # (N, 1 | B, T, S)
+            indices = distance * span if indices is None else indices + distance
+        bias = ops.take(ops.transpose(self.embeddings), indices, axis=1)  # (N, 1 | B, T, S)
         return ops.transpose(bias, (1, 0, 2, 3))
 
     def get_config(self) -> Config:

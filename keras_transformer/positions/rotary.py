@@ -18,19 +18,20 @@ _LAYOUTS = ("pairs", "halves")
 
 @serializable
 class Rotary(AttentionPosition):
-    """Turns query and key by angles that grow with position, so that their product depends on the distance alone.
+    """Rotary position embedding (RoPE): rotates query and key, so that their product depends only on the distance.
 
     Each pair of features `(a, b)` at position p becomes `(a cos θ - b sin θ, a sin θ + b cos θ)` with
-    `θ = p · max_wavelength^(-2i / H)` for pair i. `pairs` couples features 2i and 2i + 1 (the paper); `halves` couples
+    `θ = p · max_wavelength^(-2i / H)` for pair i. `pairs` rotates features 2i and 2i + 1 (the paper); `halves` rotates
     i and i + H/2 (Llama). Angles are computed in float32 under every dtype policy.
 
     Args:
-        max_wavelength: float > 0. Default 10000.
+        max_wavelength: float > 0. Defaults to 10000.
         layout: "pairs" or "halves".
-        rotary_dim: even int, or None for the whole head. Only the first `rotary_dim` features are turned.
-        scaling: None, or "linear", "ntk", "yarn", "llama3", or an instance: how the angles change for sequences longer than
-            a model was trained on.
-        max_sequence_length: int, or None for no end. How far a model with it generates; what is computed stays the same.
+        rotary_dim: even int, or None for the whole head. Only the first `rotary_dim` features are rotated.
+        scaling: None, or "linear", "ntk", "yarn", "llama3", or an instance: scaling of the angles for sequences longer
+            than those of training.
+        max_sequence_length: int, or None for no limit. The maximum length for generation; it does not change the
+            computation.
 
     Call arguments:
         inputs: float `(B, T, N, H)`.
@@ -84,7 +85,7 @@ class Rotary(AttentionPosition):
     def _rotate(self, x, positions):
         width = self.rotary_dim or x.shape[-1]
         if width % 2 or width > x.shape[-1]:
-            raise ValueError(f"Cannot turn {width} features of heads that are {x.shape[-1]} wide.")
+            raise ValueError(f"Cannot rotate {width} features of heads of width {x.shape[-1]}.")
         if width == x.shape[-1]:
             return self._rotate_all(x, positions)
         rotated = self._rotate_all(x[..., :width], positions)
@@ -116,13 +117,13 @@ class Rotary(AttentionPosition):
 
 
 def check_layout(layout: str) -> None:
-    """Refuses a layout of pairs that there is not."""
+    """Raises `ValueError` for an unknown layout."""
     if layout not in _LAYOUTS:
         raise ValueError(f"layout must be one of {_LAYOUTS}. Received: {layout!r}")
 
 
 def cos_and_sin(positions: Tensor, rates: np.ndarray, layout: str) -> tuple[Tensor, Tensor]:
-    """Of the angle of each feature, float32 `(1 | B, T, 1, H)` each.
+    """Returns cosine and sine of the angle of each feature, float32 `(1 | B, T, 1, H)` each.
 
     Args:
         positions: int `(T,)` or `(B, T)`.
@@ -136,23 +137,23 @@ def cos_and_sin(positions: Tensor, rates: np.ndarray, layout: str) -> tuple[Tens
 
 
 def expand_pairs(values: Tensor, layout: str) -> np.ndarray:
-    """An array `(H / 2,)` with a value for each pair, as one with a value for each feature."""
+    """Expands an array `(H / 2,)` with a value for each pair to `(H,)`, a value for each feature."""
     return np.repeat(values, 2) if layout == "pairs" else np.tile(values, 2)
 
 
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
-    """`(B, T, N, H)` turned: each pair `(a, b)` becomes `(a cos θ - b sin θ, a sin θ + b cos θ)`."""
+    """Rotates `(B, T, N, H)`: each pair `(a, b)` becomes `(a cos θ - b sin θ, a sin θ + b cos θ)`."""
     return x * ops.cast(cos, x.dtype) + _rotate_half(x, layout) * ops.cast(sin, x.dtype)
 
 
 def _rotate_half(x, layout):
-    """Each pair `(a, b)` becomes `(-b, a)`."""
+    """Rotates by a quarter turn: each pair `(a, b)` becomes `(-b, a)`."""
     width = x.shape[-1]
     if layout == "halves":
         first, second = x[..., : width // 2], x[..., width // 2 :]
         return ops.concatenate([-second, first], axis=-1)
-    # A product with a constant keeps rank 4 (delegates on phones refuse rank 5) and needs no gather.
+    # A product with a constant keeps rank 4 (mobile delegates do not support rank 5) and needs no gather.
     quarter = np.kron(np.eye(width // 2), np.array([[0.0, 1.0], [-1.0, 0.0]]))
-    # Of rank 2: in a loop, XLA finds no gradient of what Keras makes of a product of rank 4 with a matrix.
+    # Rank 2: in a loop, XLA has no gradient for Keras's product of rank 4 with a matrix.
     rotated = ops.matmul(ops.reshape(x, (-1, width)), ops.convert_to_tensor(quarter, x.dtype))
     return ops.reshape(rotated, (-1, *ops.shape(x)[1:]))

@@ -1,6 +1,6 @@
-"""Scaling of rotary angles, so that a model reads longer sequences than it was trained on.
+"""Scaling of rotary embeddings for sequences longer than those of training.
 
-A scaling changes the rate of each pair of features, in angle per position, and may stretch the turned features.
+A scaling changes the rate of each pair of features, in angle per position, and may scale the rotated features.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from keras_transformer.utils.types import Config
 
 
 class RotaryScaling:
-    """Base of the scalings: `rates` and, where attention has a temperature, `magnitude`.
+    """Base class of rotary scalings: `rates` and, if attention has a temperature, `magnitude`.
 
     Attributes:
-        magnitude: float. What turned queries and keys are multiplied by.
+        magnitude: float. Factor of rotated queries and keys.
     """
 
-    magnitude = 1.0
+    magnitude: float = 1.0
 
     def __init__(self, factor: float) -> None:
         if not factor >= 1:
@@ -29,7 +29,7 @@ class RotaryScaling:
         self.factor = float(factor)
 
     def rates(self, width: int, max_wavelength: float) -> np.ndarray:
-        """The rates, float64 `(width / 2,)`, of heads of which `width` features are turned."""
+        """Returns the rates, float64 `(width / 2,)`, for `width` rotated features."""
         raise NotImplementedError
 
     def get_config(self) -> Config:
@@ -45,7 +45,7 @@ class LinearScaling(RotaryScaling):
     """Position interpolation: positions are divided by `factor`.
 
     Args:
-        factor: float >= 1. How many times longer sequences become.
+        factor: float >= 1. Factor of the sequence length.
 
     Raises:
         ValueError: `factor` below 1.
@@ -70,15 +70,14 @@ class LinearScaling(RotaryScaling):
 class NTKScaling(RotaryScaling):
     """NTK-aware scaling: `max_wavelength` grows by `factor^(H / (H - 2))`, so that fast pairs keep their rates.
 
-    The dynamic variant computes the factor from the length read so far, `s L / L_0 - (s - 1)`. Keys in a cache would then
-    have been turned at other rates than the queries that meet them, so it is not offered: give the factor of the longest
-    sequence.
+    The dynamic variant, with the factor `s L / L_0 - (s - 1)` for the current length L, is not supported: cached keys would
+    have other rates than new queries. Use the factor of the longest sequence.
 
     Args:
-        factor: float >= 1. How many times longer sequences become: the slowest pair turns as with `LinearScaling`.
+        factor: float >= 1. Factor of the sequence length: the slowest pair rotates as with `LinearScaling`.
 
     Raises:
-        ValueError: `factor` below 1; fewer than 4 features to turn.
+        ValueError: `factor` below 1; fewer than 4 rotated features.
 
     Example:
 
@@ -93,25 +92,25 @@ class NTKScaling(RotaryScaling):
 
     def rates(self, width: int, max_wavelength: float) -> np.ndarray:
         if width < 4:
-            raise ValueError(f"NTK scaling needs at least 4 features to turn. Received: {width}")
+            raise ValueError(f"NTK scaling needs at least 4 rotated features. Received: {width}")
         return rotary_rates(width, max_wavelength * self.factor ** (width / (width - 2)))
 
 
 @serializable
 class YaRNScaling(RotaryScaling):
-    """YaRN: slow pairs are interpolated, fast ones kept, those between blended; attention gets a temperature.
+    """YaRN scaling: slow pairs are interpolated, fast ones kept, those between blended; attention has a temperature.
 
-    A pair that turns r times over `original_max_sequence_length` has the rate `(1 - γ(r)) θ / factor + γ(r) θ`, where γ goes
-    from 0 to 1 along the pairs between `beta_slow` and `beta_fast` turns. Turned queries and keys are multiplied by
-    `magnitude`.
+    A pair with r rotations over `original_max_sequence_length` has the rate `(1 - γ(r)) θ / factor + γ(r) θ`, where γ
+    increases from 0 to 1 for the pairs between `beta_slow` and `beta_fast` rotations. Rotated queries and keys are
+    multiplied by `magnitude`.
 
     Args:
-        factor: float >= 1. How many times longer sequences become.
+        factor: float >= 1. Factor of the sequence length.
         original_max_sequence_length: int >= 1. The length that the model was trained on.
-        beta_fast: float. Pairs that turn more often than this are kept.
-        beta_slow: float, below `beta_fast`. Pairs that turn less often are interpolated.
+        beta_fast: float. Pairs with more rotations are kept.
+        beta_slow: float, below `beta_fast`. Pairs with fewer rotations are interpolated.
         magnitude: float, or None for `0.1 ln(factor) + 1`.
-        truncate: bool. Whether the blend begins and ends at whole pairs.
+        truncate: bool. Whether the blend starts and ends at integer pair indices.
 
     Raises:
         ValueError: `factor` below 1; `beta_slow` not below `beta_fast`.
@@ -122,8 +121,8 @@ class YaRNScaling(RotaryScaling):
     >>> scaling.rates(4, 10000.0).round(4).tolist(), round(scaling.magnitude, 4)
     ([1.0, 0.0025], 1.1386)
 
-    Reference: Peng et al., YaRN, arXiv 2309.00071, definition 2 and equation 22. There γ is linear in the number of turns;
-    here it is linear in the index of the pair, as in the authors' code and all checkpoints.
+    Reference: Peng et al., YaRN, arXiv 2309.00071, definition 2 and equation 22. Deviation: γ is linear in the index
+    of the pair, as in the authors' code and all checkpoints, not in the number of rotations.
     """
 
     def __init__(
@@ -155,7 +154,7 @@ class YaRNScaling(RotaryScaling):
         return kept * (1 - slow) + kept / self.factor * slow
 
     def _pair(self, turns, width, max_wavelength):
-        """The index, a real number, of the pair that turns so often over the original length."""
+        """Returns the fractional index of the pair with `turns` rotations over the original length."""
         wavelength = self.original_max_sequence_length / (2 * math.pi * turns)
         return width * math.log(wavelength) / (2 * math.log(max_wavelength))
 
@@ -172,16 +171,16 @@ class YaRNScaling(RotaryScaling):
 
 @serializable
 class Llama3Scaling(RotaryScaling):
-    """Llama 3.1: pairs of long wavelength are interpolated, short ones kept, those between blended by their number of turns.
+    """Llama 3.1 scaling: pairs of long wavelength are interpolated, short ones kept, those between blended.
 
-    With r turns over `original_max_sequence_length`: the rate is divided by `factor` where `r < low_freq_factor`, kept where
-    `r > high_freq_factor`, and blended with the share `(r - low) / (high - low)` between.
+    With r rotations over `original_max_sequence_length`: the rate is divided by `factor` where `r < low_freq_factor`, kept
+    where `r > high_freq_factor`, and blended with the share `(r - low) / (high - low)` between.
 
     Args:
-        factor: float >= 1. How many times longer sequences become.
+        factor: float >= 1. Factor of the sequence length.
         original_max_sequence_length: int >= 1. The length that the model was trained on.
-        low_freq_factor: float. Pairs that turn less often are interpolated.
-        high_freq_factor: float, above `low_freq_factor`. Pairs that turn more often are kept.
+        low_freq_factor: float. Pairs with fewer rotations are interpolated.
+        high_freq_factor: float, above `low_freq_factor`. Pairs with more rotations are kept.
 
     Raises:
         ValueError: `factor` below 1; `low_freq_factor` not below `high_freq_factor`.
@@ -226,11 +225,11 @@ class Llama3Scaling(RotaryScaling):
 
 
 def rotary_rates(width: int, max_wavelength: float) -> np.ndarray:
-    """`max_wavelength^(-2i / width)` of each pair i, float64 `(width / 2,)`."""
+    """Returns the rate `max_wavelength^(-2i / width)` of each pair i, float64 `(width / 2,)`."""
     return max_wavelength ** -(np.arange(0, width, 2) / width)
 
 
-ROTARY_SCALINGS = {
+ROTARY_SCALINGS: dict[str, type[RotaryScaling]] = {
     "linear": LinearScaling,
     "ntk": NTKScaling,
     "yarn": YaRNScaling,

@@ -1,4 +1,4 @@
-"""Relative positions among keys and values."""
+"""Relative position representations of Shaw et al."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 @serializable
 class ShawRelative(AttentionPosition):
-    """Adds a learned vector for each distance to keys and to values: `q_i · (k_j + a^K_d) scale`, `Σ_j w_ij (v_j + a^V_d)`.
+    """Relative position representations: `q_i · (k_j + a^K_d) scale`, `Σ_j w_ij (v_j + a^V_d)`, with learned vectors a_d.
 
-    `d = clip(j - i, -max_distance, max_distance)`, and the vectors are the same for all heads. No tensor holds a vector for
-    each pair: a query meets each distance once, `(T, 2 max_distance + 1)`, and pairs read the numbers; weights are summed
-    by distance before they meet the vectors. Beyond the attention itself, time and memory grow with `T · S`, and
-    `T · max_distance · H`.
+    `d = clip(j - i, -max_distance, max_distance)`, and all heads share the vectors. There is no tensor of vectors for
+    pairs: products of queries and vectors are computed once per distance, `(T, 2 max_distance + 1)`, and gathered for
+    pairs; weights are summed by distance before they are multiplied with the vectors. Time and memory in addition to
+    attention grow with `T · S` and `T · max_distance · H`.
 
     Args:
-        max_distance: int >= 1. Default 16. Keys farther away share the vector of this distance.
-        use_values: bool. Whether values get vectors too.
-        scale: float, or None for `1 / √H`: that of the scoring function.
-        initializer: of the vectors, `(2 max_distance + 1, H)` and `(2 max_distance + 1, H_value)`.
+        max_distance: int >= 1. Keys farther away share the vector of this distance. Defaults to 16.
+        use_values: bool. Whether vectors are also added to values.
+        scale: float, the scale of the scoring function. None for `1 / √H`.
+        initializer: initializer of the vectors, `(2 max_distance + 1, H)` and `(2 max_distance + 1, H_value)`.
 
     Returns:
         A bias, float32 `(B, N, T, S)`, and a term of the context, `(B, T, N, H_value)`.
 
     Raises:
-        ValueError: `max_distance` below 1; in a mechanism that takes no bias, or has no weights to add values by.
+        ValueError: `max_distance` below 1; a mechanism that does not support a bias, or a term of the context.
 
     Example:
 
     >>> import numpy as np
     >>> position = ShawRelative(max_distance=1, initializer="ones")
     >>> position.build((1, 2, 1, 4), (1, 2, 1, 3))
-    >>> query, places = np.ones((1, 2, 1, 4), "float32"), np.arange(2)
-    >>> np.array(position.bias(query, places, places)).tolist()
+    >>> query, positions = np.ones((1, 2, 1, 4), "float32"), np.arange(2)
+    >>> np.array(position.bias(query, positions, positions)).tolist()
     [[[[2.0, 2.0], [2.0, 2.0]]]]
 
     Reference: Shaw et al., Self-Attention with Relative Position Representations, arXiv 1803.02155, equations 3 to 5.
@@ -79,29 +79,29 @@ class ShawRelative(AttentionPosition):
         table = ops.cast(ops.transpose(self.key_embeddings), query.dtype)
         by_distance = shared_matmul(ops.transpose(query, (0, 2, 1, 3)) * ops.cast(scale, query.dtype), table)
         # A gather from a flat tensor, whose gradient is one flat scatter.
-        places = self._places(by_distance, query_positions, key_positions)
-        return ops.take(ops.reshape(ops.cast(by_distance, "float32"), (-1,)), places, axis=0)
+        indices = self._indices(by_distance, query_positions, key_positions)
+        return ops.take(ops.reshape(ops.cast(by_distance, "float32"), (-1,)), indices, axis=0)
 
     def values(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         if not self.use_values:
             return None
-        reach = 2 * self.max_distance + 1
+        size = 2 * self.max_distance + 1
         heads, length = weights.shape[1], ops.shape(weights)[2]
-        places = self._places(weights, query_positions, key_positions)
-        empty = ops.zeros((ops.shape(weights)[0] * heads * length * reach,), dtype="float32")
+        indices = self._indices(weights, query_positions, key_positions)
+        empty = ops.zeros((ops.shape(weights)[0] * heads * length * size,), dtype="float32")
         flat = ops.reshape(ops.cast(weights, "float32"), (-1,))
-        sums = ops.scatter_update(empty, ops.reshape(places, (-1, 1)), flat, reduction="add")
-        sums = ops.cast(ops.reshape(sums, (-1, heads, length, reach)), weights.dtype)
+        sums = ops.scatter_update(empty, ops.reshape(indices, (-1, 1)), flat, reduction="add")
+        sums = ops.cast(ops.reshape(sums, (-1, heads, length, size)), weights.dtype)
         context = shared_matmul(sums, ops.cast(self.value_embeddings, weights.dtype))
         return ops.transpose(context, (0, 2, 1, 3))
 
-    def _places(self, by_query, query_positions, key_positions):
-        """Where the distance of each pair stands in a flat `(B, N, T, 2 max_distance + 1)`: int32 `(B, N, T, S)`."""
+    def _indices(self, by_query, query_positions, key_positions):
+        """Returns the index of the distance of each pair in a flat `(B, N, T, 2 max_distance + 1)`: int32 `(B, N, T, S)`."""
         reach = self.max_distance
         batch, heads, length = ops.shape(by_query)[0], by_query.shape[1], ops.shape(by_query)[2]
         starts = ops.arange(batch * heads * length, dtype="int32") * (2 * reach + 1) + reach
-        places = ops.clip(distances(query_positions, key_positions), -reach, reach)
-        return ops.reshape(starts, (-1, heads, length, 1)) + ops.expand_dims(places, 1)
+        indices = ops.clip(distances(query_positions, key_positions), -reach, reach)
+        return ops.reshape(starts, (-1, heads, length, 1)) + ops.expand_dims(indices, 1)
 
     def get_config(self) -> Config:
         return {

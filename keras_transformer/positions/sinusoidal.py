@@ -1,4 +1,4 @@
-"""Fixed sinusoidal positions."""
+"""Sinusoidal position encoding."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from keras_transformer.utils.types import Config, Shape, Tensor
 
 @serializable
 class Sinusoidal(keras.layers.Layer):
-    """Adds sines and cosines of geometrically spaced wavelengths to the input.
+    """Sinusoidal position encoding: adds sines and cosines of geometrically spaced wavelengths to the input.
 
     For position p and i = 0 .. D/2 - 1, with angle `p / max_wavelength^(2i / D)`:
     `interleaved` puts `sin` at feature 2i and `cos` at 2i + 1; `halves` puts all sines first, then all cosines.
 
     Args:
-        max_wavelength: float > 0. The largest wavelength over 2π. Default 10000.
+        max_wavelength: float > 0. The largest wavelength divided by 2π. Defaults to 10000.
         layout: "interleaved" (the paper) or "halves" (tensor2tensor, Marian).
-        endpoint: bool. Whether the largest wavelength is one of them, with exponents `i / (D/2 - 1)`, as in tensor2tensor
-            and fairseq; the paper comes near it. Default False.
-        offset: int. What is added to every position; 2 in fairseq. Default 0.
+        endpoint: bool. Whether the largest wavelength is included, with exponents `i / (D/2 - 1)`, as in tensor2tensor and
+            fairseq. Defaults to False, as in the paper.
+        offset: int. Added to every position; 2 in fairseq. Defaults to 0.
 
     Call arguments:
         inputs: float `(B, T, D)`, D even.

@@ -1,4 +1,4 @@
-"""The relative positions of Transformer-XL."""
+"""Relative position encoding of Transformer-XL."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 @serializable
 class TransformerXLRelative(AttentionPosition):
-    """Scores `((q_i + u) · k_j + (q_i + v) · W_r r_{i-j}) scale`: content and distance, with a bias of each head for both.
+    """Relative position encoding of Transformer-XL: scores `((q_i + u) · k_j + (q_i + v) · W_r r_{i-j}) scale`.
 
-    `r_d` is `(sin(d ω_f), cos(d ω_f))` for the frequencies `ω_f = max_wavelength^(-2f / D)`. No tensor holds a vector for
-    each pair, or each distance: the sines of a difference are products of those of queries and of keys, so that the second
-    term is one matrix product, `2 T S D` operations a head, whatever the positions are.
+    `r_d` is `(sin(d ω_f), cos(d ω_f))` for the frequencies `ω_f = max_wavelength^(-2f / D)`. u and v are biases
+    per head for content and distance. There is no tensor of vectors for pairs or distances: sines of a difference are
+    products of the sines of queries and keys, so that the second term is one matrix product, `2 T S D` operations per head.
 
     Args:
         width: even int, or None for `N · H`. Width D of the sinusoids.
-        max_wavelength: float > 0. Default 10000.
-        scale: float, or None for `1 / √H`: that of the scoring function.
-        kernel_initializer: of W_r, `(D, N, H)`.
-        bias_initializer: of u and v, `(N, H)`.
+        max_wavelength: float > 0. Defaults to 10000.
+        scale: float, the scale of the scoring function. None for `1 / √H`.
+        kernel_initializer: initializer of W_r, `(D, N, H)`.
+        bias_initializer: initializer of u and v, `(N, H)`.
 
     Returns:
         From `rotate`, the query with u added; a bias, float32 `(B, N, T, S)`.
 
     Raises:
-        ValueError: odd `width`; in a mechanism that takes no bias.
+        ValueError: odd `width`; a mechanism that does not support a bias.
 
     Example:
 
     >>> import numpy as np
     >>> position = TransformerXLRelative(width=2, kernel_initializer="ones")
     >>> position.build((1, 3, 1, 4), (1, 3, 1, 4))
-    >>> query, places = np.ones((1, 3, 1, 4), "float32"), np.arange(3)
-    >>> np.array(position.bias(query, places, places), float)[0, 0, 2].round(3).tolist()  # 4 (sin d + cos d) / √4
+    >>> query, positions = np.ones((1, 3, 1, 4), "float32"), np.arange(3)
+    >>> np.array(position.bias(query, positions, positions), float)[0, 0, 2].round(3).tolist()  # 4 (sin d + cos d) / √4
     [0.986, 2.764, 2.0]
 
-    Reference: Dai et al., Transformer-XL, arXiv 1901.02860, section 3.3. There u and v may be shared by all layers; one
-    instance in several layers shares W_r too.
+    Reference: Dai et al., Transformer-XL, arXiv 1901.02860, section 3.3. The paper may share u and v between
+    layers; an instance shared by several layers also shares W_r.
     """
 
     needs = frozenset({"bias", "query"})
@@ -74,7 +74,9 @@ class TransformerXLRelative(AttentionPosition):
         heads = tuple(query_shape[2:])
         width = self.width or heads[0] * heads[1]
         if width % 2:
-            raise ValueError(f"Sinusoids come in pairs: give an even width. Received heads of {heads}.")
+            raise ValueError(
+                f"The width of sinusoids must be even. Received heads of shape {heads}: set an even width."
+            )
         self.kernel = self.add_weight(name="kernel", shape=(width, *heads), initializer=self.kernel_initializer)
         self.content_bias, self.position_bias = (
             self.add_weight(name=name, shape=heads, initializer=keras.initializers.get(self.bias_initializer))
@@ -88,14 +90,14 @@ class TransformerXLRelative(AttentionPosition):
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
-        # `rotate` has added u.
+        # `rotate` has already added u.
         change = ops.cast(self.position_bias - self.content_bias, query.dtype)
         query = ops.transpose((query + change) * ops.cast(scale, query.dtype), (0, 2, 1, 3))
         kernel = ops.transpose(ops.cast(self.kernel, query.dtype), (1, 2, 0))
         sines, cosines = ops.split(
             ops.cast(shared_matmul(query, kernel), "float32"), 2, axis=-1
         )  # (B, N, T, D / 2) each
-        # Counted from the first query, so that the angles of near pairs are small and exact.
+        # Relative to the first query, so that the angles of near pairs are small and accurate.
         query_positions = rows(query_positions)
         start = query_positions[:, :1]
         sin_i, cos_i = self._sin_and_cos(query_positions - start)
@@ -111,7 +113,7 @@ class TransformerXLRelative(AttentionPosition):
         return ops.cast(ops.reshape(products, (-1, heads, length, key_length)), "float32")
 
     def _sin_and_cos(self, positions):
-        """`(1 | B, 1, T, D / 2)` each."""
+        """Returns sines and cosines, `(1 | B, 1, T, D / 2)` each."""
         rates = rotary_rates(self.kernel.shape[0], self.max_wavelength).astype("float32")
         angles = ops.expand_dims(ops.expand_dims(ops.cast(positions, "float32"), -1) * rates, 1)
         return ops.sin(angles), ops.cos(angles)

@@ -1,4 +1,4 @@
-"""Extrapolatable rotary positions (xPos)."""
+"""Extrapolatable position embedding (xPos)."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from keras_transformer.utils.types import Config, Tensor
 
 @serializable
 class XPos(AttentionPosition):
-    """Rotary positions whose scores fade with distance: queries grow with position, keys shrink alike.
+    """xPos: rotary position embedding with scores that decay with distance.
 
-    Pair i of a query at position p is turned as by `Rotary` and multiplied by `ζ_i^((p - center) / scale_base)`, and that of
-    a key divided by it, with `ζ_i = (2i / H + 0.4) / 1.4`. In their product `ζ_i^((p - q) / scale_base)` is left, for any
-    center: it only keeps the numbers small. It is a constant, and not the middle of a sequence, so that keys in a cache stay
-    as they are and reading whole, in chunks and token by token is the same. For causal attention: a key ahead is scaled up.
+    Pair i of a query at position p is rotated as by `Rotary` and multiplied by `ζ_i^((p - center) / scale_base)`; that of a
+    key is divided by it, with `ζ_i = (2i / H + 0.4) / 1.4`. The factor of their product is `ζ_i^((p - q) / scale_base)` for
+    any center, which only keeps the numbers small. The center is constant, not the middle of a sequence, so that cached
+    keys do not change. For causal attention only: scores of later keys would grow.
 
     Args:
-        max_wavelength: float > 0. Default 10000.
-        scale_base: float > 0. The larger, the slower scores fade. Default 512.
-        center: int, or None for `4 scale_base`. Best in the middle of the longest sequence: a factor is at most
-            `3.5^(|p - center| / scale_base)`, and a half-precision number ends at 65504.
-        layout: "pairs" couples features 2i and 2i + 1 (the paper); "halves" couples i and i + H/2.
+        max_wavelength: float > 0. Defaults to 10000.
+        scale_base: float > 0. Larger values make scores decay more slowly. Defaults to 512.
+        center: int, or None for `4 scale_base`. Best at the middle of the longest sequence: factors are at most
+            `3.5^(|p - center| / scale_base)`, and the maximum in half precision is 65504.
+        layout: "pairs" rotates features 2i and 2i + 1 (the paper); "halves" rotates i and i + H/2.
 
     Returns:
-        From `rotate`: queries and keys as they were shaped.
+        From `rotate`: queries and keys, with the same shapes.
 
     Raises:
         ValueError: unknown layout; `scale_base` not positive; odd head width.
@@ -40,13 +40,13 @@ class XPos(AttentionPosition):
     Example:
 
     >>> import numpy as np
-    >>> x, places = np.ones((1, 2, 1, 4)), np.array([100, 612])
-    >>> query, key = XPos(center=100).rotate(x, x, places, places)
+    >>> x, positions = np.ones((1, 2, 1, 4)), np.array([100, 612])
+    >>> query, key = XPos(center=100).rotate(x, x, positions, positions)
     >>> float(np.round(np.linalg.norm(query[0, 1, 0, :2]) / np.linalg.norm(query[0, 0, 0, :2]), 4))  # 0.4 / 1.4
     0.2857
 
-    Reference: Sun et al., A Length-Extrapolatable Transformer, arXiv 2212.10554, algorithm 1. There the center is the middle
-    of the sequence at hand. Its blockwise causal attention is a mechanism's business: `mechanism="local"`.
+    Reference: Sun et al., A Length-Extrapolatable Transformer, arXiv 2212.10554, algorithm 1. Deviation: the paper centers
+    at the middle of the current sequence. Its blockwise causal attention is `mechanism="local"`.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class XPos(AttentionPosition):
     def _rotate(self, x, positions, sign):
         width = x.shape[-1]
         if width % 2:
-            raise ValueError(f"xPos couples features: heads must be of even width. Received: {width}")
+            raise ValueError(f"xPos rotates pairs of features: the head width must be even. Received: {width}")
         cos, sin = cos_and_sin(positions, rotary_rates(width, self.max_wavelength), self.layout)
         growth = np.log((np.arange(0, width, 2) / width + 0.4) / 1.4) / self.scale_base
         growth = expand_pairs(sign * growth, self.layout).astype("float32")

@@ -32,7 +32,7 @@ def test_without_widths_each_table_has_half():
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="12 places"):
+    with pytest.raises(ValueError, match="12 positions"):
         made()[0](np.zeros((1, 13, 6), "float32"))
     with pytest.raises(ValueError, match="widths"):
         made(widths=(2, 3))

@@ -108,7 +108,7 @@ def test_rotary_refuses(options):
 
 
 def test_rotary_refuses_heads_too_narrow():
-    with pytest.raises(ValueError, match="8 features of heads that are 4 wide"):
+    with pytest.raises(ValueError, match="8 features of heads of width 4"):
         Rotary(rotary_dim=8)(np.zeros((1, 1, 1, 4)))
 
 

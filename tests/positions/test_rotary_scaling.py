@@ -87,7 +87,7 @@ def test_refused():
         YaRNScaling(2.0, beta_slow=32.0)
     with pytest.raises(ValueError, match="low_freq_factor"):
         Llama3Scaling(low_freq_factor=4.0)
-    with pytest.raises(ValueError, match="at least 4 features"):
+    with pytest.raises(ValueError, match="at least 4 rotated features"):
         NTKScaling().rates(2, 10000.0)
     with pytest.raises(ValueError, match="linear, llama3, ntk, yarn"):
         Rotary(scaling="no_such")

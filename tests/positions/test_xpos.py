@@ -35,7 +35,7 @@ def test_formula(layout):
 
 
 def test_refused():
-    with pytest.raises(ValueError, match="even width"):
+    with pytest.raises(ValueError, match="must be even"):
         XPos().rotate(np.ones((1, 2, 1, 3)), np.ones((1, 2, 1, 3)), np.arange(2), np.arange(2))
     with pytest.raises(ValueError, match="layout"):
         XPos(layout="no_such")
