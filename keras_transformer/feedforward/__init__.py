@@ -1,4 +1,6 @@
-"""What a block computes at each token by itself."""
+"""Feed-forward layers, which process each token separately."""
+
+import keras
 
 from keras_transformer.feedforward.activations import ACTIVATIONS, gelu_tanh, quick_gelu
 from keras_transformer.feedforward.bit_dense import BitDense
@@ -10,7 +12,7 @@ from keras_transformer.feedforward.mixture_of_experts import MixtureOfExperts
 from keras_transformer.feedforward.router import TopKRouter
 from keras_transformer.layers.ternary import TernaryPolicy, frozen_twin, ternary_twin
 
-FEEDFORWARDS = {
+FEEDFORWARDS: dict[str, type[keras.layers.Layer]] = {
     "dense": DenseFeedForward,
     "gated": GatedFeedForward,
     "mixture_of_experts": MixtureOfExperts,

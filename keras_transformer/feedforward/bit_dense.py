@@ -14,29 +14,28 @@ from keras_transformer.utils.types import Activation, Initializer, Shape, Tensor
 
 @serializable
 class BitDense(keras.layers.Dense):
-    """`Dense` with weights out of {-γ, 0, γ} and activations in 8 bits: `activation(γ / s · round(s x) t + b)`.
+    """Linear layer of BitNet b1.58, with ternary weights and 8-bit activations: `activation(γ / s · round(s x) t + b)`.
 
-    t is W divided by γ, the mean of its absolute values, rounded and clipped to {-1, 0, 1}; s is 127 by the largest |x| of
-    each token. Training moves the real W: gradients pass through both roundings as if they were not there. Where blocks
-    make their own maps, give them `dtype=TernaryPolicy()` instead, or make a `ternary_twin` of the model.
+    t is W divided by γ, the mean of its absolute values, rounded and clipped to {-1, 0, 1}; s is 127 divided by the largest
+    |x| of each token. Training updates the real W: both roundings have straight-through gradients. For blocks, which create
+    their own projections, use `dtype=TernaryPolicy()`, or make a `ternary_twin` of the model.
 
     Args:
         units: int >= 1.
         activation: as for `keras.layers.Dense`.
-        use_bias: bool. Default False.
-        kernel_initializer: of W.
-        **kwargs: the other options of `keras.layers.Dense`.
+        use_bias: bool. Defaults to False.
+        kernel_initializer: initializer of W.
+        **kwargs: the other arguments of `keras.layers.Dense`.
 
     Call arguments:
-        inputs: float `(..., D)`. BitNet's are normalized: put a norm in front, as pre-norm blocks have it.
+        inputs: float `(..., D)`. BitNet normalizes them: use a norm before this layer, as in pre-norm blocks.
 
     Returns:
         `(..., units)`.
 
-    Export: t lies in the file in 2 bits a weight in ONNX and TFLite, and what comes out of the layer is the same, bit for
-    bit, for what goes in. What goes in comes from norms and softmax, where runtimes differ by the noise of float32; a number
-    that this puts on the other side of a half is rounded to the next of 127 steps, which is why models are held to a wider
-    tolerance than others.
+    Export: t has 2 bits per weight in ONNX and TFLite files, and for the same input the output of the layer is the same, bit
+    for bit. Inputs come from norms and softmax, where runtimes differ by float32 rounding. Close to a half, that changes
+    the result of rounding by one of 127 steps; hence the tolerance for these models is wider.
 
     Example:
 
@@ -45,8 +44,8 @@ class BitDense(keras.layers.Dense):
     >>> layer(np.array([[127.0, -3.0, 1.4]])).numpy().round(4).tolist()
     [[125.0, 125.0]]
 
-    Reference: Ma et al., The Era of 1-bit LLMs: All Large Language Models are in 1.58 Bits, arXiv 2402.17764, section 2,
-    without the norm that its authors' code has inside of the layer.
+    Reference: Ma et al., The Era of 1-bit LLMs: All Large Language Models are in 1.58 Bits, arXiv 2402.17764, section 2.
+    Deviation: without the norm that the authors' code has in the layer.
     """
 
     def __init__(

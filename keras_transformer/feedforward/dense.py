@@ -1,4 +1,4 @@
-"""The dense feed-forward of the Transformer."""
+"""Dense feed-forward of the Transformer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from keras_transformer.utils.types import Activation, Config, Initializer, Shape
 
 @serializable
 class DenseFeedForward(keras.layers.Layer):
-    """`activation(x W_1 + b_1) W_2 + b_2`, with a norm of the hidden layer before W_2 if asked.
+    """Dense feed-forward: `activation(x W_1 + b_1) W_2 + b_2`, with an optional norm of the hidden layer before W_2.
 
     Args:
         intermediate_dim: int >= 1. Width of the hidden layer.
-        activation: "relu", "gelu" (exact), "gelu_tanh", "silu", or anything Keras knows.
-        dropout: float in [0, 1). Of the hidden layer.
-        use_bias: bool.
-        kernel_initializer: of both kernels.
-        seed: int or None. Of the dropout.
+        activation: "relu", "gelu" (exact), "gelu_tanh", "silu", or any activation of Keras.
+        dropout: float in [0, 1). Dropout rate of the hidden layer.
+        use_bias: bool. Whether both maps have biases.
+        kernel_initializer: initializer of both kernels.
+        seed: int or None. Seed of the dropout.
         hidden_norm: None, "layer_norm", "rms_norm", or a norm layer to copy: of the hidden layer, after its dropout.
 
     Call arguments:

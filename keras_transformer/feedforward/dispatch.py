@@ -1,7 +1,7 @@
-"""Which token stands in which slot of which expert: the bookkeeping of a mixture of experts, in integers.
+"""Dispatch of tokens to the slots of experts in a mixture of experts.
 
-Slots come in groups of one size, each group of one expert, so that experts are a batched matrix product over groups. An
-assignment is one token at one of the experts chosen for it; they are counted token by token, first choice first.
+Slots form groups of one size with one expert per group, so that experts are a batched matrix product over groups. An
+assignment is a pair of a token and one of its experts. Assignments are ordered by token, then by choice.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from keras import ops
 
 from keras_transformer.utils.types import Tensor
 
-# So that the noise of float32 does not make one slot more of a product that is an integer.
+# Tolerance for float32 rounding, so that an integer product is not rounded up.
 _SLACK = 1e-3
-# Blocks may waste one part in so many of the rows; more of them would read the kernels more often.
+# At most 1 / 4 of the rows are unused. More blocks would read the kernels more often.
 _BLOCKS_PER_EXPERT = 4
 
 
 class Dispatch(NamedTuple):
-    """Where assignments stand.
+    """Slots of assignments.
 
     Attributes:
-        tokens: int32 `(G · S,)`: the token in each slot of G groups of S; any, where the slot is empty.
-        slots: int32 `(n, k)`: the slot of each assignment of n tokens; any, where it has none.
-        kept: boolean `(n, k)`: whether it has one.
+        tokens: int32 `(G · S,)`: the token in each slot of G groups of S slots; arbitrary if the slot is empty.
+        slots: int32 `(n, k)`: the slot of each assignment of n tokens; arbitrary if it was dropped.
+        kept: boolean `(n, k)`: False for dropped assignments.
         group_size: int, or int32 `()`. S.
-        experts: int32 `(G,)`: the expert of each group; None where there is one group for each expert, in order.
+        experts: int32 `(G,)`: the expert of each group. None if there is one group per expert, in order.
     """
 
-    tokens: object
-    slots: object
-    kept: object
-    group_size: object
-    experts: object = None
+    tokens: Tensor
+    slots: Tensor
+    kept: Tensor
+    group_size: Tensor
+    experts: Tensor = None
 
 
 def dispatch_to_blocks(experts: Tensor, num_experts: int) -> Dispatch:
-    """A slot for every assignment: the assignments of one expert fill blocks, of which the last may not be full.
+    """Dispatches all assignments to blocks of one expert each. The last block of an expert may not be full.
 
-    For a assignments to E experts there are at most `a / S + E` blocks of S; with `S = a / (4 E)` that is a quarter more
-    rows than assignments, and 5 E blocks, whatever the lengths.
+    For a assignments to E experts there are at most `a / S + E` blocks of S slots. With `S = a / (4 E)` these are 5 E
+    blocks, a quarter more rows than assignments, for any lengths.
 
     Args:
-        experts: int32 `(B, T, k)`; `num_experts` where a token goes nowhere.
+        experts: int32 `(B, T, k)`; `num_experts` for tokens without experts.
         num_experts: int. E.
 
     Returns:
@@ -56,7 +56,7 @@ def dispatch_to_blocks(experts: Tensor, num_experts: int) -> Dispatch:
     size = _at_least_one(count // (_BLOCKS_PER_EXPERT * num_experts))
     num_blocks = (count + num_experts * (size - 1)) // size
     chosen = _one_hot_experts(flat, num_experts)  # (a, E)
-    used = (ops.sum(chosen, axis=0) + (size - 1)) // size  # Blocks of each expert.
+    used = (ops.sum(chosen, axis=0) + (size - 1)) // size  # Number of blocks of each expert.
     ends = ops.cumsum(used, axis=0)
     first = ops.expand_dims(ends - used, 0) * size
     rank = ops.cumsum(chosen, axis=0) - 1
@@ -69,25 +69,25 @@ def dispatch_to_blocks(experts: Tensor, num_experts: int) -> Dispatch:
         slots=ops.reshape(slots, (-1, top_k)),
         kept=ops.reshape(kept, (-1, top_k)),
         group_size=size,
-        experts=ops.minimum(block_experts, num_experts - 1),  # Blocks that nobody uses are anyone's.
+        experts=ops.minimum(block_experts, num_experts - 1),  # Unused blocks may have any expert.
     )
 
 
 def dispatch_to_buffers(experts: Tensor, num_experts: int, lengths: Tensor, capacity_factor: float) -> Dispatch:
-    """At most `ceil(capacity_factor · k · length / E)` slots at each expert for each row, to those who come first.
+    """Dispatches the first `ceil(capacity_factor · k · length / E)` assignments of each row to each expert.
 
     Args:
-        experts: int32 `(B, T, k)`; `num_experts` where a token goes nowhere.
+        experts: int32 `(B, T, k)`; `num_experts` for tokens without experts.
         num_experts: int. E.
-        lengths: int32 `(B,)`: the real tokens of each row.
+        lengths: int32 `(B,)`: the number of tokens of each row that are not padding.
         capacity_factor: float.
 
     Returns:
-        `Dispatch`, of one group for each expert.
+        `Dispatch` with one group per expert.
     """
     (batch, length), top_k = ops.shape(experts)[:2], experts.shape[-1]
     share = capacity_factor * top_k / num_experts
-    room = _capacity(length, share)  # Of one row at one expert, were all its tokens real.
+    room = _capacity(length, share)  # Capacity for one row without padding.
     capacity = ops.minimum(ops.cast(_capacity(ops.cast(lengths, "float32"), share), "int32"), room)
     chosen = _one_hot_experts(ops.reshape(experts, (-1, length * top_k)), num_experts)  # (B, T · k, E)
     rank = ops.sum((ops.cumsum(chosen, axis=1) - 1) * chosen, axis=-1)
@@ -105,12 +105,12 @@ def dispatch_to_buffers(experts: Tensor, num_experts: int, lengths: Tensor, capa
 
 
 def gather(x: Tensor, dispatch: Dispatch) -> Tensor:
-    """Tokens `(n, D)` in their slots, `(G, S, D)`."""
+    """Gathers tokens `(n, D)` into their slots, `(G, S, D)`."""
     return ops.reshape(ops.take(x, dispatch.tokens, axis=0), (-1, dispatch.group_size, x.shape[-1]))
 
 
 def combine(y: Tensor, weights: Tensor, dispatch: Dispatch) -> Tensor:
-    """What experts gave `(G, S, D)`, summed by `weights` `(n, k)` for each token, `(n, D)`; nothing for what is not kept."""
+    """Returns the weighted sum of expert outputs `(G, S, D)` per token, `(n, D)`, without dropped assignments."""
     y = ops.reshape(y, (-1, y.shape[-1]))
     weights = ops.where(dispatch.kept, weights, ops.zeros_like(weights))
     slots = ops.where(dispatch.kept, dispatch.slots, ops.zeros_like(dispatch.slots))
@@ -121,13 +121,13 @@ def combine(y: Tensor, weights: Tensor, dispatch: Dispatch) -> Tensor:
 
 
 def _one_hot_experts(experts, num_experts):
-    """1 at the expert of each assignment `(...)`, `(..., E)`; all 0 where it is none."""
+    """Returns the one-hot encoding `(..., E)` of experts `(...)`, zeros for no expert."""
     choices = ops.arange(num_experts, dtype="int32")
     return ops.cast(ops.equal(ops.expand_dims(experts, -1), choices), "int32")
 
 
 def _tokens(slots, kept, num_slots, top_k):
-    """The token of each slot: what has none is written behind the last."""
+    """Returns the token of each slot. Dropped assignments are written past the last slot."""
     slots = ops.where(kept, slots, num_slots + ops.zeros_like(slots))
     tokens = ops.arange(ops.shape(slots)[0], dtype="int32") // top_k
     empty = ops.zeros((num_slots + 1,), dtype="int32")
@@ -135,7 +135,7 @@ def _tokens(slots, kept, num_slots, top_k):
 
 
 def _capacity(length, share):
-    """`ceil(share · length)`, at least 1: of a Python number an int, of a tensor one of its kind."""
+    """Returns `ceil(share · length)`, at least 1: an int for an int, an int32 tensor for a tensor."""
     if isinstance(length, int):
         return max(1, math.ceil(share * length - _SLACK))
     length = ops.cast(length, "float32")

@@ -1,4 +1,4 @@
-"""Gated feed-forwards: GLU, ReGLU, GEGLU, SwiGLU, by the activation."""
+"""Gated feed-forward: GLU, ReGLU, GEGLU or SwiGLU, depending on the activation."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from keras_transformer.utils.types import Activation, Shape
 
 @serializable
 class GatedFeedForward(DenseFeedForward):
-    """`(activation(x W_gate) * x W_hidden) W_output`; with SiLU, SwiGLU.
+    """Gated feed-forward: `(activation(x W_gate) * x W_hidden) W_output`. With SiLU it is SwiGLU.
 
     Args:
         intermediate_dim: int >= 1. Width of gate and hidden layer.
-        activation: of the gate: "silu" (SwiGLU), "gelu" (GEGLU), "relu" (ReGLU), "sigmoid" (GLU), or any Keras knows.
-        dropout: float in [0, 1). Of the gated hidden layer.
-        use_bias: bool. Default False, as in the paper.
-        kernel_initializer: of the three kernels.
-        seed: int or None. Of the dropout.
+        activation: activation of the gate: "silu" (SwiGLU), "gelu" (GEGLU), "relu" (ReGLU), "sigmoid" (GLU), or any of
+            Keras.
+        dropout: float in [0, 1). Dropout rate of the gated hidden layer.
+        use_bias: bool. Defaults to False, as in the paper.
+        kernel_initializer: initializer of the three kernels.
+        seed: int or None. Seed of the dropout.
         hidden_norm: None, "layer_norm", "rms_norm", or a norm layer to copy: of the gated hidden layer, after its dropout.
 
     Call arguments:

@@ -1,4 +1,4 @@
-"""The gated linear unit by itself."""
+"""Gated linear unit without a feed-forward."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 @serializable
 class GatedLinearUnit(keras.layers.Layer):
-    """`(x W + b) ⊙ sigmoid(x V + c)`, with as many channels out as in: no hidden layer, and no projection behind the gate.
+    """Gated linear unit: `(x W + b) ⊙ sigmoid(x V + c)`, with as many output as input channels.
 
-    `GatedFeedForward(activation="sigmoid")` is the one with both.
+    `GatedFeedForward(activation="sigmoid")` has in addition a hidden width and an output projection.
 
     Args:
-        use_bias: bool. b and c.
-        kernel_initializer: of W and V.
+        use_bias: bool. Whether there are biases b and c.
+        kernel_initializer: initializer of W and V.
 
     Call arguments:
         inputs: float `(B, T, D)`.

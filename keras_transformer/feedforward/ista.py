@@ -1,4 +1,4 @@
-"""The feed-forward of CRATE: one step towards a sparse code."""
+"""ISTA layer of CRATE."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 @serializable
 class ISTA(keras.layers.Layer):
-    """`relu(z + η Dᵀ(z - D z) - η λ)`: a step of iterative shrinkage-thresholding towards a sparse code of z itself.
+    """One step of the iterative shrinkage-thresholding algorithm (ISTA): `relu(z + η Dᵀ(z - D z) - η λ)`.
 
-    D is a learned dictionary of D atoms, `(D, D)`; the code of a token is sparse and not negative, and takes the token's
-    place: around this layer is no residual (`residual="none"`), and a norm stands before it. Time grows with `T · D²`.
+    D is a learned dictionary of D atoms, `(D, D)`. The output is a sparse, nonnegative code that replaces the token: use the
+    layer after a norm and without a residual (`residual="none"`). Time grows with `T · D²`.
 
     Args:
         step_size: float > 0. η.
-        sparsity_weight: float >= 0. λ: how much an entry that is not zero costs.
-        kernel_initializer: of the dictionary.
+        sparsity_weight: float >= 0. λ, the weight of the sparsity penalty.
+        kernel_initializer: initializer of the dictionary.
 
     Call arguments:
         inputs: float `(B, T, D)`.
 
     Returns:
-        `(B, T, D)`, nowhere negative.
+        `(B, T, D)`, nonnegative.
 
     Raises:
         ValueError: `step_size` not above 0, or a negative `sparsity_weight`.
 
-    Weights: "dictionary" `(D, D)`, by which tokens, which are rows, are multiplied as `z Dᵀ` for D z.
+    Weights: "dictionary" `(D, D)`. Tokens are rows, so that D z is computed as `z Dᵀ`.
 
     Example:
 
@@ -56,7 +56,7 @@ class ISTA(keras.layers.Layer):
         super().__init__(**kwargs)
         if step_size <= 0 or sparsity_weight < 0:
             raise ValueError(
-                "step_size must be above 0, and sparsity_weight must not be negative. "
+                "step_size must be above 0, and sparsity_weight must be at least 0. "
                 f"Received: {step_size}, {sparsity_weight}"
             )
         self.step_size = step_size
@@ -75,7 +75,7 @@ class ISTA(keras.layers.Layer):
         missing = z - ops.matmul(z, ops.transpose(dictionary))
         z = ops.relu(z + self.step_size * (ops.matmul(missing, dictionary) - self.sparsity_weight))
         code = ops.reshape(z, (-1, length, width))
-        if capture.is_captured(self):  # `training.coding_rates` asks how sparse it is.
+        if capture.is_captured(self):  # Read by `training.coding_rates`.
             capture.record(self, code)
         return code
 

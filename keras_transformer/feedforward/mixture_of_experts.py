@@ -1,4 +1,4 @@
-"""The mixture of experts: many feed-forwards, of which each token uses a few."""
+"""Mixture of experts."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from keras_transformer.utils.types import Activation, Config, Initializer, Shape
 
 @serializable
 class MixtureOfExperts(keras.layers.Layer):
-    """`Σ_e g_e(x) · expert_e(x)`, over the k experts that a router chooses for each token.
+    """Mixture of experts: `Σ_e g_e(x) · expert_e(x)` over the k experts that a router chooses for each token.
 
-    An expert is a `GatedFeedForward` or a `DenseFeedForward`. Tokens are sorted by expert into blocks, and experts are
-    batched products over blocks: a token costs k experts, and a quarter of one for blocks that are not full, never all E.
+    An expert is a gated or a dense feed-forward. Tokens are sorted by expert into blocks, and experts are batched products
+    over blocks: the cost of a token is that of k experts, plus a quarter for blocks that are not full, never that of all E.
     Time is `O(B · T · k · D · F)`; memory beyond the kernels `O(B · T · k · (D + F) + E · D · F)`.
 
     Args:
         intermediate_dim: int >= 1. F, the hidden width of each expert.
-        router: `TopKRouter`, its config, or an int: so many experts, 2 for each token. Default 8.
+        router: `TopKRouter`, its config, or an int: the number of experts, with 2 per token. Defaults to 8.
         gated: bool. Whether experts are `(activation(x W_gate) * x W_hidden) W_output`, or
-            `activation(x W_hidden) W_output`. Default True.
-        activation: "silu" (default), "relu", "gelu", "gelu_tanh", or anything Keras knows.
-        dropout: float in [0, 1). Of the hidden layer.
-        use_bias: bool. Default False.
-        kernel_initializer: of the experts, drawn for each by itself.
-        seed: int or None. Of the dropout.
+            `activation(x W_hidden) W_output`. Defaults to True.
+        activation: "silu" (default), "relu", "gelu", "gelu_tanh", or any activation of Keras.
+        dropout: float in [0, 1). Dropout rate of the hidden layer.
+        use_bias: bool. Defaults to False.
+        kernel_initializer: initializer of the kernels, sampled for each expert separately.
+        seed: int or None. Seed of the dropout.
 
     Call arguments:
         inputs: float `(B, T, D)`.
-        padding_mask: boolean `(B, T)`, True = a real token; None for the mask that Keras carries, if any. Padding goes to no
-            expert, takes nobody's place, and becomes zeros. Blocks hand theirs on.
+        padding_mask: boolean `(B, T)`, False for padding; None for the mask of Keras, if any. Padding is not dispatched, and
+            its output is zeros. Blocks pass on their mask.
 
     Returns:
-        `(B, T, D)`: zeros for a token that all its experts dropped, so that in a block it keeps its residual alone.
+        `(B, T, D)`: zeros for a token that was dropped by all its experts; a block leaves it unchanged.
 
     Raises:
-        ValueError: `intermediate_dim` below 1, or a `router` that is none.
+        ValueError: `intermediate_dim` below 1; an invalid `router`.
 
     Weights: "gate_kernel" and "hidden_kernel" `(E, D, F)`, "output_kernel" `(E, F, D)`, biases `(E, F)` and `(E, D)`, and
-    "router/kernel" `(D, E)`; "loads" `(E,)` and "dropped" `()`, int32, which count and are not trained.
+    "router/kernel" `(D, E)`; "loads" `(E,)` and "dropped" `()`, int32 counters that are not trained.
 
-    Losses: the router's come through `add_loss`. Logs of training: "PATH/load_0", ..., the tokens that chose each expert
-    since the epoch began, and "PATH/dropped", those that found it full. Nothing is counted outside of training.
-    On JAX the entries are those of whole epochs.
+    Losses: those of the router, with `add_loss`. Training logs: "PATH/load_0", ..., the assignments of each expert since the
+    start of the epoch, and "PATH/dropped", the dropped assignments. They are counted only in training. On JAX they are
+    logged only for whole epochs.
 
-    Export: all three formats, with the routing of the model.
+    Export: all three formats, including routing.
 
     Example:
 
@@ -136,7 +136,7 @@ class MixtureOfExperts(keras.layers.Layer):
         return dispatch_to_buffers(routing.experts, router.num_experts, lengths, router.capacity_factor)
 
     def _experts(self, x, experts, training):
-        """The expert of each group on its slots, `(G, S, D)`."""
+        """Applies the expert of each group to its slots, `(G, S, D)`."""
         hidden = self._product(x, self.hidden_kernel, self.hidden_bias, experts)
         if self.gated:
             hidden = self.activation(self._product(x, self.gate_kernel, self.gate_bias, experts)) * hidden
@@ -175,7 +175,7 @@ class MixtureOfExperts(keras.layers.Layer):
 
 
 class _PerExpertInitializer:
-    """Draws the kernel of each expert as if it stood alone: of one drawn whole, the width would be taken for E times it."""
+    """Initializer that samples each expert separately: in one kernel, fan-in would be E times too large."""
 
     def __init__(self, initializer):
         self.initializer = initializer
@@ -185,6 +185,6 @@ class _PerExpertInitializer:
 
     def _initializer_of(self, index):
         config = self.initializer.get_config()
-        if isinstance(config.get("seed"), int):  # One seed for all would make all experts one.
+        if isinstance(config.get("seed"), int):  # With one seed, all experts would be equal.
             config["seed"] += index
         return type(self.initializer).from_config(config)

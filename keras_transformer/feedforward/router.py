@@ -1,4 +1,4 @@
-"""The router of a mixture of experts: which experts a token goes to, and how much each counts."""
+"""Top-k router of a mixture of experts."""
 
 from __future__ import annotations
 
@@ -13,43 +13,42 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 class Routing(NamedTuple):
-    """What a router decides.
+    """Experts and weights of each token.
 
     Attributes:
-        weights: float32 `(B, T, k)`: of each chosen expert.
-        experts: int32 `(B, T, k)`: best first; the number of experts where a token goes nowhere.
-        counts: int32 `(E,)`: how often each expert was chosen.
+        weights: float32 `(B, T, k)`: the weight of each chosen expert.
+        experts: int32 `(B, T, k)`: the chosen experts, best first; `num_experts` for padding.
+        counts: int32 `(E,)`: the number of assignments of each expert.
     """
 
-    weights: object
-    experts: object
-    counts: object
+    weights: Tensor
+    experts: Tensor
+    counts: Tensor
 
 
 @serializable
 class TopKRouter(keras.layers.Layer):
-    """The k most probable experts of `softmax(x W)`, in float32 whatever the dtype policy.
+    """Router to the k most probable experts of `softmax(x W)`, in float32 under every dtype policy.
 
-    With one expert for each token its weight is its probability (Switch); with more, those chosen are made to sum to 1
-    (Mixtral). Padding goes nowhere, and counts in no loss.
+    With one expert per token, its weight is its probability (Switch); with more, the weights of the chosen experts are
+    normalized to sum to 1 (Mixtral). Padding is not routed, and has no influence on the losses.
 
     Args:
         num_experts: int >= 1. E.
-        top_k: int in [1, E]. k. Default 2.
-        capacity_factor: float > 0, or None for no limit (the default). In training an expert takes at most
-            `ceil(capacity_factor · k · length / E)` assignments of each row, those that come first; the others are dropped:
-            they add nothing to their tokens, and are counted. In inference none is dropped: what a token becomes depends
-            neither on its row nor on the steps that it is read in.
-        jitter: float in [0, 1). In training the router sees `x · u`, u uniform in [1 - jitter, 1 + jitter].
-        load_balancing_weight: float >= 0. Of the loss `E · Σ_e f_e P_e`, where f_e is the share of the assignments that e
-            has, and P_e its mean probability: 1 where all are equal. Default 0.01.
-        z_weight: float >= 0. Of the loss `mean(logsumexp(x W)²)`, which keeps logits small. Default 0.
-        kernel_initializer: of W.
-        seed: int or None. Of the jitter.
+        top_k: int in [1, E]. k. Defaults to 2.
+        capacity_factor: float > 0, or None for no limit (the default). In training an expert takes the first
+            `ceil(capacity_factor · k · length / E)` assignments of each row. The others are dropped and counted. In
+            inference none is dropped, so that the output of a token does not depend on its row or on decoding steps.
+        jitter: float in [0, 1). In training, inputs are multiplied by noise, uniform in [1 - jitter, 1 + jitter].
+        load_balancing_weight: float >= 0. Weight of the loss `E · Σ_e f_e P_e`, where f_e is the share of assignments of
+            expert e and P_e its mean probability. It is 1 for a uniform load. Defaults to 0.01.
+        z_weight: float >= 0. Weight of the loss `mean(logsumexp(x W)²)`, which keeps logits small. Defaults to 0.
+        kernel_initializer: initializer of W.
+        seed: int or None. Seed of the jitter.
 
     Call arguments:
         inputs: float `(B, T, D)`.
-        padding_mask: boolean `(B, T)`, True = a real token, or None.
+        padding_mask: boolean `(B, T)`, False for padding, or None.
 
     Returns:
         `Routing`.
@@ -66,8 +65,8 @@ class TopKRouter(keras.layers.Layer):
 
     Reference: Fedus et al., Switch Transformers, arXiv 2101.03961, sections 2.1 and 2.2 (capacity, jitter, load balancing);
     Zoph et al., ST-MoE, arXiv 2202.08906, equation 5 (z-loss); Jiang et al., Mixtral of Experts, arXiv 2401.04088, section
-    2.1. Capacity is counted for each row, in time order, first choices before second ones of the same token, so that no row
-    and no later token takes the place of an earlier one.
+    2.1. Capacity is counted per row, in the order of tokens and then of choices, so that other rows and later tokens have no
+    influence.
     """
 
     def __init__(
@@ -150,7 +149,7 @@ class TopKRouter(keras.layers.Layer):
 
 
 def _mean(x, mask):
-    """The mean of `(B, T, C)` over real tokens, `(C,)`."""
+    """Returns the mean of `(B, T, C)` over tokens that are not padding, `(C,)`."""
     if mask is None:
         return ops.mean(x, axis=(0, 1))
     mask = ops.cast(ops.expand_dims(mask, -1), x.dtype)
