@@ -1,8 +1,7 @@
 """ALBERT."""
 
-from keras_transformer.models.bert import bert_encoder
+from keras_transformer.models.building.bert_encoder import bert_encoder
 from keras_transformer.models.building.size import Size, get_size
-from keras_transformer.models.building.stack import make_attention
 
 # Lan et al., ALBERT, arXiv 1909.11942, table 1; the heads as in its published code.
 SIZES = {
@@ -57,14 +56,13 @@ def ALBERT(
 
     Reference: Lan et al., ALBERT, arXiv 1909.11942, section 3.1; the defaults are those of its version 2.
     """
-    size = get_size(size, SIZES)
     return bert_encoder(
-        size,
+        get_size(size, SIZES),
         vocabulary_size,
         max_sequence_length=max_sequence_length,
         num_segments=num_segments,
         embedding_dim=embedding_dim,
-        attention=make_attention(size, dropout=attention_dropout),
+        attention_dropout=attention_dropout,
         activation=activation,
         dropout=dropout,
         layer_norm_epsilon=layer_norm_epsilon,

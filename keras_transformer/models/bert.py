@@ -1,10 +1,8 @@
 """BERT."""
 
-import keras
-
+from keras_transformer.models.building.bert_encoder import bert_encoder
 from keras_transformer.models.building.size import get_size
-from keras_transformer.models.building.stack import make_attention
-from keras_transformer.models.encoder import SIZES, Encoder
+from keras_transformer.models.encoder import SIZES
 
 
 def BERT(
@@ -48,21 +46,14 @@ def BERT(
     Reference: Devlin et al., BERT, arXiv 1810.04805, section 3; epsilon, and the norm and dropout of the embedding, as in
     its published code.
     """
-    size = get_size(size, SIZES)
     return bert_encoder(
-        size,
+        get_size(size, SIZES),
         vocabulary_size,
         max_sequence_length=max_sequence_length,
         num_segments=num_segments,
-        attention=make_attention(size, dropout=attention_dropout),
+        attention_dropout=attention_dropout,
         activation=activation,
         dropout=dropout,
         layer_norm_epsilon=layer_norm_epsilon,
         name=name,
     )
-
-
-def bert_encoder(size, vocabulary_size, *, layer_norm_epsilon, **options):
-    """What all of BERT's kind are: an `Encoder` of post-norm blocks whose embeddings are normalized; `options` are its."""
-    norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
-    return Encoder(size, vocabulary_size, residual="post", norm=norm, embedding_norm=True, **options)

@@ -1,7 +1,7 @@
 """BigBird."""
 
 from keras_transformer.attention import BigBirdAttention, MultiHeadAttention
-from keras_transformer.models.bert import bert_encoder
+from keras_transformer.models.building.bert_encoder import bert_encoder
 from keras_transformer.models.building.size import get_size
 from keras_transformer.models.building.stack import make_attention
 from keras_transformer.models.encoder import SIZES

@@ -1,8 +1,7 @@
 """ELECTRA."""
 
-from keras_transformer.models.bert import bert_encoder
+from keras_transformer.models.building.bert_encoder import bert_encoder
 from keras_transformer.models.building.size import Size, get_size
-from keras_transformer.models.building.stack import make_attention
 
 # Clark et al., ELECTRA, arXiv 2003.10555, table 6; large: as BERT's. Of the discriminators.
 SIZES = {
@@ -61,14 +60,13 @@ def ELECTRA(
     """
     if embedding_dim is None and isinstance(size, str):
         embedding_dim = _EMBEDDING_DIMS.get(size)
-    size = get_size(size, SIZES)
     return bert_encoder(
-        size,
+        get_size(size, SIZES),
         vocabulary_size,
         max_sequence_length=max_sequence_length,
         num_segments=num_segments,
         embedding_dim=embedding_dim,
-        attention=make_attention(size, dropout=attention_dropout),
+        attention_dropout=attention_dropout,
         activation=activation,
         dropout=dropout,
         layer_norm_epsilon=layer_norm_epsilon,

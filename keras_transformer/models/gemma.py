@@ -1,12 +1,9 @@
 """Gemma."""
 
-import math
-
-from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.building.llama_decoder import llama_decoder
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
-from keras_transformer.models.decoder import Decoder
 
 # Gemma Team, arXiv 2403.08295, table 1; of its two feed-forward dimensions together, half.
 SIZES = {
@@ -55,14 +52,14 @@ def Gemma(
 
     Reference: Gemma Team, Gemma, arXiv 2403.08295, section 2.
     """
-    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
-    return Decoder(
-        grouped.size,
+    return llama_decoder(
+        get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
         vocabulary_size,
-        position=None,
         norm=ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon),
-        embedding_scale=math.sqrt(grouped.size.hidden_dim),
-        attention=rotary_attention(grouped, position=position, dropout=attention_dropout, use_bias=use_attention_bias),
-        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
+        position=position,
+        use_bias=use_attention_bias,
+        scale_embedding=True,
+        activation=activation,
+        attention_dropout=attention_dropout,
         name=name,
     )

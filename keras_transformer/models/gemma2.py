@@ -1,13 +1,9 @@
 """Gemma 2."""
 
-import math
-
-from keras_transformer.attention import ScaledDot, SoftCappedDot
-from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.building.llama_decoder import capped_scoring, llama_decoder
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
-from keras_transformer.models.decoder import Decoder
 
 # Gemma Team, arXiv 2408.00118, table 1; of its two feed-forward dimensions together, half.
 SIZES = {
@@ -66,22 +62,17 @@ def Gemma2(
 
     Reference: Gemma Team, Gemma 2, arXiv 2408.00118, section 2.
     """
-    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
-    return Decoder(
-        grouped.size,
+    return llama_decoder(
+        get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
         vocabulary_size,
-        position=None,
-        residual="sandwich",
         norm=ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon),
-        embedding_scale=math.sqrt(grouped.size.hidden_dim),
-        attention=rotary_attention(
-            grouped,
-            window=window,
-            position=position,
-            scoring=ScaledDot(query_scale) if score_soft_cap is None else SoftCappedDot(score_soft_cap, query_scale),
-            dropout=attention_dropout,
-            use_bias=use_attention_bias,
-        ),
-        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
+        residual="sandwich",
+        position=position,
+        window=window,
+        scoring=capped_scoring(query_scale, score_soft_cap),
+        use_bias=use_attention_bias,
+        scale_embedding=True,
+        activation=activation,
+        attention_dropout=attention_dropout,
         name=name,
     )

@@ -1,13 +1,9 @@
 """Gemma 3, its text model."""
 
-import math
-
-from keras_transformer.attention import ScaledDot, SoftCappedDot
-from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.building.llama_decoder import capped_scoring, llama_decoder
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
-from keras_transformer.models.decoder import Decoder
 from keras_transformer.positions import Rotary
 
 # Gemma Team, arXiv 2503.19786, table 1, and the checkpoints.
@@ -70,29 +66,20 @@ def Gemma3(
 
     Reference: Gemma Team, Gemma 3 Technical Report, arXiv 2503.19786, section 2.
     """
-    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
     norm = ZeroCenteredRMSNormalization(epsilon=rms_norm_epsilon)
-    position = position or Rotary(1e6, "halves")
-
-    def attention(window):
-        return rotary_attention(
-            grouped,
-            window=window,
-            position=position if window is None else local_position,
-            scoring=ScaledDot(query_scale) if score_soft_cap is None else SoftCappedDot(score_soft_cap, query_scale),
-            dropout=attention_dropout,
-            use_bias=use_attention_bias,
-            query_key_norm=norm,
-        )
-
-    return Decoder(
-        grouped.size,
+    return llama_decoder(
+        get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
         vocabulary_size,
-        position=None,
-        residual="sandwich",
         norm=norm,
-        embedding_scale=math.sqrt(grouped.size.hidden_dim),
-        attention=[attention(each) for each in window],
-        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
+        query_key_norm=norm,
+        residual="sandwich",
+        position=position or Rotary(1e6, "halves"),
+        local_position=local_position or Rotary(layout="halves"),
+        window=window,
+        scoring=capped_scoring(query_scale, score_soft_cap),
+        use_bias=use_attention_bias,
+        scale_embedding=True,
+        activation=activation,
+        attention_dropout=attention_dropout,
         name=name,
     )

@@ -1,8 +1,7 @@
 """LayoutLM."""
 
-from keras_transformer.models.bert import bert_encoder
+from keras_transformer.models.building.bert_encoder import bert_encoder
 from keras_transformer.models.building.size import get_size
-from keras_transformer.models.building.stack import make_attention
 from keras_transformer.models.encoder import SIZES
 
 
@@ -51,14 +50,13 @@ def LayoutLM(
     Reference: Xu et al., LayoutLM, arXiv 1912.13318, section 2; without the embedding of images, which its published code
     leaves to the head of a task.
     """
-    size = get_size(size, SIZES)
     return bert_encoder(
-        size,
+        get_size(size, SIZES),
         vocabulary_size,
         max_sequence_length=max_sequence_length,
         num_segments=num_segments,
         num_box_coordinates=num_box_coordinates,
-        attention=make_attention(size, dropout=attention_dropout),
+        attention_dropout=attention_dropout,
         activation=activation,
         dropout=dropout,
         layer_norm_epsilon=layer_norm_epsilon,

@@ -3,9 +3,9 @@
 import keras
 
 from keras_transformer.feedforward import GatedFeedForward
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.building.llama_decoder import llama_decoder
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
-from keras_transformer.models.decoder import Decoder
 
 # Touvron et al., Llama 2, table 1, and arXiv 2302.13971, table 2; Grattafiori et al., table 3; the cards of Llama 3.2.
 SIZES = {
@@ -66,12 +66,13 @@ def Llama(
     3 Herd of Models, arXiv 2407.21783, section 3.2.
     """
     grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
-    return Decoder(
-        grouped.size,
+    return llama_decoder(
+        grouped,
         vocabulary_size,
-        position=None,
         norm=keras.layers.RMSNormalization(epsilon=rms_norm_epsilon),
-        attention=rotary_attention(grouped, position=position, dropout=attention_dropout, use_bias=use_attention_bias),
+        position=position,
+        use_bias=use_attention_bias,
         feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation, use_bias=use_feedforward_bias),
+        attention_dropout=attention_dropout,
         name=name,
     )

@@ -1,7 +1,7 @@
 """Longformer."""
 
 from keras_transformer.attention import LongformerAttention
-from keras_transformer.models.bert import bert_encoder
+from keras_transformer.models.building.bert_encoder import bert_encoder
 from keras_transformer.models.building.size import get_size
 from keras_transformer.models.encoder import SIZES
 from keras_transformer.positions import Learned

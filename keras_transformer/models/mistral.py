@@ -2,10 +2,9 @@
 
 import keras
 
-from keras_transformer.feedforward import GatedFeedForward
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.building.llama_decoder import llama_decoder
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
-from keras_transformer.models.decoder import Decoder
 
 # Jiang et al., arXiv 2310.06825, table 1.
 SIZES = {"7B": GroupedSize(Size(32, 4096, 32, 14336), 8, 128)}
@@ -51,15 +50,13 @@ def Mistral(
 
     Reference: Jiang et al., Mistral 7B, arXiv 2310.06825, section 2.
     """
-    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
-    return Decoder(
-        grouped.size,
+    return llama_decoder(
+        get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
         vocabulary_size,
-        position=None,
         norm=keras.layers.RMSNormalization(epsilon=rms_norm_epsilon),
-        attention=rotary_attention(
-            grouped, window=window, position=position, dropout=attention_dropout, use_bias=False
-        ),
-        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
+        position=position,
+        window=window,
+        activation=activation,
+        attention_dropout=attention_dropout,
         name=name,
     )

@@ -3,9 +3,9 @@
 import keras
 
 from keras_transformer.feedforward import MixtureOfExperts, TopKRouter
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.building.llama_decoder import llama_decoder
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
-from keras_transformer.models.decoder import Decoder
 from keras_transformer.positions import Rotary
 
 # Jiang et al., arXiv 2401.04088, table 1, and the checkpoints.
@@ -60,18 +60,13 @@ def Mixtral(
     """
     grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
     router = TopKRouter(8, load_balancing_weight=0.02) if router is None else router
-    return Decoder(
-        grouped.size,
+    return llama_decoder(
+        grouped,
         vocabulary_size,
-        position=None,
         norm=keras.layers.RMSNormalization(epsilon=rms_norm_epsilon),
-        attention=rotary_attention(
-            grouped,
-            window=window,
-            position=position or Rotary(1e6, "halves"),
-            dropout=attention_dropout,
-            use_bias=False,
-        ),
+        position=position or Rotary(1e6, "halves"),
+        window=window,
         feedforward=MixtureOfExperts(grouped.size.intermediate_dim, router, activation=activation),
+        attention_dropout=attention_dropout,
         name=name,
     )

@@ -1,9 +1,8 @@
 """MPNet."""
 
-import keras
-
+from keras_transformer.models.building.bert_encoder import bert_encoder
 from keras_transformer.models.building.size import get_size
-from keras_transformer.models.encoder import SIZES, Encoder
+from keras_transformer.models.encoder import SIZES
 from keras_transformer.positions import Learned, RelativeBias
 
 
@@ -47,13 +46,11 @@ def MPNet(
     Reference: Song et al., MPNet, arXiv 2004.09297, section 3.1; positions as in its published code: see `RoBERTa`.
     """
     table = Learned(max_sequence_length, offset=padding_id + 1, name="position_embedding")
-    return Encoder(
+    return bert_encoder(
         get_size(size, SIZES),
         vocabulary_size,
         position=(table, RelativeBias(num_buckets, name="relative_bias")),
-        residual="post",
-        norm=keras.layers.LayerNormalization(epsilon=layer_norm_epsilon),
-        embedding_norm=True,
+        layer_norm_epsilon=layer_norm_epsilon,
         activation=activation,
         dropout=dropout,
         name=name,

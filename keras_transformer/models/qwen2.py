@@ -2,10 +2,9 @@
 
 import keras
 
-from keras_transformer.feedforward import GatedFeedForward
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.building.llama_decoder import llama_decoder
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
-from keras_transformer.models.decoder import Decoder
 from keras_transformer.positions import Rotary
 
 # Yang et al., arXiv 2407.10671, table 1; Qwen2.5 has the same, and "3B".
@@ -59,19 +58,14 @@ def Qwen2(
 
     Reference: Yang et al., Qwen2 Technical Report, arXiv 2407.10671, section 2.2.
     """
-    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
-    return Decoder(
-        grouped.size,
+    return llama_decoder(
+        get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
         vocabulary_size,
-        position=None,
         norm=keras.layers.RMSNormalization(epsilon=rms_norm_epsilon),
-        attention=rotary_attention(
-            grouped,
-            window=window,
-            position=position or Rotary(1e6, "halves"),
-            dropout=attention_dropout,
-            use_output_bias=False,
-        ),
-        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
+        position=position or Rotary(1e6, "halves"),
+        window=window,
+        use_output_bias=False,
+        activation=activation,
+        attention_dropout=attention_dropout,
         name=name,
     )

@@ -2,10 +2,9 @@
 
 import keras
 
-from keras_transformer.feedforward import GatedFeedForward
-from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size, rotary_attention
+from keras_transformer.models.building.llama_decoder import llama_decoder
+from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
-from keras_transformer.models.decoder import Decoder
 from keras_transformer.positions import Rotary
 
 # Yang et al., arXiv 2505.09388, table 1, and the checkpoints.
@@ -62,21 +61,16 @@ def Qwen3(
 
     Reference: Yang et al., Qwen3 Technical Report, arXiv 2505.09388, section 2.
     """
-    grouped = get_grouped_size(size, SIZES, num_key_value_heads, key_dim)
     norm = keras.layers.RMSNormalization(epsilon=rms_norm_epsilon)
-    return Decoder(
-        grouped.size,
+    return llama_decoder(
+        get_grouped_size(size, SIZES, num_key_value_heads, key_dim),
         vocabulary_size,
-        position=None,
         norm=norm,
-        attention=rotary_attention(
-            grouped,
-            window=window,
-            position=position or Rotary(1e6, "halves"),
-            dropout=attention_dropout,
-            use_bias=use_attention_bias,
-            query_key_norm=norm,
-        ),
-        feedforward=GatedFeedForward(grouped.size.intermediate_dim, activation),
+        query_key_norm=norm,
+        position=position or Rotary(1e6, "halves"),
+        window=window,
+        use_bias=use_attention_bias,
+        activation=activation,
+        attention_dropout=attention_dropout,
         name=name,
     )

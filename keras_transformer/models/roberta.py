@@ -1,8 +1,7 @@
 """RoBERTa."""
 
-from keras_transformer.models.bert import bert_encoder
+from keras_transformer.models.building.bert_encoder import bert_encoder
 from keras_transformer.models.building.size import get_size
-from keras_transformer.models.building.stack import make_attention
 from keras_transformer.models.encoder import SIZES
 from keras_transformer.positions import Learned
 
@@ -51,13 +50,12 @@ def RoBERTa(
     code. There positions count the tokens that are no padding; here all of them, which is the same for texts that are padded
     on the right.
     """
-    size = get_size(size, SIZES)
     return bert_encoder(
-        size,
+        get_size(size, SIZES),
         vocabulary_size,
         num_segments=num_segments,
         position=Learned(max_sequence_length, offset=padding_id + 1, name="position_embedding"),
-        attention=make_attention(size, dropout=attention_dropout),
+        attention_dropout=attention_dropout,
         activation=activation,
         dropout=dropout,
         layer_norm_epsilon=layer_norm_epsilon,

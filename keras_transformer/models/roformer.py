@@ -1,6 +1,6 @@
 """RoFormer."""
 
-from keras_transformer.models.bert import bert_encoder
+from keras_transformer.models.building.bert_encoder import bert_encoder
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_attention
 from keras_transformer.positions import Rotary

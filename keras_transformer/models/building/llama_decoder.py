@@ -1,0 +1,90 @@
+"""The decoder of Llama and its relatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import keras
+
+from keras_transformer.attention import ScaledDot, SoftCappedDot
+from keras_transformer.feedforward import GatedFeedForward
+from keras_transformer.models.building.rotary_attention import GroupedSize, rotary_attention
+from keras_transformer.models.decoder import Decoder
+from keras_transformer.positions import Rotary
+from keras_transformer.utils.types import Activation
+
+
+def llama_decoder(
+    grouped: GroupedSize,
+    vocabulary_size: int,
+    *,
+    norm: keras.layers.Layer,
+    name: str,
+    position: Rotary | None = None,
+    local_position: Rotary | None = None,
+    window: int | Sequence[int | None] | None = None,
+    scoring: str | keras.layers.Layer = "scaled_dot",
+    attention_dropout: float = 0.0,
+    use_bias: bool = False,
+    use_output_bias: bool | None = None,
+    query_key_norm: keras.layers.Layer | None = None,
+    activation: Activation = "silu",
+    feedforward: keras.layers.Layer | None = None,
+    residual: str = "pre",
+    scale_embedding: bool = False,
+) -> keras.Model:
+    """Blocks of grouped-query attention with rotary positions, and gated feed-forwards.
+
+    Args:
+        grouped: `GroupedSize`.
+        vocabulary_size: int. V.
+        norm: norm layer to copy.
+        name: str.
+        position: `positions.Rotary`, or None for `Rotary(10000.0, "halves")`.
+        local_position: `positions.Rotary` of the blocks with a window; None for `position`.
+        window: int or None, or a sequence of these that repeats over the blocks: the sliding window; None for no window.
+        scoring: a name in `attention.SCORINGS`, or an instance.
+        attention_dropout: float in [0, 1). Of the attention weights.
+        use_bias: bool. Whether the query, key, value and output projections have biases.
+        use_output_bias: bool or None. Overrides `use_bias` for the output projection.
+        query_key_norm: norm layer for each query and key head, or None.
+        activation: activation of the gate.
+        feedforward: layer to copy; None for a `GatedFeedForward` of `activation`.
+        residual: a name in `blocks.RESIDUALS`.
+        scale_embedding: bool. Whether the token embeddings are multiplied by `√D`.
+
+    Returns:
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
+    """
+    biases = {"use_bias": use_bias} if use_output_bias is None else {"use_output_bias": use_output_bias}
+
+    def attention(window: int | None) -> keras.layers.Layer:
+        is_local = window is not None and local_position is not None
+        return rotary_attention(
+            grouped,
+            window=window,
+            position=local_position if is_local else position,
+            scoring=scoring,
+            dropout=attention_dropout,
+            query_key_norm=query_key_norm,
+            **biases,
+        )
+
+    size = grouped.size
+    return Decoder(
+        size,
+        vocabulary_size,
+        position=None,
+        residual=residual,
+        norm=norm,
+        embedding_scale=math.sqrt(size.hidden_dim) if scale_embedding else None,
+        attention=[attention(each) for each in window] if isinstance(window, Sequence) else attention(window),
+        feedforward=GatedFeedForward(size.intermediate_dim, activation) if feedforward is None else feedforward,
+        name=name,
+    )
+
+
+def capped_scoring(query_scale: float | None, soft_cap: float | None) -> keras.layers.Layer:
+    """Scaled dot-product scoring, with a soft cap if one is given."""
+    return ScaledDot(query_scale) if soft_cap is None else SoftCappedDot(soft_cap, query_scale)

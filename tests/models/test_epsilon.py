@@ -1,0 +1,47 @@
+"""The epsilon of a model reaches every norm in it."""
+
+import inspect
+
+import pytest
+
+from keras_transformer import models
+from keras_transformer.backend.keras_private import flatten_layers
+from keras_transformer.models import EvolvedSize, Size, SwinSize, ViT
+
+EPSILON = 3e-3
+SIZE = Size(2, 16, 2, 32)
+VISION = {"vision": lambda: ViT(SIZE, patch_size=4, image_size=8, layer_norm_epsilon=EPSILON)}
+# The arguments that a small model needs beside its size, vocabulary and epsilon.
+ARGUMENTS = {
+    "swin": {"size": SwinSize(8, (2, 1), (2, 4)), "patch_size": 2, "image_size": 12, "window_size": 3},
+    "crate": {"size": Size(2, 16, 2, 16)},
+    "evolved_transformer": {
+        "size": EvolvedSize(num_encoder_layers=2, num_decoder_layers=2, hidden_dim=32, num_heads=2)
+    },
+    "kosmos": {"begin_image_id": 1, **VISION},
+    "kosmos2": {"begin_image_id": 1, **VISION},
+}
+
+
+def epsilon_argument(function):
+    names = [name for name in inspect.signature(function).parameters if name.endswith("epsilon")]
+    return names[0] if names else None
+
+
+TAKE_EPSILON = [name for name, function in models.MODELS.items() if epsilon_argument(function)]
+
+
+@pytest.mark.parametrize("name", TAKE_EPSILON)
+def test_epsilon_reaches_every_norm(name):
+    function = models.MODELS[name]
+    parameters = inspect.signature(function).parameters
+    arguments = {each: 30 for each in parameters if each.endswith("vocabulary_size")}
+    arguments |= {"size": SIZE, **ARGUMENTS.get(name, {}), epsilon_argument(function): EPSILON}
+    arguments = {each: value() if callable(value) else value for each, value in arguments.items() if each in parameters}
+    norms = [layer for layer in flatten_layers(function(**arguments)) if hasattr(layer, "epsilon")]
+    assert len(norms) > 2
+    assert {layer.path: layer.epsilon for layer in norms} == {layer.path: EPSILON for layer in norms}
+
+
+def test_the_models_that_take_epsilon():
+    assert {"bert", "rwkv", "llama", "gemma3", "vit", "t5", "xlnet"} <= set(TAKE_EPSILON)
