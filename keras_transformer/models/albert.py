@@ -1,7 +1,12 @@
 """ALBERT."""
 
+from __future__ import annotations
+
+import keras
+
 from keras_transformer.models.building.bert_encoder import bert_encoder
 from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.utils.types import Activation
 
 # Lan et al., ALBERT, arXiv 1909.11942, table 1; the heads as in its published code.
 SIZES = {
@@ -13,19 +18,19 @@ SIZES = {
 
 
 def ALBERT(
-    size="base",
-    vocabulary_size=30000,
+    size: str | Size = "base",
+    vocabulary_size: int = 30000,
     *,
-    embedding_dim=128,
-    num_block_groups=1,
-    max_sequence_length=512,
-    num_segments=2,
-    activation="gelu_tanh",
-    dropout=0.0,
-    attention_dropout=0.0,
-    layer_norm_epsilon=1e-12,
-    name="albert",
-):
+    embedding_dim: int = 128,
+    num_block_groups: int = 1,
+    max_sequence_length: int = 512,
+    num_segments: int | None = 2,
+    activation: Activation = "gelu_tanh",
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    layer_norm_epsilon: float = 1e-12,
+    name: str = "albert",
+) -> keras.Model:
     """The encoder of ALBERT: BERT's, with one set of weights for all its blocks, and narrow embeddings.
 
     Args:

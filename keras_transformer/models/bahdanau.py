@@ -1,13 +1,17 @@
 """The recurrent encoder-decoder of Bahdanau, Cho and Bengio, in which attention began."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import keras
 
 from keras_transformer.models.building.bahdanau_layers import AttentionalGRU, BidirectionalGRU
 from keras_transformer.models.building.encoder_decoder import token_tables
+from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.utils.serialization import choice
+from keras_transformer.utils.types import Initializer
 
 
 class BahdanauSize(NamedTuple):
@@ -31,16 +35,16 @@ SIZES = {"base": BahdanauSize(embedding_dim=620, hidden_dim=1000, alignment_dim=
 
 
 def Bahdanau(
-    size="base",
-    vocabulary_size=30000,
+    size: str | Size = "base",
+    vocabulary_size: int = 30000,
     *,
-    target_vocabulary_size=None,
-    tie_embeddings=False,
-    dropout=0.0,
-    kernel_initializer="glorot_uniform",
-    recurrent_initializer="orthogonal",
-    name="bahdanau",
-):
+    target_vocabulary_size: int | None = None,
+    tie_embeddings: bool = False,
+    dropout: float = 0.0,
+    kernel_initializer: Initializer = "glorot_uniform",
+    recurrent_initializer: Initializer = "orthogonal",
+    name: str = "bahdanau",
+) -> keras.Model:
     """The recurrent encoder-decoder with additive attention (RNNsearch) up to its head.
 
     `tasks.LanguageModel(Bahdanau(...), tie_embeddings=False)` puts the paper's head on it. With a head that is tied to the

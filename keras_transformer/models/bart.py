@@ -1,10 +1,15 @@
 """BART, and mBART."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.positions import Learned
+from keras_transformer.utils.types import Activation
 
 # Lewis et al., section 4 and the published configurations. mBART has the measures of "large".
 SIZES = {
@@ -14,19 +19,19 @@ SIZES = {
 
 
 def BART(
-    size="large",
-    vocabulary_size=50265,
+    size: str | Size = "large",
+    vocabulary_size: int = 50265,
     *,
-    decoder_size=None,
-    max_sequence_length=1024,
-    scale_embeddings=False,
-    residual="post",
-    activation="gelu",
-    dropout=0.1,
-    attention_dropout=0.0,
-    hidden_dropout=0.0,
-    name="bart",
-):
+    decoder_size: str | Size | None = None,
+    max_sequence_length: int = 1024,
+    scale_embeddings: bool = False,
+    residual: Any = "post",
+    activation: Activation = "gelu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.0,
+    hidden_dropout: float = 0.0,
+    name: str = "bart",
+) -> keras.Model:
     """The encoder-decoder of BART: post-norm blocks over the normalized sum of token and learned position.
 
     `tasks.LanguageModel(BART(...), head_bias=True, start_id=2, end_id=2)` puts the published head on it.
@@ -76,7 +81,14 @@ def BART(
     )
 
 
-def MBart(size="large", vocabulary_size=250027, *, scale_embeddings=True, name="mbart", **options):
+def MBart(
+    size: str | Size = "large",
+    vocabulary_size: int = 250027,
+    *,
+    scale_embeddings: bool = True,
+    name: str = "mbart",
+    **options: Any,
+) -> keras.Model:
     """The encoder-decoder of mBART: BART with pre-norm blocks, a norm behind each side, and scaled embeddings.
 
     Args:

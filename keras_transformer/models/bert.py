@@ -1,22 +1,27 @@
 """BERT."""
 
+from __future__ import annotations
+
+import keras
+
 from keras_transformer.models.building.bert_encoder import bert_encoder
-from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.encoder import SIZES
+from keras_transformer.utils.types import Activation
 
 
 def BERT(
-    size="base",
-    vocabulary_size=30522,
+    size: str | Size = "base",
+    vocabulary_size: int = 30522,
     *,
-    max_sequence_length=512,
-    num_segments=2,
-    activation="gelu",
-    dropout=0.1,
-    attention_dropout=0.1,
-    layer_norm_epsilon=1e-12,
-    name="bert",
-):
+    max_sequence_length: int = 512,
+    num_segments: int | None = 2,
+    activation: Activation = "gelu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    layer_norm_epsilon: float = 1e-12,
+    name: str = "bert",
+) -> keras.Model:
     """The encoder of BERT: post-norm blocks over the normalized sum of token, segment and position vectors.
 
     Args:

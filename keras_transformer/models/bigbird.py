@@ -1,26 +1,31 @@
 """BigBird."""
 
+from __future__ import annotations
+
+import keras
+
 from keras_transformer.attention import BigBirdAttention, MultiHeadAttention
 from keras_transformer.models.building.bert_encoder import bert_encoder
-from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_attention
 from keras_transformer.models.encoder import SIZES
+from keras_transformer.utils.types import Activation
 
 
 def BigBird(
-    size="base",
-    vocabulary_size=50358,
+    size: str | Size = "base",
+    vocabulary_size: int = 50358,
     *,
-    block_size=64,
-    num_random_blocks=3,
-    max_sequence_length=4096,
-    num_segments=2,
-    activation="gelu_tanh",
-    dropout=0.1,
-    attention_dropout=0.1,
-    layer_norm_epsilon=1e-12,
-    name="bigbird",
-):
+    block_size: int | None = 64,
+    num_random_blocks: int = 3,
+    max_sequence_length: int = 4096,
+    num_segments: int | None = 2,
+    activation: Activation = "gelu_tanh",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    layer_norm_epsilon: float = 1e-12,
+    name: str = "bigbird",
+) -> keras.Model:
     """The encoder of BigBird: BERT's, with attention to blocks near by, to the first and last one, and to some at random.
 
     Args:

@@ -1,10 +1,13 @@
 """BLOOM."""
 
+from __future__ import annotations
+
 import keras
 
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.decoder import Decoder
+from keras_transformer.utils.types import Activation
 
 # Scao et al., arXiv 2211.05100, table 3.
 SIZES = {
@@ -18,15 +21,15 @@ SIZES = {
 
 
 def BLOOM(
-    size="560M",
-    vocabulary_size=250880,
+    size: str | Size = "560M",
+    vocabulary_size: int = 250880,
     *,
-    activation="gelu_tanh",
-    dropout=0.0,
-    attention_dropout=0.0,
-    layer_norm_epsilon=1e-5,
-    name="bloom",
-):
+    activation: Activation = "gelu_tanh",
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    layer_norm_epsilon: float = 1e-5,
+    name: str = "bloom",
+) -> keras.Model:
     """The decoder of BLOOM: pre-norm blocks with ALiBi over normalized token vectors.
 
     Args:

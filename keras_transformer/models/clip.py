@@ -1,5 +1,9 @@
 """CLIP: a tower for images, a tower for texts, and one space for both."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 import keras
 
 from keras_transformer.models.building.clip_layers import ContrastiveLogits, EndTokenPooling, UnitLength
@@ -8,6 +12,7 @@ from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_attention
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.utils.serialization import choice
+from keras_transformer.utils.types import Activation, Tensor
 from keras_transformer.vision import PatchEmbedding
 
 # Radford et al., CLIP, arXiv 2103.00020, tables 19 and 20: the image tower, its patch, the text tower, the common width.
@@ -19,18 +24,18 @@ SIZES = {
 
 
 def CLIPVision(
-    size,
-    patch_size=32,
-    image_size=224,
+    size: str | Size,
+    patch_size: int = 32,
+    image_size: int | tuple[int, int] = 224,
     *,
-    num_channels=3,
-    grid_size=None,
-    projection_dim=None,
-    activation="quick_gelu",
-    attention_dropout=0.0,
-    layer_norm_epsilon=1e-5,
-    name="clip_vision",
-):
+    num_channels: int = 3,
+    grid_size: int | None = None,
+    projection_dim: int | None = None,
+    activation: Activation = "quick_gelu",
+    attention_dropout: float = 0.0,
+    layer_norm_epsilon: float = 1e-5,
+    name: str = "clip_vision",
+) -> keras.Model:
     """The image tower of CLIP: a vision transformer with a norm before its blocks, and one of the class token behind them.
 
     Args:
@@ -85,17 +90,17 @@ def CLIPVision(
 
 
 def CLIPText(
-    size,
-    vocabulary_size=49408,
+    size: str | Size,
+    vocabulary_size: int = 49408,
     *,
-    max_sequence_length=77,
-    end_id=49407,
-    projection_dim=None,
-    activation="quick_gelu",
-    attention_dropout=0.0,
-    layer_norm_epsilon=1e-5,
-    name="clip_text",
-):
+    max_sequence_length: int = 77,
+    end_id: int | Sequence[int] = 49407,
+    projection_dim: int | None = None,
+    activation: Activation = "quick_gelu",
+    attention_dropout: float = 0.0,
+    layer_norm_epsilon: float = 1e-5,
+    name: str = "clip_text",
+) -> keras.Model:
     """The text tower of CLIP: a causal stack, read out at the end token.
 
     Args:
@@ -140,15 +145,15 @@ def CLIPText(
 
 
 def CLIP(
-    size="B/32",
-    image_size=224,
+    size: str | Size = "B/32",
+    image_size: int | tuple[int, int] = 224,
     *,
-    vision=None,
-    text=None,
-    projection_dim=None,
-    initial_temperature=0.07,
-    name="clip",
-):
+    vision: keras.Model | None = None,
+    text: Tensor = None,
+    projection_dim: int | None = None,
+    initial_temperature: float = 0.07,
+    name: str = "clip",
+) -> keras.Model:
     """Images and texts in one space: both towers, their projections, and the similarity of every image to every text.
 
     It trains on pairs with `compile(loss={"logits": training.ContrastiveLoss()})`. One tower alone, with its weights, is

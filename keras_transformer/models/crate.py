@@ -1,5 +1,7 @@
 """CRATE, a white-box transformer."""
 
+from __future__ import annotations
+
 import keras
 
 from keras_transformer.attention import MultiHeadAttention, SubspaceAttention
@@ -18,21 +20,21 @@ SIZES = {
 
 
 def CRATE(
-    size="B",
-    patch_size=16,
-    image_size=224,
+    size: str | Size = "B",
+    patch_size: int = 16,
+    image_size: int | tuple[int, int] = 224,
     *,
-    num_channels=3,
-    grid_size=None,
-    class_token=True,
-    interpolation="bilinear",
-    step_size=0.1,
-    sparsity_weight=0.1,
-    dropout=0.0,
-    attention_dropout=0.0,
-    layer_norm_epsilon=1e-5,
-    name="crate",
-):
+    num_channels: int = 3,
+    grid_size: int | None = None,
+    class_token: bool = True,
+    interpolation: str = "bilinear",
+    step_size: float = 0.1,
+    sparsity_weight: float = 0.1,
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    layer_norm_epsilon: float = 1e-5,
+    name: str = "crate",
+) -> keras.Model:
     """CRATE up to its last norm: each block compresses the tokens, then makes them sparse. `tasks.ImageClassifier` puts a
     head on it.
 

@@ -1,5 +1,9 @@
 """A decoder-only stack."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.blocks import DecoderBlock, DeepNormResidual
@@ -16,6 +20,7 @@ from keras_transformer.models.building.stack import (
     split_position,
     token_model,
 )
+from keras_transformer.utils.types import Activation
 
 # Radford et al., Language Models are Unsupervised Multitask Learners (GPT-2), table 2.
 SIZES = {
@@ -27,24 +32,24 @@ SIZES = {
 
 
 def Decoder(
-    size,
-    vocabulary_size,
+    size: str | Size,
+    vocabulary_size: int,
     *,
-    max_sequence_length=1024,
-    position="learned",
-    residual="pre",
-    norm="layer_norm",
-    embedding_scale=None,
-    embedding_norm=False,
-    attention=None,
-    feedforward="dense",
-    activation="gelu_tanh",
-    dropout=0.0,
-    embedding_dropout=None,
-    packed=False,
-    num_block_groups=None,
-    name="decoder",
-):
+    max_sequence_length: int = 1024,
+    position: Any = "learned",
+    residual: Any = "pre",
+    norm: str | keras.layers.Layer = "layer_norm",
+    embedding_scale: float | None = None,
+    embedding_norm: bool = False,
+    attention: Any = None,
+    feedforward: str | keras.layers.Layer = "dense",
+    activation: Activation = "gelu_tanh",
+    dropout: float = 0.0,
+    embedding_dropout: float | None = None,
+    packed: bool = False,
+    num_block_groups: int | None = None,
+    name: str = "decoder",
+) -> keras.Model:
     """A stack of causal decoder blocks over token ids. `tasks.LanguageModel` puts a head on it.
 
     Args:

@@ -1,10 +1,15 @@
 """DeiT with its distillation token."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.models.building.image_stack import image_input, image_stack
-from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.vit import SIZES as VIT_SIZES
+from keras_transformer.utils.types import Activation
 from keras_transformer.vision import PatchEmbedding
 
 # Touvron et al., DeiT, arXiv 2012.12877, table 1.
@@ -12,20 +17,20 @@ SIZES = {name: VIT_SIZES[name] for name in ("Ti", "S", "B")}
 
 
 def DeiT(
-    size="B",
-    patch_size=16,
-    image_size=224,
+    size: str | Size = "B",
+    patch_size: int = 16,
+    image_size: int | tuple[int, int] = 224,
     *,
-    num_channels=3,
-    grid_size=None,
-    interpolation="bicubic",
-    activation="gelu",
-    dropout=0.0,
-    attention_dropout=0.0,
-    attention=None,
-    layer_norm_epsilon=1e-6,
-    name="deit",
-):
+    num_channels: int = 3,
+    grid_size: int | None = None,
+    interpolation: str = "bicubic",
+    activation: Activation = "gelu",
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    attention: Any = None,
+    layer_norm_epsilon: float = 1e-6,
+    name: str = "deit",
+) -> keras.Model:
     """A vision transformer with a second token beside the class token, which learns from a teacher.
 
     `tasks.DistilledImageClassifier` puts its two heads on it; `models.ViT` is DeiT without distillation.

@@ -1,11 +1,14 @@
 """DINOv2."""
 
+from __future__ import annotations
+
 import keras
 
 from keras_transformer.blocks import LayerScaleResidual
 from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.vit import ViT
+from keras_transformer.utils.types import Activation
 
 # Oquab et al., DINOv2, arXiv 2304.07193, table 17; the feed-forward of "g" is gated, two thirds of 4 · 1536 wide.
 SIZES = {
@@ -17,22 +20,22 @@ SIZES = {
 
 
 def DINOv2(
-    size="B",
-    patch_size=14,
-    image_size=518,
+    size: str | Size = "B",
+    patch_size: int = 14,
+    image_size: int | tuple[int, int] = 518,
     *,
-    num_channels=3,
-    grid_size=None,
-    gated=None,
-    mask_token=True,
-    activation="gelu",
-    layer_scale=1e-5,
-    stochastic_depth=0.0,
-    dropout=0.0,
-    attention_dropout=0.0,
-    layer_norm_epsilon=1e-6,
-    name="dinov2",
-):
+    num_channels: int = 3,
+    grid_size: int | None = None,
+    gated: bool | None = None,
+    mask_token: bool = True,
+    activation: Activation = "gelu",
+    layer_scale: float = 1e-5,
+    stochastic_depth: float = 0.0,
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    layer_norm_epsilon: float = 1e-6,
+    name: str = "dinov2",
+) -> keras.Model:
     """The vision transformer of DINOv2: LayerScale in every block, and SwiGLU in the largest.
 
     Its weights were made for 518 x 518 pixels and are mostly used at 224: `image_size=224, grid_size=37` takes them so, and

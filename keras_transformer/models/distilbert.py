@@ -1,7 +1,12 @@
 """DistilBERT."""
 
+from __future__ import annotations
+
+import keras
+
 from keras_transformer.models.bert import BERT
 from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.utils.types import Activation
 
 # Sanh et al., DistilBERT, arXiv 1910.01108, section 3: half the layers of BERT base.
 SIZES = {
@@ -10,15 +15,15 @@ SIZES = {
 
 
 def DistilBERT(
-    size="base",
-    vocabulary_size=30522,
+    size: str | Size = "base",
+    vocabulary_size: int = 30522,
     *,
-    max_sequence_length=512,
-    activation="gelu",
-    dropout=0.1,
-    attention_dropout=0.1,
-    name="distilbert",
-):
+    max_sequence_length: int = 512,
+    activation: Activation = "gelu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    name: str = "distilbert",
+) -> keras.Model:
     """The encoder of DistilBERT: BERT's, without segments and with half the layers.
 
     Args:

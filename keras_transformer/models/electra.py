@@ -1,7 +1,12 @@
 """ELECTRA."""
 
+from __future__ import annotations
+
+import keras
+
 from keras_transformer.models.building.bert_encoder import bert_encoder
 from keras_transformer.models.building.size import Size, get_size
+from keras_transformer.utils.types import Activation
 
 # Clark et al., ELECTRA, arXiv 2003.10555, table 6; large: as BERT's. Of the discriminators.
 SIZES = {
@@ -13,18 +18,18 @@ _EMBEDDING_DIMS = {"small": 128}
 
 
 def ELECTRA(
-    size="base",
-    vocabulary_size=30522,
+    size: str | Size = "base",
+    vocabulary_size: int = 30522,
     *,
-    embedding_dim=None,
-    max_sequence_length=512,
-    num_segments=2,
-    activation="gelu",
-    dropout=0.1,
-    attention_dropout=0.1,
-    layer_norm_epsilon=1e-12,
-    name="electra",
-):
+    embedding_dim: int | None = None,
+    max_sequence_length: int = 512,
+    num_segments: int | None = 2,
+    activation: Activation = "gelu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    layer_norm_epsilon: float = 1e-12,
+    name: str = "electra",
+) -> keras.Model:
     """The encoder of ELECTRA: BERT's, with embeddings that may be narrower or wider than its blocks.
 
     `tasks.ReplacedTokenDetector` makes it a discriminator; a generator is a smaller one in a `tasks.MaskedLanguageModel`.

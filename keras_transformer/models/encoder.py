@@ -1,5 +1,9 @@
 """An encoder-only stack."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -19,6 +23,7 @@ from keras_transformer.models.building.stack import (
     token_input,
 )
 from keras_transformer.positions import BoxPosition
+from keras_transformer.utils.types import Activation
 
 # Devlin et al., BERT, arXiv 1810.04805, section 3.
 SIZES = {
@@ -28,25 +33,25 @@ SIZES = {
 
 
 def Encoder(
-    size,
-    vocabulary_size,
+    size: str | Size,
+    vocabulary_size: int,
     *,
-    max_sequence_length=512,
-    num_segments=None,
-    num_box_coordinates=None,
-    embedding_dim=None,
-    position="learned",
-    residual="pre",
-    first_residual=None,
-    norm="layer_norm",
-    embedding_norm=False,
-    attention=None,
-    feedforward="dense",
-    activation="gelu",
-    dropout=0.0,
-    num_block_groups=None,
-    name="encoder",
-):
+    max_sequence_length: int = 512,
+    num_segments: int | None = None,
+    num_box_coordinates: int | None = None,
+    embedding_dim: int | None = None,
+    position: Any = "learned",
+    residual: Any = "pre",
+    first_residual: Any = None,
+    norm: str | keras.layers.Layer = "layer_norm",
+    embedding_norm: bool = False,
+    attention: Any = None,
+    feedforward: str | keras.layers.Layer = "dense",
+    activation: Activation = "gelu",
+    dropout: float = 0.0,
+    num_block_groups: int | None = None,
+    name: str = "encoder",
+) -> keras.Model:
     """A stack of encoder blocks over token ids.
 
     Args:

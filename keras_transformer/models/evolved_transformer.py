@@ -1,7 +1,9 @@
 """The Evolved Transformer."""
 
+from __future__ import annotations
+
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 
@@ -43,17 +45,17 @@ SIZES = {
 
 
 def EvolvedTransformer(
-    size="base",
-    vocabulary_size=33288,
+    size: Any = "base",
+    vocabulary_size: int = 33288,
     *,
-    target_vocabulary_size=None,
-    tie_embeddings=True,
-    residual="pre",
-    layer_norm_epsilon=1e-6,
-    dropout=0.1,
-    attention_dropout=0.0,
-    name="evolved_transformer",
-):
+    target_vocabulary_size: int | None = None,
+    tie_embeddings: bool = True,
+    residual: Any = "pre",
+    layer_norm_epsilon: float = 1e-6,
+    dropout: float = 0.1,
+    attention_dropout: float = 0.0,
+    name: str = "evolved_transformer",
+) -> keras.Model:
     """The encoder-decoder whose cells an evolutionary search has found, up to its head: gates, convolutions in branches,
     and attention. `tasks.LanguageModel` puts the head on it.
 

@@ -1,9 +1,15 @@
 """Gemma."""
 
+from __future__ import annotations
+
+import keras
+
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
+from keras_transformer.positions import Rotary
+from keras_transformer.utils.types import Activation
 
 # Gemma Team, arXiv 2403.08295, table 1; of its two feed-forward dimensions together, half.
 SIZES = {
@@ -13,18 +19,18 @@ SIZES = {
 
 
 def Gemma(
-    size="2B",
-    vocabulary_size=256000,
+    size: str | Size = "2B",
+    vocabulary_size: int = 256000,
     *,
-    num_key_value_heads=None,
-    key_dim=None,
-    position=None,
-    use_attention_bias=False,
-    activation="gelu_tanh",
-    attention_dropout=0.0,
-    rms_norm_epsilon=1e-6,
-    name="gemma",
-):
+    num_key_value_heads: int | None = None,
+    key_dim: int | None = None,
+    position: Rotary | None = None,
+    use_attention_bias: bool = False,
+    activation: Activation = "gelu_tanh",
+    attention_dropout: float = 0.0,
+    rms_norm_epsilon: float = 1e-6,
+    name: str = "gemma",
+) -> keras.Model:
     """The decoder of Gemma: rotary positions, GeGLU, norms whose weights start from 0, token vectors times `√D`.
 
     Args:

@@ -1,9 +1,17 @@
 """Gemma 2."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
 from keras_transformer.models.building.llama_decoder import capped_scoring, llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
+from keras_transformer.positions import Rotary
+from keras_transformer.utils.types import Activation
 
 # Gemma Team, arXiv 2408.00118, table 1; of its two feed-forward dimensions together, half.
 SIZES = {
@@ -14,21 +22,21 @@ SIZES = {
 
 
 def Gemma2(
-    size="2B",
-    vocabulary_size=256000,
+    size: str | Size = "2B",
+    vocabulary_size: int = 256000,
     *,
-    num_key_value_heads=None,
-    key_dim=None,
-    query_scale=None,
-    score_soft_cap=50.0,
-    window=(4096, None),
-    position=None,
-    use_attention_bias=False,
-    activation="gelu_tanh",
-    attention_dropout=0.0,
-    rms_norm_epsilon=1e-6,
-    name="gemma2",
-):
+    num_key_value_heads: int | None = None,
+    key_dim: int | None = None,
+    query_scale: float | None = None,
+    score_soft_cap: float | None = 50.0,
+    window: int | Sequence[int | None] | None = (4096, None),
+    position: Rotary | None = None,
+    use_attention_bias: bool = False,
+    activation: Activation = "gelu_tanh",
+    attention_dropout: float = 0.0,
+    rms_norm_epsilon: float = 1e-6,
+    name: str = "gemma2",
+) -> keras.Model:
     """The decoder of Gemma 2: Gemma's, with a norm on both sides of a sublayer, soft-capped scores, and every other window.
 
     `tasks.LanguageModel(..., logit_soft_cap=30.0)` is its head.

@@ -1,10 +1,17 @@
 """Gemma 3, its text model."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+
 from keras_transformer.layers.norms import ZeroCenteredRMSNormalization
 from keras_transformer.models.building.llama_decoder import capped_scoring, llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
 from keras_transformer.positions import Rotary
+from keras_transformer.utils.types import Activation
 
 # Gemma Team, arXiv 2503.19786, table 1, and the checkpoints.
 SIZES = {
@@ -17,22 +24,22 @@ SIZES = {
 
 
 def Gemma3(
-    size="1B",
-    vocabulary_size=262144,
+    size: str | Size = "1B",
+    vocabulary_size: int = 262144,
     *,
-    num_key_value_heads=None,
-    key_dim=None,
-    query_scale=None,
-    score_soft_cap=None,
-    window=(512, 512, 512, 512, 512, None),
-    position=None,
-    local_position=None,
-    use_attention_bias=False,
-    activation="gelu_tanh",
-    attention_dropout=0.0,
-    rms_norm_epsilon=1e-6,
-    name="gemma3",
-):
+    num_key_value_heads: int | None = None,
+    key_dim: int | None = None,
+    query_scale: float | None = None,
+    score_soft_cap: float | None = None,
+    window: int | Sequence[int | None] | None = (512, 512, 512, 512, 512, None),
+    position: Rotary | None = None,
+    local_position: Rotary | None = None,
+    use_attention_bias: bool = False,
+    activation: Activation = "gelu_tanh",
+    attention_dropout: float = 0.0,
+    rms_norm_epsilon: float = 1e-6,
+    name: str = "gemma3",
+) -> keras.Model:
     """The decoder of Gemma 3: Gemma 2's, with norms of queries and keys in place of soft caps, and more windows.
 
     Args:

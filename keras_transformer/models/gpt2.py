@@ -1,25 +1,28 @@
 """GPT-2."""
 
+from __future__ import annotations
+
 import keras
 
 from keras_transformer.attention import MultiHeadAttention, SoftmaxAttention
-from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.decoder import SIZES, Decoder
+from keras_transformer.utils.types import Activation
 
 
 def GPT2(
-    size="small",
-    vocabulary_size=50257,
+    size: str | Size = "small",
+    vocabulary_size: int = 50257,
     *,
-    max_sequence_length=1024,
-    activation="gelu_tanh",
-    dropout=0.1,
-    embedding_dropout=0.1,
-    attention_dropout=0.1,
-    layer_norm_epsilon=1e-5,
-    scoring="scaled_dot",
-    name="gpt2",
-):
+    max_sequence_length: int = 1024,
+    activation: Activation = "gelu_tanh",
+    dropout: float = 0.1,
+    embedding_dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    layer_norm_epsilon: float = 1e-5,
+    scoring: str | keras.layers.Layer = "scaled_dot",
+    name: str = "gpt2",
+) -> keras.Model:
     """The decoder of GPT-2: pre-norm blocks over the sum of token and learned position. `tasks.LanguageModel` is its head.
 
     Args:

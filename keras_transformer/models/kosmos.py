@@ -1,6 +1,9 @@
 """Kosmos: a causal model of text with images in its midst."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import keras
 
@@ -19,6 +22,7 @@ from keras_transformer.models.building.stack import (
 from keras_transformer.models.clip import CLIPVision
 from keras_transformer.positions import Sinusoidal
 from keras_transformer.utils.serialization import clone
+from keras_transformer.utils.types import Activation
 from keras_transformer.vision import EachImage, PlaceImages, Resampler
 
 # Huang et al., Kosmos-1, arXiv 2302.14045, section 3.2, and Kosmos-2: the text model.
@@ -28,21 +32,21 @@ _VISION = (Size(24, 1024, 16, 4096), 14)
 
 
 def Kosmos(
-    size,
-    vocabulary_size,
-    vision,
+    size: str | Size,
+    vocabulary_size: int,
+    vision: keras.Model,
     *,
-    begin_image_id,
-    num_image_tokens=64,
-    position="sinusoidal",
-    scale_embeddings=True,
-    activation="gelu",
-    dropout=0.0,
-    attention_dropout=0.0,
-    hidden_dropout=0.0,
-    layer_norm_epsilon=1e-5,
-    name="kosmos",
-):
+    begin_image_id: int,
+    num_image_tokens: int = 64,
+    position: Any = "sinusoidal",
+    scale_embeddings: bool = True,
+    activation: Activation = "gelu",
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    hidden_dropout: float = 0.0,
+    layer_norm_epsilon: float = 1e-5,
+    name: str = "kosmos",
+) -> keras.Model:
     """A decoder of text and images in one sequence: a few tokens of each image stand in the midst of those of the text.
 
     An image goes through an image encoder of any kind; learned queries make `num_image_tokens` tokens of its features; and
@@ -121,21 +125,21 @@ def Kosmos(
 
 
 def Kosmos2(
-    size="base",
-    vocabulary_size=65037,
+    size: str | Size = "base",
+    vocabulary_size: int = 65037,
     *,
-    vision=None,
-    begin_image_id=64003,
-    num_image_tokens=64,
-    image_size=224,
-    activation="gelu",
-    dropout=0.1,
-    attention_dropout=0.1,
-    hidden_dropout=0.0,
-    scale_embeddings=True,
-    layer_norm_epsilon=1e-5,
-    name="kosmos2",
-):
+    vision: keras.Model | None = None,
+    begin_image_id: int = 64003,
+    num_image_tokens: int = 64,
+    image_size: int | tuple[int, int] = 224,
+    activation: Activation = "gelu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    hidden_dropout: float = 0.0,
+    scale_embeddings: bool = True,
+    layer_norm_epsilon: float = 1e-5,
+    name: str = "kosmos2",
+) -> keras.Model:
     """Kosmos-2: a `Kosmos` that reads images through CLIP, and says where on them things are, in tokens of places.
 
     Args:
@@ -186,7 +190,7 @@ def Kosmos2(
     )
 
 
-def kosmos2_vision(tower):
+def kosmos2_vision(tower: Any) -> Any:
     """What Kosmos-2 reads of a `CLIPVision`: all of its tokens behind the last norm, each of length 1.
 
     Args:

@@ -1,23 +1,28 @@
 """LayoutLM."""
 
+from __future__ import annotations
+
+import keras
+
 from keras_transformer.models.building.bert_encoder import bert_encoder
-from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.encoder import SIZES
+from keras_transformer.utils.types import Activation
 
 
 def LayoutLM(
-    size="base",
-    vocabulary_size=30522,
+    size: str | Size = "base",
+    vocabulary_size: int = 30522,
     *,
-    max_sequence_length=512,
-    num_box_coordinates=1024,
-    num_segments=2,
-    activation="gelu",
-    dropout=0.1,
-    attention_dropout=0.1,
-    layer_norm_epsilon=1e-12,
-    name="layoutlm",
-):
+    max_sequence_length: int = 512,
+    num_box_coordinates: int | None = 1024,
+    num_segments: int | None = 2,
+    activation: Activation = "gelu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    layer_norm_epsilon: float = 1e-12,
+    name: str = "layoutlm",
+) -> keras.Model:
     """The encoder of LayoutLM: BERT's, which is told where on its page every word stands.
 
     Args:

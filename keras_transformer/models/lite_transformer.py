@@ -1,5 +1,12 @@
 """The Lite Transformer."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
 from keras_transformer.attention import (
     DynamicConvolution,
     LightweightConvolution,
@@ -22,20 +29,20 @@ _CONVOLUTIONS = {"dynamic": DynamicConvolution, "lightweight": LightweightConvol
 
 
 def LiteTransformer(
-    size="500M",
-    vocabulary_size=32000,
+    size: str | Size = "500M",
+    vocabulary_size: int = 32000,
     *,
-    target_vocabulary_size=None,
-    tie_embeddings=True,
-    kernel_sizes=(3, 7, 15, 31, 31, 31),
-    convolution="dynamic",
-    gated=True,
-    residual="post",
-    norm="layer_norm",
-    dropout=0.1,
-    attention_dropout=0.0,
-    name="lite_transformer",
-):
+    target_vocabulary_size: int | None = None,
+    tie_embeddings: bool = True,
+    kernel_sizes: Sequence[int] = (3, 7, 15, 31, 31, 31),
+    convolution: str = "dynamic",
+    gated: bool = True,
+    residual: Any = "post",
+    norm: str | keras.layers.Layer = "layer_norm",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.0,
+    name: str = "lite_transformer",
+) -> keras.Model:
     """The Lite Transformer up to its head: half of the channels attend to what is far, half convolve what is near, and the
     feed-forward is no wider than the tokens. `tasks.LanguageModel` puts the head on it.
 

@@ -1,11 +1,15 @@
 """Llama."""
 
+from __future__ import annotations
+
 import keras
 
 from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
+from keras_transformer.positions import Rotary
+from keras_transformer.utils.types import Activation
 
 # Touvron et al., Llama 2, table 1, and arXiv 2302.13971, table 2; Grattafiori et al., table 3; the cards of Llama 3.2.
 SIZES = {
@@ -20,19 +24,19 @@ SIZES = {
 
 
 def Llama(
-    size="2-7B",
-    vocabulary_size=32000,
+    size: str | Size = "2-7B",
+    vocabulary_size: int = 32000,
     *,
-    num_key_value_heads=None,
-    key_dim=None,
-    position=None,
-    use_attention_bias=False,
-    use_feedforward_bias=False,
-    activation="silu",
-    attention_dropout=0.0,
-    rms_norm_epsilon=1e-5,
-    name="llama",
-):
+    num_key_value_heads: int | None = None,
+    key_dim: int | None = None,
+    position: Rotary | None = None,
+    use_attention_bias: bool = False,
+    use_feedforward_bias: bool = False,
+    activation: Activation = "silu",
+    attention_dropout: float = 0.0,
+    rms_norm_epsilon: float = 1e-5,
+    name: str = "llama",
+) -> keras.Model:
     """The decoder of Llama: pre-norm blocks of grouped heads with rotary positions, and SwiGLU.
 
     Llama 3 has a vocabulary of 128256, and `position=Rotary(500000.0, "halves")`; from 3.1 on with

@@ -1,27 +1,34 @@
 """Longformer."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+
 from keras_transformer.attention import LongformerAttention
 from keras_transformer.models.building.bert_encoder import bert_encoder
-from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.encoder import SIZES
 from keras_transformer.positions import Learned
+from keras_transformer.utils.types import Activation
 
 
 def Longformer(
-    size="base",
-    vocabulary_size=50265,
+    size: str | Size = "base",
+    vocabulary_size: int = 50265,
     *,
-    attention_window=512,
-    max_global_tokens=128,
-    max_sequence_length=4096,
-    num_segments=1,
-    padding_id=1,
-    activation="gelu",
-    dropout=0.1,
-    attention_dropout=0.1,
-    layer_norm_epsilon=1e-5,
-    name="longformer",
-):
+    attention_window: int | Sequence[int] = 512,
+    max_global_tokens: int = 128,
+    max_sequence_length: int = 4096,
+    num_segments: int | None = 1,
+    padding_id: int = 1,
+    activation: Activation = "gelu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    layer_norm_epsilon: float = 1e-5,
+    name: str = "longformer",
+) -> keras.Model:
     """The encoder of Longformer: RoBERTa's, with sliding windows, and global tokens that the input names.
 
     Args:

@@ -1,10 +1,15 @@
 """The translators of Marian, and Pegasus: encoder-decoders with fixed positions."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.positions import Sinusoidal
+from keras_transformer.utils.types import Activation
 
 # Tiedemann and Thottingal, OPUS-MT, EAMT 2020, section 2: the base Transformer.
 SIZES = {"base": Size(num_layers=6, hidden_dim=512, num_heads=8, intermediate_dim=2048)}
@@ -16,20 +21,20 @@ PEGASUS_SIZES = {
 
 
 def Marian(
-    size="base",
-    vocabulary_size=58101,
+    size: str | Size = "base",
+    vocabulary_size: int = 58101,
     *,
-    decoder_size=None,
-    target_vocabulary_size=None,
-    tie_embeddings=True,
-    scale_embeddings=True,
-    residual="post",
-    activation="silu",
-    dropout=0.1,
-    attention_dropout=0.0,
-    hidden_dropout=0.0,
-    name="marian",
-):
+    decoder_size: str | Size | None = None,
+    target_vocabulary_size: int | None = None,
+    tie_embeddings: bool = True,
+    scale_embeddings: bool = True,
+    residual: Any = "post",
+    activation: Activation = "silu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.0,
+    hidden_dropout: float = 0.0,
+    name: str = "marian",
+) -> keras.Model:
     """The encoder-decoder of Marian: the Transformer, its sines before its cosines.
 
     `tasks.LanguageModel(Marian(...), head_bias=True, start_id=V - 1, end_id=0)` puts the published head on it: a text begins
@@ -82,7 +87,14 @@ def Marian(
     )
 
 
-def Pegasus(size="large", vocabulary_size=96103, *, activation="relu", name="pegasus", **options):
+def Pegasus(
+    size: str | Size = "large",
+    vocabulary_size: int = 96103,
+    *,
+    activation: Activation = "relu",
+    name: str = "pegasus",
+    **options: Any,
+) -> keras.Model:
     """The encoder-decoder of Pegasus: that of Marian with pre-norm blocks, and a norm behind each side.
 
     Args:

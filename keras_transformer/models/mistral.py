@@ -1,28 +1,34 @@
 """Mistral."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 import keras
 
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
+from keras_transformer.positions import Rotary
+from keras_transformer.utils.types import Activation
 
 # Jiang et al., arXiv 2310.06825, table 1.
 SIZES = {"7B": GroupedSize(Size(32, 4096, 32, 14336), 8, 128)}
 
 
 def Mistral(
-    size="7B",
-    vocabulary_size=32000,
+    size: str | Size = "7B",
+    vocabulary_size: int = 32000,
     *,
-    num_key_value_heads=None,
-    key_dim=None,
-    window=4096,
-    position=None,
-    activation="silu",
-    attention_dropout=0.0,
-    rms_norm_epsilon=1e-5,
-    name="mistral",
-):
+    num_key_value_heads: int | None = None,
+    key_dim: int | None = None,
+    window: int | Sequence[int | None] | None = 4096,
+    position: Rotary | None = None,
+    activation: Activation = "silu",
+    attention_dropout: float = 0.0,
+    rms_norm_epsilon: float = 1e-5,
+    name: str = "mistral",
+) -> keras.Model:
     """The decoder of Mistral: Llama's, each of whose tokens sees a window alone, so that its cache has one size.
 
     Args:

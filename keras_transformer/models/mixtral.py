@@ -1,5 +1,9 @@
 """Mixtral."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 import keras
 
 from keras_transformer.feedforward import MixtureOfExperts, TopKRouter
@@ -7,6 +11,7 @@ from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
 from keras_transformer.positions import Rotary
+from keras_transformer.utils.types import Activation
 
 # Jiang et al., arXiv 2401.04088, table 1, and the checkpoints.
 SIZES = {
@@ -16,19 +21,19 @@ SIZES = {
 
 
 def Mixtral(
-    size="8x7B",
-    vocabulary_size=32000,
+    size: str | Size = "8x7B",
+    vocabulary_size: int = 32000,
     *,
-    num_key_value_heads=None,
-    key_dim=None,
-    router=None,
-    window=None,
-    position=None,
-    activation="silu",
-    attention_dropout=0.0,
-    rms_norm_epsilon=1e-5,
-    name="mixtral",
-):
+    num_key_value_heads: int | None = None,
+    key_dim: int | None = None,
+    router: keras.layers.Layer | None = None,
+    window: int | Sequence[int | None] | None = None,
+    position: Rotary | None = None,
+    activation: Activation = "silu",
+    attention_dropout: float = 0.0,
+    rms_norm_epsilon: float = 1e-5,
+    name: str = "mixtral",
+) -> keras.Model:
     """The decoder of Mixtral: Mistral's, whose feed-forwards are mixtures of experts.
 
     Args:

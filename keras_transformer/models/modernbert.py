@@ -1,5 +1,9 @@
 """ModernBERT."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.attention import LocalAttention, MultiHeadAttention, SoftmaxAttention
@@ -8,6 +12,7 @@ from keras_transformer.feedforward import GatedFeedForward
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.encoder import Encoder
 from keras_transformer.positions import Rotary
+from keras_transformer.utils.types import Activation
 
 # Warner et al., ModernBERT, arXiv 2412.13663, table 4.
 SIZES = {
@@ -19,23 +24,23 @@ _PATTERN = (False, True, True)
 
 
 def ModernBERT(
-    size="base",
-    vocabulary_size=50368,
+    size: str | Size = "base",
+    vocabulary_size: int = 50368,
     *,
-    local_window=65,
-    is_local=_PATTERN,
-    global_max_wavelength=160000.0,
-    local_max_wavelength=10000.0,
-    activation="gelu",
-    attention_bias=False,
-    feedforward_bias=False,
-    norm_bias=False,
-    dropout=0.0,
-    attention_dropout=0.0,
-    feedforward_dropout=0.0,
-    layer_norm_epsilon=1e-5,
-    name="modernbert",
-):
+    local_window: int = 65,
+    is_local: Any = _PATTERN,
+    global_max_wavelength: float = 160000.0,
+    local_max_wavelength: float = 10000.0,
+    activation: Activation = "gelu",
+    attention_bias: bool = False,
+    feedforward_bias: Any = False,
+    norm_bias: bool = False,
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    feedforward_dropout: float = 0.0,
+    layer_norm_epsilon: float = 1e-5,
+    name: str = "modernbert",
+) -> keras.Model:
     """The encoder of ModernBERT: pre-norm blocks of rotary attention, most of them local, and gated feed-forwards.
 
     Args:

@@ -1,23 +1,28 @@
 """MPNet."""
 
+from __future__ import annotations
+
+import keras
+
 from keras_transformer.models.building.bert_encoder import bert_encoder
-from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.encoder import SIZES
 from keras_transformer.positions import Learned, RelativeBias
+from keras_transformer.utils.types import Activation
 
 
 def MPNet(
-    size="base",
-    vocabulary_size=30527,
+    size: str | Size = "base",
+    vocabulary_size: int = 30527,
     *,
-    max_sequence_length=512,
-    padding_id=1,
-    num_buckets=32,
-    activation="gelu",
-    dropout=0.1,
-    layer_norm_epsilon=1e-12,
-    name="mpnet",
-):
+    max_sequence_length: int = 512,
+    padding_id: int = 1,
+    num_buckets: int = 32,
+    activation: Activation = "gelu",
+    dropout: float = 0.1,
+    layer_norm_epsilon: float = 1e-12,
+    name: str = "mpnet",
+) -> keras.Model:
     """The encoder of MPNet: BERT's without segments, with relative biases beside its table of positions.
 
     Args:

@@ -1,11 +1,16 @@
 """Qwen2."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 import keras
 
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
 from keras_transformer.positions import Rotary
+from keras_transformer.utils.types import Activation
 
 # Yang et al., arXiv 2407.10671, table 1; Qwen2.5 has the same, and "3B".
 SIZES = {
@@ -18,18 +23,18 @@ SIZES = {
 
 
 def Qwen2(
-    size="0.5B",
-    vocabulary_size=151936,
+    size: str | Size = "0.5B",
+    vocabulary_size: int = 151936,
     *,
-    num_key_value_heads=None,
-    key_dim=None,
-    window=None,
-    position=None,
-    activation="silu",
-    attention_dropout=0.0,
-    rms_norm_epsilon=1e-6,
-    name="qwen2",
-):
+    num_key_value_heads: int | None = None,
+    key_dim: int | None = None,
+    window: int | Sequence[int | None] | None = None,
+    position: Rotary | None = None,
+    activation: Activation = "silu",
+    attention_dropout: float = 0.0,
+    rms_norm_epsilon: float = 1e-6,
+    name: str = "qwen2",
+) -> keras.Model:
     """The decoder of Qwen2 and 2.5: Llama's, with biases for queries, keys and values.
 
     Args:

@@ -1,11 +1,16 @@
 """Qwen3."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 import keras
 
 from keras_transformer.models.building.llama_decoder import llama_decoder
 from keras_transformer.models.building.rotary_attention import GroupedSize, get_grouped_size
 from keras_transformer.models.building.size import Size
 from keras_transformer.positions import Rotary
+from keras_transformer.utils.types import Activation
 
 # Yang et al., arXiv 2505.09388, table 1, and the checkpoints.
 SIZES = {
@@ -19,19 +24,19 @@ SIZES = {
 
 
 def Qwen3(
-    size="0.6B",
-    vocabulary_size=151936,
+    size: str | Size = "0.6B",
+    vocabulary_size: int = 151936,
     *,
-    num_key_value_heads=None,
-    key_dim=None,
-    window=None,
-    position=None,
-    use_attention_bias=False,
-    activation="silu",
-    attention_dropout=0.0,
-    rms_norm_epsilon=1e-6,
-    name="qwen3",
-):
+    num_key_value_heads: int | None = None,
+    key_dim: int | None = None,
+    window: int | Sequence[int | None] | None = None,
+    position: Rotary | None = None,
+    use_attention_bias: bool = False,
+    activation: Activation = "silu",
+    attention_dropout: float = 0.0,
+    rms_norm_epsilon: float = 1e-6,
+    name: str = "qwen3",
+) -> keras.Model:
     """The decoder of Qwen3: Llama's, with a norm of each query and key head before they are turned.
 
     Args:

@@ -1,9 +1,13 @@
 """The Recurrent Memory Transformer."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.blocks import DecoderBlock, MemoryStack
-from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
     final_norm,
     make_attention,
@@ -13,24 +17,25 @@ from keras_transformer.models.building.stack import (
     token_input,
 )
 from keras_transformer.models.decoder import SIZES
+from keras_transformer.utils.types import Activation
 
 
 def RecurrentMemory(
-    size,
-    vocabulary_size,
+    size: str | Size,
+    vocabulary_size: int,
     *,
-    segment_length,
-    num_memory_tokens=10,
-    gradient_segments=None,
-    position="learned",
-    residual="pre",
-    norm="layer_norm",
-    attention=None,
-    feedforward="dense",
-    activation="gelu_tanh",
-    dropout=0.0,
-    name="recurrent_memory",
-):
+    segment_length: int,
+    num_memory_tokens: int = 10,
+    gradient_segments: int | None = None,
+    position: Any = "learned",
+    residual: Any = "pre",
+    norm: str | keras.layers.Layer = "layer_norm",
+    attention: Any = None,
+    feedforward: str | keras.layers.Layer = "dense",
+    activation: Activation = "gelu_tanh",
+    dropout: float = 0.0,
+    name: str = "recurrent_memory",
+) -> keras.Model:
     """A decoder that reads in segments, with memory tokens that it writes at the end of one and reads in the next.
 
     It trains on rows of several segments, back through time, and generates from a cache of one segment and its memory.

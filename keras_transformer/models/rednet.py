@@ -1,8 +1,11 @@
 """RedNet: a ResNet whose spatial convolutions are involutions."""
 
+from __future__ import annotations
+
 import keras
 
 from keras_transformer.models.building.image_stack import image_input
+from keras_transformer.models.building.size import Size
 from keras_transformer.utils.serialization import choice
 from keras_transformer.vision import Involution
 
@@ -19,16 +22,16 @@ _EXPANSION = 4
 
 
 def RedNet(
-    size="50",
-    image_size=224,
+    size: str | Size = "50",
+    image_size: int | tuple[int, int] = 224,
     *,
-    num_channels=3,
-    hidden_dim=64,
-    kernel_size=7,
-    group_channels=16,
-    reduction_ratio=4,
-    name="rednet",
-):
+    num_channels: int = 3,
+    hidden_dim: int = 64,
+    kernel_size: int = 7,
+    group_channels: int = 16,
+    reduction_ratio: int = 4,
+    name: str = "rednet",
+) -> keras.Model:
     """RedNet up to its last feature map, whose pixels are its tokens. `tasks.ImageClassifier(pooling="mean")` puts a head on
     it.
 

@@ -1,5 +1,9 @@
 """Reformer."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.attention import ChunkedAttention, LSHAttention, MultiHeadAttention
@@ -9,6 +13,7 @@ from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.positions import Learned
 from keras_transformer.utils.serialization import choice, clone
+from keras_transformer.utils.types import Activation
 
 # The weights published by Google for novels and for enwik8; their heads are of 64 and of 128 channels.
 SIZES = {
@@ -19,22 +24,22 @@ _PARTS = ("local", "lsh")
 
 
 def Reformer(
-    size,
-    vocabulary_size,
+    size: str | Size,
+    vocabulary_size: int,
     *,
-    layers=_PARTS,
-    key_dim=64,
-    local=None,
-    lsh=None,
-    causal=True,
-    position=None,
-    max_sequence_length=4096,
-    activation="relu",
-    dropout=0.05,
-    layer_norm_epsilon=1e-12,
-    reversible=True,
-    name="reformer",
-):
+    layers: Any = _PARTS,
+    key_dim: int = 64,
+    local: Any = None,
+    lsh: Any = None,
+    causal: bool = True,
+    position: Any = None,
+    max_sequence_length: int = 4096,
+    activation: Activation = "relu",
+    dropout: float = 0.05,
+    layer_norm_epsilon: float = 1e-12,
+    reversible: bool = True,
+    name: str = "reformer",
+) -> keras.Model:
     """A stack of reversible blocks whose attention is local and by hashes, in turn: for long rows, in little memory.
 
     Args:

@@ -1,8 +1,15 @@
 """The Retentive Network."""
 
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.recurrence import MultiScaleRetention
+from keras_transformer.utils.types import Activation
 
 # Those of the authors' code (torchscale), named as the paper names its models. There values are as wide as the feed-forward,
 # and a block has 12.1 D² parameters; in the paper both are 2 D wide, and as the feed-forward is plain there, it has 12 D².
@@ -14,18 +21,18 @@ SIZES = {
 
 
 def RetNet(
-    size,
-    vocabulary_size,
+    size: str | Size,
+    vocabulary_size: int,
     *,
-    value_dim=None,
-    chunk_size=128,
-    residual="pre",
-    norm="rms_norm",
-    feedforward="gated",
-    activation="gelu",
-    dropout=0.0,
-    name="retnet",
-):
+    value_dim: int | None = None,
+    chunk_size: int = 128,
+    residual: Any = "pre",
+    norm: str | keras.layers.Layer = "rms_norm",
+    feedforward: str | keras.layers.Layer = "gated",
+    activation: Activation = "gelu",
+    dropout: float = 0.0,
+    name: str = "retnet",
+) -> keras.Model:
     """A decoder whose blocks mix by retention: it trains in parallel, and generates from a state of fixed size.
 
     Args:

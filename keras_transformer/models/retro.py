@@ -1,6 +1,9 @@
 """RETRO: a decoder that reads what was found for each chunk of its text."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import keras
 
@@ -23,6 +26,7 @@ from keras_transformer.models.building.stack import (
 )
 from keras_transformer.positions import AttentionPosition
 from keras_transformer.utils.serialization import choice, clone, resolve
+from keras_transformer.utils.types import Activation
 
 
 class RetroSize(NamedTuple):
@@ -54,23 +58,23 @@ ENCODER_SIZE = RetroSize(2, 896, 16, 3584, 64)
 
 
 def RETRO(
-    size,
-    vocabulary_size,
+    size: str | Size,
+    vocabulary_size: int,
     *,
-    encoder_size=ENCODER_SIZE,
-    chunk_size=64,
-    num_neighbors=2,
-    neighbor_length=None,
-    retrieval_layers=None,
-    encoder_retrieval_layers=(1,),
-    position="transformer_xl",
-    residual="pre",
-    norm="rms_norm",
-    feedforward="dense",
-    activation="gelu_tanh",
-    dropout=0.0,
-    name="retro",
-):
+    encoder_size: Any = ENCODER_SIZE,
+    chunk_size: int = 64,
+    num_neighbors: int = 2,
+    neighbor_length: int | None = None,
+    retrieval_layers: Sequence[int] | None = None,
+    encoder_retrieval_layers: Sequence[int] = (1,),
+    position: Any = "transformer_xl",
+    residual: Any = "pre",
+    norm: str | keras.layers.Layer = "rms_norm",
+    feedforward: str | keras.layers.Layer = "dense",
+    activation: Activation = "gelu_tanh",
+    dropout: float = 0.0,
+    name: str = "retro",
+) -> keras.Model:
     """A decoder, some of whose blocks attend to encoded neighbors of the text's chunks. `tasks.LanguageModel` heads it.
 
     The text is cut into chunks of m tokens. For each, k neighbors were found in a `retrieval.ChunkDatabase`: passages of r
@@ -172,11 +176,11 @@ class _Sublayers(NamedTuple):
     activation: object
     dropout: float
 
-    def attention(self, name="attention"):
+    def attention(self, name: str = "attention") -> Any:
         own = {"dropout": self.dropout, "use_bias": False, "position": clone(self.position)}
         return MultiHeadAttention(self.size.num_heads, self.size.key_dim, name=name, **own)
 
-    def feed_forward(self):
+    def feed_forward(self) -> Any:
         return make_feed_forward(self.size, self.feedforward, self.activation)
 
 

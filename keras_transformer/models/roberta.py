@@ -1,24 +1,29 @@
 """RoBERTa."""
 
+from __future__ import annotations
+
+import keras
+
 from keras_transformer.models.building.bert_encoder import bert_encoder
-from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.encoder import SIZES
 from keras_transformer.positions import Learned
+from keras_transformer.utils.types import Activation
 
 
 def RoBERTa(
-    size="base",
-    vocabulary_size=50265,
+    size: str | Size = "base",
+    vocabulary_size: int = 50265,
     *,
-    max_sequence_length=512,
-    num_segments=1,
-    padding_id=1,
-    activation="gelu",
-    dropout=0.1,
-    attention_dropout=0.1,
-    layer_norm_epsilon=1e-5,
-    name="roberta",
-):
+    max_sequence_length: int = 512,
+    num_segments: int | None = 1,
+    padding_id: int = 1,
+    activation: Activation = "gelu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    layer_norm_epsilon: float = 1e-5,
+    name: str = "roberta",
+) -> keras.Model:
     """The encoder of RoBERTa, CamemBERT and XLM-RoBERTa: BERT's, with no segments and a table of positions of its own.
 
     Args:

@@ -1,9 +1,14 @@
 """RoFormer."""
 
+from __future__ import annotations
+
+import keras
+
 from keras_transformer.models.building.bert_encoder import bert_encoder
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_attention
 from keras_transformer.positions import Rotary
+from keras_transformer.utils.types import Activation
 
 # As published with the weights for Chinese.
 SIZES = {
@@ -13,17 +18,17 @@ SIZES = {
 
 
 def RoFormer(
-    size="base",
-    vocabulary_size=50000,
+    size: str | Size = "base",
+    vocabulary_size: int = 50000,
     *,
-    embedding_dim=None,
-    num_segments=2,
-    activation="gelu",
-    dropout=0.1,
-    attention_dropout=0.1,
-    layer_norm_epsilon=1e-12,
-    name="roformer",
-):
+    embedding_dim: int | None = None,
+    num_segments: int | None = 2,
+    activation: Activation = "gelu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    layer_norm_epsilon: float = 1e-12,
+    name: str = "roformer",
+) -> keras.Model:
     """The encoder of RoFormer: BERT's, with rotary positions in attention instead of a table.
 
     Args:

@@ -1,5 +1,7 @@
 """RWKV-4."""
 
+from __future__ import annotations
+
 import keras
 
 from keras_transformer.blocks import DecoderBlock
@@ -18,7 +20,16 @@ SIZES = {
 }
 
 
-def RWKV(size, vocabulary_size, *, channels=None, chunk_size=8, dropout=0.0, layer_norm_epsilon=1e-5, name="rwkv"):
+def RWKV(
+    size: str | Size,
+    vocabulary_size: int,
+    *,
+    channels: int | None = None,
+    chunk_size: int = 8,
+    dropout: float = 0.0,
+    layer_norm_epsilon: float = 1e-5,
+    name: str = "rwkv",
+) -> keras.Model:
     """A decoder of time mixing and channel mixing: it trains in parallel, and generates from a state of fixed size.
 
     Args:

@@ -1,5 +1,9 @@
 """A decoder of state spaces."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.attention.arguments import positive
@@ -16,6 +20,7 @@ from keras_transformer.models.building.stack import (
 from keras_transformer.recurrence import RECURRENCES
 from keras_transformer.recurrence.s4_layer import S4Layer
 from keras_transformer.utils.serialization import resolve
+from keras_transformer.utils.types import Activation
 
 # Gu et al., the language model of WikiText-103, and its two mixers in a block.
 SIZES = {
@@ -25,18 +30,18 @@ NUM_MIXERS = {"wikitext": 2}
 
 
 def S4Model(
-    size,
-    vocabulary_size,
+    size: str | Size,
+    vocabulary_size: int,
     *,
-    state_space="s4",
-    num_mixers=None,
-    residual="pre",
-    norm="layer_norm",
-    feedforward="dense",
-    activation="gelu",
-    dropout=0.0,
-    name="s4",
-):
+    state_space: str | keras.layers.Layer = "s4",
+    num_mixers: int | None = None,
+    residual: Any = "pre",
+    norm: str | keras.layers.Layer = "layer_norm",
+    feedforward: str | keras.layers.Layer = "dense",
+    activation: Activation = "gelu",
+    dropout: float = 0.0,
+    name: str = "s4",
+) -> keras.Model:
     """A decoder whose blocks mix by state spaces: it trains in parallel, and generates from a state of fixed size.
 
     Args:

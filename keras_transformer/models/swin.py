@@ -1,6 +1,8 @@
 """The Swin Transformer."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -10,6 +12,7 @@ from keras_transformer.blocks import EncoderBlock, PreNormResidual
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.models.building.image_stack import image_input
 from keras_transformer.utils.serialization import choice
+from keras_transformer.utils.types import Activation
 from keras_transformer.vision import PatchMerging
 from keras_transformer.vision.patch_embedding import pair_of
 from keras_transformer.vision.patch_merging import halved
@@ -39,20 +42,20 @@ SIZES = {
 
 
 def Swin(
-    size="T",
-    patch_size=4,
-    image_size=224,
+    size: Any = "T",
+    patch_size: int = 4,
+    image_size: int | tuple[int, int] = 224,
     *,
-    num_channels=3,
-    window_size=7,
-    mlp_ratio=4.0,
-    activation="gelu",
-    dropout=0.0,
-    attention_dropout=0.0,
-    stochastic_depth=0.1,
-    layer_norm_epsilon=1e-5,
-    name="swin",
-):
+    num_channels: int = 3,
+    window_size: int = 7,
+    mlp_ratio: float = 4.0,
+    activation: Activation = "gelu",
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    stochastic_depth: float = 0.1,
+    layer_norm_epsilon: float = 1e-5,
+    name: str = "swin",
+) -> keras.Model:
     """The Swin Transformer up to its last norm: attention in windows, shifted in every other block, in stages of which each
     has half the rows and columns of the one before. `tasks.ImageClassifier(pooling="mean")` puts a head on it.
 

@@ -1,6 +1,8 @@
 """T5."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import keras
 
@@ -10,6 +12,7 @@ from keras_transformer.models.building.encoder_decoder import Side, encoder_deco
 from keras_transformer.models.building.stack import make_feed_forward
 from keras_transformer.positions import RelativeBias
 from keras_transformer.utils.serialization import choice
+from keras_transformer.utils.types import Activation
 
 
 class T5Size(NamedTuple):
@@ -48,17 +51,17 @@ SIZES = {
 
 
 def T5(
-    size="small",
-    vocabulary_size=32128,
+    size: Any = "small",
+    vocabulary_size: int = 32128,
     *,
-    feedforward="dense",
-    activation="relu",
-    num_buckets=32,
-    max_distance=128,
-    dropout=0.1,
-    norm_epsilon=1e-6,
-    name="t5",
-):
+    feedforward: str | keras.layers.Layer = "dense",
+    activation: Activation = "relu",
+    num_buckets: int = 32,
+    max_distance: int = 128,
+    dropout: float = 0.1,
+    norm_epsilon: float = 1e-6,
+    name: str = "t5",
+) -> keras.Model:
     """The encoder-decoder of T5: pre-norm blocks with RMS norms and no biases, whose scores are not scaled.
 
     Where tokens stand is said by relative biases alone, one set of them for all blocks of a side. `tasks.LanguageModel` puts
@@ -98,17 +101,17 @@ def T5(
 
 
 def T5Encoder(
-    size="small",
-    vocabulary_size=32128,
+    size: Any = "small",
+    vocabulary_size: int = 32128,
     *,
-    feedforward="dense",
-    activation="relu",
-    num_buckets=32,
-    max_distance=128,
-    dropout=0.1,
-    norm_epsilon=1e-6,
-    name="t5_encoder",
-):
+    feedforward: str | keras.layers.Layer = "dense",
+    activation: Activation = "relu",
+    num_buckets: int = 32,
+    max_distance: int = 128,
+    dropout: float = 0.1,
+    norm_epsilon: float = 1e-6,
+    name: str = "t5_encoder",
+) -> keras.Model:
     """The encoder of T5 by itself, for embeddings and classification.
 
     Args:
@@ -135,17 +138,26 @@ def T5Encoder(
 class _Parts:
     """Makes the layers of a T5."""
 
-    def __init__(self, size, feedforward, activation, num_buckets, max_distance, dropout, norm_epsilon):
+    def __init__(
+        self,
+        size: Any,
+        feedforward: str | keras.layers.Layer,
+        activation: Activation,
+        num_buckets: int,
+        max_distance: int,
+        dropout: float,
+        norm_epsilon: float,
+    ) -> None:
         self.size = choice(size, SIZES, argument="size") if isinstance(size, str) else T5Size(*size)
         self._feedforward = feedforward, activation
         self._buckets = num_buckets, max_distance
         self._dropout = dropout
         self._epsilon = norm_epsilon
 
-    def embedding(self, vocabulary_size):
+    def embedding(self, vocabulary_size: int) -> Any:
         return keras.layers.ReversibleEmbedding(vocabulary_size, self.size.hidden_dim, name="token_embedding")
 
-    def encoder(self, embedding):
+    def encoder(self, embedding: keras.layers.Layer) -> Any:
         position = RelativeBias(*self._buckets, name="relative_bias")
         blocks = [
             EncoderBlock(*self._mixer(position), name=f"encoder_block_{index}", **self._options())
@@ -153,7 +165,7 @@ class _Parts:
         ]
         return self._side("source", "encoder", embedding, blocks)
 
-    def decoder(self, embedding):
+    def decoder(self, embedding: keras.layers.Layer) -> Any:
         position = RelativeBias(*self._buckets, bidirectional=False, name="relative_bias")
         blocks = [
             DecoderBlock(

@@ -1,6 +1,9 @@
 """The encoder-decoder Transformer of Attention Is All You Need."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import keras
 
@@ -19,6 +22,7 @@ from keras_transformer.models.building.stack import (
     split_position,
 )
 from keras_transformer.utils.serialization import clone
+from keras_transformer.utils.types import Activation
 
 # Vaswani et al., table 3.
 SIZES = {
@@ -28,26 +32,26 @@ SIZES = {
 
 
 def Transformer(
-    size="base",
-    vocabulary_size=37000,
+    size: str | Size = "base",
+    vocabulary_size: int = 37000,
     *,
-    decoder_size=None,
-    target_vocabulary_size=None,
-    tie_embeddings=True,
-    scale_embeddings=True,
-    position="sinusoidal",
-    max_sequence_length=1024,
-    embedding_norm=False,
-    residual="post",
-    norm="layer_norm",
-    attention=None,
-    feedforward="dense",
-    activation="relu",
-    dropout=0.1,
-    attention_dropout=0.0,
-    hidden_dropout=0.0,
-    name="transformer",
-):
+    decoder_size: str | Size | None = None,
+    target_vocabulary_size: int | None = None,
+    tie_embeddings: bool = True,
+    scale_embeddings: bool = True,
+    position: Any = "sinusoidal",
+    max_sequence_length: int = 1024,
+    embedding_norm: bool = False,
+    residual: Any = "post",
+    norm: str | keras.layers.Layer = "layer_norm",
+    attention: Any = None,
+    feedforward: str | keras.layers.Layer = "dense",
+    activation: Activation = "relu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.0,
+    hidden_dropout: float = 0.0,
+    name: str = "transformer",
+) -> keras.Model:
     """The encoder-decoder Transformer up to its head. `tasks.LanguageModel` puts the head on it.
 
     Args:

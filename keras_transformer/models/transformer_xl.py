@@ -1,6 +1,9 @@
 """Transformer-XL."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import keras
 
@@ -9,6 +12,7 @@ from keras_transformer.blocks import DecoderBlock
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import final_norm, make_feed_forward, padding_input, token_input
 from keras_transformer.utils.serialization import clone
+from keras_transformer.utils.types import Activation
 
 # Dai et al., section 4.1, and the authors' scripts: WikiText-103; memories and segments there are of 150 and of 384 tokens.
 SIZES = {
@@ -18,20 +22,20 @@ SIZES = {
 
 
 def TransformerXL(
-    size,
-    vocabulary_size,
+    size: str | Size,
+    vocabulary_size: int,
     *,
-    segment_length,
-    memory_length,
-    same_length=False,
-    position="transformer_xl",
-    residual="post",
-    norm="layer_norm",
-    feedforward="dense",
-    activation="relu",
-    dropout=0.0,
-    name="transformer_xl",
-):
+    segment_length: int,
+    memory_length: int,
+    same_length: bool = False,
+    position: Any = "transformer_xl",
+    residual: Any = "post",
+    norm: str | keras.layers.Layer = "layer_norm",
+    feedforward: str | keras.layers.Layer = "dense",
+    activation: Activation = "relu",
+    dropout: float = 0.0,
+    name: str = "transformer_xl",
+) -> keras.Model:
     """A decoder whose layers see their segment and a memory of what each read before it.
 
     It trains on rows of several segments in parallel; no gradient goes from a segment into the one before. It generates from

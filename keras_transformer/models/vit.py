@@ -1,10 +1,15 @@
 """The Vision Transformer."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.models.building.image_stack import image_input, image_stack
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import final_norm
+from keras_transformer.utils.types import Activation
 from keras_transformer.vision import PatchEmbedding
 
 # Ti and S: Touvron et al., DeiT, arXiv 2012.12877, table 1. B, L, H: Dosovitskiy et al., table 1.
@@ -18,24 +23,24 @@ SIZES = {
 
 
 def ViT(
-    size="B",
-    patch_size=16,
-    image_size=224,
+    size: str | Size = "B",
+    patch_size: int = 16,
+    image_size: int | tuple[int, int] = 224,
     *,
-    num_channels=3,
-    grid_size=None,
-    class_token=True,
-    mask_token=False,
-    interpolation="bilinear",
-    residual="pre",
-    feedforward="dense",
-    activation="gelu",
-    dropout=0.0,
-    attention_dropout=0.0,
-    attention=None,
-    layer_norm_epsilon=1e-6,
-    name="vit",
-):
+    num_channels: int = 3,
+    grid_size: int | None = None,
+    class_token: bool = True,
+    mask_token: bool = False,
+    interpolation: str = "bilinear",
+    residual: Any = "pre",
+    feedforward: str | keras.layers.Layer = "dense",
+    activation: Activation = "gelu",
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    attention: Any = None,
+    layer_norm_epsilon: float = 1e-6,
+    name: str = "vit",
+) -> keras.Model:
     """The Vision Transformer up to its last norm: pixels to tokens. `tasks.ImageClassifier` puts a head on it.
 
     Args:

@@ -1,5 +1,9 @@
 """Whisper."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 import numpy as np
 
@@ -10,6 +14,7 @@ from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_feed_forward, make_norm
 from keras_transformer.positions import Learned
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Activation, DType, Shape
 
 # Radford et al., table 1.
 SIZES = {
@@ -22,19 +27,19 @@ SIZES = {
 
 
 def Whisper(
-    size="tiny",
-    vocabulary_size=51865,
+    size: str | Size = "tiny",
+    vocabulary_size: int = 51865,
     *,
-    decoder_size=None,
-    num_mel_bins=80,
-    num_frames=3000,
-    max_sequence_length=448,
-    activation="gelu",
-    dropout=0.0,
-    attention_dropout=0.0,
-    hidden_dropout=0.0,
-    name="whisper",
-):
+    decoder_size: str | Size | None = None,
+    num_mel_bins: int = 80,
+    num_frames: int = 3000,
+    max_sequence_length: int = 448,
+    activation: Activation = "gelu",
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    hidden_dropout: float = 0.0,
+    name: str = "whisper",
+) -> keras.Model:
     """The encoder-decoder of Whisper: two convolutions over log-mel frames, and pre-norm blocks on both sides.
 
     `audio.LogMel.whisper()` makes the frames. `tasks.LanguageModel(Whisper(...), start_id=50258, end_id=50257)` puts the
@@ -83,16 +88,16 @@ def Whisper(
 
 
 def WhisperEncoder(
-    size="tiny",
+    size: str | Size = "tiny",
     *,
-    num_mel_bins=80,
-    num_frames=3000,
-    activation="gelu",
-    dropout=0.0,
-    attention_dropout=0.0,
-    hidden_dropout=0.0,
-    name="whisper_encoder",
-):
+    num_mel_bins: int = 80,
+    num_frames: int = 3000,
+    activation: Activation = "gelu",
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    hidden_dropout: float = 0.0,
+    name: str = "whisper_encoder",
+) -> keras.Model:
     """The encoder of Whisper by itself, for the classification of sounds.
 
     Args:
@@ -120,14 +125,14 @@ def WhisperEncoder(
 class _Parts:
     """Makes the layers of a Whisper."""
 
-    def __init__(self, activation, dropout, attention_dropout, hidden_dropout):
+    def __init__(self, activation: Activation, dropout: float, attention_dropout: float, hidden_dropout: float) -> None:
         self._activation = activation
         self._dropout = dropout
         self._attention_dropout = attention_dropout
         self._hidden_dropout = hidden_dropout
         self._norm = keras.layers.LayerNormalization(epsilon=1e-5)
 
-    def encoder(self, size, num_frames):
+    def encoder(self, size: str | Size, num_frames: int) -> Any:
         """Two convolutions make a token of two frames."""
         if num_frames < 2 or num_frames % 2:
             raise ValueError(f"num_frames must be even: two frames become one token. Received: {num_frames}")
@@ -149,7 +154,7 @@ class _Parts:
         ]
         return Side(front, blocks, [make_norm(self._norm, "encoder_final_norm")])
 
-    def decoder(self, size, vocabulary_size, max_sequence_length):
+    def decoder(self, size: str | Size, vocabulary_size: int, max_sequence_length: int) -> Any:
         front = [
             keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding"),
             Learned(max_sequence_length, name="target_position"),
@@ -190,7 +195,7 @@ class Sinusoids(keras.initializers.Initializer):
     Reference: Radford et al., arXiv 2212.04356, and its published code. Vaswani et al. do not reach the longest wavelength.
     """
 
-    def __call__(self, shape, dtype=None):
+    def __call__(self, shape: Shape, dtype: DType = None) -> Any:
         count, width = shape
         rates = 10000.0 ** -np.linspace(0.0, 1.0, width // 2)
         angles = np.arange(count)[:, None] * rates

@@ -1,27 +1,32 @@
 """XLNet."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.attention import TwoStreamAttention
 from keras_transformer.blocks import EncoderBlock, QueryStream, TakeQueryStream
 from keras_transformer.feedforward import DenseFeedForward
-from keras_transformer.models.building.size import get_size
+from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.models.encoder import SIZES
+from keras_transformer.utils.types import Activation
 
 
 def XLNet(
-    size="base",
-    vocabulary_size=32000,
+    size: str | Size = "base",
+    vocabulary_size: int = 32000,
     *,
-    causal=False,
-    use_segments=True,
-    activation="gelu",
-    dropout=0.1,
-    attention_dropout=0.1,
-    layer_norm_epsilon=1e-12,
-    name="xlnet",
-):
+    causal: bool = False,
+    use_segments: bool = True,
+    activation: Activation = "gelu",
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    layer_norm_epsilon: float = 1e-12,
+    name: str = "xlnet",
+) -> keras.Model:
     """The encoder of XLNet: post-norm blocks that know positions and segments by how those of two tokens differ.
 
     This is its content stream alone, to be fine-tuned; `with_query_stream` adds the other for the pretraining. Padding may
@@ -89,7 +94,7 @@ def XLNet(
     return keras.Model(inputs, keras.layers.Dropout(dropout, name="output_dropout")(x), name=name)
 
 
-def with_query_stream(backbone, *, name=None):
+def with_query_stream(backbone: keras.Model, *, name: str | None = None) -> Any:
     """An `XLNet` that gives what it knows of some places without having read their tokens: two streams, one set of weights.
 
     Args:

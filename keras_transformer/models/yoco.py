@@ -1,5 +1,10 @@
 """YOCO: a decoder that caches keys and values once."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 
 from keras_transformer.attention import CrossDecoderAttention, LocalAttention, MultiHeadAttention, SharedKeyValue
@@ -10,25 +15,26 @@ from keras_transformer.models.building.stack import final_norm, make_feed_forwar
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.recurrence import GatedRetention
 from keras_transformer.utils.serialization import choice, clone, resolve
+from keras_transformer.utils.types import Activation
 
 SIZES = {"3B": Size(26, 3072, 24, 8192)}
 
 
 def YOCO(
-    size,
-    vocabulary_size,
+    size: str | Size,
+    vocabulary_size: int,
     *,
-    self_decoder="local",
-    window=1024,
-    num_key_value_heads=None,
-    position="rotary",
-    residual="pre",
-    norm="rms_norm",
-    feedforward="gated",
-    activation="silu",
-    dropout=0.0,
-    name="yoco",
-):
+    self_decoder: str = "local",
+    window: int | Sequence[int | None] | None = 1024,
+    num_key_value_heads: int | None = None,
+    position: Any = "rotary",
+    residual: Any = "pre",
+    norm: str | keras.layers.Layer = "rms_norm",
+    feedforward: str | keras.layers.Layer = "gated",
+    activation: Activation = "silu",
+    dropout: float = 0.0,
+    name: str = "yoco",
+) -> keras.Model:
     """A self-decoder, whose output makes one pair of keys and values, and a cross-decoder, all whose layers read that pair.
 
     The first half of the blocks mixes tokens at linear cost, with a state of fixed size; the second half attends to the

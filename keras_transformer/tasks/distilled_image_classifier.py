@@ -1,11 +1,15 @@
 """Image classification by two tokens, of which one learns from a teacher."""
 
+from __future__ import annotations
+
 import keras
 
 from keras_transformer.tasks.heads import check_count, check_tokens
 
 
-def DistilledImageClassifier(backbone, num_classes, *, dropout=0.0, name="distilled_image_classifier"):
+def DistilledImageClassifier(
+    backbone: keras.Model, num_classes: int, *, dropout: float = 0.0, name: str = "distilled_image_classifier"
+) -> keras.Model:
     """A backbone with a head on its class token and one on its distillation token; their mean decides.
 
     In training the first learns the labels and the second what a teacher answers, as with

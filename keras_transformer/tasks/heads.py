@@ -1,12 +1,17 @@
 """What the heads share: the inputs of a backbone by name, pooled vectors, float32 outputs."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.tasks.pooling import POOLINGS
 from keras_transformer.utils.serialization import resolve
+from keras_transformer.utils.types import Activation
 
 
-def check_backbone(backbone):
+def check_backbone(backbone: Any) -> None:
     """Refuses what is not a Functional model.
 
     Raises:
@@ -19,13 +24,13 @@ def check_backbone(backbone):
         )
 
 
-def input_named(backbone, name):
+def input_named(backbone: keras.Model, name: str) -> Any:
     """The symbolic input of `backbone` with this name, or None."""
     check_backbone(backbone)
     return next((tensor for tensor in keras.tree.flatten(backbone.input) if tensor.name == name), None)
 
 
-def check_tokens(backbone):
+def check_tokens(backbone: keras.Model) -> Any:
     """Refuses a backbone that does not give one vector for each token.
 
     Raises:
@@ -37,7 +42,7 @@ def check_tokens(backbone):
         raise ValueError(f"{backbone.name!r} must give tokens (B, T, D). Its output: {backbone.output!r}")
 
 
-def token_table(backbone, *names):
+def token_table(backbone: keras.Model, *names: Any) -> Any:
     """The layer that embeds the tokens which a head predicts: the first of these names that is there.
 
     Raises:
@@ -51,7 +56,7 @@ def token_table(backbone, *names):
     return found
 
 
-def check_tied(backbone, table, width):
+def check_tied(backbone: keras.Model, table: Any, width: int) -> Any:
     """Refuses a table of tokens for a head that multiplies vectors of this width with it.
 
     Raises:
@@ -66,18 +71,18 @@ def check_tied(backbone, table, width):
         )
 
 
-def check_count(name, value):
+def check_count(name: str, value: Any) -> Any:
     """Refuses a number of classes or tags below 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a positive integer. Received: {value!r}")
 
 
-def make_pooling(pooling, name="pooling"):
+def make_pooling(pooling: str | keras.layers.Layer, name: str = "pooling") -> Any:
     """A layer from a name in `POOLINGS`, an instance or a config; one given by name computes in float32."""
     return resolve(pooling, POOLINGS, keras.layers.Layer, dtype="float32", name=name, argument="pooling")
 
 
-def output_layer(units, activation, use_bias=True):
+def output_layer(units: int, activation: Activation, use_bias: bool = True) -> Any:
     """A linear head in float32, named "probabilities" after a softmax or sigmoid, else "logits"."""
     name = "probabilities" if activation in ("softmax", "sigmoid") else "logits"
     return keras.layers.Dense(units, activation=activation, use_bias=use_bias, dtype="float32", name=name)

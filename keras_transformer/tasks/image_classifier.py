@@ -1,15 +1,26 @@
 """Image classification."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.tasks.heads import check_tokens
+from keras_transformer.utils.types import Activation
 
 _POOLINGS = ("class_token", "mean", "class_token_and_mean")
 
 
 def ImageClassifier(
-    backbone, num_classes, *, pooling="class_token", dropout=0.0, activation="softmax", name="image_classifier"
-):
+    backbone: keras.Model,
+    num_classes: int,
+    *,
+    pooling: str | keras.layers.Layer = "class_token",
+    dropout: float = 0.0,
+    activation: Activation = "softmax",
+    name: str = "image_classifier",
+) -> keras.Model:
     """A backbone of image tokens with a linear head over one pooled token.
 
     Args:
@@ -69,6 +80,6 @@ def _has_class_token(backbone):
     return any(getattr(layer, "class_token", False) for layer in backbone.layers)
 
 
-def num_prefix_tokens(backbone):
+def num_prefix_tokens(backbone: keras.Model) -> Any:
     """How many tokens stand before those of the patches."""
     return sum(getattr(layer, "num_prefix_tokens", 0) for layer in backbone.layers)

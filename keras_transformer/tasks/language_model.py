@@ -1,7 +1,11 @@
 """Next-token prediction and generation, for decoder-only and encoder-decoder backbones."""
 
+from __future__ import annotations
+
 import dataclasses
 import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
@@ -14,6 +18,7 @@ from keras_transformer.models.building.stepwise import source_names
 from keras_transformer.tasks.decoding.steps import KerasSteps
 from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
 from keras_transformer.utils.serialization import resolve, serializable, serialize
+from keras_transformer.utils.types import Cache, Config, DType, Path, Shape, Tensor
 
 _EMBEDDING_NAMES = ("target_token_embedding", "token_embedding")
 
@@ -62,18 +67,18 @@ class LanguageModel(keras.Model):
 
     def __init__(
         self,
-        backbone,
+        backbone: keras.Model,
         *,
-        tie_embeddings=True,
-        tokenizer=None,
-        start_id=None,
-        end_id=None,
-        head_scale=1.0,
-        head_bias=False,
-        logit_soft_cap=None,
-        name="language_model",
-        **kwargs,
-    ):
+        tie_embeddings: bool = True,
+        tokenizer: Any = None,
+        start_id: int | None = None,
+        end_id: int | Sequence[int] | None = None,
+        head_scale: float = 1.0,
+        head_bias: bool = False,
+        logit_soft_cap: float | None = None,
+        name: str = "language_model",
+        **kwargs: Any,
+    ) -> None:
         embedding = token_table(backbone, *_EMBEDDING_NAMES)
         check_tokens(backbone)
         if tie_embeddings:
@@ -115,13 +120,13 @@ class LanguageModel(keras.Model):
         return self._logits(self._head(x) if self._embedding is None else self._embedding(x, reverse=True))
 
     @property
-    def max_length(self):
+    def max_length(self) -> Any:
         """int: the most tokens that the positions of the model reach, or None where they have no end."""
         layers = keras_private.flatten_layers(self) if self.source_shape is None else self.stepwise.target_layers
         lengths = [getattr(layer, "max_sequence_length", None) for layer in layers]
         return min((length for length in lengths if length), default=None)
 
-    def generate(self, prompts, **options):
+    def generate(self, prompts: Any, **options: Any) -> Any:
         """Continues prompts, or answers the sources of an encoder-decoder: see `generation.Generator.generate`.
 
         Args:
@@ -138,47 +143,47 @@ class LanguageModel(keras.Model):
         """
         return self.generator().generate(prompts, **options)
 
-    def stream(self, prompt, **options):
+    def stream(self, prompt: Any, **options: Any) -> Any:
         """Like `generate` for one prompt, piece by piece: see `generation.Generator.stream`."""
         return self.generator().stream(prompt, **options)
 
-    def generator(self):
+    def generator(self) -> Any:
         """The `Generator` of this model; it compiles once for each set of shapes."""
         if self._generator is None or self._generator.steps.jit_compile != self.jit_compile:
             self._generator = Generator(KerasSteps(self), self.tokenizer)
         return self._generator
 
     @property
-    def stepwise(self):
+    def stepwise(self) -> Any:
         """The backbone as `models.Stepwise`."""
         if self._stepwise is None:
             self._stepwise = Stepwise(self.backbone)
         return self._stepwise
 
     @property
-    def cache_is_rewindable(self):
+    def cache_is_rewindable(self) -> Any:
         """bool: whether the cache can go back to an earlier index; one of fixed size cannot."""
         return self.stepwise.cache_is_rewindable
 
     @property
-    def has_prefill_exit(self):
+    def has_prefill_exit(self) -> Any:
         """bool: whether `prefill` returns the hidden state of the last token of each prompt only. See `PrefillExit`."""
         return self.stepwise.has_prefill_exit
 
     @property
-    def generation_spec(self):
+    def generation_spec(self) -> Any:
         """`GenerationSpec`: how the model generates, for the decoding loop and for export."""
         return GenerationSpec(**{field.name: getattr(self, field.name) for field in dataclasses.fields(GenerationSpec)})
 
-    def init_cache(self, batch_size, max_length, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
         """An empty cache for `max_length` tokens: dict of named tensors, batch first."""
         return self.stepwise.init_cache(batch_size, max_length, dtype)
 
-    def encode(self, *source):
+    def encode(self, *source: Tensor) -> Any:
         """What the decoder reads of the source, to be joined with its cache: see `models.Stepwise.encode`."""
         return self.stepwise.encode(*source)
 
-    def prefill(self, token_ids, lengths, cache):
+    def prefill(self, token_ids: Tensor, lengths: Tensor, cache: Cache) -> Any:
         """Reads prompts into an empty cache.
 
         Args:
@@ -193,7 +198,7 @@ class LanguageModel(keras.Model):
         """
         return self.extend(token_ids, lengths, cache, ops.zeros((), "int32"))
 
-    def extend(self, token_ids, lengths, cache, cache_index):
+    def extend(self, token_ids: Tensor, lengths: Tensor, cache: Cache, cache_index: Tensor) -> Any:
         """Like `prefill`, for the next part of each prompt: `cache_index`, int32 `()` or `(B,)`, tokens are read before."""
         hidden, cache = self.stepwise(token_ids, cache, cache_index, lengths, last_only=True)
         last = hidden
@@ -201,7 +206,7 @@ class LanguageModel(keras.Model):
             last = ops.take_along_axis(hidden, ops.reshape(lengths, (-1, 1, 1)) - 1, axis=1)
         return self._to_logits(last), ops.cast(hidden, "float32"), cache
 
-    def decode_step(self, token_ids, cache, cache_index):
+    def decode_step(self, token_ids: Tensor, cache: Cache, cache_index: Tensor) -> Any:
         """Reads new tokens.
 
         Args:
@@ -215,25 +220,25 @@ class LanguageModel(keras.Model):
         hidden, cache = self.stepwise(token_ids, cache, cache_index)
         return self._to_logits(hidden), ops.cast(hidden, "float32"), cache
 
-    def paged_steps(self, num_blocks, block_size, **options):
+    def paged_steps(self, num_blocks: int, block_size: int, **options: Any) -> Any:
         """The model with its cache in the blocks of a pool, for `generation.Engine`: see `tasks.paged_steps.PagedSteps`."""
         from keras_transformer.tasks.decoding.paged_steps import PagedSteps
 
         return PagedSteps(self, num_blocks, block_size, **options)
 
-    def save_assets(self, directory):
+    def save_assets(self, directory: Path) -> None:
         """Keeps the tokenizer in the `.keras` file; Keras calls this."""
         if self.tokenizer is not None:
             self.tokenizer.save(directory)
 
-    def load_assets(self, directory):
+    def load_assets(self, directory: Path) -> None:
         """Takes the tokenizer from the `.keras` file; Keras calls this."""
         from keras_transformer.text import load_tokenizer
 
         if any(pathlib.Path(directory).iterdir()):
             self.tokenizer = load_tokenizer(directory)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             "backbone": serialize(self.backbone),
             "tie_embeddings": self.tie_embeddings,
@@ -247,7 +252,7 @@ class LanguageModel(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(cls, config: Config, custom_objects: dict[str, Any] | None = None) -> LanguageModel:
         return cls(**{**config, "backbone": resolve(config["backbone"], {}, keras.Model)})
 
 
@@ -255,22 +260,22 @@ class LanguageModel(keras.Model):
 class _Logits(keras.layers.Layer):
     """Logits in the dtype of the layer, with a bias and capped softly if asked."""
 
-    def __init__(self, soft_cap=None, use_bias=False, **kwargs):
+    def __init__(self, soft_cap: float | None = None, use_bias: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.soft_cap = soft_cap
         self.use_bias = use_bias
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         if self.use_bias:
             self.bias = self.add_weight(name="bias", shape=(input_shape[-1],), initializer="zeros")
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         inputs = inputs + self.bias if self.use_bias else inputs
         return inputs if self.soft_cap is None else soft_cap(inputs, self.soft_cap)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "soft_cap": self.soft_cap, "use_bias": self.use_bias}

@@ -1,23 +1,26 @@
 """Prediction of hidden tokens, to pretrain an encoder."""
 
+from __future__ import annotations
+
 import keras
 from keras import ops
 
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Activation, Shape, Tensor
 
 
 def MaskedLanguageModel(
-    backbone,
+    backbone: keras.Model,
     *,
-    tie_embeddings=True,
-    selected_positions=False,
-    transform=True,
-    activation="gelu",
-    layer_norm_epsilon=1e-12,
-    name="masked_language_model",
-):
+    tie_embeddings: bool = True,
+    selected_positions: bool = False,
+    transform: bool = True,
+    activation: Activation = "gelu",
+    layer_norm_epsilon: float = 1e-12,
+    name: str = "masked_language_model",
+) -> keras.Model:
     """A backbone with BERT's head over the vocabulary: `logits = norm(gelu(W h + c)) E^T + b`.
 
     W leads to the width of the embeddings, which is another than that of the tokens in ALBERT and ELECTRA.
@@ -83,8 +86,8 @@ class OutputBias(keras.layers.Layer):
         `(..., V)`, in the dtype of the layer.
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.bias = self.add_weight(name="bias", shape=(input_shape[-1],), initializer="zeros")
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         return inputs + self.bias

@@ -1,12 +1,17 @@
 """Choice between several texts."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Tensor
 
 
-def MultipleChoice(scorer, *, name="multiple_choice"):
+def MultipleChoice(scorer: keras.Model, *, name: str = "multiple_choice") -> keras.Model:
     """A model that gives one number for a text, applied to each of several: the logits of a choice between them.
 
     Question and answer stand in one text, as `text.Tokenizer.encode_pair` makes it; an answer is a row of the second axis.
@@ -55,10 +60,10 @@ class FoldChoices(keras.layers.Layer):
         `(B C, T)`.
     """
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         return ops.reshape(inputs, (-1, ops.shape(inputs)[2]))
 
-    def compute_output_spec(self, inputs):
+    def compute_output_spec(self, inputs: Tensor) -> Any:
         return keras.KerasTensor((None, inputs.shape[2]), dtype=inputs.dtype)
 
 
@@ -73,10 +78,10 @@ class UnfoldChoices(keras.layers.Layer):
         `(B, C)`.
     """
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         scores, whole = inputs
         return ops.reshape(scores, (-1, ops.shape(whole)[1]))
 
-    def compute_output_spec(self, inputs):
+    def compute_output_spec(self, inputs: Tensor) -> Any:
         scores, whole = inputs
         return keras.KerasTensor(whole.shape[:2], dtype=self.compute_dtype)

@@ -1,19 +1,24 @@
 """Classification of pairs of texts that are read together."""
 
+from __future__ import annotations
+
+import keras
+
 from keras_transformer.tasks.heads import input_named
 from keras_transformer.tasks.sequence_classifier import SequenceClassifier
+from keras_transformer.utils.types import Activation
 
 
 def PairClassifier(
-    backbone,
-    num_classes,
+    backbone: keras.Model,
+    num_classes: int,
     *,
-    pooling="first",
-    hidden_dim=None,
-    dropout=0.0,
-    activation="softmax",
-    name="pair_classifier",
-):
+    pooling: str | keras.layers.Layer = "first",
+    hidden_dim: int | None = None,
+    dropout: float = 0.0,
+    activation: Activation = "softmax",
+    name: str = "pair_classifier",
+) -> keras.Model:
     """A cross-encoder: both texts stand in one sequence, so that every token of one sees those of the other.
 
     `text.Tokenizer.encode_pair` makes such sequences and their segments. `PairMatcher` reads the texts apart.

@@ -1,13 +1,24 @@
 """Matching of pairs of texts that are read apart."""
 
+from __future__ import annotations
+
 import keras
 from keras import ops
 
 from keras_transformer.tasks.heads import check_count, check_tokens, input_named, make_pooling, output_layer
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Activation, Tensor
 
 
-def PairMatcher(backbone, num_classes=None, *, pooling="mean", dropout=0.0, activation="softmax", name="pair_matcher"):
+def PairMatcher(
+    backbone: keras.Model,
+    num_classes: int | None = None,
+    *,
+    pooling: str | keras.layers.Layer = "mean",
+    dropout: float = 0.0,
+    activation: Activation = "softmax",
+    name: str = "pair_matcher",
+) -> keras.Model:
     """A bi-encoder: one backbone reads each text by itself, and the two vectors are compared.
 
     With vectors u and v: `softmax(W [u, v, |u - v|, u * v] + b)`, or, without classes, the cosine `u . v / (|u| |v|)`.
@@ -75,7 +86,7 @@ class PairFeatures(keras.layers.Layer):
         `(B, 4 D)`.
     """
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         u, v = inputs
         return ops.concatenate([u, v, ops.abs(u - v), u * v], axis=-1)
 
@@ -91,6 +102,6 @@ class CosineSimilarity(keras.layers.Layer):
         `(B,)`.
     """
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         u, v = (x / ops.sqrt(ops.maximum(ops.sum(x * x, axis=-1, keepdims=True), 1e-12)) for x in inputs)
         return ops.sum(u * v, axis=-1)

@@ -1,10 +1,14 @@
 """Prediction of tokens in random orders, to pretrain XLNet."""
 
+from __future__ import annotations
+
+import keras
+
 from keras_transformer.models import with_query_stream
 from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
 
 
-def PermutationLanguageModel(backbone, *, name="permutation_language_model"):
+def PermutationLanguageModel(backbone: keras.Model, *, name: str = "permutation_language_model") -> keras.Model:
     """An `XLNet` in two streams with a head over the vocabulary: `logits = h E^T + b` for each target.
 
     A target is found from its place and the tokens before it in an order of factorization, which is drawn anew for every

@@ -1,9 +1,14 @@
 """From the vectors of the tokens to one vector for the whole sequence."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 # Below every score that float32 tokens give, and finite: a row of padding alone stays free of NaN.
 _LOWEST = -1e9
@@ -20,24 +25,24 @@ class Pooling(keras.layers.Layer):
         `(B, D)`, in the dtype of the layer. Zeros for a row of padding alone.
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(self, inputs, padding_mask=None):
+    def call(self, inputs: Tensor, padding_mask: Tensor = None) -> Tensor:
         if padding_mask is None:
             padding_mask = ops.ones_like(inputs[:, :, 0], dtype="bool")
         # Rank 3, so that exported graphs never broadcast across ranks.
         return self.pool(inputs, ops.expand_dims(ops.cast(padding_mask, "bool"), -1))
 
-    def pool(self, inputs, mask):
+    def pool(self, inputs: Tensor, mask: Tensor) -> Any:
         """`(B, T, D)` and boolean `(B, T, 1)` to `(B, D)`."""
         raise NotImplementedError
 
-    def compute_mask(self, inputs, mask=None):
+    def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> Tensor:
         return None
 
-    def compute_output_shape(self, input_shape, *args, **kwargs):
+    def compute_output_shape(self, input_shape: Shape, *args: Any, **kwargs: Any) -> Shape:
         return (input_shape[0], input_shape[-1])
 
 
@@ -54,7 +59,7 @@ class FirstPooling(Pooling):
     Reference: Devlin et al., BERT, arXiv 1810.04805, section 3 (C).
     """
 
-    def pool(self, inputs, mask):
+    def pool(self, inputs: Tensor, mask: Tensor) -> Any:
         return inputs[:, 0] * ops.cast(mask[:, 0], inputs.dtype)
 
 
@@ -71,7 +76,7 @@ class LastPooling(Pooling):
     Reference: Radford et al., Improving Language Understanding by Generative Pre-Training, 2018, section 3.2.
     """
 
-    def pool(self, inputs, mask):
+    def pool(self, inputs: Tensor, mask: Tensor) -> Any:
         places = ops.expand_dims(ops.expand_dims(ops.arange(1, ops.shape(inputs)[1] + 1, dtype="int32"), 0), 2)
         places = ops.where(mask, places, 0)
         last = ops.logical_and(mask, ops.equal(places, ops.max(places, axis=1, keepdims=True)))
@@ -92,7 +97,7 @@ class MeanPooling(Pooling):
     Reference: Reimers and Gurevych, Sentence-BERT, arXiv 1908.10084, section 3 (MEAN).
     """
 
-    def pool(self, inputs, mask):
+    def pool(self, inputs: Tensor, mask: Tensor) -> Any:
         weights = ops.cast(mask, inputs.dtype)
         # Not a product with 0: padding may hold an infinity.
         total = ops.sum(ops.where(mask, inputs, 0.0), axis=1)
@@ -112,7 +117,7 @@ class MaxPooling(Pooling):
     Reference: Kim, arXiv 1408.5882, section 2 (max over time).
     """
 
-    def pool(self, inputs, mask):
+    def pool(self, inputs: Tensor, mask: Tensor) -> Any:
         lowest = ops.cast(-1e9 if inputs.dtype != "float16" else -6e4, inputs.dtype)
         largest = ops.max(ops.where(mask, inputs, lowest), axis=1)
         return ops.where(ops.any(mask, axis=1), largest, ops.zeros_like(largest))
@@ -136,13 +141,13 @@ class AttentionPooling(Pooling):
     there.
     """
 
-    def __init__(self, hidden_dim=None, **kwargs):
+    def __init__(self, hidden_dim: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if hidden_dim is not None and hidden_dim < 1:
             raise ValueError(f"hidden_dim must be at least 1, or None. Received: {hidden_dim}")
         self.hidden_dim = hidden_dim
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         width = input_shape[-1]
         hidden_dim = self.hidden_dim or width
         self.kernel = self.add_weight(name="kernel", shape=(width, hidden_dim), initializer="glorot_uniform")
@@ -151,7 +156,7 @@ class AttentionPooling(Pooling):
             name="query", shape=(hidden_dim,), initializer=keras.initializers.RandomNormal(stddev=0.02)
         )
 
-    def pool(self, inputs, mask):
+    def pool(self, inputs: Tensor, mask: Tensor) -> Any:
         found = ops.tanh(ops.matmul(inputs, ops.cast(self.kernel, inputs.dtype)) + ops.cast(self.bias, inputs.dtype))
         scores = ops.matmul(found, ops.expand_dims(ops.cast(self.query, inputs.dtype), -1))
         # Exponentials in float32 under every policy.
@@ -159,7 +164,7 @@ class AttentionPooling(Pooling):
         weights = ops.where(mask, ops.softmax(scores, axis=1), 0.0)
         return ops.sum(ops.where(mask, inputs, 0.0) * ops.cast(weights, inputs.dtype), axis=1)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "hidden_dim": self.hidden_dim}
 
 

@@ -1,6 +1,10 @@
 """Question and context in one sequence; a context that is too long in several that overlap. Python alone."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from keras_transformer.utils.types import Tensor
 
 
 class QuestionWindow(NamedTuple):
@@ -20,12 +24,21 @@ class QuestionWindow(NamedTuple):
     answer: tuple
 
     @property
-    def context_mask(self):
+    def context_mask(self) -> Any:
         """list of bool: True for the tokens of the context, among which `best_spans` may choose."""
         return [stop > begin for begin, stop in self.offsets]
 
 
-def question_windows(tokenizer, question, context, *, answer=None, max_length=384, stride=128, max_question_length=64):
+def question_windows(
+    tokenizer: Any,
+    question: Any,
+    context: Tensor,
+    *,
+    answer: Any = None,
+    max_length: int = 384,
+    stride: int = 128,
+    max_question_length: int = 64,
+) -> Any:
     """Windows over the context of a question, each preceded by the question.
 
     Args:

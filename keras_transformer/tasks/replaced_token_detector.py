@@ -1,13 +1,18 @@
 """Detection of tokens that a generator has replaced, to pretrain an encoder."""
 
+from __future__ import annotations
+
 import keras
 
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.tasks.heads import check_tokens, input_named
 from keras_transformer.tasks.span_answerer import TokenLogits
+from keras_transformer.utils.types import Activation
 
 
-def ReplacedTokenDetector(backbone, *, activation="gelu", name="replaced_token_detector"):
+def ReplacedTokenDetector(
+    backbone: keras.Model, *, activation: Activation = "gelu", name: str = "replaced_token_detector"
+) -> keras.Model:
     """A backbone with ELECTRA's head over each token: `w . gelu(W h + c) + b`, the logit of "this token was replaced".
 
     Train it with a binary cross-entropy from logits against 1 where a `MaskedLanguageModel`, the generator, has put another

@@ -1,11 +1,19 @@
 """One vector for a text, to be compared with those of others."""
 
+from __future__ import annotations
+
 import keras
 
 from keras_transformer.tasks.heads import check_tokens, input_named, make_pooling
 
 
-def SentenceEmbedder(backbone, *, pooling="mean", normalize=True, name="sentence_embedder"):
+def SentenceEmbedder(
+    backbone: keras.Model,
+    *,
+    pooling: str | keras.layers.Layer = "mean",
+    normalize: bool = True,
+    name: str = "sentence_embedder",
+) -> keras.Model:
     """A backbone of tokens whose pooled vector stands for the text: `v = pool(tokens)`, and with `normalize` `v / |v|`.
 
     `PairMatcher` trains a backbone so that such vectors can be compared.

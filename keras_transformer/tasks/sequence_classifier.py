@@ -1,23 +1,26 @@
 """Classification of whole sequences."""
 
+from __future__ import annotations
+
 import keras
 
 from keras_transformer.feedforward.activations import get_activation
 from keras_transformer.tasks.heads import check_count, check_tokens, input_named, make_pooling, output_layer
+from keras_transformer.utils.types import Activation
 
 
 def SequenceClassifier(
-    backbone,
-    num_classes,
+    backbone: keras.Model,
+    num_classes: int,
     *,
-    pooling="mean",
-    hidden_dim=None,
-    hidden_activation="tanh",
-    dropout=0.0,
-    activation="softmax",
-    use_bias=True,
-    name="sequence_classifier",
-):
+    pooling: str | keras.layers.Layer = "mean",
+    hidden_dim: int | None = None,
+    hidden_activation: Activation = "tanh",
+    dropout: float = 0.0,
+    activation: Activation = "softmax",
+    use_bias: bool = True,
+    name: str = "sequence_classifier",
+) -> keras.Model:
     """A backbone of tokens with a head over one vector of the whole sequence: `softmax(W h + b)`, `h = pool(tokens)`.
 
     Args:

@@ -1,16 +1,21 @@
 """Answers that are spans of a text."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.tasks.heads import check_tokens, input_named
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Tensor
 
 # The logit of padding: no softmax sees it, and it is finite.
 PADDING_LOGIT = -1e9
 
 
-def SpanAnswerer(backbone, *, dropout=0.0, name="span_answerer"):
+def SpanAnswerer(backbone: keras.Model, *, dropout: float = 0.0, name: str = "span_answerer") -> keras.Model:
     """A backbone of tokens with two logits for each: that the answer starts there, that it ends there.
 
     Question and context stand in one sequence, as `text.Tokenizer.encode_pair` makes it. Train it with a sparse categorical
@@ -63,15 +68,15 @@ class TokenLogits(keras.layers.Layer):
         `(B, T)`; -1e9 at padding.
     """
 
-    def __init__(self, index, **kwargs):
+    def __init__(self, index: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.index = index
 
-    def call(self, inputs, padding_mask=None):
+    def call(self, inputs: Tensor, padding_mask: Tensor = None) -> Tensor:
         logits = inputs[:, :, self.index]
         if padding_mask is None:
             return logits
         return ops.where(ops.cast(padding_mask, "bool"), logits, PADDING_LOGIT)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "index": self.index}

@@ -1,11 +1,15 @@
 """Choosing and scoring answers that are spans of a text. Numpy alone."""
 
+from __future__ import annotations
+
 import collections
 import re
 import string
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from keras_transformer.utils.types import Tensor
 
 
 class AnswerSpan(NamedTuple):
@@ -16,7 +20,9 @@ class AnswerSpan(NamedTuple):
     score: float
 
 
-def best_spans(start_logits, end_logits, context_mask, *, max_length=30, num_best=1):
+def best_spans(
+    start_logits: Tensor, end_logits: Tensor, context_mask: Tensor, *, max_length: int = 30, num_best: int = 1
+) -> Any:
     """The spans of highest `start_logits[i] + end_logits[j]` with `i <= j < i + max_length`, inside the context.
 
     Args:
@@ -72,7 +78,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normalize_answer(text):
+def normalize_answer(text: Tensor) -> Any:
     """An answer as SQuAD compares it: lower case, without ASCII punctuation and English articles, single spaces.
 
     Example:
@@ -83,7 +89,7 @@ def normalize_answer(text):
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
-def exact_match(prediction, answers):
+def exact_match(prediction: Any, answers: Any) -> Any:
     """1.0 if `prediction` is one of `answers` (list of str), both normalized; else 0.0.
 
     Example:
@@ -96,7 +102,7 @@ def exact_match(prediction, answers):
     return float(any(normalize_answer(prediction) == normalize_answer(answer) for answer in answers))
 
 
-def answer_f1(prediction, answers):
+def answer_f1(prediction: Any, answers: Any) -> Any:
     """The largest F1, over `answers` (list of str), of the words that prediction and answer share.
 
     Example:

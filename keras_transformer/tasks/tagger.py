@@ -1,11 +1,16 @@
 """A tag for every token."""
 
+from __future__ import annotations
+
 import keras
 
 from keras_transformer.tasks.heads import check_count, check_tokens, output_layer
+from keras_transformer.utils.types import Activation
 
 
-def Tagger(backbone, num_tags, *, dropout=0.0, activation=None, name="tagger"):
+def Tagger(
+    backbone: keras.Model, num_tags: int, *, dropout: float = 0.0, activation: Activation = None, name: str = "tagger"
+) -> keras.Model:
     """A backbone of tokens with a linear head over each: parts of speech, entities.
 
     A word of several tokens takes the tag of its first; the others, and padding, have the label -100, which

@@ -1,5 +1,9 @@
 """The two recurrent networks of Bahdanau: the one that reads both ways, and the one that attends while it writes."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -13,6 +17,7 @@ from keras_transformer.layers.projection import token_projection
 from keras_transformer.recurrence.gru_step import gru_step, recurrent_kernels, stack_kernels
 from keras_transformer.recurrence.sequential import sequential_scan
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Cache, Config, DType, Initializer, Shape, Tensor
 
 
 @serializable
@@ -47,19 +52,25 @@ class BidirectionalGRU(keras.layers.Layer):
     formulas, stand beside the W.
     """
 
-    def __init__(self, units, kernel_initializer="glorot_uniform", recurrent_initializer="orthogonal", **kwargs):
+    def __init__(
+        self,
+        units: int,
+        kernel_initializer: Initializer = "glorot_uniform",
+        recurrent_initializer: Initializer = "orthogonal",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.units = positive("units", units)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: Shape) -> None:
         self.input_dense = token_projection(self, "input", 6 * self.units)
         self.input_dense.build(inputs_shape)
         self.forward_kernels = recurrent_kernels(self, "forward")
         self.backward_kernels = recurrent_kernels(self, "backward")
 
-    def call(self, inputs, padding_mask=None, training=None):
+    def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Tensor:
         length, units = ops.shape(inputs)[1], self.units
         x = ops.reshape(self.input_dense(inputs), (-1, length, 2, 3 * units))
         x = _turned(ops.transpose(x, (1, 2, 0, 3)))  # (T, 2, B, 3n), the second of the two back to front
@@ -78,10 +89,10 @@ class BidirectionalGRU(keras.layers.Layer):
         outputs = ops.transpose(_turned(sequential_scan(step, (state,), given, training)[1]), (2, 0, 1, 3))
         return ops.reshape(outputs, (-1, length, 2 * units))
 
-    def compute_output_shape(self, inputs_shape, padding_mask_shape=None):
+    def compute_output_shape(self, inputs_shape: Shape, padding_mask_shape: Shape | None = None) -> Shape:
         return (*inputs_shape[:2], 2 * self.units)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), **_config(self, "units")}
 
 
@@ -133,13 +144,13 @@ class AttentionalGRU(CachedLayer):
 
     def __init__(
         self,
-        units,
-        alignment_dim,
-        readout_dim,
-        kernel_initializer="glorot_uniform",
-        recurrent_initializer="orthogonal",
-        **kwargs,
-    ):
+        units: int,
+        alignment_dim: int,
+        readout_dim: int,
+        kernel_initializer: Initializer = "glorot_uniform",
+        recurrent_initializer: Initializer = "orthogonal",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.units = positive("units", units)
         self.alignment_dim = positive("alignment_dim", alignment_dim)
@@ -149,7 +160,7 @@ class AttentionalGRU(CachedLayer):
         initializer = self.kernel_initializer.clone()
         self.scoring = Additive(alignment_dim, initializer, dtype=self.dtype_policy, name="scoring")
 
-    def build(self, inputs_shape, encoder_output_shape):
+    def build(self, inputs_shape: Shape, encoder_output_shape: Shape) -> None:
         batch, length, width = inputs_shape
         memory = encoder_output_shape[-1]
         self.scoring.build((batch, length, 1, self.units), (batch, encoder_output_shape[1], 1, memory))
@@ -167,14 +178,14 @@ class AttentionalGRU(CachedLayer):
 
     def call(
         self,
-        inputs,
-        encoder_output=None,
-        padding_mask=None,
-        encoder_padding_mask=None,
-        cache=None,
-        cache_index=None,
-        training=None,
-    ):
+        inputs: Tensor,
+        encoder_output: Tensor = None,
+        padding_mask: Tensor = None,
+        encoder_padding_mask: Tensor = None,
+        cache: Cache | None = None,
+        cache_index: Tensor = None,
+        training: bool | None = None,
+    ) -> Tensor:
         memory = cache if has_encoder_cache(cache) else self.memory_cache(encoder_output)
         memory = [ops.cast(memory[name], self.compute_dtype) for name in ("cross_key", "cross_value")]
         state = self._first_state(memory[1])
@@ -228,19 +239,21 @@ class AttentionalGRU(CachedLayer):
             ops.tanh(ops.matmul(read_backwards, self.first_state_kernel) + self.first_state_bias), "float32"
         )
 
-    def init_cache(self, batch_size, max_length=None, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int | None = None, dtype: DType = None) -> Cache:
         """The state before the first token, of one size for any `max_length`; float32."""
         return {"state": ops.zeros((batch_size, self.units), dtype="float32")}
 
-    def memory_cache(self, encoder_output):
+    def memory_cache(self, encoder_output: Tensor) -> Any:
         """What is looked at at every step: "cross_key" `(B, 1, S, A)`, `U_a h`, and "cross_value" `(B, 1, S, E)`, h."""
         keys = self.scoring.hidden_keys(ops.expand_dims(encoder_output, 2))
         return {"cross_key": keys, "cross_value": ops.expand_dims(encoder_output, 1)}
 
-    def compute_output_spec(self, inputs, encoder_output=None, *args, cache=None, **options):
+    def compute_output_spec(
+        self, inputs: Tensor, encoder_output: Tensor = None, *args: Any, cache: Cache | None = None, **options: Any
+    ) -> Any:
         return self._output_spec((*inputs.shape[:2], self.readout_dim), cache)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), **_config(self, "units", "alignment_dim", "readout_dim")}
 
 

@@ -1,11 +1,16 @@
 """What CLIP is made of beside its towers."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 
 @serializable
@@ -29,11 +34,11 @@ class EndTokenPooling(keras.layers.Layer):
     [[2.0]]
     """
 
-    def __init__(self, end_id=None, **kwargs):
+    def __init__(self, end_id: int | Sequence[int] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.end_id = end_id
 
-    def call(self, inputs, token_ids):
+    def call(self, inputs: Tensor, token_ids: Tensor) -> Tensor:
         last = ops.max(token_ids, axis=1, keepdims=True) if self.end_id is None else self.end_id
         length = ops.shape(token_ids)[1]
         places = ops.expand_dims(ops.arange(length, dtype="int32"), 0)
@@ -42,10 +47,10 @@ class EndTokenPooling(keras.layers.Layer):
         found = ops.equal(places, ops.where(ops.equal(first, length), 0, first))
         return ops.sum(ops.where(ops.expand_dims(found, -1), inputs, ops.zeros_like(inputs)), axis=1)
 
-    def compute_output_shape(self, inputs_shape, token_ids_shape):
+    def compute_output_shape(self, inputs_shape: Shape, token_ids_shape: Shape) -> Shape:
         return (inputs_shape[0], inputs_shape[-1])
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "end_id": self.end_id}
 
 
@@ -66,13 +71,13 @@ class UnitLength(keras.layers.Layer):
     [[0.6000000238418579, 0.800000011920929]]
     """
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         return inputs / ops.sqrt(ops.maximum(ops.sum(inputs * inputs, axis=-1, keepdims=True), 1e-24))
 
-    def compute_output_shape(self, inputs_shape):
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         return inputs_shape
 
-    def get_config(self):  # Keras can write down a dtype policy only where this is overridden.
+    def get_config(self) -> Config:  # Keras can write down a dtype policy only where this is overridden.
         return super().get_config()
 
 
@@ -100,7 +105,7 @@ class ContrastiveLogits(keras.layers.Layer):
     Reference: Radford et al., arXiv 2103.00020, section 2.5, and figure 3.
     """
 
-    def __init__(self, initial_temperature=0.07, max_scale=100.0, **kwargs):
+    def __init__(self, initial_temperature: float = 0.07, max_scale: float = 100.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not (initial_temperature > 0 and max_scale > 0):
             raise ValueError(
@@ -109,7 +114,7 @@ class ContrastiveLogits(keras.layers.Layer):
         self.initial_temperature = initial_temperature
         self.max_scale = max_scale
 
-    def build(self, first_shape, second_shape):
+    def build(self, first_shape: Shape, second_shape: Shape) -> None:
         self.logit_scale = self.add_weight(
             name="logit_scale",
             shape=(),
@@ -117,14 +122,14 @@ class ContrastiveLogits(keras.layers.Layer):
             constraint=AtMost(math.log(self.max_scale)),
         )
 
-    def call(self, first, second):
+    def call(self, first: Any, second: Any) -> Tensor:
         scale = ops.exp(ops.cast(self.logit_scale, first.dtype))
         return ops.matmul(first * scale, ops.transpose(second))
 
-    def compute_output_shape(self, first_shape, second_shape):
+    def compute_output_shape(self, first_shape: Shape, second_shape: Shape) -> Shape:
         return (first_shape[0], second_shape[0])
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {
             **super().get_config(),
             "initial_temperature": self.initial_temperature,
@@ -140,11 +145,11 @@ class AtMost(keras.constraints.Constraint):
         maximum: float.
     """
 
-    def __init__(self, maximum):
+    def __init__(self, maximum: float) -> None:
         self.maximum = maximum
 
-    def __call__(self, w):
+    def __call__(self, w: Any) -> Any:
         return ops.minimum(w, self.maximum)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {"maximum": self.maximum}

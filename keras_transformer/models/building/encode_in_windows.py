@@ -1,9 +1,23 @@
 """Encoding texts that are longer than an encoder reads."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
 import numpy as np
 
+from keras_transformer.utils.types import Tensor
 
-def encode_in_windows(encoder, token_ids, window=512, overlap=256, batch_size=8):
+
+def encode_in_windows(
+    encoder: keras.Model,
+    token_ids: Tensor,
+    window: int | Sequence[int | None] = 512,
+    overlap: int = 256,
+    batch_size: int = 8,
+) -> Any:
     """The states of a text of any length, read in windows that overlap.
 
     Each token's state is from the window in which it stands nearest to the middle: at the borders of a window, states lack

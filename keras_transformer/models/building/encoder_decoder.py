@@ -1,12 +1,15 @@
 """What the encoder-decoders share: the graph of two stacks, of which one reads what the other gives."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Tensor
 
 
 class Side(NamedTuple):
@@ -23,7 +26,7 @@ class Side(NamedTuple):
     end: list
 
 
-def encoder_decoder(encoder, decoder, *, name, source=None):
+def encoder_decoder(encoder: keras.Model, decoder: keras.Model, *, name: str, source: Tensor = None) -> Any:
     """The graph of an encoder-decoder.
 
     Args:
@@ -50,7 +53,7 @@ def encoder_decoder(encoder, decoder, *, name, source=None):
     return keras.Model(inputs, _through(decoder.end, x), name=name)
 
 
-def encode(encoder, source, padding_mask):
+def encode(encoder: keras.Model, source: Tensor, padding_mask: Tensor) -> Any:
     """What an encoder, a `Side`, gives for a symbolic input: `(B, S, D)`."""
     x = _through(encoder.front, source)
     for block in encoder.blocks:
@@ -58,7 +61,7 @@ def encode(encoder, source, padding_mask):
     return _through(encoder.end, x)
 
 
-def token_tables(width, source_count, target_count, is_one):
+def token_tables(width: int, source_count: int, target_count: int, is_one: Any) -> Any:
     """The embeddings of source and target: one table, or two.
 
     Args:
@@ -87,13 +90,13 @@ def token_tables(width, source_count, target_count, is_one):
     return table(source_count, "source_token_embedding"), table(target_count, "target_token_embedding")
 
 
-def token_encoder(encoder, *, name):
+def token_encoder(encoder: keras.Model, *, name: str) -> Any:
     """An encoder by itself, a `Side`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`."""
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     return keras.Model(inputs, encode(encoder, *inputs.values()), name=name)
 
 
-def read_twice(backbone, start_id):
+def read_twice(backbone: keras.Model, start_id: int) -> Any:
     """An encoder-decoder as a reader of one text, which its decoder reads again from `start_id` on.
 
     The decoder's token t is token t - 1 of the text. The last real token has so seen all of the text but itself in the
@@ -146,15 +149,15 @@ class ShiftRight(keras.layers.Layer):
     [[2, 7, 8]]
     """
 
-    def __init__(self, start_id, **kwargs):
+    def __init__(self, start_id: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.start_id = start_id
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         start = ops.full_like(inputs[:, :1], self.start_id)
         return ops.concatenate([start, inputs[:, :-1]], axis=1)
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return {**super().get_config(), "start_id": self.start_id}
 
 

@@ -1,12 +1,24 @@
 """A layer in front of a model that reads features."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.models.building.stepwise import walk
+from keras_transformer.utils.types import Shape
 
 
-def with_front_end(model, front_end, *, features="features", name="samples", shape=(None,)):
+def with_front_end(
+    model: keras.Model,
+    front_end: keras.layers.Layer,
+    *,
+    features: str = "features",
+    name: str = "samples",
+    shape: Shape = (None,),
+) -> Any:
     """A model whose features a layer makes, inside the graph: it takes what the layer takes.
 
     Args:

@@ -1,34 +1,39 @@
 """What the models of images share: patches through a stack of encoder blocks."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.blocks import EncoderBlock
 from keras_transformer.models.building.stack import make_attention, make_feed_forward
+from keras_transformer.utils.types import Activation, Tensor
 from keras_transformer.vision.patch_embedding import pair_of
 
 
-def image_input(image_size, num_channels):
+def image_input(image_size: int | tuple[int, int], num_channels: int) -> Any:
     """Symbolic images, float `(B, height, width, channels)`."""
     return keras.Input((*pair_of(image_size), num_channels), name="images")
 
 
 def image_stack(
-    images,
-    embedding,
-    size,
+    images: Tensor,
+    embedding: keras.layers.Layer,
+    size: Any,
     *,
-    residual="pre",
-    mixer_residual=None,
-    norm,
-    first_norm=None,
-    last_norm=None,
-    attention=None,
-    feedforward="dense",
-    activation="gelu",
-    dropout=0.0,
-    attention_dropout=0.0,
-    name,
-):
+    residual: Any = "pre",
+    mixer_residual: Any = None,
+    norm: str | keras.layers.Layer,
+    first_norm: keras.layers.Layer | None = None,
+    last_norm: keras.layers.Layer | None = None,
+    attention: Any = None,
+    feedforward: str | keras.layers.Layer = "dense",
+    activation: Activation = "gelu",
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    name: str,
+) -> Any:
     """The graph of a vision transformer.
 
     Args:

@@ -1,5 +1,9 @@
 """How the weights of a model lie on many devices."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 
 from keras_transformer.backend import keras_private
@@ -10,7 +14,7 @@ from keras_transformer.layers.projection import Projection
 _JOINING = ("output", "output_dense")
 
 
-def layout_map(model, mesh, axis="model"):
+def layout_map(model: keras.Model, mesh: Any, axis: str = "model") -> Any:
     """Where each weight of a model is split among devices, for `keras.distribution.ModelParallel`.
 
     Attention is split by heads, a feed-forward by its hidden channels, a mixture of experts by experts, an embedding by

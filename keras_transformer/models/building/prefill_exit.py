@@ -1,9 +1,14 @@
 """Where reading a prompt may stop half-way."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_transformer.utils.serialization import serializable
+from keras_transformer.utils.types import Config, Shape, Tensor
 
 
 @serializable
@@ -29,14 +34,14 @@ class PrefillExit(keras.layers.Layer):
     Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 2.3.
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         return inputs
 
-    def last(self, inputs, lengths=None):
+    def last(self, inputs: Tensor, lengths: Tensor = None) -> Any:
         """The last real token of each row, `(B, 1, D)`.
 
         Args:
@@ -48,8 +53,8 @@ class PrefillExit(keras.layers.Layer):
         places = ops.reshape(ops.convert_to_tensor(lengths), (-1, 1, 1)) - 1
         return ops.take_along_axis(ops.convert_to_tensor(inputs), places, axis=1)
 
-    def compute_output_shape(self, inputs_shape):
+    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         return inputs_shape
 
-    def get_config(self):
+    def get_config(self) -> Config:
         return super().get_config()

@@ -1,6 +1,11 @@
 """What decoders in the manner of Llama share: heads that share keys and values, and turn by their position."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
 
 from keras_transformer.attention import LocalAttention, MultiHeadAttention, SoftmaxAttention
 from keras_transformer.models.building.size import Size, get_size
@@ -24,7 +29,9 @@ class GroupedSize(NamedTuple):
     key_dim: int
 
 
-def get_grouped_size(size, sizes, num_key_value_heads=None, key_dim=None):
+def get_grouped_size(
+    size: Any, sizes: dict[str, Any], num_key_value_heads: int | None = None, key_dim: int | None = None
+) -> Any:
     """A `GroupedSize` from a name in `sizes`, or from a `Size`, whose heads are alike and divide the width.
 
     Raises:
@@ -38,7 +45,15 @@ def get_grouped_size(size, sizes, num_key_value_heads=None, key_dim=None):
     return GroupedSize(found.size, num_key_value_heads or found.num_key_value_heads, key_dim or found.key_dim)
 
 
-def rotary_attention(grouped, *, window=None, position=None, scoring="scaled_dot", dropout=0.0, **options):
+def rotary_attention(
+    grouped: Any,
+    *,
+    window: int | Sequence[int | None] | None = None,
+    position: Any = None,
+    scoring: str | keras.layers.Layer = "scaled_dot",
+    dropout: float = 0.0,
+    **options: Any,
+) -> Any:
     """Attention for the blocks of a stack, which copy it.
 
     Args:

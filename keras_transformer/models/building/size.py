@@ -1,6 +1,8 @@
 """The measures of a stack of blocks."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 from keras_transformer.utils.serialization import choice
 
@@ -21,7 +23,7 @@ class Size(NamedTuple):
     intermediate_dim: int
 
 
-def get_size(size, sizes):
+def get_size(size: Any, sizes: dict[str, Any]) -> Any:
     """A `Size` from a name in `sizes`, a `Size`, or four integers.
 
     Raises:

@@ -1,5 +1,10 @@
 """What the architectures share: embeddings, blocks from templates, the norm at the end."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 
 from keras_transformer.attention import MECHANISMS, MultiHeadAttention, segment_mask
@@ -7,19 +12,20 @@ from keras_transformer.blocks import NORMS, RESIDUALS, Residual
 from keras_transformer.feedforward import FEEDFORWARDS
 from keras_transformer.positions import ATTENTION_POSITIONS, EMBEDDING_POSITIONS, AttentionPosition, Learned
 from keras_transformer.utils.serialization import choice, clone, resolve
+from keras_transformer.utils.types import Activation
 
 
-def token_input(name="token_ids"):
+def token_input(name: str = "token_ids") -> Any:
     """A symbolic input of token ids, int32 `(B, T)`."""
     return keras.Input((None,), dtype="int32", name=name)
 
 
-def padding_input(name="padding_mask"):
+def padding_input(name: str = "padding_mask") -> Any:
     """A symbolic padding mask, boolean `(B, T)`, True = a real token."""
     return keras.Input((None,), dtype="bool", name=name)
 
 
-def split_position(position, max_sequence_length):
+def split_position(position: Any, max_sequence_length: int) -> Any:
     """Sorts a position into those added to the embedding and those inside attention.
 
     Args:
@@ -39,7 +45,9 @@ def split_position(position, max_sequence_length):
     return (None, clone(position, name=position.name)) if isinstance(position, AttentionPosition) else (position, None)
 
 
-def make_attention(size, template=None, position=None, dropout=0.0, name="self_attention"):
+def make_attention(
+    size: Any, template: Any = None, position: Any = None, dropout: float = 0.0, name: str = "self_attention"
+) -> Any:
     """Attention for one block: a copy of the template, or as wide as the tokens, around the mechanism that it names."""
     if not (template is None or isinstance(template, str)):
         return clone(template, name=name)
@@ -55,12 +63,12 @@ def make_attention(size, template=None, position=None, dropout=0.0, name="self_a
     )
 
 
-def in_turn(attention, index):
+def in_turn(attention: Any, index: int) -> Any:
     """What the block at `index` takes of an attention that is one for all blocks, or a list that they take in turn."""
     return attention[index % len(attention)] if isinstance(attention, (list, tuple)) else attention
 
 
-def make_cross_attention(size, template=None, dropout=0.0):
+def make_cross_attention(size: Any, template: Any = None, dropout: float = 0.0) -> Any:
     """Attention to other tokens: as `make_attention`, but softmax where the mechanism is for self-attention alone."""
     if isinstance(template, str):
         template = template if "cross" in choice(template, MECHANISMS, argument="attention").supports else None
@@ -69,18 +77,18 @@ def make_cross_attention(size, template=None, dropout=0.0):
     return make_attention(size, template, dropout=dropout, name="cross_attention")
 
 
-def make_feed_forward(size, feedforward, activation, **options):
+def make_feed_forward(size: Any, feedforward: str | keras.layers.Layer, activation: Activation, **options: Any) -> Any:
     """Feed-forward for one block: by name with an activation and `options`, or a copy of an instance."""
     options |= {"intermediate_dim": size.intermediate_dim, "activation": activation}
     return clone(resolve(feedforward, FEEDFORWARDS, argument="feedforward", **options), name="feedforward")
 
 
-def make_norm(norm, name):
+def make_norm(norm: str | keras.layers.Layer, name: str) -> Any:
     """A norm of its own, by name or as a copy of an instance."""
     return clone(resolve(norm, NORMS, keras.layers.Layer, argument="norm"), name=name)
 
 
-def make_blocks(make_block, num_layers, num_groups=None):
+def make_blocks(make_block: Any, num_layers: int, num_groups: int | None = None) -> Any:
     """The blocks of a stack in order: all different, or each standing in several places.
 
     Args:
@@ -102,24 +110,34 @@ def make_blocks(make_block, num_layers, num_groups=None):
     return [blocks[index * num_groups // num_layers] for index in range(num_layers)]
 
 
-def of_depth(residual, norm, scheme, *depths):
+def of_depth(residual: Any, norm: str | keras.layers.Layer, scheme: Any, *depths: Any) -> Any:
     """A residual scheme as a model is given it; DeepNorm by name is made by `scheme`, which knows the depths."""
     return scheme(*depths, norm=norm) if residual == "deepnorm" else residual
 
 
-def first_layer(residual, name="open_streams"):
+def first_layer(residual: Any, name: str = "open_streams") -> Any:
     """What stands in front of a stack, or None: its scheme says."""
     return resolve(residual, RESIDUALS, Residual, argument="residual").stack_input_layer(name=name)
 
 
-def final_norm(residual, norm, name="final_norm"):
+def final_norm(residual: Any, norm: str | keras.layers.Layer, name: str = "final_norm") -> Any:
     """The norm at the end of a stack, or None where the residual scheme has normalized already."""
     return resolve(residual, RESIDUALS, Residual, argument="residual").stack_output_layer(norm, name=name)
 
 
 def token_model(
-    embedding, position, blocks, last_norm, *, dropout, packed, name, opening=None, scale=None, first_norm=None
-):
+    embedding: keras.layers.Layer,
+    position: Any,
+    blocks: Sequence[keras.layers.Layer],
+    last_norm: keras.layers.Layer,
+    *,
+    dropout: float,
+    packed: bool,
+    name: str,
+    opening: keras.layers.Layer | None = None,
+    scale: float | None = None,
+    first_norm: keras.layers.Layer | None = None,
+) -> Any:
     """A decoder's graph: ids, embedding, position, blocks, last norm.
 
     Args:

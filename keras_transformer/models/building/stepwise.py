@@ -1,6 +1,9 @@
 """Running a Functional backbone over new tokens only, its past in a cache."""
 
+from __future__ import annotations
+
 import inspect
+from typing import Any
 
 import keras
 from keras import ops
@@ -10,6 +13,7 @@ from keras_transformer.attention.masks import length_mask
 from keras_transformer.backend import keras_private
 from keras_transformer.models.building.prefill_exit import PrefillExit
 from keras_transformer.models.building.token_probe import check_per_token
+from keras_transformer.utils.types import Cache, DType, Tensor
 
 SOURCE_MASK = "source_padding_mask"
 # What `memory_cache` of a decoder block adds to its cache; another layer names its own in `memory_names`.
@@ -58,7 +62,7 @@ class Stepwise:
     ((1, 2, 8), {'decoder_block_0_key': (1, 2, 4, 4), 'decoder_block_0_value': (1, 2, 4, 4)})
     """
 
-    def __init__(self, backbone):
+    def __init__(self, backbone: keras.Model) -> None:
         self.backbone = backbone
         self._inputs = {tensor.name: tensor for tensor in keras.tree.flatten(backbone.input)}
         self.source_names = source_names(self._inputs)
@@ -72,7 +76,7 @@ class Stepwise:
         self._caches = self._name_caches()
         self._behind_exit = self._find_exits()
 
-    def init_cache(self, batch_size, max_length, dtype=None):
+    def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
         """An empty cache for `max_length` tokens: dict of `LAYER_NAME` to tensors, batch first."""
         return {
             f"{place}_{name}": tensor
@@ -80,7 +84,7 @@ class Stepwise:
             for name, tensor in layer.init_cache(batch_size, max_length, dtype).items()
         }
 
-    def encode(self, *source):
+    def encode(self, *source: Tensor) -> Any:
         """Runs the encoder once.
 
         Args:
@@ -104,21 +108,23 @@ class Stepwise:
         return memory
 
     @property
-    def target_layers(self):
+    def target_layers(self) -> Any:
         """The layers that read tokens: list, without those that the source alone runs through."""
         return [node.operation for node in self._target_nodes if isinstance(node.operation, keras.layers.Layer)]
 
     @property
-    def cache_is_rewindable(self):
+    def cache_is_rewindable(self) -> Any:
         """Whether the cache can go back to an earlier index, as speculative decoding asks."""
         return all(getattr(layer, "cache_is_rewindable", True) for _, layer, _ in self._caches.values())
 
     @property
-    def has_prefill_exit(self):
+    def has_prefill_exit(self) -> Any:
         """Whether a prompt is read to its end only half-way: see `PrefillExit`."""
         return bool(self._behind_exit)
 
-    def __call__(self, token_ids, cache, cache_index, lengths=None, last_only=False):
+    def __call__(
+        self, token_ids: Tensor, cache: Cache, cache_index: Tensor, lengths: Tensor = None, last_only: bool = False
+    ) -> Any:
         padding_mask = None if lengths is None else length_mask(lengths, ops.shape(token_ids)[1])
         slots = token_slots(cache_index, ops.shape(token_ids)[1])
         last_slot = slots[:, -1:] if lengths is None else token_slots(cache_index, 1) + ops.expand_dims(lengths - 1, 1)
@@ -204,7 +210,7 @@ class Stepwise:
         return behind
 
 
-def source_names(names):
+def source_names(names: Any) -> Any:
     """Those of the inputs of an encoder-decoder that its encoder reads, tokens before their mask; of a model of text and
     images the latter; of another model, none."""
     if "target_token_ids" not in names:
@@ -214,7 +220,7 @@ def source_names(names):
     )
 
 
-def walk(nodes, values, call):
+def walk(nodes: Any, values: Tensor, call: Any) -> Any:
     """Computes the outputs of `nodes` into `values`, from symbolic tensor (by id) to tensor.
 
     An input that a step does not need (masks, positions, segments) is None, and so is what is made of such inputs alone.
