@@ -57,7 +57,7 @@ class InPlace:
     @property
     def needs_fixed_shapes(self) -> bool:
         """Whether each new set of shapes is compiled."""
-        return self._backend == "jax" or (self._backend == "tensorflow" and self._jit_compile)
+        return self._backend == "jax" or (self._backend == "tensorflow" and bool(self._jit_compile))
 
     def reset(self) -> None:
         """Restores the initial state."""

@@ -1,30 +1,36 @@
 """The array functions that samplers use, on numpy; `keras.ops` has the same by the same names."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
+
+from keras_transformer.utils.types import ArrayLike
 
 
 class NumpyOps:
     """A namespace: what numpy has as it is, and the few functions that `keras.ops` adds to it."""
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(np, name)
 
     @staticmethod
-    def cast(x, dtype):
+    def cast(x: ArrayLike, dtype: str) -> np.ndarray:
         return np.asarray(x).astype(dtype)
 
     @staticmethod
-    def softmax(x, axis=-1):
+    def softmax(x: ArrayLike, axis: int = -1) -> np.ndarray:
         shifted = np.exp(x - x.max(axis=axis, keepdims=True))
         return shifted / shifted.sum(axis=axis, keepdims=True)
 
     @staticmethod
-    def log_softmax(x, axis=-1):
+    def log_softmax(x: ArrayLike, axis: int = -1) -> np.ndarray:
         shifted = x - x.max(axis=axis, keepdims=True)
         return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
     @staticmethod
-    def top_k(x, k):
+    def top_k(x: ArrayLike, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k largest of the last axis, largest first; of equal ones the first, first. Returns values and indices."""
         if k == 1:
             indices = np.argmax(x, axis=-1)[..., None]

@@ -3,10 +3,16 @@
 Logits are float32 `(B, V)`; a token that may not be drawn gets -inf. Parameters are numbers, or scalar tensors of a graph.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
+from keras_transformer.utils.types import Tensor
+
 HIDDEN = float("-inf")
 
 
-def penalize_repetition(ops, logits, seen, penalty):
+def penalize_repetition(ops: Any, logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
     """Makes tokens that have been seen less likely: positive logits are divided by the penalty, others multiplied.
 
     Args:
@@ -19,7 +25,7 @@ def penalize_repetition(ops, logits, seen, penalty):
     return ops.where(seen, penalized, logits)
 
 
-def keep_top_k(ops, logits, k):
+def keep_top_k(ops: Any, logits: Tensor, k: int) -> Tensor:
     """Keeps the k largest; ties with the k-th are kept.
 
     Reference: Fan et al., Hierarchical Neural Story Generation, arXiv 1805.04833, section 5.4.
@@ -28,7 +34,7 @@ def keep_top_k(ops, logits, k):
     return ops.where(logits < values[:, -1:], HIDDEN, logits)
 
 
-def keep_top_p(ops, logits, p):
+def keep_top_p(ops: Any, logits: Tensor, p: float) -> Tensor:
     """Keeps the smallest set of most likely tokens whose probability is at least p; ties with the last are kept.
 
     Reference: Holtzman et al., The Curious Case of Neural Text Degeneration, arXiv 1904.09751, equation 2.
@@ -41,7 +47,7 @@ def keep_top_p(ops, logits, p):
     return ops.where(logits < ops.min(kept, axis=-1, keepdims=True), HIDDEN, logits)
 
 
-def keep_min_p(ops, logits, p):
+def keep_min_p(ops: Any, logits: Tensor, p: float) -> Tensor:
     """Keeps the tokens at least p times as likely as the most likely one.
 
     Reference: Nguyen et al., Turning Up the Heat: Min-p Sampling, arXiv 2407.01082, section 3.
@@ -50,7 +56,7 @@ def keep_min_p(ops, logits, p):
     return ops.where(probabilities < p * ops.max(probabilities, axis=-1, keepdims=True), HIDDEN, logits)
 
 
-def draw(ops, logits, uniforms):
+def draw(ops: Any, logits: Tensor, uniforms: Tensor) -> Tensor:
     """One token a row, with the probabilities of the softmax, by inversion of their sum.
 
     Args:
@@ -66,6 +72,6 @@ def draw(ops, logits, uniforms):
     return ops.sum(ops.cast(sums <= threshold, "int32"), axis=-1)
 
 
-def most_likely(ops, logits):
+def most_likely(ops: Any, logits: Tensor) -> Tensor:
     """The largest of each row, the first of equal ones, int32 `(B,)`. By `top_k`, which all three formats have."""
     return ops.cast(ops.top_k(logits, 1)[1][:, 0], "int32")

@@ -92,7 +92,9 @@ class GenerationSpec:
         if missing:
             raise ValueError(f"Invalid generation spec: {missing} missing")
         names = [field.name for field in dataclasses.fields(cls) if field.name in record]
-        values = {name: tuple(record[name]) if isinstance(record[name], list) else record[name] for name in names}
+        values: dict[str, Any] = {
+            name: tuple(record[name]) if isinstance(record[name], list) else record[name] for name in names
+        }
         values["source_names"] = values.get("source_names") or ()
         # Its name in manifests of earlier versions.
         values.setdefault("has_prefill_exit", record.get("exits", False))

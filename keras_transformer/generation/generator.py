@@ -1,7 +1,11 @@
 """Text in, text out: what `model.generate` does, in Keras and in every runtime."""
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +15,9 @@ from keras_transformer.generation.plan import Plan
 from keras_transformer.generation.prompts import Prompts
 from keras_transformer.generation.sampler_names import resolve_sampler
 from keras_transformer.generation.stop import StopSequences, check_stop
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.protocols import Source
 
 DEFAULT_NEW_TOKENS = 128
 
@@ -29,7 +36,13 @@ class Generator:
         spec: `GenerationSpec`.
     """
 
-    def __init__(self, steps, tokenizer=None, start_id=None, end_id=None):
+    def __init__(
+        self,
+        steps: Any,
+        tokenizer: Any = None,
+        start_id: int | None = None,
+        end_id: int | Sequence[int] | None = None,
+    ) -> None:
         self.steps = steps
         self.tokenizer = tokenizer
         given = {"start_id": start_id, "end_id": tuple(end_id) if isinstance(end_id, list) else end_id}
@@ -39,16 +52,16 @@ class Generator:
 
     def generate(
         self,
-        prompts,
+        prompts: Any,
         *,
-        max_new_tokens=None,
-        sampler="greedy",
-        stop=None,
-        seed=None,
-        repetition_penalty=1.0,
-        batch_size=None,
-        return_scores=False,
-    ):
+        max_new_tokens: int | None = None,
+        sampler: Any = "greedy",
+        stop: Any = None,
+        seed: int | None = None,
+        repetition_penalty: float = 1.0,
+        batch_size: int | None = None,
+        return_scores: bool = False,
+    ) -> Any:
         """Continues prompts, or, with an encoder-decoder, answers sources.
 
         Prompts of different lengths may come together: each gives what it gives alone.
@@ -79,7 +92,8 @@ class Generator:
         if return_scores and not getattr(sampler, "has_scores", False):
             raise GenerationError(f"{type(sampler).__name__} gives no scores.")
         self._check(sampler, plans)
-        results, scores = {}, {}
+        results: dict[int, Any] = {}
+        scores: dict[int, Any] = {}
         for rows, plan in plans:
             if plan.is_plain and hasattr(sampler, "is_random") and hasattr(self.steps, "generate"):
                 results.update(zip(rows, self.steps.generate(plan, sampler), strict=True))
@@ -95,10 +109,19 @@ class Generator:
         texts = texts[0] if prompts.is_single else texts
         if not return_scores:
             return texts
-        scores = [scores[row] if _is_many(sampler) else scores[row][0] for row in range(len(scores))]
-        return texts, scores[0] if prompts.is_single else scores
+        listed = [scores[row] if _is_many(sampler) else scores[row][0] for row in range(len(scores))]
+        return texts, listed[0] if prompts.is_single else listed
 
-    def stream(self, prompt, *, max_new_tokens=None, sampler="greedy", stop=None, seed=None, repetition_penalty=1.0):
+    def stream(
+        self,
+        prompt: Any,
+        *,
+        max_new_tokens: int | None = None,
+        sampler: Any = "greedy",
+        stop: Any = None,
+        seed: int | None = None,
+        repetition_penalty: float = 1.0,
+    ) -> Iterator[Any]:
         """Like `generate` for one prompt, piece by piece: together the pieces are what `generate` returns.
 
         Yields:
@@ -121,7 +144,16 @@ class Generator:
         tokens = itertools.chain.from_iterable(emitted[0] for emitted in steps)
         return StopSequences(stop, self.tokenizer, self.spec.end_ids).stream(tokens, prompts.is_text, prompts.before(0))
 
-    def plan(self, prompts, *, max_new_tokens=None, sampler="greedy", stop=None, seed=None, repetition_penalty=1.0):
+    def plan(
+        self,
+        prompts: Any,
+        *,
+        max_new_tokens: int | None = None,
+        sampler: Any = "greedy",
+        stop: Any = None,
+        seed: int | None = None,
+        repetition_penalty: float = 1.0,
+    ) -> tuple[Any, Prompts, list[Plan], StopSequences]:
         """Checks a request as `generate` does, for who runs the loop: each prompt has a plan of its own.
 
         Args: those of `generate`.
@@ -139,10 +171,18 @@ class Generator:
         plans = [plan for _, plan in sorted(pairs, key=lambda pair: pair[0])]
         return sampler, prompts, plans, StopSequences(stop, self.tokenizer, self.spec.end_ids)
 
-    def _read(self, prompts):
+    def _read(self, prompts: Any) -> Prompts:
         return Prompts.read(prompts, self.tokenizer, self.spec)
 
-    def _plans(self, prompts, max_new_tokens, stop, seed, repetition_penalty, batch_size):
+    def _plans(
+        self,
+        prompts: Any,
+        max_new_tokens: Any,
+        stop: Any,
+        seed: int | None,
+        repetition_penalty: float,
+        batch_size: int | None,
+    ) -> list[tuple[list[int], Plan]]:
         """Pairs of the rows that run together and their `Plan`. All is checked here."""
         if max_new_tokens is None:
             max_new_tokens = prompts.room(self.spec, DEFAULT_NEW_TOKENS)
@@ -161,18 +201,18 @@ class Generator:
         for start in range(0, len(order), batch_size or len(order)):
             rows = order[start : start + (batch_size or len(order))]
             chosen, chosen_seeds = [prompts.decoder[row] for row in rows], [seeds[row] for row in rows]
-            new_tokens, source = int(max_new_tokens), self._source(prompts, rows)
+            new_tokens, source = max_new_tokens, self._source(prompts, rows)
             own = (self.tokenizer.decode if prompts.is_text else None, self.spec.cache_is_rewindable)
             request = (chosen, new_tokens, chosen_seeds, self.spec.end_ids, ends, repetition_penalty, source)
             plans.append((rows, Plan(*request, *own)))
         return plans
 
-    def _check(self, sampler, plans):
+    def _check(self, sampler: Any, plans: list[tuple[list[int], Plan]]) -> None:
         """Lets a sampler refuse what it cannot do with this model."""
         if hasattr(sampler, "check"):
             sampler.check(self.steps, [plan for _, plan in plans])
 
-    def _source(self, prompts, rows):
+    def _source(self, prompts: Prompts, rows: list[int]) -> Source | None:
         if prompts.source is None:
             return None
         chosen = [prompts.source[row] for row in rows]
@@ -182,16 +222,16 @@ class Generator:
         lengths = np.array([len(row) for row in chosen])
         return token_ids, np.arange(token_ids.shape[1]) < lengths[:, None]
 
-    def _finish(self, results, prompts, row, stops, sampler):
+    def _finish(self, results: Any, prompts: Any, row: int, stops: StopSequences, sampler: Any):
         texts = [stops.cut(tokens, prompts.is_text, prompts.before(row)) for tokens in results]
         return texts if _is_many(sampler) else texts[0]
 
 
-def _stack(rows):
+def _stack(rows: Any) -> np.ndarray:
     """Features or sounds as one array; behind the shorter ones are zeros, as silence is."""
     longest = np.max([row.shape for row in rows], axis=0)
     return np.stack([np.pad(row, [(0, most) for most in longest - row.shape]) for row in rows])
 
 
-def _is_many(sampler):
+def _is_many(sampler: Any) -> bool:
     return getattr(sampler, "num_results", 1) > 1

@@ -1,9 +1,18 @@
 """The one decoding loop: it serves every model, every search and every runtime."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
+if TYPE_CHECKING:
+    from keras_transformer.generation.plan import Plan
+    from keras_transformer.generation.protocols import DecodingSteps, Search, Source
 
-def decode(steps, plan, search, source=None):
+
+def decode(steps: DecodingSteps, plan: Plan, search: Search, source: Source | None = None) -> Iterator[list[list[int]]]:
     """Runs a search over a model.
 
     Args:
@@ -20,7 +29,7 @@ def decode(steps, plan, search, source=None):
     length = cache_length(plan, getattr(search, "lookahead", 0))
     cache = steps.init_cache(len(plan.prompts), length, source)
     output, cache = steps.prefill(token_ids, lengths, cache)
-    kept = cache if getattr(search, "keeps", False) else None
+    kept = cache if getattr(search, "keeps", False) else {}
     while True:
         feed = search.advance(output)
         yield search.emitted
@@ -32,13 +41,13 @@ def decode(steps, plan, search, source=None):
         kept = cache if feed.keep else kept
 
 
-def cache_length(plan, lookahead=0):
+def cache_length(plan: Plan, lookahead: int = 0) -> int:
     """How many tokens a model has to hold; a search may read `lookahead` further."""
     # What is chosen last is never read.
     return int(plan.lengths.max()) + plan.max_new_tokens - 1 + lookahead
 
 
-def pad(rows, value=0):
+def pad(rows: Any, value: int = 0) -> np.ndarray:
     """Lists of unequal length as one array, int32 `(B, T)`, padded on the right."""
     padded = np.full((len(rows), max(map(len, rows))), value, "int32")
     for row, tokens in zip(padded, rows, strict=True):

@@ -1,6 +1,9 @@
 """Reading what the user gives as prompts, and refusing what cannot be continued."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +13,9 @@ from keras_transformer.generation.errors import (
     MissingTokenizerError,
     PromptTooLongError,
 )
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.generation_spec import GenerationSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Prompts:
     continues: bool = True
 
     @classmethod
-    def read(cls, prompts, tokenizer, spec):
+    def read(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec) -> Prompts:
         """Any of the forms that `Generator.generate` takes.
 
         Raises:
@@ -43,7 +49,7 @@ class Prompts:
         return cls._of_text(prompts, tokenizer, spec, spec.is_encoder_decoder)
 
     @classmethod
-    def _of_text(cls, prompts, tokenizer, spec, is_source):
+    def _of_text(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec, is_source: bool) -> Prompts:
         """Text or tokens, which the encoder reads if it is the source, and with which the decoder begins if not."""
         if isinstance(prompts, dict):
             raise GenerationError(
@@ -71,7 +77,7 @@ class Prompts:
         return cls(decoder, source, is_text, is_single, continues=not is_source)
 
     @classmethod
-    def _of_features(cls, prompts, tokenizer, spec):
+    def _of_features(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec) -> Prompts:
         """Arrays, each of which is answered: in text where there is a tokenizer; or a dict of these and of prompts."""
         shape, text = spec.source_shape, None
         if isinstance(prompts, dict):
@@ -82,7 +88,7 @@ class Prompts:
             raise GenerationError(
                 f"The model continues text: give {{{spec.source_names[0]!r}: ..., 'token_ids': ...}}."
             )
-        is_single = isinstance(prompts, (str, bytes)) or len(getattr(prompts, "shape", ())) == len(shape)
+        is_single = isinstance(prompts, (str, bytes)) or len(getattr(prompts, "shape", ())) == len(shape or ())
         source = [np.asarray(prompt) for prompt in ([prompts] if is_single else prompts)]
         for number, row in enumerate(source):
             if row.dtype.kind != "f" or not _fits(row.shape, shape):
@@ -100,16 +106,16 @@ class Prompts:
             return cls(text.decoder, source, text.is_text, text.is_single)
         return cls(_starts(spec.start_id, len(source)), source, tokenizer is not None, is_single, continues=False)
 
-    def before(self, row):
+    def before(self, row: int) -> list[int]:
         """The tokens that a result continues as a text; an answer to a source begins a text of its own."""
         return self.decoder[row].tolist() if self.continues else []
 
-    def room(self, spec, wanted):
+    def room(self, spec: GenerationSpec, wanted: int) -> int:
         """How many new tokens the model can hold after the longest prompt, at most `wanted`."""
         longest = max(map(len, self.decoder))
         return wanted if spec.max_length is None else max(1, min(wanted, spec.max_length - longest))
 
-    def check_room(self, spec, max_new_tokens):
+    def check_room(self, spec: GenerationSpec, max_new_tokens: int) -> None:
         """Refuses prompts for which the model has not positions enough."""
         if spec.max_length is None:
             return
@@ -126,7 +132,7 @@ class Prompts:
                 )
 
 
-def _features_and_text(prompts, name):
+def _features_and_text(prompts: Any, name: str):
     """The two entries of a dict of prompts."""
     text = next((key for key in ("token_ids", "target_token_ids") if key in prompts), "token_ids")
     if set(prompts) != {name, text}:
@@ -136,28 +142,28 @@ def _features_and_text(prompts, name):
     return prompts[name], prompts[text]
 
 
-def _fits(found, shape):
+def _fits(found: Any, shape: Any) -> bool:
     """Whether a shape, of which nothing is empty, is the one wanted; None there is any size."""
     if len(found) != len(shape) or 0 in found:
         return False
     return all(wanted in (None, size) for size, wanted in zip(found, shape, strict=True))
 
 
-def _starts(start_id, count):
+def _starts(start_id: int | None, count: int):
     """What the decoder of each source begins with."""
     if start_id is None:
         raise GenerationError("An encoder-decoder needs a start_id: the token that its decoder begins with.")
     return [np.array([start_id], "int32")] * count
 
 
-def _is_row(prompts):
+def _is_row(prompts: Any):
     """Whether this is one prompt of token ids."""
     if isinstance(prompts, np.ndarray):
         return prompts.ndim == 1
     return isinstance(prompts, (list, tuple)) and len(prompts) > 0 and isinstance(prompts[0], (int, np.integer))
 
 
-def _encode(prompts, tokenizer, is_source):
+def _encode(prompts: Any, tokenizer: Any, is_source: bool):
     if tokenizer is None:
         raise MissingTokenizerError("The model has no tokenizer: give token ids, or build it with tokenizer=...")
     texts = [_text(number, prompt) for number, prompt in enumerate(prompts)]
@@ -166,21 +172,21 @@ def _encode(prompts, tokenizer, is_source):
     return [np.array(tokenizer.encode(text, **frame), "int32") for text in texts]
 
 
-def _text(number, prompt):
+def _text(number: int, prompt: Any) -> str:
     """The prompt as str that UTF-8 can hold."""
     if not isinstance(prompt, (str, bytes)):
         raise GenerationError(f"Prompt {number} is {type(prompt).__name__}, others are text.")
     try:
         text = prompt.decode("utf-8") if isinstance(prompt, bytes) else prompt
         text.encode("utf-8")
-    except UnicodeError as error:
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise GenerationError(f"Prompt {number} is not UTF-8 text: {error.reason} at {error.start}.") from None
     if not text:
         raise EmptyPromptError(f"Prompt {number} is empty.")
     return text
 
 
-def _ids(number, prompt, vocabulary_size):
+def _ids(number: int, prompt: Any, vocabulary_size: int):
     row = np.asarray(prompt)
     if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
         raise GenerationError(f"Prompt {number} must be text or a list of token ids. Received: {prompt!r:.80}")

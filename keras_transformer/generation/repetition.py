@@ -1,12 +1,17 @@
 """The repetition penalty, given the texts that rows have read."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.filters import penalize_repetition
+from keras_transformer.utils.types import Tensor
 
 
-def penalize_rows(logits, texts, penalty):
+def penalize_rows(logits: Tensor, texts: Any, penalty: float) -> Tensor:
     """`filters.penalize_repetition`, given what each row has read.
 
     Args:

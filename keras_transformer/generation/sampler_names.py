@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.samplers import Greedy, Random
 from keras_transformer.generation.search.beam import BeamSearch
@@ -17,7 +19,7 @@ SAMPLERS = {
 }
 
 
-def resolve_sampler(sampler):
+def resolve_sampler(sampler: Any) -> Any:
     """Returns a sampler from its name or an instance.
 
     Raises:

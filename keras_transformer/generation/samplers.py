@@ -1,9 +1,17 @@
 """Samplers: from the logits of the next token to a token."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.generation.filters import draw, keep_min_p, keep_top_k, keep_top_p, most_likely
 from keras_transformer.generation.search.token_search import TokenSearch
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.plan import Plan
+    from keras_transformer.generation.protocols import Search
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,16 +41,16 @@ class Greedy:
     # Whether it needs uniforms. A sampler that says so is a function of arrays alone, and may be part of a graph.
     is_random = False
 
-    def __call__(self, ops, logits, uniforms=None):
+    def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor = None) -> Tensor:
         return most_likely(ops, logits)
 
-    def filter(self, ops, logits):
+    def filter(self, ops: Any, logits: Tensor) -> Tensor:
         """Logits whose softmax is the distribution that tokens are drawn from: all on the most likely."""
         best = ops.expand_dims(most_likely(ops, logits), 1)
         indices = ops.expand_dims(ops.arange(logits.shape[-1], dtype="int32"), 0)
         return ops.where(indices == best, 0.0, float("-inf"))
 
-    def search(self, plan):
+    def search(self, plan: Plan) -> Search:
         """The course of one request."""
         return TokenSearch(self, plan)
 
@@ -84,7 +92,7 @@ class Random:
     top_p: float | None = None
     min_p: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.temperature > 0:
             raise ValueError(
                 f"temperature must be above 0 (sampler='greedy' is its limit). Received: {self.temperature}"
@@ -98,10 +106,10 @@ class Random:
 
     is_random = True
 
-    def __call__(self, ops, logits, uniforms):
+    def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor) -> Tensor:
         return draw(ops, self.filter(ops, logits), uniforms)
 
-    def filter(self, ops, logits):
+    def filter(self, ops: Any, logits: Tensor) -> Tensor:
         """Logits whose softmax is the distribution that tokens are drawn from."""
         logits = logits / self.temperature
         if self.top_k is not None:
@@ -113,6 +121,6 @@ class Random:
             logits = keep_min_p(ops, logits, self.min_p)
         return logits
 
-    def search(self, plan):
+    def search(self, plan: Plan) -> Search:
         """The course of one request."""
         return TokenSearch(self, plan)

@@ -1,18 +1,23 @@
 """Where a text ends: at the end token, or before a stop sequence."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
 import numpy as np
 
 from keras_transformer.generation.errors import GenerationError, MissingTokenizerError
 
 
-def as_end_ids(end_id):
+def as_end_ids(end_id: int | Sequence[int] | None) -> tuple[int, ...]:
     """The tokens that end a text, as a tuple, of one, several or None."""
     if end_id is None:
         return ()
-    return tuple(map(int, end_id)) if isinstance(end_id, (list, tuple)) else (int(end_id),)
+    return (int(end_id),) if isinstance(end_id, (int, np.integer)) else tuple(map(int, end_id))
 
 
-def check_stop(stop, tokenizer):
+def check_stop(stop: Any, tokenizer: Any) -> None:
     """Refuses stop sequences that are empty, of another kind, or text where there is no tokenizer."""
     for each in _as_list(stop):
         if isinstance(each, str) and tokenizer is None:
@@ -30,7 +35,7 @@ class StopSequences:
         end_ids: tuple of the tokens that end a text.
     """
 
-    def __init__(self, stop, tokenizer, end_ids):
+    def __init__(self, stop: Any, tokenizer: Any, end_ids: tuple[int, ...]) -> None:
         self.texts = [each for each in _as_list(stop) if isinstance(each, str)]
         sequences = [list(map(int, each)) for each in _as_list(stop) if not isinstance(each, str)]
         # Where one ends another, the text ends before the longer.
@@ -38,7 +43,7 @@ class StopSequences:
         self.tokenizer = tokenizer
         self.end_ids = end_ids
 
-    def ends(self, tokens):
+    def ends(self, tokens: list[int]) -> bool:
         """Whether the new tokens end in, or the last of them completes, a stop sequence."""
         if any(tokens[-len(sequence) :] == sequence for sequence in self.sequences):
             return True
@@ -49,7 +54,7 @@ class StopSequences:
         tail = self.tokenizer.decode(tokens[-reach:])
         return any(text in tail for text in self.texts)
 
-    def cut(self, tokens, as_text, prompt=()):
+    def cut(self, tokens: Sequence[int], as_text: bool, prompt: Sequence[int] = ()) -> Any:
         """The text, or the tokens, up to the end. A text that continues a prompt begins with the space that joins them."""
         tokens = self._cut_tokens(list(tokens))
         if not as_text:
@@ -58,7 +63,7 @@ class StopSequences:
         text = self.tokenizer.decode([*prompt, *tokens])[len(before) :]
         return text[: min((text.find(each) for each in self.texts if each in text), default=len(text))]
 
-    def _cut_tokens(self, tokens):
+    def _cut_tokens(self, tokens: list[int]) -> list[int]:
         if tokens and tokens[-1] in self.end_ids:
             return tokens[:-1]
         for sequence in self.sequences:
@@ -66,12 +71,12 @@ class StopSequences:
                 return tokens[: -len(sequence)]
         return tokens
 
-    def stream(self, tokens, as_text, prompt=()):
+    def stream(self, tokens: Iterable[int], as_text: bool, prompt: Sequence[int] = ()) -> Iterator[Any]:
         """Pieces of the text (or tokens) that come from an iterator of tokens, holding back what may become a stop."""
         tokens = self._stream_tokens(tokens)
         return self._stream_text(tokens, prompt) if as_text else tokens
 
-    def _stream_tokens(self, tokens):
+    def _stream_tokens(self, tokens: Iterable[int]) -> Iterator[int]:
         held, reach = [], max(map(len, self.sequences), default=0)
         for token in tokens:
             held.append(token)
@@ -81,7 +86,7 @@ class StopSequences:
                 yield held.pop(0)
         yield from self._cut_tokens(held)
 
-    def _stream_text(self, tokens, prompt):
+    def _stream_text(self, tokens: Iterable[int], prompt: Sequence[int]) -> Iterator[str]:
         stream, held = self.tokenizer.stream(), ""
         for token in prompt:
             stream.push(token)
@@ -101,7 +106,7 @@ class StopSequences:
             yield held
 
 
-def _as_list(stop):
+def _as_list(stop: Any):
     """Stop sequences as a list: each a str, or a sequence of ints."""
     if stop is None:
         return []

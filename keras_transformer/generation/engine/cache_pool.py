@@ -1,6 +1,10 @@
 """All that the cache of an engine has to give, and what one sequence has of it."""
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from keras_transformer.generation.engine.paging import BlockPool, BlockTable
 
@@ -31,23 +35,23 @@ class CachePool:
     (([(2, 3)], [(1, 2)]), [1, 3], 2)
     """
 
-    def __init__(self, num_blocks, block_size, num_states=0):
+    def __init__(self, num_blocks: int, block_size: int, num_states: int = 0) -> None:
         self.blocks = BlockPool(num_blocks + 1, block_size) if num_blocks else None
         self.states = BlockPool(num_states + 1, _ENDLESS) if num_states else None
 
     @property
-    def parts(self):
+    def parts(self) -> list[BlockPool]:
         """list of `BlockPool`: those there are."""
         return [part for part in (self.blocks, self.states) if part is not None]
 
-    def has_room(self, tables, lengths):
+    def has_room(self, tables: Any, lengths: Any) -> bool:
         """Whether all these sequences can grow to these lengths, together."""
         return all(
             sum(table.missing(part, length) for table, length in zip(tables, lengths, strict=True)) <= part.num_free
             for part in self.parts
         )
 
-    def forget_all(self):
+    def forget_all(self) -> None:
         """Makes nothing findable: what it holds is lost."""
         for part in self.parts:
             part.forget_all()
@@ -60,37 +64,37 @@ class CacheTable:
         pool: `CachePool`.
     """
 
-    def __init__(self, pool):
+    def __init__(self, pool: CachePool) -> None:
         self.pool = pool
         self._tables = {part: BlockTable(part) for part in pool.parts}
 
     @property
-    def length(self):
+    def length(self) -> int:
         """int: how many tokens have been read."""
         return next(iter(self._tables.values())).length
 
     @property
-    def blocks(self):
+    def blocks(self) -> list[int]:
         """list of int, in the order of the tokens; empty where the model keeps no slots."""
         return self._tables[self.pool.blocks].blocks if self.pool.blocks else []
 
     @property
-    def state(self):
+    def state(self) -> int:
         """int; 0 where there is none yet, or the model keeps none."""
         return next(iter(self._tables[self.pool.states].blocks), 0) if self.pool.states else 0
 
-    def missing(self, part, length):
+    def missing(self, part: BlockPool, length: int) -> int:
         """How many blocks of a `BlockPool` are lacking for so many tokens in all."""
         return self._tables[part].missing(length)
 
-    def adopt(self, tokens):
+    def adopt(self, tokens: list[int]) -> int:
         """Takes over blocks that hold the beginning of these tokens, as `BlockTable.adopt`; nothing where there are states.
 
         The state after a beginning is gone as soon as more has been read.
         """
-        return 0 if self.pool.states else self._tables[self.pool.blocks].adopt(tokens)
+        return 0 if self.pool.states or not self.pool.blocks else self._tables[self.pool.blocks].adopt(tokens)
 
-    def reserve(self, count):
+    def reserve(self, count: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Makes room for so many more tokens, in blocks and a state that nobody else holds.
 
         Returns:
@@ -101,21 +105,22 @@ class CacheTable:
         """
         for table in self._tables.values():
             table.wanted(count)  # Raises before anything is taken.
-        copies = {part: table.reserve(count) for part, table in self._tables.items()}
-        return copies.get(self.pool.blocks, []), copies.get(self.pool.states, [])
+        copies: dict[BlockPool | None, list[tuple[int, int]]] = {None: []}
+        copies |= {part: table.reserve(count) for part, table in self._tables.items()}
+        return copies[self.pool.blocks], copies[self.pool.states]
 
-    def extend(self, tokens):
+    def extend(self, tokens: Sequence[int]) -> None:
         """Notes that these tokens have been read."""
         for table in self._tables.values():
             table.extend(tokens)
 
-    def fork(self):
+    def fork(self) -> CacheTable:
         """Another sequence that has read the same: it shares all, until one of the two reads on."""
         other = CacheTable(self.pool)
         other._tables = {part: table.fork() for part, table in self._tables.items()}
         return other
 
-    def release(self):
+    def release(self) -> None:
         """Gives all back; the table is empty again."""
         for table in self._tables.values():
             table.release()

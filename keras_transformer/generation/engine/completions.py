@@ -1,9 +1,11 @@
 """OpenAI-style completions: what a request's JSON asks of an engine, and the JSON that answers."""
 
+from __future__ import annotations
+
 import json
 import time
 import uuid
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.samplers import Greedy, Random
@@ -12,24 +14,24 @@ from keras_transformer.generation.samplers import Greedy, Random
 class InvalidBodyError(GenerationError):
     """A body that asks for what there is not; `parameter` names where."""
 
-    def __init__(self, message, parameter=None):
+    def __init__(self, message, parameter=None) -> None:
         super().__init__(message)
         self.parameter = parameter
 
 
-def _is_number(value):
+def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_whole(value):
+def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_ids(value):
+def _is_ids(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(map(_is_whole, value))
 
 
-def _is_texts(value):
+def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(isinstance(each, str) for each in value)
 
 
@@ -51,7 +53,9 @@ _PARAMETERS = {
     "seed": (None, lambda value: _is_whole(value) and value >= 0, "an integer from 0"),
     "stop": (
         None,
-        lambda value: (isinstance(value, str) and value) or (_is_texts(value) and len(value) <= 16 and all(value)),
+        lambda value: (
+            (isinstance(value, str) and bool(value)) or (_is_texts(value) and len(value) <= 16 and all(value))
+        ),
         "text, or a list of at most 16 texts",
     ),
     "stream": (False, lambda value: isinstance(value, bool), "true or false"),
@@ -70,7 +74,7 @@ _NEUTRAL = {
 }
 
 
-def _is_lists(value):
+def _is_lists(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(map(_is_ids, value))
 
 
@@ -94,7 +98,7 @@ class Completion(NamedTuple):
     with_usage: bool
 
 
-def read_body(body):
+def read_body(body: bytes) -> Any:
     """A body, bytes of JSON, as a `Completion`.
 
     Raises:
@@ -119,7 +123,7 @@ def read_body(body):
     return Completion(values["model"], prompts, values["n"], options, values["stream"], with_usage)
 
 
-def _values(given):
+def _values(given: Any):
     """Every parameter, checked."""
     for name, value in given.items():
         if name in _NEUTRAL:
@@ -138,7 +142,7 @@ def _values(given):
     return values
 
 
-def _sampler(values):
+def _sampler(values: Any):
     if values["temperature"] == 0:
         return Greedy()
     top_p = None if values["top_p"] == 1 else values["top_p"]
@@ -155,7 +159,7 @@ class Answer:
         has_text: bool. Whether results are text; otherwise choices have "token_ids".
     """
 
-    def __init__(self, model, requests, num_prompts, has_text):
+    def __init__(self, model: Any, requests, num_prompts, has_text) -> None:
         self._head = {
             "id": f"cmpl-{uuid.uuid4().hex}",
             "object": "text_completion",
@@ -166,12 +170,12 @@ class Answer:
         self._num_prompts = num_prompts
         self._has_text = has_text
 
-    def whole(self, results):
+    def whole(self, results: Any):
         """All choices."""
         choices = [self._choice(index, result, self._finish(index)) for index, result in enumerate(results)]
         return {**self._head, "choices": choices, "usage": self._usage()}
 
-    def piece(self, index, piece):
+    def piece(self, index: Any, piece: str):
         """A piece of one choice as it comes; None for its end."""
         if piece is None:
             choice = self._choice(index, "" if self._has_text else [], self._finish(index))
@@ -183,11 +187,11 @@ class Answer:
         """The end of a stream that asks for the tokens used."""
         return {**self._head, "choices": [], "usage": self._usage()}
 
-    def _choice(self, index, result, finish):
+    def _choice(self, index: Any, result: Any, finish: Any):
         content = {"text": result} if self._has_text else {"text": "", "token_ids": result}
         return {"index": index, **content, "logprobs": None, "finish_reason": finish}
 
-    def _finish(self, index):
+    def _finish(self, index: Any):
         return self._requests[index].finish_reason
 
     def _usage(self):

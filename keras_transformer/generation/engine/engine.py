@@ -1,10 +1,14 @@
 """Serving many requests at once: a thread that runs them in one batch, and the queue before it."""
 
+from __future__ import annotations
+
 import itertools
 import threading
 import time
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.generation.engine.cache_pool import CachePool
+from keras_transformer.generation.engine.paging import BlockPool
 from keras_transformer.generation.engine.request import Request
 from keras_transformer.generation.engine.scheduler import Scheduler
 from keras_transformer.generation.errors import (
@@ -15,6 +19,9 @@ from keras_transformer.generation.errors import (
     QueueFullError,
 )
 from keras_transformer.generation.generator import Generator
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.protocols import ServedModel
 
 
 class Engine:
@@ -56,15 +63,15 @@ class Engine:
 
     def __init__(
         self,
-        model,
-        max_batch_size=16,
-        num_blocks=512,
-        block_size=16,
-        max_waiting=64,
-        chunk_size=64,
-        prompt_tokens=256,
-        quantize=None,
-    ):
+        model: ServedModel,
+        max_batch_size: int = 16,
+        num_blocks: int = 512,
+        block_size: int = 16,
+        max_waiting: int = 64,
+        chunk_size: int = 64,
+        prompt_tokens: int = 256,
+        quantize: str | None = None,
+    ) -> None:
         sizes = {
             "max_batch_size": max_batch_size,
             "num_blocks": num_blocks,
@@ -94,7 +101,7 @@ class Engine:
         self._thread = None
         self._closing = None
 
-    def warm_up(self):
+    def warm_up(self) -> Engine:
         """Compiles all that serving will need, so that no request waits for it. Before the first request.
 
         Returns:
@@ -103,7 +110,7 @@ class Engine:
         self.steps.warm_up()
         return self
 
-    def submit(self, prompt, *, wait=0.0, **options):
+    def submit(self, prompt: Any, *, wait: float | None = 0.0, **options: Any) -> Request:
         """Asks for the continuation of one prompt.
 
         Args:
@@ -122,7 +129,9 @@ class Engine:
         """
         return self.submit_samples(prompt, 1, wait=wait, **options)[0]
 
-    def submit_samples(self, prompt, count, *, wait=0.0, as_text=None, **options):
+    def submit_samples(
+        self, prompt: Any, count: int, *, wait: float | None = 0.0, as_text: bool | None = None, **options: Any
+    ) -> list[Request]:
         """Asks for several continuations of one prompt, which is read once: they share its blocks until they differ.
 
         Args:
@@ -158,7 +167,7 @@ class Engine:
             self._changed.notify_all()
         return requests
 
-    def stats(self):
+    def stats(self) -> dict[str, Any]:
         """What the engine is doing and has done.
 
         Returns:
@@ -178,11 +187,11 @@ class Engine:
         }
 
     @property
-    def is_open(self):
+    def is_open(self) -> bool:
         """bool: whether requests are taken."""
         return not self._closing
 
-    def close(self, drain=False):
+    def close(self, drain: bool = False) -> None:
         """Takes no more requests, and ends.
 
         Args:
@@ -195,25 +204,25 @@ class Engine:
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    def __enter__(self):
+    def __enter__(self) -> Engine:
         with self._changed:
             self._start()
         return self
 
-    def __exit__(self, error, *_):
+    def __exit__(self, error: type[BaseException] | None, *_: Any) -> None:
         self.close(drain=error is None)
 
-    def _start(self):
+    def _start(self) -> None:
         if self._closing:
             raise EngineClosedError("The engine is closed.")
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="keras-transformer-engine", daemon=True)
             self._thread.start()
 
-    def _num_waiting(self):
+    def _num_waiting(self) -> int:
         return sum(1 + len(request.followers) for request in list(self._inbox)) + self._scheduler.num_unstarted
 
-    def _wait_for_room(self, count, wait):
+    def _wait_for_room(self, count: int, wait: float | None) -> None:
         """Returns when the queue has so many places; `_changed` is held."""
         deadline = None if wait is None else time.monotonic() + wait
         while not self._closing and self._num_waiting() + count > self._max_waiting:
@@ -224,11 +233,11 @@ class Engine:
         if self._closing:
             raise EngineClosedError("The engine is closed.")
 
-    def _wake(self):
+    def _wake(self) -> None:
         with self._changed:
             self._changed.notify_all()
 
-    def _serve(self):
+    def _serve(self) -> None:
         """The engine's thread: whatever happens in it, every request ends."""
         error = EngineClosedError("The engine was closed before the text was complete.")
         try:
@@ -242,7 +251,7 @@ class Engine:
             self._scheduler.close(error)
             self._changed.notify_all()
 
-    def _run(self):
+    def _run(self) -> None:
         scheduler = self._scheduler
         while True:
             with self._changed:
@@ -258,12 +267,12 @@ class Engine:
             except Exception as error:
                 scheduler.fail(error)
 
-    def _take_arrivals(self):
+    def _take_arrivals(self) -> None:
         for request in self._inbox:
             self._scheduler.add(request)
         self._inbox.clear()
 
 
-def _counted(name, pool):
+def _counted(name: str, pool: BlockPool | None) -> dict[str, int]:
     """What there is of a `BlockPool`, or of None, and what is in use."""
     return {name: pool.num_blocks - 1 if pool else 0, f"{name}_used": pool.num_used if pool else 0}

@@ -1,7 +1,10 @@
 """An engine over HTTP, in the manner of OpenAI: `/v1/completions`, whole or as a stream, `/v1/models` and `/health`."""
 
+from __future__ import annotations
+
 import functools
 import json
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -19,6 +22,9 @@ from keras_transformer.generation.errors import (
     RequestCancelledError,
 )
 
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
 _LARGEST_BODY = 4 << 20
 _MAX_CHOICES = 128
 # Status, type and code of an error; the first class that fits.
@@ -32,7 +38,7 @@ _KINDS = {
 _END = object()
 
 
-def application(engine, model_name, wait=0.0):
+def application(engine: Any, model_name: str, wait: float | None = 0.0) -> Any:
     """The ASGI application of an engine.
 
     Every refusal is JSON with its reason: 400 for what cannot be had, 404 for another model, 413 for a body above 4 MiB, 429
@@ -58,7 +64,7 @@ def application(engine, model_name, wait=0.0):
     limiter = anyio.CapacityLimiter(10_000)
     in_thread = functools.partial(anyio.to_thread.run_sync, limiter=limiter, abandon_on_cancel=True)
 
-    async def completions(request):
+    async def completions(request: Request):
         asked = read_body(await _body(request))
         if asked.model not in (None, model_name):
             raise HTTPException(404, f"There is no model {asked.model!r}; this is {model_name!r}.")
@@ -67,10 +73,10 @@ def application(engine, model_name, wait=0.0):
         answer = Answer(model_name, requests, len(asked.prompts), has_text)
         return (_Stream if asked.stream else _Whole)(answer, requests, in_thread, asked.with_usage)
 
-    async def models(request):
+    async def models(request: Request):
         return JSONResponse({"object": "list", "data": [{"id": model_name, "object": "model", "owned_by": "user"}]})
 
-    async def health(request):
+    async def health(request: Request):
         status = "ok" if engine.is_open else "closed"
         return JSONResponse({"status": status, **engine.stats()}, 200 if engine.is_open else 503)
 
@@ -82,7 +88,7 @@ def application(engine, model_name, wait=0.0):
     return Starlette(routes=routes, exception_handlers={GenerationError: _refuse, HTTPException: _refuse_http})
 
 
-def serve(engine, model_name, host="127.0.0.1", port=8000, wait=0.0):
+def serve(engine: Any, model_name: str, host: str = "127.0.0.1", port: int = 8000, wait: float | None = 0.0) -> None:
     """Serves an engine until the process is interrupted; running texts are completed first.
 
     Args:
@@ -98,11 +104,11 @@ def serve(engine, model_name, host="127.0.0.1", port=8000, wait=0.0):
 class _Answering(Response):
     """Answers while it watches for the client to go away; then its requests end."""
 
-    def __init__(self, answer, requests, in_thread, with_usage):
+    def __init__(self, answer, requests, in_thread, with_usage) -> None:
         self.status_code, self.background = 200, None
         self.answer, self.requests, self.in_thread, self.with_usage = answer, requests, in_thread, with_usage
 
-    async def __call__(self, scope, receive, send):
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch, receive, group.cancel_scope)
@@ -112,19 +118,19 @@ class _Answering(Response):
             for request in self.requests:
                 request.cancel()
 
-    async def _watch(self, receive, scope):
+    async def _watch(self, receive: Any, scope: Any) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
         scope.cancel()
 
-    async def _answer(self, scope, receive, send):
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         raise NotImplementedError
 
 
 class _Whole(_Answering):
     """All choices at once."""
 
-    async def _answer(self, scope, receive, send):
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             results = [await self.in_thread(request.result) for request in self.requests]
             response = JSONResponse(self.answer.whole(results))
@@ -136,7 +142,7 @@ class _Whole(_Answering):
 class _Stream(_Answering):
     """Server-sent events: pieces of all choices as they come."""
 
-    async def _answer(self, scope, receive, send):
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         writer, reader = anyio.create_memory_object_stream(0)
@@ -151,7 +157,7 @@ class _Stream(_Answering):
         await self._event(send, "[DONE]")
         await send({"type": "http.response.body", "body": b""})
 
-    async def _pump(self, index, request, writer):
+    async def _pump(self, index: Any, request: Request, writer: Any) -> None:
         """Sends what one request writes, then its end."""
         async with writer:
             pieces = request.stream()
@@ -162,11 +168,11 @@ class _Stream(_Answering):
             except GenerationError as error:
                 await writer.send(_error(error)[1])
 
-    async def _event(self, send, data):
+    async def _event(self, send: Any, data: Any) -> None:
         await send({"type": "http.response.body", "body": f"data: {data}\n\n".encode(), "more_body": True})
 
 
-def _submit(engine, asked, wait):
+def _submit(engine: Any, asked: Any, wait: float | None):
     """A request for each choice; all of them or none."""
     if len(asked.prompts) * asked.count > _MAX_CHOICES:
         raise InvalidBodyError(f"At most {_MAX_CHOICES} texts at once: prompts times 'n'.", "n")
@@ -182,7 +188,7 @@ def _submit(engine, asked, wait):
     return requests
 
 
-async def _body(request):
+async def _body(request: Request) -> bytes:
     body = b""
     async for part in request.stream():
         body += part
@@ -191,7 +197,7 @@ async def _body(request):
     return body
 
 
-def _error(error):
+def _error(error: Exception) -> tuple[int, dict]:
     """Status and JSON of an error."""
     status, kind, code = next((found for each, found in _KINDS.items() if isinstance(error, each)), (None, None, None))
     if status is None:
@@ -201,11 +207,11 @@ def _error(error):
     return status, {"error": {"message": str(error), "type": kind, "param": parameter, "code": code}}
 
 
-def _refuse(request, error):
+def _refuse(request: Request | None, error: Any) -> JSONResponse:
     status, content = _error(error)
     return JSONResponse(content, status, headers={"Retry-After": "1"} if status == 429 else None)
 
 
-def _refuse_http(request, error):
+def _refuse_http(request: Request | None, error: Any) -> JSONResponse:
     content = {"message": error.detail, "type": "invalid_request_error", "param": None, "code": str(error.status_code)}
     return JSONResponse({"error": content}, error.status_code, headers=error.headers)

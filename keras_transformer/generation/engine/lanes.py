@@ -1,9 +1,16 @@
 """Rows of a cache in which many beginnings of a text are read, one after another, without reading again what they share."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from keras_transformer.generation.loop import pad
 from keras_transformer.generation.plan import Feed
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.plan import Plan
 
 
 class Lanes:
@@ -17,7 +24,7 @@ class Lanes:
         width: int >= 1: the rows of each prompt.
     """
 
-    def __init__(self, plan, width):
+    def __init__(self, plan: Plan, width: int) -> None:
         self.width = width
         self._rewinds = plan.cache_is_rewindable
         self._room = int(plan.lengths.max()) + plan.max_new_tokens - 1
@@ -25,7 +32,7 @@ class Lanes:
         self._held = [prompt.tolist() for prompt in plan.prompts for _ in range(width)]
         self._is_spread = False
 
-    def place(self, texts):
+    def place(self, texts: Any) -> list[list[int]]:
         """A row for each text of each prompt: one that holds much of it already.
 
         Args:
@@ -36,7 +43,7 @@ class Lanes:
         """
         return [self._place(number, each) for number, each in enumerate(texts)]
 
-    def _place(self, number, texts):
+    def _place(self, number: int, texts: Any):
         held = self._held[number * self.width : (number + 1) * self.width]
         free, places = list(range(self.width)), []
         for text in texts:
@@ -44,7 +51,7 @@ class Lanes:
             free.remove(places[-1])
         return places
 
-    def read(self, texts):
+    def read(self, texts: Any) -> tuple[Feed, np.ndarray]:
         """Feeds texts.
 
         Args:
@@ -70,14 +77,14 @@ class Lanes:
         feed = Feed(pad([*tokens, [0] * size])[:-1], index.astype("int32"), self._rows(), from_kept=not self._rewinds)
         return feed, lengths - 1 - index
 
-    def _rows(self):
+    def _rows(self) -> Any:
         """Which rows of the kept cache, or of the last one, are continued."""
         if self._rewinds and (self._is_spread or self.width == 1):
             return None
         self._is_spread = True
         return np.repeat(np.arange(len(self._certain), dtype="int32"), self.width)
 
-    def move(self, texts):
+    def move(self, texts: Any) -> Feed | None:
         """Takes the text of each prompt that is certain now; gives a `Feed` that reads its last token, where one has to."""
         if self._rewinds:
             return None
@@ -87,7 +94,7 @@ class Lanes:
         return Feed(last, index, rows, from_kept=True, keep=True)
 
 
-def _shared(one, other):
+def _shared(one: Any, other: Any) -> int:
     """How many tokens two texts begin with alike."""
     for place, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:

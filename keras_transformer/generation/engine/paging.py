@@ -1,7 +1,10 @@
 """Which blocks of a paged cache belong to whom: counted, shared, copied on write. Numbers alone; no array is touched."""
 
+from __future__ import annotations
+
 import collections
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -32,7 +35,7 @@ class BlockPool:
     (1, 2, 1)
     """
 
-    def __init__(self, num_blocks, block_size):
+    def __init__(self, num_blocks: int, block_size: int) -> None:
         if num_blocks < 2 or block_size < 1:
             raise ValueError(
                 f"num_blocks must be at least 2 and block_size at least 1. Received: {num_blocks}, {block_size}"
@@ -46,24 +49,24 @@ class BlockPool:
         self._found = {}
 
     @property
-    def num_free(self):
+    def num_free(self) -> int:
         """int: blocks that nobody holds."""
         return len(self._free)
 
     @property
-    def num_used(self):
+    def num_used(self) -> int:
         """int: blocks that somebody holds, each counted once."""
         return self.num_blocks - 1 - len(self._free)
 
-    def references(self, block):
+    def references(self, block: int) -> int:
         """How many hold the block."""
         return self._references[block]
 
-    def blocks_for(self, num_tokens):
+    def blocks_for(self, num_tokens: int) -> int:
         """How many blocks so many tokens take."""
         return -(-num_tokens // self.block_size)
 
-    def take(self):
+    def take(self) -> int:
         """A block of one's own.
 
         Raises:
@@ -76,12 +79,12 @@ class BlockPool:
         self._references[block] = 1
         return block
 
-    def share(self, block):
+    def share(self, block: int) -> None:
         """Holds a block once more, or again."""
         self._free.pop(block, None)
         self._references[block] += 1
 
-    def release(self, block):
+    def release(self, block: int) -> None:
         """Holds a block once less."""
         if self._references[block] < 1:
             raise ValueError(f"Block {block} is held by nobody.")
@@ -91,21 +94,21 @@ class BlockPool:
             # What nobody can find again goes before what may be asked for again.
             self._free.move_to_end(block, last=block in self._digests)
 
-    def publish(self, block, digest):
+    def publish(self, block: int, digest: bytes) -> None:
         """Makes a full block findable; the first of equal ones is found."""
         if digest not in self._found:
             self._found[digest], self._digests[block] = block, digest
 
-    def find(self, digest):
+    def find(self, digest: bytes) -> int | None:
         """The block of a digest, or None."""
         return self._found.get(digest)
 
-    def forget_all(self):
+    def forget_all(self) -> None:
         """Makes no block findable: their contents are lost."""
         self._digests.clear()
         self._found.clear()
 
-    def _forget(self, block):
+    def _forget(self, block: int) -> None:
         digest = self._digests.pop(block, None)
         if digest is not None:
             del self._found[digest]
@@ -138,14 +141,14 @@ class BlockTable:
     Reference: Kwon et al., arXiv 2309.06180, sections 4.2 to 4.4.
     """
 
-    def __init__(self, pool):
+    def __init__(self, pool: BlockPool) -> None:
         self.pool = pool
         self.blocks = []
         self.length = 0
         self._digest = b""
         self._tail = []
 
-    def adopt(self, tokens):
+    def adopt(self, tokens: list[int]) -> int:
         """Takes over full blocks that hold the beginning of these tokens; the last token is left to be read.
 
         Args:
@@ -166,7 +169,7 @@ class BlockTable:
             self.length += size
         return self.length
 
-    def reserve(self, count):
+    def reserve(self, count: int) -> list[tuple[int, int]]:
         """Makes room for so many more tokens, in blocks that nobody else holds.
 
         Returns:
@@ -186,7 +189,7 @@ class BlockTable:
         self.blocks += [self.pool.take() for _ in range(missing)]
         return copies
 
-    def wanted(self, count):
+    def wanted(self, count: int) -> tuple[list[int], int]:
         """What so many more tokens take: the places whose blocks others hold too, and how many blocks are lacking.
 
         Raises:
@@ -199,11 +202,11 @@ class BlockTable:
             raise OutOfBlocksError(f"{len(shared) + missing} blocks are wanted, {self.pool.num_free} are free.")
         return shared, missing
 
-    def missing(self, length):
+    def missing(self, length: int) -> int:
         """How many blocks are lacking for so many tokens in all."""
         return max(self.pool.blocks_for(length) - len(self.blocks), 0)
 
-    def extend(self, tokens):
+    def extend(self, tokens: Sequence[int]) -> None:
         """Notes that these tokens have been written, and publishes the blocks that they fill."""
         size = self.pool.block_size
         self._tail += map(int, tokens)
@@ -213,7 +216,7 @@ class BlockTable:
             self._digest = _digest(self._digest, full)
             self.pool.publish(self.blocks[(self.length - len(self._tail)) // size - 1], self._digest)
 
-    def fork(self):
+    def fork(self) -> BlockTable:
         """Another sequence that has read the same: it shares all blocks until one of the two writes."""
         other = BlockTable(self.pool)
         other.blocks, other.length = list(self.blocks), self.length
@@ -222,13 +225,13 @@ class BlockTable:
             self.pool.share(block)
         return other
 
-    def release(self):
+    def release(self) -> None:
         """Gives all blocks back; the table is empty again."""
         for block in reversed(self.blocks):  # The end first: it is of no use without the beginning.
             self.pool.release(block)
         self.blocks, self.length, self._digest, self._tail = [], 0, b"", []
 
 
-def _digest(before, tokens):
+def _digest(before: bytes, tokens: Sequence[int]) -> bytes:
     """Of a block's tokens and all before them: 256 bits, so that no two are ever taken for one."""
     return hashlib.sha256(before + np.asarray(tokens, "<i8").tobytes()).digest()

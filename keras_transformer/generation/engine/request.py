@@ -1,10 +1,23 @@
 """A request in an engine: what it reads and writes, and how its text reaches who asked for it."""
 
+from __future__ import annotations
+
 import queue
 import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from keras_transformer.generation.errors import RequestCancelledError
 from keras_transformer.generation.plan import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from keras_transformer.generation.engine.cache_pool import CacheTable
+    from keras_transformer.generation.plan import Plan
+    from keras_transformer.generation.stop import StopSequences
 
 _END = object()
 
@@ -25,30 +38,32 @@ class Request:
         new_tokens: list of int. The tokens so far, the end included.
     """
 
-    def __init__(self, number, plan, sampler, stops, is_text):
+    # The blocks and the state of the request, set by `Scheduler.add`.
+    table: CacheTable
+
+    def __init__(self, number: int, plan: Plan, sampler: Any, stops: StopSequences, is_text: bool) -> None:
         self.number = number
         self.plan = plan
-        self.finish_reason = None
+        self.finish_reason: str | None = None
         self.prompt = plan.prompts[0].tolist()
         self._search = sampler.search(plan)
         self._stops = stops
         self._is_text = is_text
-        self._error = None
+        self._error: BaseException | None = None
         self._arrived = queue.SimpleQueue()
         self._finished = threading.Event()
         self._cancelled = threading.Event()
         self._streamed = False
-        self._on_cancel = None
-        # Of the scheduler: its place in the cache, all its tokens, and the requests that wait to read its prompt with it.
-        self.table = None
-        self.tokens = list(self.prompt)
-        self.followers = []
+        self._on_cancel: Callable[[], None] | None = None
+        # Set by the scheduler: all tokens, and the requests that wait to read the same prompt.
+        self.tokens: list[int] = list(self.prompt)
+        self.followers: list[Request] = []
 
     @property
-    def new_tokens(self):
+    def new_tokens(self) -> list[int]:
         return self.tokens[len(self.prompt) :]
 
-    def result(self, timeout=None):
+    def result(self, timeout: float | None = None) -> Any:
         """Waits for the end.
 
         Args:
@@ -68,7 +83,7 @@ class Request:
             raise self._error
         return self._stops.cut(self.new_tokens, self._is_text, self.prompt)
 
-    def stream(self):
+    def stream(self) -> Iterator[Any]:
         """Like `result`, piece by piece, as they come; who stops reading cancels the request.
 
         Yields:
@@ -83,19 +98,19 @@ class Request:
         self._streamed = True
         return self._pieces()
 
-    def _pieces(self):
+    def _pieces(self) -> Iterator[Any]:
         try:
             yield from self._stops.stream(self._tokens(), self._is_text, self.prompt)
         finally:
             self.cancel()
 
-    def _tokens(self):
+    def _tokens(self) -> Iterator[int]:
         while (token := self._arrived.get()) is not _END:
             yield token
         if self._error is not None:
             raise self._error
 
-    def cancel(self):
+    def cancel(self) -> None:
         """Asks that no more be written; nothing happens to a request that is complete."""
         if not self._finished.is_set():
             self._cancelled.set()
@@ -103,18 +118,18 @@ class Request:
                 self._on_cancel()
 
     @property
-    def is_cancelled(self):
+    def is_cancelled(self) -> bool:
         """bool: whether it was asked to end."""
         return self._cancelled.is_set()
 
     # What follows is for the scheduler.
 
     @property
-    def unread(self):
+    def unread(self) -> int:
         """How many tokens the model has not read."""
         return len(self.tokens) - self.table.length
 
-    def advance(self, logits):
+    def advance(self, logits: np.ndarray) -> bool:
         """Chooses the next token from logits `(V,)`; returns whether the text is complete."""
         feed = self._search.advance(Output(logits[None, None], None))
         for token in self._search.emitted[0]:
@@ -122,7 +137,7 @@ class Request:
             self._arrived.put(token)
         return feed is None
 
-    def finish(self, error=None):
+    def finish(self, error: BaseException | None = None) -> None:
         """Ends it: complete, or with an error."""
         if self._finished.is_set():
             return
@@ -136,6 +151,6 @@ class Request:
         self._finished.set()
         self._arrived.put(_END)
 
-    def _is_stopped(self):
+    def _is_stopped(self) -> bool:
         new = self.new_tokens
         return new[-1] in self.plan.end_ids or (self.plan.ends is not None and self.plan.ends(new))

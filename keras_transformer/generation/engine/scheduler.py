@@ -1,10 +1,20 @@
 """Continuous batching: which requests run together in the next step, and where in the cache."""
 
+from __future__ import annotations
+
 import collections
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from keras_transformer.generation.engine.cache_pool import CacheTable
 from keras_transformer.generation.engine.paging import OutOfBlocksError
 from keras_transformer.generation.errors import EngineError, GenerationError, RequestCancelledError
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.engine.cache_pool import CachePool
+    from keras_transformer.generation.engine.request import Request
+    from keras_transformer.generation.protocols import PagedDecodingSteps
 
 
 class Scheduler:
@@ -31,7 +41,7 @@ class Scheduler:
     arXiv 2403.02310, section 4 (chunked prefill).
     """
 
-    def __init__(self, steps, pool, max_batch_size, prompt_tokens):
+    def __init__(self, steps: PagedDecodingSteps, pool: CachePool, max_batch_size: int, prompt_tokens: int) -> None:
         self.steps = steps
         self.pool = pool
         self.max_batch_size = max_batch_size
@@ -42,22 +52,22 @@ class Scheduler:
         self._model_version = steps.model_version
 
     @property
-    def num_unstarted(self):
+    def num_unstarted(self) -> int:
         """int: requests that wait, for the first time or again, and those that wait for another to read their prompt."""
         return sum(1 + len(request.followers) for request in list(self.waiting))
 
     @property
-    def has_work(self):
+    def has_work(self) -> bool:
         """bool."""
         return bool(self.waiting or self.running)
 
-    def add(self, request):
+    def add(self, request: Request) -> None:
         """Puts a request at the end of the queue, with those that follow it."""
         for each in (request, *request.followers):
             each.table = CacheTable(self.pool)
         self.waiting.append(request)
 
-    def admit(self):
+    def admit(self) -> None:
         """Drops what was cancelled, and lets requests join the batch while there is room."""
         if self.steps.model_version != self._model_version:
             self._model_version = self.steps.model_version
@@ -72,7 +82,7 @@ class Scheduler:
             self.running.append(self.waiting.popleft())
             self.running.sort(key=_number)
 
-    def run(self):
+    def run(self) -> None:
         """One step of every running request."""
         room = self.prompt_tokens
         for request in list(self.running):
@@ -86,7 +96,7 @@ class Scheduler:
             self._read(rows, 1)
         self._count()
 
-    def recompute(self):
+    def recompute(self) -> None:
         """Discards the cache, because the model has changed: running requests read their tokens again."""
         running, self.running = self.running, []
         for request in running:
@@ -94,7 +104,7 @@ class Scheduler:
             self._wait(request)
         self.pool.forget_all()
 
-    def fail(self, error):
+    def fail(self, error: BaseException) -> None:
         """Ends what runs with an error of the model, and forgets what the cache holds."""
         self.pool.forget_all()
         failed = [each for request in list(self.running) for each in (request, *request.followers)]
@@ -104,14 +114,14 @@ class Scheduler:
             self._end(request, _engine_error(error))
         self.steps.reset()
 
-    def close(self, error):
+    def close(self, error: BaseException) -> None:
         """Ends all there is with an error."""
         for request in [*self.running, *self.waiting]:
             followers, request.followers = request.followers, []
             for each in (request, *followers):
                 self._end(each, error)
 
-    def _fits(self, request):
+    def _fits(self, request: Request) -> bool:
         """Whether the tokens of a waiting request find room; it then holds the blocks that it shares with others."""
         self.counters["prefix_tokens"] += request.table.adopt(request.tokens)
         together = [*self.running, request]
@@ -121,10 +131,10 @@ class Scheduler:
         request.table.release()
         return False
 
-    def _is_ready(self, request):
+    def _is_ready(self, request: Request) -> bool:
         return request in self.running and request.unread == 1
 
-    def _reserve(self, request, count):
+    def _reserve(self, request: Request, count: int) -> bool:
         """Room for new tokens, at the cost of younger requests; False if it was the youngest itself that gave way."""
         while True:
             try:
@@ -143,7 +153,7 @@ class Scheduler:
                     self.steps.copy_states(states)
                 return True
 
-    def _read(self, rows, count):
+    def _read(self, rows: Any, count: int) -> None:
         """The model reads so many tokens of each row, and the rows that have read all choose the next."""
         starts = [request.table.length for request in rows]
         tokens = [request.tokens[start : start + count] for request, start in zip(rows, starts, strict=True)]
@@ -157,7 +167,7 @@ class Scheduler:
         self.counters["steps"] += 1
         self.counters["tokens_read"] += count * len(rows)
 
-    def _advance(self, request, logits):
+    def _advance(self, request: Request, logits: np.ndarray) -> None:
         try:
             is_over = request.advance(logits)
         except Exception as error:  # Of its own sampler or tokenizer: the others go on.
@@ -167,7 +177,7 @@ class Scheduler:
         if is_over:
             self._end(request)
 
-    def _fork(self, request, logits):
+    def _fork(self, request: Request, logits: np.ndarray) -> None:
         """Lets those that wait for this prompt go on from here; who finds no place in the batch waits for one."""
         followers, request.followers = request.followers, []
         places = self.max_batch_size - len(self.running)
@@ -179,11 +189,11 @@ class Scheduler:
         for follower in followers[places:]:
             self._wait(follower)
 
-    def _wait(self, request):
+    def _wait(self, request: Request) -> None:
         """Puts a request back where it stood in the queue."""
         self.waiting = collections.deque(sorted([*self.waiting, request], key=_number))
 
-    def _end(self, request, error=None):
+    def _end(self, request: Request, error: BaseException | None = None) -> None:
         """Ends a request wherever it is, and gives back what it holds."""
         for requests in (self.running, self.waiting):
             if request in requests:
@@ -196,7 +206,7 @@ class Scheduler:
         request.finish(error)
         self.counters["finished"] += 1
 
-    def _count(self):
+    def _count(self) -> None:
         """What the blocks hold after a step, for the share that is wasted."""
         pool = self.pool.blocks
         if pool is None:
@@ -206,11 +216,11 @@ class Scheduler:
         self.counters["slots_wasted"] += sum(len(table.blocks) * pool.block_size - table.length for table in tables)
 
 
-def _number(request):
+def _number(request: Request) -> int:
     return request.number
 
 
-def _engine_error(error):
+def _engine_error(error: BaseException) -> GenerationError:
     if isinstance(error, GenerationError):
         return error
     failure = EngineError(f"The model failed: {type(error).__name__}: {error}".splitlines()[0])

@@ -1,13 +1,20 @@
 """Beam search: the most likely texts as a whole, not token by token."""
 
+from __future__ import annotations
+
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.plan import Feed
 from keras_transformer.generation.repetition import penalize_rows
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.plan import Output, Plan
+    from keras_transformer.generation.protocols import Search
 
 NORMALIZERS = {
     "gnmt": lambda length, alpha: ((5 + length) / 6) ** alpha,
@@ -69,7 +76,7 @@ class BeamSearch:
     streams = False
     has_scores = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.num_beams, int) or self.num_beams < 1:
             raise ValueError(f"num_beams must be a positive integer. Received: {self.num_beams!r}")
         if self.normalizer not in NORMALIZERS:
@@ -79,11 +86,11 @@ class BeamSearch:
         if not isinstance(self.num_results, int) or not 1 <= self.num_results <= self.num_beams:
             raise ValueError(f"num_results must lie in 1 to num_beams={self.num_beams}. Received: {self.num_results!r}")
 
-    def normalize(self, log_probability, length):
+    def normalize(self, log_probability: float, length: int) -> Any:
         """The score of a text of `length` tokens."""
         return log_probability / NORMALIZERS[self.normalizer](length, self.length_penalty)
 
-    def search(self, plan):
+    def search(self, plan: Plan) -> Search:
         """The course of one request."""
         return BatchBeams(self, plan)
 
@@ -96,7 +103,7 @@ class BatchBeams:
         plan: `Plan`.
     """
 
-    def __init__(self, options, plan):
+    def __init__(self, options: Any, plan: Plan) -> None:
         self.options = options
         self.plan = plan
         self.emitted = [[] for _ in plan.prompts]
@@ -104,7 +111,7 @@ class BatchBeams:
         # Rows of the batch for each prompt: itself at first, then its beams.
         self._width = 1
 
-    def advance(self, output):
+    def advance(self, output: Output) -> Feed | None:
         """See `TokenSearch`."""
         logits = penalize_rows(np.asarray(output.logits)[:, -1], self._texts(), self.plan.repetition_penalty)
         log_probs = numpy_ops.log_softmax(logits)
@@ -117,7 +124,7 @@ class BatchBeams:
         self._width = self.options.num_beams
         return feed
 
-    def _texts(self):
+    def _texts(self) -> Any:
         """What each row has read. Rows that are not looked at may come as anything."""
         for prompt, beams in zip(self.plan.prompts, self._beams, strict=True):
             for number in range(self._width):
@@ -139,11 +146,11 @@ class BatchBeams:
                 index.append(position)
         return Feed(np.array(last, "int32"), np.array(index, "int32"), np.array(rows, "int32"))
 
-    def results(self):
+    def results(self) -> list[list[list[int]]]:
         """The new tokens of the best texts of each prompt, best first."""
         return [[tokens for _, tokens in beams.best] for beams in self._beams]
 
-    def scores(self):
+    def scores(self) -> list[list[float]]:
         """The score of each text in `results`."""
         return [[score for score, _ in beams.best] for beams in self._beams]
 
@@ -170,7 +177,7 @@ class Beams:
         plan: `Plan`.
     """
 
-    def __init__(self, options, plan):
+    def __init__(self, options: Any, plan: Plan) -> None:
         self.options = options
         self.plan = plan
         self.live = [Beam(0.0, [], 0)]
@@ -182,7 +189,7 @@ class Beams:
         """Pairs of score and tokens, best first."""
         return self.finished[: self.options.num_results]
 
-    def extend(self, log_probs):
+    def extend(self, log_probs: np.ndarray) -> None:
         """Goes one token further; `log_probs` are those of the next token, `(live beams, V)`."""
         num_beams, live, finished = self.options.num_beams, [], []
         before = np.array([beam.log_probability for beam in self.live])
@@ -199,7 +206,7 @@ class Beams:
         self.finished = sorted(self.finished + finished, key=lambda each: -each[0])[:num_beams]
         self.is_done = not live or self._is_settled()
 
-    def _is_settled(self):
+    def _is_settled(self) -> bool:
         """Whether the live beams need not be followed."""
         if len(self.finished) < self.options.num_beams:
             return False
@@ -211,7 +218,7 @@ class Beams:
         return self.options.normalize(self.live[0].log_probability, length) <= self.finished[-1][0]
 
 
-def _ranked(log_probs, before, count):
+def _ranked(log_probs: np.ndarray, before: np.ndarray, count: int) -> Iterator[tuple[float, int, int]]:
     """The continuations `(total, beam, token)`, best first; looks for the `count` best first, as more are seldom needed.
 
     Args:

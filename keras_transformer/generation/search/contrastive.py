@@ -1,6 +1,9 @@
 """Contrastive search: likely tokens that do not say again what has been said."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -8,6 +11,11 @@ from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.plan import Feed
 from keras_transformer.generation.repetition import penalize_rows
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.plan import Output, Plan
+    from keras_transformer.generation.protocols import DecodingSteps, Search
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,13 +59,13 @@ class Contrastive:
     top_k: int = 4
     alpha: float = 0.6
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.top_k, int) or self.top_k < 1:
             raise ValueError(f"top_k must be a positive integer. Received: {self.top_k!r}")
         if not 0 <= self.alpha <= 1:
             raise ValueError(f"alpha must lie in [0, 1]. Received: {self.alpha}")
 
-    def check(self, steps, plans):
+    def check(self, steps: DecodingSteps, plans: list[Plan]) -> None:
         """Refuses a model that does not compute the hidden states of a whole prompt."""
         if steps.spec.has_prefill_exit:
             raise GenerationError(
@@ -65,7 +73,7 @@ class Contrastive:
                 "for all but the last."
             )
 
-    def search(self, plan):
+    def search(self, plan: Plan) -> Search:
         """The course of one request."""
         return ContrastiveSearch(self, plan)
 
@@ -81,18 +89,19 @@ class ContrastiveSearch:
     # The last token is read too.
     lookahead = 1
 
-    def __init__(self, options, plan):
+    def __init__(self, options: Any, plan: Plan) -> None:
         self.options = options
         self.plan = plan
         self.tokens = [[] for _ in plan.prompts]
         self.emitted = [[] for _ in plan.prompts]
         self._finished = np.zeros(len(plan.prompts), bool)
         # Of unit length, (B, tokens of the longest row, D): what each row has read; zeros behind.
-        self._context = None
+        self._context = np.zeros((0, 0, 0), "float32")
         # Tokens (B, k) and probabilities (B, k) of the candidates that the model is reading.
-        self._candidates = self._probabilities = None
+        self._candidates: np.ndarray | None = None
+        self._probabilities = np.zeros((0, 0), "float32")
 
-    def advance(self, output):
+    def advance(self, output: Output) -> Feed | None:
         """See `TokenSearch`."""
         logits, hidden_states = np.asarray(output.logits)[:, -1], _normalized(output.hidden_states)
         rows = np.arange(len(self.tokens))
@@ -102,20 +111,20 @@ class ContrastiveSearch:
             width = self._candidates.shape[1]
             hidden_states = hidden_states[:, -1].reshape(len(rows), width, -1)
             chosen = self._choose(hidden_states)
-            self._append(chosen, hidden_states[rows, chosen])
+            self._append(self._candidates[rows, chosen], hidden_states[rows, chosen])
             rows = rows * width + chosen
             logits = logits[rows]
         if self._finished.all():
             return None
         return self._propose(logits, rows)
 
-    def _begin(self, hidden_states):
+    def _begin(self, hidden_states: Tensor) -> None:
         lengths, room = self.plan.lengths, self.plan.max_new_tokens
         self._context = np.zeros((len(lengths), lengths.max() + room, hidden_states.shape[-1]), "float32")
         for context, states, length in zip(self._context, hidden_states, lengths, strict=True):
             context[:length] = states[:length]
 
-    def _choose(self, hidden_states):
+    def _choose(self, hidden_states: Tensor):
         """Which candidate of each row, `(B,)`."""
         lengths = self._lengths()
         cosines = hidden_states @ self._context[:, : lengths.max()].swapaxes(1, 2)
@@ -124,17 +133,17 @@ class ContrastiveSearch:
         alpha = self.options.alpha
         return np.argmax((1 - alpha) * self._probabilities - alpha * penalties, axis=1)
 
-    def _append(self, chosen, hidden_states):
+    def _append(self, chosen: np.ndarray, hidden_states: Tensor) -> None:
         self.emitted = [[] for _ in self.tokens]
         places = self._lengths()
         for row in np.flatnonzero(~self._finished):
-            token = int(self._candidates[row, chosen[row]])
+            token = int(chosen[row])
             self.emitted[row] = [token]
             self.tokens[row].append(token)
             self._context[row, places[row]] = hidden_states[row]
             self._finished[row] = self.plan.is_over(self.tokens[row])
 
-    def _propose(self, logits, rows):
+    def _propose(self, logits: Tensor, rows: Any):
         """Feeds the candidates, each continuing the row of the cache that its prompt stands in."""
         texts = ([*prompt, *tokens] for prompt, tokens in zip(self.plan.prompts, self.tokens, strict=True))
         logits = penalize_rows(logits, texts, self.plan.repetition_penalty)
@@ -151,12 +160,12 @@ class ContrastiveSearch:
         """How many tokens stand in each row, `(B,)`."""
         return self.plan.lengths + np.array([len(tokens) for tokens in self.tokens], "int32")
 
-    def results(self):
+    def results(self) -> list[list[list[int]]]:
         """The new tokens of each row, as a list of lists with one text in each."""
         return [[tokens] for tokens in self.tokens]
 
 
-def _normalized(hidden_states):
+def _normalized(hidden_states: Tensor):
     hidden_states = np.asarray(hidden_states).astype("float32")
     norms = np.linalg.norm(hidden_states, axis=-1, keepdims=True)
     return hidden_states / np.maximum(norms, np.finfo("float32").tiny)

@@ -1,10 +1,19 @@
 """The draft model of speculative decoding, its cache, and what both models' logits become."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.loop import cache_length, pad
 from keras_transformer.generation.repetition import penalize_rows
+from keras_transformer.utils.types import Cache, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.plan import Plan
+    from keras_transformer.generation.protocols import DecodingSteps
 
 
 class Draft:
@@ -19,13 +28,13 @@ class Draft:
         plan: `Plan`.
     """
 
-    def __init__(self, steps, sampler, plan):
+    def __init__(self, steps: DecodingSteps, sampler: Any, plan: Plan) -> None:
         self.steps = steps
         self.sampler = sampler
         self.plan = plan
-        self._cache = None
+        self._cache: Cache = {}
 
-    def guess(self, texts, count, uniforms):
+    def guess(self, texts: Any, count: int, uniforms: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Draws `count` tokens after each text.
 
         Args:
@@ -36,7 +45,7 @@ class Draft:
         Returns:
             Tokens, int32 `(B, G)`, and the distributions that they were drawn from, float `(B, G, V)`.
         """
-        if self._cache is None:
+        if not self._cache:
             self._read_prompts()
         token_ids, index = window(texts, [len(text) - 2 for text in texts], 2, self.plan)
         texts = [list(text) for text in texts]
@@ -52,13 +61,13 @@ class Draft:
             token_ids, index = window(texts, [len(text) - 1 for text in texts], 1, self.plan)
         return np.stack(guesses, axis=1), np.stack(probabilities, axis=1)
 
-    def _read_prompts(self):
+    def _read_prompts(self) -> None:
         token_ids = pad(self.plan.prompts)
         cache = self.steps.init_cache(len(token_ids), cache_length(self.plan), self.plan.source)
         _, self._cache = self.steps.prefill(token_ids, self.plan.lengths, cache)
 
 
-def window(texts, starts, size, plan):
+def window(texts: Any, starts: Any, size: int, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """The `size` tokens of each text from `starts` on, or earlier, as far as the room of the request wants it.
 
     Returns:
@@ -71,13 +80,13 @@ def window(texts, starts, size, plan):
     return pad([*rows, [0] * size])[:-1], index.astype("int32")
 
 
-def distribution(logits, texts, sampler, repetition_penalty):
+def distribution(logits: Tensor, texts: Any, sampler: Any, repetition_penalty: float) -> np.ndarray:
     """What the sampler draws tokens from: float `(R, V)`; `texts` are what the R rows have read."""
     logits = penalize_rows(logits, texts, repetition_penalty)
     return numpy_ops.softmax(sampler.filter(numpy_ops, logits))
 
 
-def draw_from(probabilities, uniforms):
+def draw_from(probabilities: np.ndarray, uniforms: Tensor) -> np.ndarray:
     """One token a row by inversion, int32 `(R,)`; the probabilities need not sum to 1."""
     sums = np.cumsum(probabilities, axis=-1, dtype="float64")
     total = sums[:, -1]

@@ -1,7 +1,9 @@
 """Speculative decoding: a small model guesses, the large one reads all guesses at once."""
 
+from __future__ import annotations
+
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,6 +11,11 @@ from keras_transformer.generation.errors import GenerationError, PromptTooLongEr
 from keras_transformer.generation.plan import Feed
 from keras_transformer.generation.sampler_names import resolve_sampler
 from keras_transformer.generation.search.draft import Draft, distribution, draw_from, window
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.plan import Output, Plan
+    from keras_transformer.generation.protocols import DecodingSteps, Search
 
 
 @dataclasses.dataclass
@@ -60,7 +67,7 @@ class Speculative:
     _accepted: int = dataclasses.field(default=0, init=False, repr=False, compare=False)
     _steps: int = dataclasses.field(default=0, init=False, repr=False, compare=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.num_draft_tokens, int) or self.num_draft_tokens < 1:
             raise ValueError(f"num_draft_tokens must be a positive integer. Received: {self.num_draft_tokens!r}")
         self.sampler = resolve_sampler(self.sampler)
@@ -70,22 +77,22 @@ class Speculative:
             raise ValueError(f"draft must be a LanguageModel, a Generator or its steps. Received: {self.draft!r}")
 
     @property
-    def steps(self):
+    def steps(self) -> DecodingSteps:
         """The draft model, as `loop.decode` wants a model."""
         generator = self.draft.generator() if hasattr(self.draft, "generator") else self.draft
         return getattr(generator, "steps", generator)
 
     @property
-    def accepted_per_step(self):
+    def accepted_per_step(self) -> float | None:
         """See the class."""
         return self._accepted / self._steps if self._steps else None
 
-    def count(self, accepted):
+    def count(self, accepted: list[int]) -> None:
         """Notes how many guesses a step kept, in each text that goes on."""
         self._accepted += sum(accepted)
         self._steps += len(accepted)
 
-    def check(self, steps, plans):
+    def check(self, steps: DecodingSteps, plans: list[Plan]) -> None:
         """Begins a request: refuses a draft that cannot serve it.
 
         Args:
@@ -116,7 +123,7 @@ class Speculative:
             if longest > draft.max_length:
                 raise PromptTooLongError(f"The draft can hold {draft.max_length} tokens; {longest} are asked for.")
 
-    def search(self, plan):
+    def search(self, plan: Plan) -> Search:
         """The course of one request."""
         return SpeculativeSearch(self, plan)
 
@@ -132,7 +139,7 @@ class SpeculativeSearch:
         plan: `Plan`.
     """
 
-    def __init__(self, options, plan):
+    def __init__(self, options: Any, plan: Plan) -> None:
         self.options = options
         self.plan = plan
         self.tokens = [[] for _ in plan.prompts]
@@ -148,7 +155,7 @@ class SpeculativeSearch:
         self._draft_probabilities = None
         self._counts = self._offsets = np.zeros(len(plan.prompts), int)
 
-    def advance(self, output):
+    def advance(self, output: Output) -> Feed | None:
         """See `TokenSearch`."""
         probabilities = self._target_probabilities(np.asarray(output.logits))
         kept = self._keep(probabilities)
@@ -158,10 +165,10 @@ class SpeculativeSearch:
         self._append(kept, last)
         return None if self._finished.all() else self._propose()
 
-    def _uniforms(self, count):
+    def _uniforms(self, count: int):
         return np.array([generator.random(count) for generator in self._generators])
 
-    def _target_probabilities(self, logits):
+    def _target_probabilities(self, logits: Tensor):
         """The target's distributions of each guess and of the token after them, `(B, G + 1, V)`."""
         places = self._offsets[:, None] + np.arange(self._guesses.shape[1] + 1)
         logits = np.take_along_axis(logits, np.minimum(places, logits.shape[1] - 1)[:, :, None], axis=1)
@@ -173,7 +180,7 @@ class SpeculativeSearch:
         flat = logits.reshape(-1, logits.shape[-1])
         return distribution(flat, texts, self.options.sampler, self.plan.repetition_penalty).reshape(logits.shape)
 
-    def _keep(self, probabilities):
+    def _keep(self, probabilities: np.ndarray):
         """How many guesses of each row are kept, `(B,)`."""
         if not self._guesses.size:
             return np.zeros(len(self.tokens), int)
@@ -184,7 +191,7 @@ class SpeculativeSearch:
         kept &= np.arange(kept.shape[1]) < self._counts[:, None]
         return np.cumprod(kept, axis=1).sum(axis=1)
 
-    def _remainder(self, probabilities, kept):
+    def _remainder(self, probabilities: np.ndarray, kept: np.ndarray):
         """The distribution of the token after those kept, `(B, V)`, up to a factor."""
         rows = np.arange(len(kept))
         target = probabilities[rows, kept]
@@ -196,7 +203,7 @@ class SpeculativeSearch:
         # Nothing is left where both are the same but for rounding.
         return np.where((rejected & (rest.sum(axis=1) > 0))[:, None], rest, target)
 
-    def _append(self, kept, last):
+    def _append(self, kept: np.ndarray, last) -> None:
         self.emitted = [[] for _ in self.tokens]
         for row in np.flatnonzero(~self._finished):
             for token in [*self._guesses[row, : kept[row]], last[row]]:
@@ -222,9 +229,9 @@ class SpeculativeSearch:
         self._offsets = np.maximum(lengths - 1 - index, 0)
         return Feed(token_ids, index)
 
-    def _texts(self):
+    def _texts(self) -> Any:
         return ([*map(int, prompt), *tokens] for prompt, tokens in zip(self.plan.prompts, self.tokens, strict=True))
 
-    def results(self):
+    def results(self) -> list[list[list[int]]]:
         """The new tokens of each row, as a list of lists with one text in each."""
         return [[tokens] for tokens in self.tokens]

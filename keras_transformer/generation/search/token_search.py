@@ -1,10 +1,17 @@
 """The plainest search: one token after another, each row for itself."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
 from keras_transformer.generation.plan import Feed
 from keras_transformer.generation.repetition import penalize_rows
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.plan import Output, Plan
 
 
 class TokenSearch:
@@ -19,7 +26,7 @@ class TokenSearch:
         plan: `Plan`.
     """
 
-    def __init__(self, sampler, plan):
+    def __init__(self, sampler: Any, plan: Plan) -> None:
         self.sampler = sampler
         self.plan = plan
         self.tokens = [[] for _ in plan.prompts]
@@ -28,7 +35,7 @@ class TokenSearch:
         self._lengths = plan.lengths
         self._generators = [np.random.default_rng(seed) for seed in plan.seeds]
 
-    def advance(self, output):
+    def advance(self, output: Output) -> Feed | None:
         """See the class."""
         logits = penalize_rows(output.logits[:, -1], self._texts(), self.plan.repetition_penalty)
         uniforms = np.array([generator.random(dtype="float32") for generator in self._generators])
@@ -45,9 +52,9 @@ class TokenSearch:
         last = np.array([[tokens[-1]] for tokens in self.tokens], "int32")
         return Feed(last, index.astype("int32"))
 
-    def _texts(self):
+    def _texts(self) -> Any:
         return ([*prompt, *tokens] for prompt, tokens in zip(self.plan.prompts, self.tokens, strict=True))
 
-    def results(self):
+    def results(self) -> list[list[list[int]]]:
         """The new tokens of each row, as a list of lists with one text in each."""
         return [[tokens] for tokens in self.tokens]

@@ -1,7 +1,10 @@
 """Monte-Carlo tree search: texts that a scorer likes, among those that the model finds likely."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +14,11 @@ from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.repetition import penalize_rows
 from keras_transformer.generation.search.draft import draw_from
 from keras_transformer.generation.search.tree import Tree
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.plan import Feed, Output, Plan
+    from keras_transformer.generation.protocols import Search
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +59,7 @@ class TreeSearch:
 
     Example:
 
-    >>> from keras_transformer.generation.plan import Output, Plan
+    >>> from keras_transformer.generation.plan import Feed, Output, Plan
     >>> plan = Plan([np.array([0])], max_new_tokens=1, seeds=[None])
     >>> search = TreeSearch(lambda texts: [text[-1] / 2 for text in texts]).search(plan)
     >>> search.advance(Output(np.log([[[0.2, 0.5, 0.3]]]), hidden_states=None))
@@ -73,7 +81,7 @@ class TreeSearch:
 
     has_scores = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.scorer is not None and not callable(self.scorer):
             raise ValueError(f"scorer must be a function of a list of texts, or None. Received: {self.scorer!r}")
         for name, least in (("num_simulations", 1), ("num_leaves", 1), ("rollout_length", 0), ("top_k", 1)):
@@ -85,7 +93,7 @@ class TreeSearch:
         if not self.temperature > 0:
             raise ValueError(f"temperature must be above 0. Received: {self.temperature!r}")
 
-    def search(self, plan):
+    def search(self, plan: Plan) -> Search:
         """The course of one request."""
         return BatchTrees(self, plan)
 
@@ -98,7 +106,7 @@ class BatchTrees:
         plan: `Plan`.
     """
 
-    def __init__(self, options, plan):
+    def __init__(self, options: Any, plan: Plan) -> None:
         self.options = options
         self.plan = plan
         self.keeps = not plan.cache_is_rewindable
@@ -109,7 +117,7 @@ class BatchTrees:
         self._course = self._run()
         next(self._course)
 
-    def advance(self, output):
+    def advance(self, output: Output) -> Feed | None:
         """See `TokenSearch`."""
         self.emitted = [[] for _ in self._trees]
         try:
@@ -135,7 +143,7 @@ class BatchTrees:
             if feed is not None and any(not tree.root.is_over for tree in self._trees):
                 yield feed
 
-    def _simulate(self, count):
+    def _simulate(self, count: int):
         """So many simulations of each prompt at once."""
         found = [[] if tree.root.is_over else [tree.select() for _ in range(count)] for tree in self._trees]
         # Two ways may end in one leaf; what has a value is complete, and is worth that every time.
@@ -158,12 +166,12 @@ class BatchTrees:
                 texts[number] = tokens
                 log_probabilities[number] += added
         for (_, leaf), score in zip(leaves, self._scores(leaves, texts, log_probabilities), strict=True):
-            leaf.value = score
+            leaf.value = float(score)
         for tree, ways in zip(self._trees, found, strict=True):
             for path, leaf in ways:
-                tree.back_up(path, leaf.value)
+                tree.back_up(path, leaf.value or 0.0)
 
-    def _read(self, rows, texts, lanes=None):
+    def _read(self, rows: Any, texts: Any, lanes: Any = None):
         """Has texts read, of prompts `rows`; gives the logits after each, and the lane that it stands in."""
         by_row = [[number for number, each in enumerate(rows) if each == row] for row in range(len(self._trees))]
         whole = [self._text(row, tokens) for row, tokens in zip(rows, texts, strict=True)]
@@ -179,7 +187,7 @@ class BatchTrees:
         output = yield feed
         return np.asarray(output.logits)[lanes, places[lanes]], lanes
 
-    def _roll_out(self, rows, texts, logits, lanes):
+    def _roll_out(self, rows: Any, texts: Any, logits: Tensor, lanes: Any):
         """Draws tokens behind texts; gives each with them, and the logarithm of their probability."""
         texts, added = [list(text) for text in texts], np.zeros(len(texts))
         going, logits = np.arange(len(texts)), np.array(logits)
@@ -198,18 +206,18 @@ class BatchTrees:
             going = np.array([each for each in going if not self.plan.is_over(texts[each])], int)
         return list(zip(texts, added, strict=True))
 
-    def _expand(self, row, leaf, logits):
+    def _expand(self, row: int, leaf: Any, logits: Tensor) -> None:
         logits = self._penalized([row], [leaf.tokens], logits[None])
         width = min(self.options.top_k or logits.shape[1], logits.shape[1])
         best, choices = numpy_ops.top_k(logits, width)
         log_probs = np.take_along_axis(numpy_ops.log_softmax(logits), choices, axis=1)
         leaf.expand(choices[0], numpy_ops.softmax(best / self.options.temperature)[0], log_probs[0])
 
-    def _penalized(self, rows, texts, logits):
+    def _penalized(self, rows: Any, texts: Any, logits: Tensor):
         whole = (self._text(row, tokens) for row, tokens in zip(rows, texts, strict=True))
         return penalize_rows(logits, whole, self.plan.repetition_penalty)
 
-    def _scores(self, leaves, texts, log_probabilities):
+    def _scores(self, leaves: Any, texts: Any, log_probabilities: Any):
         """The score of each text, float `(leaves,)`."""
         if not texts:
             return []
@@ -223,19 +231,19 @@ class BatchTrees:
             )
         return scores
 
-    def _judged(self, row, tokens):
+    def _judged(self, row: int, tokens: list[int]):
         """A text as the scorer sees it."""
         tokens = tokens[:-1] if tokens[-1] in self.plan.end_ids else tokens
         whole = self._text(row, tokens) if self.plan.source is None else tokens
         return whole if self.plan.decode is None else self.plan.decode(whole)
 
-    def _text(self, row, tokens):
+    def _text(self, row: int, tokens: list[int]):
         return [*self.plan.prompts[row].tolist(), *tokens]
 
-    def results(self):
+    def results(self) -> list[list[list[int]]]:
         """The new tokens of each row, as a list of lists with one text in each."""
         return [[tree.root.tokens] for tree in self._trees]
 
-    def scores(self):
+    def scores(self) -> list[list[float]]:
         """The score of each text in `results`."""
-        return [[float(tree.root.value)] for tree in self._trees]
+        return [[float(tree.root.value or 0.0)] for tree in self._trees]

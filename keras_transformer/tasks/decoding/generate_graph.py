@@ -1,12 +1,20 @@
 """Generation as one graph, its loop inside: compiled it is fastest, exported it needs nothing around it."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 from keras import ops
 
 from keras_transformer.generation.samplers import Greedy
 from keras_transformer.generation.stop import as_end_ids
+from keras_transformer.utils.types import Tensor
 
 
-def generate_graph(model, sampler=None, new_slots=None):
+def generate_graph(
+    model: Any, sampler: Any = None, new_slots: int | None = None
+) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     """The decoding loop of a `LanguageModel` with a sampler as one function of tensors.
 
     It gives what `model.generate` gives: rows of unequal length, each as if alone; it ends when every row has met its end.
@@ -25,7 +33,7 @@ def generate_graph(model, sampler=None, new_slots=None):
     """
     sampler = sampler or Greedy()
 
-    def generate(tensors):
+    def generate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         most, uniforms = tensors["max_new_tokens"], tensors.get("uniforms")
         room = most if new_slots is None else new_slots
         token_ids, lengths, memory = _prompt(model, tensors)
@@ -35,10 +43,12 @@ def generate_graph(model, sampler=None, new_slots=None):
         rows = ops.expand_dims(ops.arange(batch, dtype="int32"), 1)
         grows = [name for name in cache if name not in memory]
 
-        def unfinished(step, logits, finished, *_):
+        def unfinished(step: Tensor, logits: Tensor, finished: Tensor, *_: Any) -> Tensor:
             return ops.logical_and(step < most, ops.logical_not(ops.all(finished)))
 
-        def advance(step, logits, finished, index, texts, counts, *tensors):
+        def advance(
+            step: Tensor, logits: Tensor, finished: Tensor, index: Any, texts: Any, counts: Tensor, *tensors: Any
+        ) -> tuple[Tensor, ...]:
             drawn = None if uniforms is None else ops.take(uniforms, step, axis=1)
             token = sampler(ops, logits[:, -1], drawn)
             texts = _write(texts, rows, step, ops.where(finished, 0, token))
@@ -64,7 +74,7 @@ def generate_graph(model, sampler=None, new_slots=None):
     return generate
 
 
-def _prompt(model, tensors):
+def _prompt(model: Any, tensors: dict[str, Tensor]):
     """What the decoder begins with, its lengths, and what it reads of the source."""
     source = [tensors[name] for name in model.source_names]
     memory = model.encode(*source) if source else {}
@@ -74,7 +84,7 @@ def _prompt(model, tensors):
     return ops.full((batch, 1), model.start_id, dtype="int32"), ops.ones((batch,), "int32"), memory
 
 
-def _write(texts, rows, step, token):
+def _write(texts: Any, rows: Any, step: Tensor, token: Tensor):
     # A scatter into a buffer of fixed size: all three formats have it.
     indices = ops.concatenate([rows, ops.zeros_like(rows) + step], axis=1)
     return ops.scatter_update(texts, indices, token)

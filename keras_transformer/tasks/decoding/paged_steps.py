@@ -1,7 +1,11 @@
 """A Keras language model whose cache lies in pools of blocks and of states, as the engine wants it."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
@@ -10,6 +14,10 @@ from keras_transformer.attention.cache.paged import SCRATCH_BLOCK, PagedCache
 from keras_transformer.attention.cache.state_pool import SCRATCH_STATE, StatePool
 from keras_transformer.backend.in_place import InPlace
 from keras_transformer.generation.errors import GenerationError
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.tasks.language_model import LanguageModel
 
 # Few shapes are compiled: rows are filled up to these shares of the largest batch, tables to those of the longest text.
 _BATCH_SHARES = (0.125, 0.25, 0.5, 0.75, 1)
@@ -36,7 +44,15 @@ class PagedSteps:
         GenerationError: the model has no such cache; int8 without keys and values of all tokens.
     """
 
-    def __init__(self, model, num_blocks, block_size, max_batch_size, chunk_size=64, quantize=False):
+    def __init__(
+        self,
+        model: LanguageModel,
+        num_blocks: int,
+        block_size: int,
+        max_batch_size: int,
+        chunk_size: int = 64,
+        quantize: bool = False,
+    ) -> None:
         if model.is_encoder_decoder:
             raise GenerationError("The cache of an encoder-decoder depends on its source: it is not paged.")
         try:
@@ -62,11 +78,17 @@ class PagedSteps:
         self._widths = sorted({1, min(_SHORT_CHUNK, self.chunk_size), self.chunk_size})
 
     @property
-    def model_version(self):
+    def model_version(self) -> int:
         """int: increases when variables were added to the model or removed. What the pools hold is then out of date."""
         return self._pools.structure.version()
 
-    def step(self, token_ids, tables, cache_index, states=None):
+    def step(
+        self,
+        token_ids: list[list[int]],
+        tables: list[list[int]],
+        cache_index: list[int],
+        states: list[int] | None = None,
+    ) -> np.ndarray:
         """Reads new tokens: one of each row, or several of a single row.
 
         Args:
@@ -90,7 +112,7 @@ class PagedSteps:
             width = self._width(len(token_ids[0]), max(cache_index))
         return self._padded(token_ids, tables, states, cache_index, width)
 
-    def copy(self, pairs):
+    def copy(self, pairs: list[tuple[int, int]]) -> None:
         """Copies blocks, for copy on write.
 
         Args:
@@ -99,7 +121,7 @@ class PagedSteps:
         for source, target in pairs:
             self._copy([source], [target])
 
-    def copy_states(self, pairs):
+    def copy_states(self, pairs: list[tuple[int, int]]) -> None:
         """Copies states, for copy on write.
 
         Args:
@@ -108,11 +130,11 @@ class PagedSteps:
         for source, target in pairs:
             self._copy_states([source], [target])
 
-    def reset(self):
+    def reset(self) -> None:
         """Empties all blocks and states, after an error that may have ruined them."""
         self._pools.reset()
 
-    def warm_up(self):
+    def warm_up(self) -> None:
         """Compiles every shape that `step`, `copy` and `copy_states` will meet."""
         self._copy([SCRATCH_BLOCK], [SCRATCH_BLOCK])
         self._copy_states([SCRATCH_STATE], [SCRATCH_STATE])
@@ -126,13 +148,13 @@ class PagedSteps:
                     tables, zeros = [[SCRATCH_BLOCK] * table] * batch, [0] * batch
                     self._padded([[0] * width] * batch, tables, zeros, zeros, width)
 
-    def _width(self, count, index):
+    def _width(self, count: int, index: Any) -> int:
         """How many tokens a call reads, padding included."""
         most = self.spec.max_length
         fits = [width for width in self._widths if most is None or index + width <= most]
         return next((width for width in fits if width >= count), fits[-1])
 
-    def _padded(self, token_ids, tables, states, cache_index, width):
+    def _padded(self, token_ids: Any, tables: Any, states: Any, cache_index: Any, width: int) -> np.ndarray:
         """One call, its shapes rounded up."""
         batch = _at_least(self._batches, len(token_ids))
         blocks = 1
@@ -148,24 +170,48 @@ class PagedSteps:
         )
         return logits[: len(token_ids)]
 
-    def _init_pools(self):
+    def _init_pools(self) -> dict[str, Tensor]:
         return {**self.pages.init_pools(), **self.states.init_pools()}
 
-    def _read_tokens(self, pools, take, put, token_ids, table, states, cache_index, lengths):
+    def _read_tokens(
+        self,
+        pools: dict[str, Tensor],
+        take: Callable[..., Tensor],
+        put: Callable[..., Tensor],
+        token_ids: Any,
+        table: Tensor,
+        states: Any,
+        cache_index: Any,
+        lengths: Any,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         cache = {**self.pages.read(pools, table, take), **self.states.read(pools, states, cache_index, take)}
         logits, _, cache = self.model.extend(token_ids, lengths, cache, cache_index)
         count = ops.shape(token_ids)[1]
         pools = self.pages.write(pools, cache, table, cache_index, lengths, count, put)
         return logits[:, 0], self.states.write(pools, cache, states, put)
 
-    def _copy_blocks(self, pools, take, put, sources, targets):
+    def _copy_blocks(
+        self,
+        pools: dict[str, Tensor],
+        take: Callable[..., Tensor],
+        put: Callable[..., Tensor],
+        sources: Tensor,
+        targets: Tensor,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         return ops.zeros((), "int32"), self.pages.copy(pools, sources, targets, take, put)
 
-    def _copy_rows(self, pools, take, put, sources, targets):
+    def _copy_rows(
+        self,
+        pools: dict[str, Tensor],
+        take: Callable[..., Tensor],
+        put: Callable[..., Tensor],
+        sources: Tensor,
+        targets: Tensor,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         return ops.zeros((), "int32"), self.states.copy(pools, sources, targets, take, put)
 
 
-def _filled(rows, width):
+def _filled(rows: Any, width: int) -> np.ndarray:
     """Lists as int32 `(B, width)`, filled up with zeros: token 0, and the block for padding."""
     filled = np.zeros((len(rows), width), "int32")
     for line, row in zip(filled, rows, strict=True):
@@ -173,14 +219,14 @@ def _filled(rows, width):
     return filled
 
 
-def _shares(most, shares):
+def _shares(most: int, shares: tuple[float, ...]) -> list[int]:
     return sorted({math.ceil(most * share) for share in shares})
 
 
-def _at_least(sizes, size):
+def _at_least(sizes: Any, size: int) -> int:
     return next(each for each in sizes if each >= size)
 
 
-def _least(*sizes):
+def _least(*sizes: Any) -> Any:
     """The smallest that is not None."""
     return min((size for size in sizes if size is not None), default=None)

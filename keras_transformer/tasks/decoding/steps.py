@@ -1,5 +1,10 @@
 """A Keras language model as the decoding loop wants it."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from keras import ops
 
@@ -7,6 +12,12 @@ from keras_transformer.backend.compiling import compiled
 from keras_transformer.generation.loop import pad
 from keras_transformer.generation.plan import Output
 from keras_transformer.tasks.decoding.generate_graph import generate_graph
+from keras_transformer.utils.types import Cache, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.plan import Plan
+    from keras_transformer.generation.protocols import Source
+    from keras_transformer.tasks.language_model import LanguageModel
 
 # Lengths are rounded up, so that few shapes are compiled.
 _CACHE_BLOCK = 32
@@ -20,7 +31,7 @@ class KerasSteps:
         model: `LanguageModel`.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: LanguageModel) -> None:
         self.model = model
         self.spec = model.generation_spec
         self.jit_compile = model.jit_compile
@@ -29,29 +40,29 @@ class KerasSteps:
         self._decode_step = self._compiled(model.decode_step)
         self._graphs = {}
 
-    def _compiled(self, function):
+    def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return compiled(function, self.model, self.jit_compile)
 
-    def init_cache(self, batch_size, length, source=None):
+    def init_cache(self, batch_size: int, length: int, source: Source | None = None) -> Cache:
         """An empty cache for at least `length` tokens, joined with what the encoder makes of the source."""
         cache = self.model.init_cache(batch_size, _round_up(length, _CACHE_BLOCK))
         return cache if source is None else {**cache, **self._encode(*self._source(source))}
 
-    def prefill(self, token_ids, lengths, cache):
+    def prefill(self, token_ids: Any, lengths: Any, cache: Cache) -> tuple[Output, Cache]:
         """Reads prompts, padded on the right."""
         width = min(_round_up(token_ids.shape[1], _PROMPT_BLOCK, self.spec.max_length), _slots(cache))
         return _output(*self._prefill(_widen(token_ids, width), lengths, cache))
 
-    def decode_step(self, token_ids, cache, cache_index):
+    def decode_step(self, token_ids: Any, cache: Cache, cache_index: Any) -> tuple[Output, Cache]:
         """Reads new tokens."""
         return _output(*self._decode_step(token_ids, cache, cache_index))
 
-    def take_rows(self, cache, rows):
+    def take_rows(self, cache: Cache, rows: Any) -> Cache:
         """The cache with its rows chosen anew."""
         rows = ops.convert_to_tensor(rows, "int32")
         return {name: ops.take(tensor, rows, axis=0) for name, tensor in cache.items()}
 
-    def generate(self, plan, sampler):
+    def generate(self, plan: Plan, sampler: Any) -> list[list[list[int]]]:
         """The whole loop as one compiled graph, for a sampler that can be part of it.
 
         Args:
@@ -76,27 +87,27 @@ class KerasSteps:
         texts, lengths = (ops.convert_to_numpy(results[name]) for name in ("new_token_ids", "new_lengths"))
         return [[text[:length].tolist()] for text, length in zip(texts, lengths, strict=True)]
 
-    def _source(self, source):
+    def _source(self, source: Source):
         if self.spec.source_shape is not None:
             return source
         width = _round_up(source[0].shape[1], _PROMPT_BLOCK, self.spec.max_length)
         return [_widen(array, width) for array in source]
 
 
-def _output(logits, hidden_states, cache):
+def _output(logits: Tensor, hidden_states: Tensor, cache: Cache) -> tuple[Output, Cache]:
     return Output(ops.convert_to_numpy(logits), ops.convert_to_numpy(hidden_states)), cache
 
 
-def _round_up(length, block, most=None):
+def _round_up(length: int, block: int, most: int | None = None) -> int:
     rounded = -(-length // block) * block
     return rounded if most is None else max(length, min(rounded, most))
 
 
-def _widen(array, width):
+def _widen(array: np.ndarray, width: int) -> np.ndarray:
     return np.pad(array, ((0, 0), (0, width - array.shape[1])))
 
 
-def _slots(cache):
+def _slots(cache: Cache) -> int:
     """The slots of a cache; one without slots takes any number of tokens."""
     keys = (tensor for name, tensor in cache.items() if name.endswith("_key") and not name.endswith("cross_key"))
     return next((tensor.shape[2] for tensor in keys), 1 << 30)
