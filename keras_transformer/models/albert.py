@@ -31,19 +31,19 @@ def ALBERT(
     layer_norm_epsilon: float = 1e-12,
     name: str = "albert",
 ) -> keras.Model:
-    """The encoder of ALBERT: BERT's, with one set of weights for all its blocks, and narrow embeddings.
+    """The encoder of ALBERT: BERT's, with one set of weights for all blocks, and factorized embeddings.
 
     Args:
         size: "base", "large", "xlarge", "xxlarge", or a `Size`.
         vocabulary_size: int. V.
-        embedding_dim: int. Width of the embeddings, which a dense layer takes to that of the blocks.
-        num_block_groups: int. How many blocks have weights of their own; each serves as many layers in a row.
-        max_sequence_length: int. The table of positions.
+        embedding_dim: int. Width of the embeddings, which a dense layer projects to D.
+        num_block_groups: int. Number of blocks with weights of their own; consecutive layers share them.
+        max_sequence_length: int. Rows of the position embedding.
         num_segments: int, or None for no "segment_ids".
-        activation: of the feed-forward.
-        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        activation: activation of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float > 0.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
@@ -51,7 +51,7 @@ def ALBERT(
         `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size; more groups than layers.
+        ValueError: unknown size name; more groups than layers.
 
     Example:
 

@@ -65,7 +65,7 @@ def Bahdanau(
         "target_padding_mask": bool} to the readout `(B, T, l)`.
 
     Raises:
-        ValueError: unknown name of a size; a shared table of different vocabularies.
+        ValueError: unknown size name; a shared table of different vocabularies.
 
     Example:
 

@@ -43,7 +43,7 @@ def BART(
         max_sequence_length: int. The positions of the table, which has two rows more.
         scale_embeddings: bool. Whether token vectors are multiplied by `√D`.
         residual: "post", or another scheme of `models.Transformer`.
-        activation: of the feed-forward.
+        activation: activation of the feed-forward.
         dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give.
         attention_dropout: float in [0, 1). Of the attention weights.
         hidden_dropout: float in [0, 1). Of the hidden layer of the feed-forward.
@@ -53,7 +53,7 @@ def BART(
         `keras.Model`: that of `models.Transformer`.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 
@@ -102,7 +102,7 @@ def MBart(
         `keras.Model`: that of `models.Transformer`.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 

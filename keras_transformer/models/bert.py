@@ -22,17 +22,17 @@ def BERT(
     layer_norm_epsilon: float = 1e-12,
     name: str = "bert",
 ) -> keras.Model:
-    """The encoder of BERT: post-norm blocks over the normalized sum of token, segment and position vectors.
+    """The encoder of BERT: post-norm blocks over the normalized sum of token, segment and position embeddings.
 
     Args:
         size: "base", "large", or a `Size`.
         vocabulary_size: int. V.
-        max_sequence_length: int. The table of positions.
+        max_sequence_length: int. Rows of the position embedding.
         num_segments: int, or None for no "segment_ids".
-        activation: of the feed-forward.
-        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        activation: activation of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float > 0.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
@@ -40,7 +40,7 @@ def BERT(
         `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 

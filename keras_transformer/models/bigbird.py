@@ -26,19 +26,19 @@ def BigBird(
     layer_norm_epsilon: float = 1e-12,
     name: str = "bigbird",
 ) -> keras.Model:
-    """The encoder of BigBird: BERT's, with attention to blocks near by, to the first and last one, and to some at random.
+    """The encoder of BigBird: BERT's, with block-sparse attention: neighboring, global and random blocks.
 
     Args:
         size: "base", "large", or a `Size`.
         vocabulary_size: int. V.
-        block_size: int, or None for attention to everything.
-        num_random_blocks: int >= 0. Every block of tokens sees so many others that were drawn for it.
-        max_sequence_length: int. The table of positions.
+        block_size: int, or None for full attention.
+        num_random_blocks: int >= 0. Number of random blocks that each block attends to.
+        max_sequence_length: int. Rows of the position embedding.
         num_segments: int, or None for no "segment_ids".
-        activation: of the feed-forward.
-        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        activation: activation of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float > 0.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
@@ -46,7 +46,7 @@ def BigBird(
         `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size; a size of blocks out of range.
+        ValueError: unknown size name; a size of blocks out of range.
 
     Example:
 

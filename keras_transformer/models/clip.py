@@ -45,9 +45,9 @@ def CLIPVision(
         num_channels: int.
         grid_size: int or pair of ints: the patches that the position table is for; None for those of `image_size`.
         projection_dim: int, or None for no projection into the common space.
-        activation: of the feed-forward.
+        activation: activation of the feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
@@ -106,13 +106,13 @@ def CLIPText(
     Args:
         size: `Size`.
         vocabulary_size: int. V.
-        max_sequence_length: int. The table of positions.
+        max_sequence_length: int. Rows of the position embedding.
         end_id: int, or None. The token whose first place is read out; None for the token with the highest id, as in CLIP's
             own code.
         projection_dim: int, or None for no projection into the common space.
-        activation: of the feed-forward.
+        activation: activation of the feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:

@@ -55,7 +55,7 @@ def CRATE(
         sparsity_weight: float >= 0. λ of `feedforward.ISTA`.
         dropout: float in [0, 1). Of the embedded patches.
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:

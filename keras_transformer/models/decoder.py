@@ -55,29 +55,29 @@ def Decoder(
     Args:
         size: "small", "medium", "large", "xl" (the measures of GPT-2), or a `Size`.
         vocabulary_size: int. V.
-        max_sequence_length: int. The table of learned positions.
+        max_sequence_length: int. Rows of a learned position embedding.
         position: "learned", "sinusoidal", "rotary", an instance, or None.
-        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        residual: name in `blocks.RESIDUALS`, or an instance to copy.
         norm: a name in `blocks.NORMS`, or a layer to copy.
-        embedding_scale: float, or None for 1. What the vectors of tokens are multiplied by.
+        embedding_scale: float, or None for 1. Factor of the token embeddings.
         embedding_norm: bool. Whether the sum of token and position is normalized, before its dropout.
-        attention: a name in `attention.MECHANISMS`; or a layer in the manner of `MultiHeadAttention` to copy for each block,
-            which brings its own position; or a list of either, which the blocks take in turn.
+        attention: a name in `attention.MECHANISMS`; or a layer like `MultiHeadAttention` to copy for each block,
+            with its own position; or a list of either, which repeats over the blocks.
         feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
-        activation: of a feed-forward given by name.
-        dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
+        activation: activation of a feed-forward that is given by name.
+        dropout: float in [0, 1). Of the embedding, the attention weights, and the outputs of attention and feed-forward.
         embedding_dropout: float in [0, 1), or None for `dropout`.
         packed: bool. Whether it trains on rows of several documents (`data.pack`), none of which sees another: it takes
             "segment_ids" and "positions", int32 `(B, T)`, too. Generation is the same as without.
-        num_block_groups: int, or None. So many blocks share the places of the stack, neighbors the same block; each place
-            has a cache of its own. ALBERT has 1. Default None: a block for each place.
+        num_block_groups: int, or None. Number of blocks with weights of their own; consecutive layers share a block, and
+            each layer has its own cache. ALBERT has 1. Default None: a block for each layer.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size or a part; `num_block_groups` above the number of layers.
+        ValueError: unknown size name or a part; `num_block_groups` above the number of layers.
 
     Example:
 

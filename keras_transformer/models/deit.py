@@ -42,11 +42,11 @@ def DeiT(
         num_channels: int.
         grid_size: int or pair of ints: the patches that the position table is for; None for those of `image_size`.
         interpolation: "bilinear" or "bicubic": how the position table is resized.
-        activation: of the feed-forward.
+        activation: activation of the feed-forward.
         dropout: float in [0, 1). Of the embedded patches, and of what attention and feed-forward give.
         attention_dropout: float in [0, 1). Of the attention weights.
         attention: a name in `attention.MECHANISMS`, or a layer in the manner of `MultiHeadAttention` to copy for each block.
-        layer_norm_epsilon: float.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:

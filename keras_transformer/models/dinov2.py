@@ -54,7 +54,7 @@ def DINOv2(
         stochastic_depth: float in [0, 1). In training, the share of rows that pass a sublayer by.
         dropout: float in [0, 1). Of the embedded patches, and of what attention and feed-forward give.
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:

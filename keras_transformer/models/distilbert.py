@@ -29,9 +29,9 @@ def DistilBERT(
     Args:
         size: "base", or a `Size`.
         vocabulary_size: int. V.
-        max_sequence_length: int. The table of positions.
-        activation: of the feed-forward.
-        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        max_sequence_length: int. Rows of the position embedding.
+        activation: activation of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
         name: str.
 
@@ -39,7 +39,7 @@ def DistilBERT(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 

@@ -30,21 +30,21 @@ def ELECTRA(
     layer_norm_epsilon: float = 1e-12,
     name: str = "electra",
 ) -> keras.Model:
-    """The encoder of ELECTRA: BERT's, with embeddings that may be narrower or wider than its blocks.
+    """The encoder of ELECTRA: BERT's, with embeddings that may have another width than the blocks.
 
     `tasks.ReplacedTokenDetector` makes it a discriminator; a generator is a smaller one in a `tasks.MaskedLanguageModel`.
 
     Args:
         size: "small", "base", "large", or a `Size`.
         vocabulary_size: int. V.
-        embedding_dim: int: width of the embeddings, which a dense layer takes to that of the blocks; None for the published
-            one of a size by name, and none of its own otherwise.
-        max_sequence_length: int. The table of positions.
+        embedding_dim: int or None. Width of the embeddings, which a dense layer projects to D. None: that of the named
+            size, or D without a projection.
+        max_sequence_length: int. Rows of the position embedding.
         num_segments: int, or None for no "segment_ids".
-        activation: of the feed-forward.
-        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        activation: activation of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float > 0.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
@@ -52,7 +52,7 @@ def ELECTRA(
         `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 

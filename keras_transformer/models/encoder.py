@@ -57,27 +57,27 @@ def Encoder(
     Args:
         size: "base", "large" (the measures of BERT), or a `Size`.
         vocabulary_size: int. V.
-        max_sequence_length: int. The table of learned positions.
-        num_segments: int, or None. With it a learned vector is added for the segment that a token belongs to, and the model
-            takes "segment_ids" too, unless there is but one segment; BERT has 2. `text.Tokenizer.encode_pair` gives them.
-        num_box_coordinates: int, or None. With it the model takes "boxes" too, and adds learned vectors for where on its
-            page a word stands, in coordinates from 0 to this, exclusive: see `positions.BoxPosition`.
+        max_sequence_length: int. Rows of a learned position embedding.
+        num_segments: int, or None. Adds a learned embedding of the segment of each token, and the input "segment_ids"
+            if there is more than one segment; BERT has 2. `text.Tokenizer.encode_pair` gives them.
+        num_box_coordinates: int, or None. Adds the input "boxes", and learned embeddings of the position of a word on its
+            page, in coordinates from 0 to this, exclusive: see `positions.BoxPosition`.
         embedding_dim: int, or None for that of the blocks. Width of the embeddings, of whose sum a dense layer makes the D
             channels of the blocks.
         position: "learned", "sinusoidal", "rotary", an instance, or None; or a pair, of which the first is added to the
             embedding and the second stands inside attention.
-        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        residual: name in `blocks.RESIDUALS`, or an instance to copy.
         first_residual: as `residual`, around the attention of the first block; None for the same.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         embedding_norm: bool. Whether the sum of the embeddings is normalized too, before its dropout, as in BERT.
-        attention: a name in `attention.MECHANISMS`; or a layer in the manner of `MultiHeadAttention` to copy for each block,
-            which brings its own position; or a list of these, which the blocks take in turn, from the first again after
-            the last. With `LongformerAttention` of `max_global_tokens` the model takes "global_mask" too, bool `(B, T)`.
+        attention: a name in `attention.MECHANISMS`; or a layer like `MultiHeadAttention` to copy for each block,
+            with its own position; or a list of these, which repeats over the blocks. With `LongformerAttention` of
+            `max_global_tokens` the model takes "global_mask" too, bool `(B, T)`.
         feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
-        activation: of a feed-forward given by name.
-        dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
-        num_block_groups: int, or None. So many blocks share the places of the stack, neighbors the same block; each place
-            has a cache of its own. ALBERT has 1. Default None: a block for each place.
+        activation: activation of a feed-forward that is given by name.
+        dropout: float in [0, 1). Of the embedding, the attention weights, and the outputs of attention and feed-forward.
+        num_block_groups: int, or None. Number of blocks with weights of their own; consecutive layers share a block, and
+            each layer has its own cache. ALBERT has 1. Default None: a block for each layer.
         name: str.
 
     Returns:
@@ -85,7 +85,7 @@ def Encoder(
         "segment_ids", int32 `(B, T)`, too; with `num_box_coordinates` "boxes", int32 `(B, T, 4)`.
 
     Raises:
-        ValueError: unknown name of a size or a part; `num_segments` below 1; `num_block_groups` above the number of layers.
+        ValueError: unknown size name or a part; `num_segments` below 1; `num_block_groups` above the number of layers.
 
     Example:
 

@@ -71,7 +71,7 @@ def EvolvedTransformer(
         target_vocabulary_size: int, or None for `vocabulary_size`.
         tie_embeddings: bool. Whether source and target share one table (which `tasks.LanguageModel` shares too, by default).
         residual: a name in `blocks.RESIDUALS`, such as "pre" (the paper), or an instance to copy; DeepNorm as an instance.
-        layer_norm_epsilon: float.
+        layer_norm_epsilon: float > 0. Of every norm.
         dropout: float in [0, 1). Of the embeddings, of what each part gives, of the branches, and of the hidden layers of
             feed-forwards.
         attention_dropout: float in [0, 1). Of the attention weights.
@@ -82,7 +82,7 @@ def EvolvedTransformer(
         "target_padding_mask": bool} to the decoder's `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size or a scheme; an odd width, or one that heads do not divide; tied tables of
+        ValueError: unknown size name or a scheme; an odd width, or one that heads do not divide; tied tables of
             different vocabularies.
 
     Example:

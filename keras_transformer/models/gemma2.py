@@ -37,31 +37,33 @@ def Gemma2(
     rms_norm_epsilon: float = 1e-6,
     name: str = "gemma2",
 ) -> keras.Model:
-    """The decoder of Gemma 2: Gemma's, with a norm on both sides of a sublayer, soft-capped scores, and every other window.
+    """The decoder of Gemma 2: Gemma's, with norms before and after each sublayer, soft-capped scores, and
+    sliding-window attention in every other block.
 
     `tasks.LanguageModel(..., logit_soft_cap=30.0)` is its head.
 
     Args:
         size: "2B", "9B", "27B", or a `Size`.
         vocabulary_size: int. V.
-        num_key_value_heads: int that divides the number of heads; None for that of the named size, or as many.
-        key_dim: int: width of each head; None for that of the named size, or `D / N`.
+        num_key_value_heads: int or None. Number of key/value heads, a divisor of the number of heads. None: that of the
+            named size, or the number of heads.
+        key_dim: int or None. Size of each head. None: that of the named size, or `D / N`.
         query_scale: float, or None for `1 / √key_dim`. Of products of queries and keys; 27B has `1 / 12`.
         score_soft_cap: float > 0, or None. See `attention.SoftCappedDot`.
-        window: int, or None for all tokens before: how many tokens a token sees, itself included; or a list of either, which
-            the blocks take in turn.
-        position: `positions.Rotary`, or None for one of wavelength 10000 that turns halves.
+        window: int or None, or a list of these that repeats over the blocks. Sliding window: the number of tokens that
+            a token attends to, itself included; None for all previous tokens.
+        position: `positions.Rotary`, or None for `Rotary(10000.0, "halves")`.
         use_attention_bias: bool. Whether the four projections of attention have biases.
-        activation: of the gate.
+        activation: activation of the gate.
         attention_dropout: float in [0, 1). Of the attention weights.
-        rms_norm_epsilon: float > 0.
+        rms_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size, or heads that do not go into one another.
+        ValueError: unknown size name; `num_key_value_heads` does not divide the number of heads.
 
     Example:
 

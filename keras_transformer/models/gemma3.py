@@ -40,31 +40,32 @@ def Gemma3(
     rms_norm_epsilon: float = 1e-6,
     name: str = "gemma3",
 ) -> keras.Model:
-    """The decoder of Gemma 3: Gemma 2's, with norms of queries and keys in place of soft caps, and more windows.
+    """The decoder of Gemma 3: Gemma 2's, with query and key norms instead of soft caps, and more sliding-window blocks.
 
     Args:
         size: "270M", "1B", "4B", "12B", "27B", or a `Size`. The three large ones have windows of 1024, and positions scaled
             by 8: `Rotary(1e6, "halves", scaling=LinearScaling(8.0))`.
         vocabulary_size: int. V; 262208 from "4B" on.
-        num_key_value_heads: int that divides the number of heads; None for that of the named size, or as many.
-        key_dim: int: width of each head; None for that of the named size, or `D / N`.
+        num_key_value_heads: int or None. Number of key/value heads, a divisor of the number of heads. None: that of the
+            named size, or the number of heads.
+        key_dim: int or None. Size of each head. None: that of the named size, or `D / N`.
         query_scale: float, or None for `1 / √key_dim`. Of products of queries and keys; 27B has `1 / √168`.
         score_soft_cap: float > 0, or None. See `attention.SoftCappedDot`.
-        window: a list of int, how many tokens a token sees, itself included, and None for all tokens before, that the blocks
-            take in turn.
+        window: a list of int, how many tokens a token sees, itself included, and None for all tokens before, that
+            repeats over the blocks.
         position: `positions.Rotary` of blocks that see all tokens, or None for one of wavelength 1000000 that turns halves.
         local_position: `positions.Rotary` of blocks with a window, or None for one of wavelength 10000 that turns halves.
         use_attention_bias: bool. Whether the four projections of attention have biases.
-        activation: of the gate.
+        activation: activation of the gate.
         attention_dropout: float in [0, 1). Of the attention weights.
-        rms_norm_epsilon: float > 0.
+        rms_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size, or heads that do not go into one another.
+        ValueError: unknown size name; `num_key_value_heads` does not divide the number of heads.
 
     Example:
 

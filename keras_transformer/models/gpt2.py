@@ -28,20 +28,20 @@ def GPT2(
     Args:
         size: "small", "medium", "large", "xl", or a `Size`.
         vocabulary_size: int. V.
-        max_sequence_length: int. The table of positions.
-        activation: of the feed-forward.
+        max_sequence_length: int. Rows of the position embedding.
+        activation: activation of the feed-forward.
         dropout: float in [0, 1). Of what attention and feed-forward give.
         embedding_dropout: float in [0, 1).
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float > 0.
-        scoring: a name in `attention.SCORINGS`, an instance, or a list of either, which the blocks take in turn.
+        layer_norm_epsilon: float > 0. Of every norm.
+        scoring: a name in `attention.SCORINGS`, an instance, or a list of either, which repeats over the blocks.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 

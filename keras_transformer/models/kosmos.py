@@ -65,11 +65,11 @@ def Kosmos(
         num_image_tokens: int >= 1. Tokens of an image L.
         position: "sinusoidal", "learned" (2,048 places), "rotary", "xpos", an instance, or None; Kosmos-1 has "xpos".
         scale_embeddings: bool. Whether tokens, those of images too, are multiplied by `√D`.
-        activation: of the feed-forward.
-        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        activation: activation of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
         hidden_dropout: float in [0, 1). Of the hidden layer of the feed-forward.
-        layer_norm_epsilon: float > 0.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
@@ -77,7 +77,7 @@ def Kosmos(
         "token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size; `begin_image_id` out of range; `vision` that gives no tokens.
+        ValueError: unknown size name; `begin_image_id` out of range; `vision` that gives no tokens.
 
     Example:
 

@@ -23,7 +23,7 @@ def LayoutLM(
     layer_norm_epsilon: float = 1e-12,
     name: str = "layoutlm",
 ) -> keras.Model:
-    """The encoder of LayoutLM: BERT's, which is told where on its page every word stands.
+    """The encoder of LayoutLM: BERT's, with embeddings of the position of each word on its page.
 
     Args:
         size: "base", "large", or a `Size`.
@@ -32,10 +32,10 @@ def LayoutLM(
         num_box_coordinates: int. Coordinates on the page are from 0 to this, exclusive; those of the published weights are
             from 0 to 1,000.
         num_segments: int, or None for no "segment_ids".
-        activation: of the feed-forward.
-        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        activation: activation of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float > 0.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
@@ -43,7 +43,7 @@ def LayoutLM(
         int32 `(B, T, 4)`: left, top, right, bottom} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 

@@ -45,21 +45,22 @@ def Llama(
     Args:
         size: "2-7B", "2-13B", "2-70B", "3-8B", "3-70B", "3.2-1B", "3.2-3B", or a `Size`.
         vocabulary_size: int. V.
-        num_key_value_heads: int that divides the number of heads; None for that of the named size, or as many.
-        key_dim: int: width of each head; None for that of the named size, or `D / N`.
-        position: `positions.Rotary`, or None for one of wavelength 10000 that turns halves.
+        num_key_value_heads: int or None. Number of key/value heads, a divisor of the number of heads. None: that of the
+            named size, or the number of heads.
+        key_dim: int or None. Size of each head. None: that of the named size, or `D / N`.
+        position: `positions.Rotary`, or None for `Rotary(10000.0, "halves")`.
         use_attention_bias: bool. Whether the four projections of attention have biases.
         use_feedforward_bias: bool.
-        activation: of the gate.
+        activation: activation of the gate.
         attention_dropout: float in [0, 1). Of the attention weights.
-        rms_norm_epsilon: float > 0.
+        rms_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size, or heads that do not go into one another.
+        ValueError: unknown size name; `num_key_value_heads` does not divide the number of heads.
 
     Example:
 

@@ -36,13 +36,13 @@ def Longformer(
         vocabulary_size: int. V.
         attention_window: even int, or a list of one for each block. The keys on both sides of a token that it sees.
         max_global_tokens: int >= 1. How many tokens of a row "global_mask" can mark; further ones are as all tokens are.
-        max_sequence_length: int. How many tokens a text may have; the table of positions has `padding_id + 1` rows more.
+        max_sequence_length: int. Maximum number of tokens; the position embedding has `padding_id + 1` more rows.
         num_segments: int, or None; 1 adds one and the same vector to every token, and asks for no "segment_ids".
         padding_id: int >= 0. The token of padding; the position of the first token is the one after it.
-        activation: of the feed-forward.
-        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        activation: activation of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float > 0.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
@@ -50,7 +50,7 @@ def Longformer(
         `(B, T, D)`. Global tokens see all and are seen by all: the first one for a class, those of a question for an answer.
 
     Raises:
-        ValueError: unknown name of a size; an odd window.
+        ValueError: unknown size name; an odd window.
 
     Example:
 

@@ -48,7 +48,7 @@ def Marian(
         tie_embeddings: bool. Whether source and target share one table.
         scale_embeddings: bool. Whether token vectors are multiplied by `√D`.
         residual: "post", or another scheme of `models.Transformer`.
-        activation: of the feed-forward.
+        activation: activation of the feed-forward.
         dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give.
         attention_dropout: float in [0, 1). Of the attention weights.
         hidden_dropout: float in [0, 1). Of the hidden layer of the feed-forward.
@@ -58,7 +58,7 @@ def Marian(
         `keras.Model`: that of `models.Transformer`.
 
     Raises:
-        ValueError: unknown name of a size; tied tables of different vocabularies.
+        ValueError: unknown size name; tied tables of different vocabularies.
 
     Example:
 
@@ -100,7 +100,7 @@ def Pegasus(
     Args:
         size: "base", "large", or a `Size`.
         vocabulary_size: int. V.
-        activation: of the feed-forward.
+        activation: activation of the feed-forward.
         name: str.
         **options: those of `Marian`.
 
@@ -108,7 +108,7 @@ def Pegasus(
         `keras.Model`: that of `models.Transformer`.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 

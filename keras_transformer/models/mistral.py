@@ -29,25 +29,26 @@ def Mistral(
     rms_norm_epsilon: float = 1e-5,
     name: str = "mistral",
 ) -> keras.Model:
-    """The decoder of Mistral: Llama's, each of whose tokens sees a window alone, so that its cache has one size.
+    """The decoder of Mistral: Llama's with sliding-window attention, whose cache has a fixed size.
 
     Args:
         size: "7B", or a `Size`.
         vocabulary_size: int. V.
-        num_key_value_heads: int that divides the number of heads; None for that of the named size, or as many.
-        key_dim: int: width of each head; None for that of the named size, or `D / N`.
+        num_key_value_heads: int or None. Number of key/value heads, a divisor of the number of heads. None: that of the
+            named size, or the number of heads.
+        key_dim: int or None. Size of each head. None: that of the named size, or `D / N`.
         window: int, or None for all tokens before, as since version 0.2: how many tokens a token sees, itself included.
-        position: `positions.Rotary`, or None for one of wavelength 10000 that turns halves.
-        activation: of the gate.
+        position: `positions.Rotary`, or None for `Rotary(10000.0, "halves")`.
+        activation: activation of the gate.
         attention_dropout: float in [0, 1). Of the attention weights.
-        rms_norm_epsilon: float > 0.
+        rms_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size, or heads that do not go into one another.
+        ValueError: unknown size name; `num_key_value_heads` does not divide the number of heads.
 
     Example:
 

@@ -34,26 +34,28 @@ def Mixtral(
     rms_norm_epsilon: float = 1e-5,
     name: str = "mixtral",
 ) -> keras.Model:
-    """The decoder of Mixtral: Mistral's, whose feed-forwards are mixtures of experts.
+    """The decoder of Mixtral: Mistral's with mixture-of-experts feed-forwards.
 
     Args:
         size: "8x7B", "8x22B", or a `Size`, whose `intermediate_dim` is that of each expert.
         vocabulary_size: int. V.
-        num_key_value_heads: int that divides the number of heads; None for that of the named size, or as many.
-        key_dim: int: width of each head; None for that of the named size, or `D / N`.
+        num_key_value_heads: int or None. Number of key/value heads, a divisor of the number of heads. None: that of the
+            named size, or the number of heads.
+        key_dim: int or None. Size of each head. None: that of the named size, or `D / N`.
         router: `feedforward.TopKRouter` to copy, or None for 2 of 8 experts.
-        window: int, or None for all tokens before: how many tokens a token sees, itself included.
-        position: `positions.Rotary`, or None for one of wavelength 1000000 that turns halves.
-        activation: of the gate of an expert.
+        window: int or None. Sliding window: the number of tokens that a token attends to, itself included; None for all
+            previous tokens.
+        position: `positions.Rotary`, or None for `Rotary(1e6, "halves")`.
+        activation: activation of the gate of each expert.
         attention_dropout: float in [0, 1). Of the attention weights.
-        rms_norm_epsilon: float > 0.
+        rms_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size, or heads that do not go into one another.
+        ValueError: unknown size name; `num_key_value_heads` does not divide the number of heads.
 
     Example:
 

@@ -51,10 +51,10 @@ def ModernBERT(
         global_max_wavelength, local_max_wavelength: float > 0. Of the rotary positions of either kind of block.
         activation: of the gate of the feed-forward.
         attention_bias, feedforward_bias, norm_bias: bool. Whether these have biases.
-        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
         feedforward_dropout: float in [0, 1). Of the hidden layer of the feed-forward.
-        layer_norm_epsilon: float > 0.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
@@ -62,7 +62,7 @@ def ModernBERT(
         trained on up to 8,192 tokens.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 

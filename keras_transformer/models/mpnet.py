@@ -23,24 +23,24 @@ def MPNet(
     layer_norm_epsilon: float = 1e-12,
     name: str = "mpnet",
 ) -> keras.Model:
-    """The encoder of MPNet: BERT's without segments, with relative biases beside its table of positions.
+    """The encoder of MPNet: BERT's without segments, with relative position biases besides learned positions.
 
     Args:
         size: "base", "large", or a `Size`.
         vocabulary_size: int. V.
-        max_sequence_length: int. How many tokens a text may have; the table of positions has `padding_id + 1` rows more.
+        max_sequence_length: int. Maximum number of tokens; the position embedding has `padding_id + 1` more rows.
         padding_id: int >= 0. The token of padding; the position of the first token is the one after it.
-        num_buckets: int. Of the relative biases, which all blocks share.
-        activation: of the feed-forward.
-        dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
-        layer_norm_epsilon: float > 0.
+        num_buckets: int. Buckets of the relative biases, which all blocks share.
+        activation: activation of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, the attention weights, and the outputs of attention and feed-forward.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 

@@ -47,20 +47,20 @@ def RecurrentMemory(
         num_memory_tokens: int >= 1. m. Default 10.
         gradient_segments: int >= 1, or None for all. How many segments learn together; see `blocks.MemoryStack`.
         position: "learned" (of the `m + S + m` places), the name of a position inside attention, an instance, or None.
-        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        residual: name in `blocks.RESIDUALS`, or an instance to copy.
         norm: "layer_norm", "rms_norm", or a layer to copy.
         attention: a layer in the manner of `MultiHeadAttention` to copy for each block, which brings its own position; its
             cache keeps all keys.
         feedforward: "dense", "gated", or an instance to copy.
-        activation: of a feed-forward given by name.
-        dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
+        activation: activation of a feed-forward that is given by name.
+        dropout: float in [0, 1). Of the embedding, the attention weights, and the outputs of attention and feed-forward.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size or a part; sizes below 1; a position that is added to the embedding, other than
+        ValueError: unknown size name or a part; sizes below 1; a position that is added to the embedding, other than
             "learned"; parts that cannot stand inside of memory, see `blocks.MemoryStack`.
 
     Example:

@@ -45,16 +45,16 @@ def Reformer(
     Args:
         size: "novel", "enwik8", or a `Size`, whose heads need not divide its width.
         vocabulary_size: int. V.
-        layers: sequence of "local" and "lsh", which the blocks take in turn.
+        layers: sequence of "local" and "lsh", which repeats over the blocks.
         key_dim: int >= 1. Width of the heads.
         local: mechanism of the local blocks, of which each has a copy. None: `ChunkedAttention()`.
         lsh: mechanism of the others. None: `LSHAttention()`; with `attend_across_buckets`, as published, there is no cache.
         causal: bool. Whether it is a decoder. Default True.
         position: layer that is called with tokens, such as `positions.Axial`; None for a table.
-        max_sequence_length: int. The table of learned positions.
-        activation: of the feed-forward.
+        max_sequence_length: int. Rows of a learned position embedding.
+        activation: activation of the feed-forward.
         dropout: float in [0, 1). Of the embedding, of what attention and feed-forward give, and of the output.
-        layer_norm_epsilon: float > 0.
+        layer_norm_epsilon: float > 0. Of every norm.
         reversible: bool. Whether, in training, activations are computed again instead of being kept: see
             `blocks.ReversibleStack`.
         name: str.
@@ -63,7 +63,7 @@ def Reformer(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to both streams, `(B, T, 2 D)`.
 
     Raises:
-        ValueError: unknown name of a size or a part.
+        ValueError: unknown size name or a part.
 
     Example:
 

@@ -40,11 +40,11 @@ def RetNet(
         vocabulary_size: int. V.
         value_dim: int, or None for twice the width of a query head, and for what the authors have in a size given by name.
             Width of each value head.
-        chunk_size: int >= 1. Changes the cost alone.
-        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        chunk_size: int >= 1. Tokens per parallel chunk; it affects speed only.
+        residual: name in `blocks.RESIDUALS`, or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         feedforward: "dense", "gated", or an instance to copy.
-        activation: of a feed-forward given by name.
+        activation: activation of a feed-forward that is given by name.
         dropout: float in [0, 1). Of the embedding, and of what retention and feed-forward give.
         name: str.
 
@@ -52,7 +52,7 @@ def RetNet(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size or a part; heads of odd width.
+        ValueError: unknown size name or a part; heads of odd width.
 
     Example:
 

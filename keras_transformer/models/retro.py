@@ -96,7 +96,7 @@ def RETRO(
         residual: a name in `blocks.RESIDUALS` of one stream, or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
-        activation: of a feed-forward given by name.
+        activation: activation of a feed-forward that is given by name.
         dropout: float in [0, 1). Of the embeddings, of the attention weights, and of what each sublayer gives.
         name: str.
 
@@ -106,7 +106,7 @@ def RETRO(
         neighbors.
 
     Raises:
-        ValueError: unknown name of a size or a part; no retrieval layer, or one that there is not; a position that is added
+        ValueError: unknown size name or a part; no retrieval layer, or one that there is not; a position that is added
             to the embedding.
 
     Generation without more is that of a decoder without neighbors; `retrieval.with_retrieval` retrieves as chunks fill.

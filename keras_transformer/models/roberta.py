@@ -24,18 +24,18 @@ def RoBERTa(
     layer_norm_epsilon: float = 1e-5,
     name: str = "roberta",
 ) -> keras.Model:
-    """The encoder of RoBERTa, CamemBERT and XLM-RoBERTa: BERT's, with no segments and a table of positions of its own.
+    """The encoder of RoBERTa, CamemBERT and XLM-RoBERTa: BERT's without segments, its positions offset by `padding_id + 1`.
 
     Args:
         size: "base", "large", or a `Size`.
         vocabulary_size: int. V. CamemBERT has 32,005 tokens, XLM-RoBERTa 250,002.
-        max_sequence_length: int. How many tokens a text may have; the table of positions has `padding_id + 1` rows more.
+        max_sequence_length: int. Maximum number of tokens; the position embedding has `padding_id + 1` more rows.
         num_segments: int, or None; 1 adds one and the same vector to every token, and asks for no "segment_ids".
         padding_id: int >= 0. The token of padding; the position of the first token is the one after it.
-        activation: of the feed-forward.
-        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        activation: activation of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float > 0.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
@@ -43,7 +43,7 @@ def RoBERTa(
         "segment_ids", int32 `(B, T)`, too.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 

@@ -37,10 +37,10 @@ def RoFormer(
         embedding_dim: int, or None for that of the blocks. Width of the embeddings, which a dense layer takes to that of the
             blocks.
         num_segments: int, or None for no "segment_ids".
-        activation: of the feed-forward.
-        dropout: float in [0, 1). Of the embedding, and of what attention and feed-forward give.
+        activation: activation of the feed-forward.
+        dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float > 0.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
@@ -48,7 +48,7 @@ def RoFormer(
         `(B, T, D)`. Any length.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 

@@ -30,22 +30,22 @@ def RWKV(
     layer_norm_epsilon: float = 1e-5,
     name: str = "rwkv",
 ) -> keras.Model:
-    """A decoder of time mixing and channel mixing: it trains in parallel, and generates from a state of fixed size.
+    """The decoder of RWKV-4: blocks of time mixing and channel mixing, whose state has a fixed size.
 
     Args:
         size: "169M", "430M", "1.5B", "3B", "7B", "14B", or a `Size`, whose `num_heads` is not read.
         vocabulary_size: int. V.
         channels: int >= 1, or None for D. Of time mixing.
-        chunk_size: int >= 1. Changes the cost alone.
-        dropout: float in [0, 1). Of what time mixing and channel mixing give.
-        layer_norm_epsilon: float.
+        chunk_size: int >= 1. Tokens per parallel chunk; it affects speed only.
+        dropout: float in [0, 1). Of the outputs of time mixing and channel mixing.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 

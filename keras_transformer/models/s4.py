@@ -50,10 +50,10 @@ def S4Model(
         state_space: "s4", "s4d", or an instance to copy.
         num_mixers: int >= 1, or None for 2 in "wikitext" and 1 otherwise. State spaces one after the other in a block,
             before its feed-forward.
-        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        residual: name in `blocks.RESIDUALS`, or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         feedforward: "dense", "gated", or an instance to copy.
-        activation: of a feed-forward given by name.
+        activation: activation of a feed-forward that is given by name.
         dropout: float in [0, 1). Of the embedding, and of what mixer and feed-forward give.
         name: str.
 
@@ -61,7 +61,7 @@ def S4Model(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size or a part; `num_mixers` below 1.
+        ValueError: unknown size name or a part; `num_mixers` below 1.
 
     Example:
 

@@ -67,7 +67,7 @@ def Swin(
         num_channels: int.
         window_size: int. Rows and columns of a window, in tokens.
         mlp_ratio: float. How much wider the hidden layer of the feed-forward is than the tokens.
-        activation: of the feed-forward.
+        activation: activation of the feed-forward.
         dropout: float in [0, 1). Of the embedded patches, and of what attention and feed-forward give.
         attention_dropout: float in [0, 1). Of the attention weights.
         stochastic_depth: float in [0, 1). In training, the share of rows that pass the last block by; it grows from 0 at

@@ -70,7 +70,7 @@ def Transformer(
             attention; or a list of these, which the blocks of each side take in turn, from the first again after the last.
             What serves self-attention alone leaves cross-attention to softmax.
         feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
-        activation: of a feed-forward given by name.
+        activation: activation of a feed-forward that is given by name.
         dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give; the paper's big has 0.3.
         attention_dropout: float in [0, 1). Of the attention weights; with an `attention` instance, set it there.
         hidden_dropout: float in [0, 1). Of the hidden layer of a feed-forward given by name.
@@ -81,7 +81,7 @@ def Transformer(
         "target_padding_mask": bool} to the decoder's `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size or a part; a position that acts inside attention (give it to `attention`); tied
+        ValueError: unknown size name or a part; a position that acts inside attention (give it to `attention`); tied
             tables of different vocabularies; sides of different widths.
 
     Example:

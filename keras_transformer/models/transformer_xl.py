@@ -48,18 +48,18 @@ def TransformerXL(
         memory_length: int >= 1. M.
         same_length: bool. Whether each token sees as many tokens, the last M, itself included.
         position: a name in `positions.ATTENTION_POSITIONS`, or an instance to copy for each layer.
-        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        residual: name in `blocks.RESIDUALS`, or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         feedforward: "dense", "gated", or an instance to copy.
-        activation: of a feed-forward given by name.
-        dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
+        activation: activation of a feed-forward that is given by name.
+        dropout: float in [0, 1). Of the embedding, the attention weights, and the outputs of attention and feed-forward.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size or a part; lengths below 1.
+        ValueError: unknown size name or a part; lengths below 1.
 
     Example:
 

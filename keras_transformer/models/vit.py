@@ -53,13 +53,13 @@ def ViT(
         class_token: bool. Whether a learned token comes first.
         mask_token: bool. Whether the embedding has a vector for hidden patches: see `vision.PatchEmbedding`.
         interpolation: "bilinear" or "bicubic": how the position table is resized.
-        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        residual: name in `blocks.RESIDUALS`, or an instance to copy.
         feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
-        activation: of a feed-forward given by name.
+        activation: activation of a feed-forward that is given by name.
         dropout: float in [0, 1). Of the embedded patches, and of what attention and feed-forward give.
         attention_dropout: float in [0, 1). Of the attention weights.
         attention: a name in `attention.MECHANISMS`, or a layer in the manner of `MultiHeadAttention` to copy for each block.
-        layer_norm_epsilon: float.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:

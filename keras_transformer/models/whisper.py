@@ -52,7 +52,7 @@ def Whisper(
         num_mel_bins: int. M: 80, or 128 since large-v3.
         num_frames: even int: 3000 are 30 seconds. Shorter sound is filled with silence.
         max_sequence_length: int. The positions of the decoder.
-        activation: of the feed-forward.
+        activation: activation of the feed-forward.
         dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give.
         attention_dropout: float in [0, 1). Of the attention weights.
         hidden_dropout: float in [0, 1). Of the hidden layer of the feed-forward.
@@ -63,7 +63,7 @@ def Whisper(
         bool `(B, T)`} to the decoder's `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size; sides of different widths; an odd number of frames.
+        ValueError: unknown size name; sides of different widths; an odd number of frames.
 
     Example:
 
@@ -107,7 +107,7 @@ def WhisperEncoder(
         `keras.Model`: "features", float `(B, num_frames, M)`, to `(B, num_frames / 2, D)`.
 
     Raises:
-        ValueError: unknown name of a size; an odd number of frames.
+        ValueError: unknown size name; an odd number of frames.
 
     Example:
 

@@ -38,11 +38,11 @@ def XLNet(
         vocabulary_size: int. V.
         causal: bool. Whether a token sees none behind it. Default False, as published.
         use_segments: bool. Whether the model takes "segment_ids".
-        activation: of the feed-forward.
+        activation: activation of the feed-forward.
         dropout: float in [0, 1). Of the embedding, of what attention and feed-forward give, within the feed-forward, and of
             the output.
         attention_dropout: float in [0, 1). Of the attention weights.
-        layer_norm_epsilon: float > 0.
+        layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 
     Returns:
@@ -50,7 +50,7 @@ def XLNet(
         `(B, T, D)`. Any length.
 
     Raises:
-        ValueError: unknown name of a size.
+        ValueError: unknown size name.
 
     Example:
 

@@ -50,18 +50,18 @@ def YOCO(
         window: int >= 1. How many tokens "local" sees, the token itself included. Default 1024.
         num_key_value_heads: int that divides the number of heads, or None for as many. Of "local" and of the shared pair.
         position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None: of "local" and of the cross-decoder.
-        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        residual: name in `blocks.RESIDUALS`, or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy; the shared pair is made of normed tokens too.
         feedforward: "dense", "gated", or an instance to copy.
-        activation: of a feed-forward given by name.
-        dropout: float in [0, 1). Of the embedding, of the attention weights, and of what attention and feed-forward give.
+        activation: activation of a feed-forward that is given by name.
+        dropout: float in [0, 1). Of the embedding, the attention weights, and the outputs of attention and feed-forward.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size or a part; an odd number of layers.
+        ValueError: unknown size name or a part; an odd number of layers.
 
     Generation is as with any decoder, but for contrastive search, which asks for the hidden states of the whole prompt.
 

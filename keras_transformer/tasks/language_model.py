@@ -1,4 +1,4 @@
-"""Next-token prediction and generation, for decoder-only and encoder-decoder backbones."""
+"""Language model: next-token prediction and generation."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _EMBEDDING_NAMES = ("target_token_embedding", "token_embedding")
 
 @serializable
 class LanguageModel(keras.Model):
-    """A backbone with a head over the vocabulary, which trains with `fit` and then generates.
+    """Language model: a backbone with a head over the vocabulary, for training with `fit` and for generation.
 
     Args:
         backbone: `keras.Model` to `(B, T, D)`, such as `models.Decoder` or, sequence to sequence, `models.Transformer`.
-        tie_embeddings: bool. True: the logits are products with the token embeddings; False: with a matrix of their own.
-        tokenizer: a tokenizer of `keras_transformer.text`, with which the model takes text and gives text, or None. It is
+        tie_embeddings: bool. Whether the output projection is the transposed token embedding.
+        tokenizer: a tokenizer of `keras_transformer.text`, or None: then prompts and results are token ids. It is
             saved with the model.
         start_id: int or None: the token that every text begins with before generation. None: that of the tokenizer in an
             encoder-decoder, no token otherwise.
         end_id: int, or a list of ints: the token that ends a text, or several each of which does. None: that of the
             tokenizer, or none.
-        head_scale: float. What the backbone's output is multiplied by in front of the head; T5 1.0 has `1 / √D`. Default 1.
-        head_bias: bool. Whether a learned number is added to each logit, as in BART and Marian.
-        logit_soft_cap: float > 0, or None. c of logits `c · tanh(x / c)`, as Gemma 2 has them.
+        head_scale: float. Factor of the backbone's output before the head; T5 1.0 has `1 / √D`. Default 1.
+        head_bias: bool. Whether the logits have a learned bias, as in BART and Marian.
+        logit_soft_cap: float > 0, or None. c of the soft cap `c · tanh(x / c)` of the logits, as in Gemma 2.
         name: str.
 
     Call arguments:
@@ -48,8 +48,8 @@ class LanguageModel(keras.Model):
         Logits, float32 `(B, T, V)`, under every dtype policy.
 
     Raises:
-        ValueError: the backbone has no token embedding, does not give tokens, or knows fewer than the tokenizer; a tied head
-            whose table is of another width than these.
+        ValueError: the backbone has no token embedding, its output is not `(B, T, D)`, its vocabulary is smaller than the
+            tokenizer's, or a tied embedding has another width than D.
 
     Example:
 
@@ -121,7 +121,7 @@ class LanguageModel(keras.Model):
 
     @property
     def max_length(self) -> Any:
-        """int: the most tokens that the positions of the model reach, or None where they have no end."""
+        """int or None: maximum sequence length, limited by the position embeddings; None for no limit."""
         layers = keras_private.flatten_layers(self) if self.source_shape is None else self.stepwise.target_layers
         lengths = [getattr(layer, "max_sequence_length", None) for layer in layers]
         return min((length for length in lengths if length), default=None)
@@ -139,7 +139,7 @@ class LanguageModel(keras.Model):
             For each prompt the text, or the tokens, that follow it.
 
         Raises:
-            GenerationError: what is asked for cannot be had; nothing has run.
+            GenerationError: the request is not valid for this model; raised before anything runs.
         """
         return self.generator().generate(prompts, **options)
 
@@ -227,12 +227,12 @@ class LanguageModel(keras.Model):
         return PagedSteps(self, num_blocks, block_size, **options)
 
     def save_assets(self, directory: Path) -> None:
-        """Keeps the tokenizer in the `.keras` file; Keras calls this."""
+        """Saves the tokenizer in the `.keras` file; called by Keras."""
         if self.tokenizer is not None:
             self.tokenizer.save(directory)
 
     def load_assets(self, directory: Path) -> None:
-        """Takes the tokenizer from the `.keras` file; Keras calls this."""
+        """Loads the tokenizer from the `.keras` file; called by Keras."""
         from keras_transformer.text import load_tokenizer
 
         if any(pathlib.Path(directory).iterdir()):

@@ -119,7 +119,7 @@ class AttentionalGRU(CachedLayer):
         padding_mask: boolean `(B, T)`, False for padding, which is no step; None for none.
         encoder_padding_mask: boolean `(B, S)`, False for what is not looked at; None for none.
         cache: dict as `init_cache` returns, joined with what `memory_cache` returns; or None.
-        cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
+        cache_index: int32 `()` or `(B,)`: number of tokens that each row has read before.
 
     Returns:
         `(B, T, l)`; with a cache, `(output, next_cache)`.

@@ -1,4 +1,4 @@
-"""Encoding texts that are longer than an encoder reads."""
+"""Sliding-window encoding of long texts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def encode_in_windows(
     overlap: int = 256,
     batch_size: int = 8,
 ) -> Any:
-    """The states of a text of any length, read in windows that overlap.
+    """Encodes a text of any length in overlapping windows.
 
-    Each token's state is from the window in which it stands nearest to the middle: at the borders of a window, states lack
-    what stands beyond. Half of `overlap` is dropped on either side of a window, except at both ends of the text.
+    The state of each token comes from the window in which it is closest to the middle, where it has the most context:
+    half of `overlap` is dropped at either side of a window, except at both ends of the text.
 
     Args:
         encoder: function of {"token_ids": int32 `(B, window)`, "padding_mask": bool `(B, window)`} to `(B, window, D)`:
             `models.Encoder`, or what `export.load` returns with one output.
         token_ids: list or array of int, `(S,)`.
-        window: int >= 1. How many tokens the encoder reads at a time.
-        overlap: even int in [0, window). How many tokens neighboring windows share.
-        batch_size: int >= 1. How many windows are read at a time.
+        window: int >= 1. Number of tokens per window.
+        overlap: even int in [0, window). Number of tokens that consecutive windows share.
+        batch_size: int >= 1. Number of windows per call of the encoder.
 
     Returns:
         float array `(S, D)`.

@@ -1,4 +1,4 @@
-"""A layer in front of a model that reads features."""
+"""Feature extraction inside a model."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def with_front_end(
     name: str = "samples",
     shape: Shape = (None,),
 ) -> Any:
-    """A model whose features a layer makes, inside the graph: it takes what the layer takes.
+    """Adds a feature extraction layer in front of a model.
 
     Args:
         model: Functional `keras.Model`, such as `models.Whisper`. Its layers are used, not copied.
         front_end: layer from the new input to the features, such as `audio.LogMel.whisper()`.
-        features: str: the input that it replaces.
-        name: str: that of the new input.
-        shape: tuple: that of the new input, without the batch.
+        features: str: name of the input to replace.
+        name: str: name of the new input.
+        shape: tuple: shape of the new input, without the batch axis.
 
     Returns:
         `keras.Model`: with the input `name`, float, in the place of `features`.
 
     Raises:
-        ValueError: the model has no such input, or the layer gives features of another shape.
+        ValueError: the model has no such input, or the layer returns features of another shape.
 
     Example:
 

@@ -40,14 +40,14 @@ def image_stack(
         images: symbolic, as `image_input` gives it.
         embedding: `vision.PatchEmbedding`.
         size: `Size`.
-        residual: a name in `blocks.RESIDUALS`, or an instance to copy.
+        residual: name in `blocks.RESIDUALS`, or an instance to copy.
         mixer_residual: as `residual`, around attention alone; None for the same.
         norm: layer to copy for each block.
         first_norm: layer behind the embedding, or None.
         last_norm: layer behind the blocks, or None.
         attention: as `make_attention` takes it.
         feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
-        activation: of a feed-forward given by name.
+        activation: activation of a feed-forward that is given by name.
         dropout: float. Of what attention and feed-forward give.
         attention_dropout: float. Of the attention weights.
         name: str.

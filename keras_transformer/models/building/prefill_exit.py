@@ -1,4 +1,4 @@
-"""Where reading a prompt may stop half-way."""
+"""Prefill exit: the layer after which a prompt needs only its last token."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from keras_transformer.utils.types import Config, Shape, Tensor
 
 @serializable
 class PrefillExit(keras.layers.Layer):
-    """Passes tokens on; where a prompt is read, the last real token of each row alone.
+    """Identity that, during prefill, keeps only the last real token of each row.
 
-    Stands in a model's graph where no layer that follows needs the other tokens of a prompt: none that follows has a cache.
-    In training, and when new tokens are read, it does nothing. `Stepwise` calls `last` in its place when it reads a prompt.
+    Placed before layers without a cache, which need no other tokens of a prompt. It does nothing in training and in
+    decoding steps; during prefill `Stepwise` calls `last` instead.
 
     Call arguments:
         inputs: float `(B, T, D)`.

@@ -1,4 +1,4 @@
-"""What decoders in the manner of Llama share: heads that share keys and values, and turn by their position."""
+"""Grouped-query attention with rotary positions, for the decoders of Llama and its relatives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCK = 512
 
 
 class GroupedSize(NamedTuple):
-    """A `Size` whose attention heads have groups and a width of their own.
+    """A `Size` with the number of key/value heads and the size of a head.
 
     Attributes:
         size: `Size`.
@@ -32,7 +32,7 @@ class GroupedSize(NamedTuple):
 def get_grouped_size(
     size: Any, sizes: dict[str, Any], num_key_value_heads: int | None = None, key_dim: int | None = None
 ) -> Any:
-    """A `GroupedSize` from a name in `sizes`, or from a `Size`, whose heads are alike and divide the width.
+    """A `GroupedSize` from a name in `sizes`, or from a `Size` without groups.
 
     Raises:
         ValueError: unknown name, or heads that do not divide the width.
@@ -59,7 +59,7 @@ def rotary_attention(
     Args:
         grouped: `GroupedSize`.
         window: int, or None for all tokens before: how many tokens a query sees, itself included. A list of either makes a
-            list of layers, which the blocks take in turn.
+            list of layers, which repeats over the blocks.
         position: `positions.Rotary`, or None for that of Llama.
         scoring: a name in `attention.SCORINGS`, or an instance.
         dropout: float in [0, 1). Of the attention weights.

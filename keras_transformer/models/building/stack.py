@@ -1,4 +1,4 @@
-"""What the architectures share: embeddings, blocks from templates, the norm at the end."""
+"""Parts that architectures share: embeddings, blocks from templates, the final norm."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def make_norm(norm: str | keras.layers.Layer, name: str) -> Any:
 
 
 def make_blocks(make_block: Any, num_layers: int, num_groups: int | None = None) -> Any:
-    """The blocks of a stack in order: all different, or each standing in several places.
+    """The blocks of a stack in order: all different, or each repeated in consecutive layers.
 
     Args:
         make_block: function from an index to a block.
         num_layers: int.
-        num_groups: int in [1, `num_layers`]: so many blocks share the places among them, neighbors the same; None for a
-            block of its own in each.
+        num_groups: int in [1, `num_layers`]: number of different blocks; consecutive layers share one. None for a
+            block of its own in each layer.
 
     Returns:
         list of `num_layers` blocks.

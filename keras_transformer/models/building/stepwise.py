@@ -1,4 +1,4 @@
-"""Running a Functional backbone over new tokens only, its past in a cache."""
+"""Token-by-token execution of a Functional backbone with a cache."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ _BESIDE_TEXT = ("images",)
 
 
 class Stepwise:
-    """A causal backbone as a machine that reads some tokens, and carries what it has read in a cache.
+    """Runs a causal backbone on new tokens, with the past in a cache.
 
-    The model's own graph is walked, and no architecture is known here: a layer that has `init_cache` is called with its
-    part of the cache; one that takes `positions` is told where the tokens stand; any other works on each token by itself.
-    In an encoder-decoder, what depends on the source alone runs once, in `encode`; so it does in a model of text and
-    "images".
+    Works for any Functional graph: a layer with `init_cache` is called with its part of the cache, and a layer that takes
+    `positions` with the positions of the tokens. All others must compute each token independently, which is checked. In
+    an encoder-decoder, and in a model of text and "images", layers that depend on the source alone run once, in `encode`.
 
     Args:
         backbone: Functional `keras.Model` from "token_ids" and "padding_mask" to `(B, T, D)`; or from "target_token_ids",
@@ -39,18 +38,17 @@ class Stepwise:
         token_ids: int32 `(B, T)`: new tokens.
         cache: dict of tensors, batch first, as `init_cache` returns; in an encoder-decoder joined with what `encode`
             returns.
-        cache_index: int32 `()` or `(B,)`: how many tokens each row has read before.
+        cache_index: int32 `()` or `(B,)`: number of tokens that each row has read before.
         lengths: int32 `(B,)`: how many of the new tokens are real, the rest being padding on the right; None for all.
-        last_only: bool. Whether only the last real token of each row is wanted, as of a prompt: then a model with a
-            `PrefillExit` computes for that token alone what follows it, and the output is `(B, 1, D)`. Any other model
-            computes all. Default False.
+        last_only: bool. Whether only the last real token of each row is needed, as in prefill: a model with a
+            `PrefillExit` then returns `(B, 1, D)`. Other models ignore it. Default False.
 
     Returns:
         `(output, cache)`: float `(B, T, D)`, and the next cache.
 
     Raises:
-        ValueError: the model has other inputs, has no layer with a cache, mixes tokens in a layer without one, or has a
-            cache behind a `PrefillExit`.
+        ValueError: the model has other inputs, has no layer with a cache, has an operation without one that mixes tokens
+            (the message names it), or has a cache after a `PrefillExit`.
 
     Example:
 
@@ -119,7 +117,7 @@ class Stepwise:
 
     @property
     def has_prefill_exit(self) -> Any:
-        """Whether a prompt is read to its end only half-way: see `PrefillExit`."""
+        """Whether prefill returns the last token of each row only: see `PrefillExit`."""
         return bool(self._behind_exit)
 
     def __call__(
