@@ -1,1 +1,1 @@
-"""What Keras lacks on every backend: compiled functions, in-place state, scans, gradients and recomputation."""
+"""What Keras lacks: compiled and in-place functions, scans, gradients and recomputation on every backend."""

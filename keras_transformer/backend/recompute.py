@@ -1,21 +1,27 @@
-"""Activations that are not kept for the backward pass, but computed again in it."""
+"""Gradient checkpointing: activations that are recomputed in the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import keras
 
 from keras_transformer.backend import keras_private
 from keras_transformer.backend.variable_values import VariableValues
 from keras_transformer.backend.vjp import after, vjp
+from keras_transformer.utils.types import Tensor
 
 
-def recomputed(layer, function, *tensors):
-    """`function(*tensors)`, of which only the inputs are kept for the gradient: all between is computed once more.
+def recomputed(layer: keras.layers.Layer, function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """Returns `function(*tensors)` with gradient checkpointing: only the inputs are stored for the backward pass.
 
-    The second time is the first over again: generators draw the same numbers, and statistics and losses that the layer and
-    its parts add count once. On TensorFlow memory is saved where the step is traced, as `fit` does.
+    The recomputation equals the first pass: seed generators draw the same numbers, and statistics and losses that the layer
+    and its parts add count once. On TensorFlow this saves memory in a traced step, such as that of `fit`.
 
     Args:
-        layer: `keras.layers.Layer`: it and its parts have all variables that `function` reads or changes.
-        function: maps float tensors to one float tensor. What else it needs it brings along; no gradient goes there.
+        layer: `keras.layers.Layer` that has, itself or in its parts, all variables that `function` reads or changes.
+        function: function of float tensors to one float tensor. Tensors that it closes over get no gradient.
         *tensors: float tensors.
 
     Returns:
@@ -31,9 +37,10 @@ def recomputed(layer, function, *tensors):
 
     Reference: Chen et al., Training Deep Nets with Sublinear Memory Cost, arXiv 1604.06174.
     """
-    values, changed = VariableValues([layer]), []
+    values = VariableValues([layer])
+    changed: list[tuple[keras.Variable, Tensor]] = []
 
-    def pure(*arguments):
+    def pure(*arguments: Tensor) -> tuple[tuple[Tensor, ...], list[Tensor]]:
         inputs, weights = arguments[: len(tensors)], arguments[len(tensors) :]
         with values.scope(weights, collect_losses=True) as scope, keras_private.autocast_scope(layer.compute_dtype):
             before = [scope.get_current_value(variable) for variable in values.others]
@@ -52,30 +59,26 @@ def recomputed(layer, function, *tensors):
     return output
 
 
-def _on_tensorflow(function):
-    """What `keras.remat` is on TensorFlow, for weights too: that one copies all it is given, and has no room for states.
+def _on_tensorflow(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`keras.remat` on TensorFlow, with gradients of weights and with states; that one copies all arguments.
 
     Args:
-        function: maps float tensors to a tuple of float tensors, and a list of any.
+        function: function of float tensors to a tuple of float tensors, and a list of any tensors.
     """
     import tensorflow as tf
 
-    states = []
+    states: list[Tensor] = []
 
     @tf.custom_gradient
-    def run(*arguments):
+    def run(*arguments: Tensor) -> Any:
         results, states[:] = function(*arguments)
         return results, lambda *upstream: _gradients(function, arguments, upstream)
 
     return lambda *arguments: (run(*arguments), states)
 
 
-def _on_jax(function):
-    """What `keras.remat` is on JAX, on processors too: see `after`.
-
-    Args:
-        function: as of `_on_tensorflow`.
-    """
+def _on_jax(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`keras.remat` on JAX that also saves memory on CPUs: see `after`; `function` is as for `_on_tensorflow`."""
     import jax
 
     run = jax.custom_vjp(function)
@@ -86,9 +89,9 @@ def _on_jax(function):
     return run
 
 
-def _gradients(function, arguments, upstream):
-    """Those of all arguments, for which the function is computed once more."""
-    # Not before the gradient is there: what is computed again would lie in memory until then.
+def _gradients(function: Callable[..., Any], arguments: tuple[Tensor, ...], upstream: Any) -> list[Tensor]:
+    """Returns the gradients of all arguments, recomputing the function."""
+    # Not before the gradient is available: the recomputed activations would be in memory until then.
     again = (after(upstream[0], arguments[0]), *arguments[1:])
     _, pullback = vjp(lambda *inputs: function(*inputs)[0], *again)
     return pullback(upstream)

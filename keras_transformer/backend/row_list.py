@@ -1,12 +1,18 @@
 """Lists of rows for loops on TensorFlow, which layers do not import."""
 
+from __future__ import annotations
 
-def row_list(like, count):
-    """A `tf.TensorArray` of `count` rows.
+from typing import Any
+
+from keras_transformer.utils.types import Tensor
+
+
+def row_list(like: Tensor, count: int | Tensor) -> Any:
+    """Returns an empty `tf.TensorArray` of `count` rows.
 
     Args:
-        like: tensor `(n, ...)`, whose rows have the dtype and the shape.
-        count: int, or a scalar tensor.
+        like: tensor `(n, ...)` whose rows have the dtype and shape of the new ones.
+        count: int or int tensor `()`.
     """
     import tensorflow as tf
 

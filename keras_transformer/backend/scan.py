@@ -1,25 +1,36 @@
-"""Scans: the running combination of a sequence of elements, in steps as many as the logarithm of its length.
+"""Scans: running combinations of the elements of a sequence, in logarithmically many steps.
 
-Distances double from step to step: a graph holds one step for each doubling; where the length is not known before running,
-one loop over them. Only what every export format has an op for is used. Mixers run these over chunks, not tokens.
+Distances double from step to step: a graph has one step for each doubling or, if the length is dynamic, one loop over them.
+Only operations that every export format supports are used. Mixers scan over chunks, not tokens.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from keras import ops
 
+from keras_transformer.utils.types import Tensor
 
-def associative_scan(combine, elements, fills):
-    """`y_i = x_0 ∘ x_1 ∘ ... ∘ x_i` along axis 1, for an associative `∘`.
+_Tensors = tuple[Tensor, ...]
 
-    Time and memory grow with `n log n`, for n elements.
+
+def associative_scan(
+    combine: Callable[[_Tensors, _Tensors], _Tensors], elements: _Tensors, fills: tuple[float, ...]
+) -> _Tensors:
+    """Returns the prefixes `y_i = x_0 ∘ x_1 ∘ ... ∘ x_i` along axis 1, for an associative `∘`.
+
+    Time and memory are `O(n log n)` for n elements.
 
     Args:
         combine: function of two tuples of tensors, the earlier elements and the later, to their combination.
         elements: tuple of tensors `(B | 1, n, ...)`.
-        fills: tuple of floats, one for each tensor: what stands before the first element, and changes nothing in `combine`.
+        fills: tuple of floats, one for each tensor: the identity of `combine`, which precedes the first element.
 
     Returns:
-        Tuple of tensors, shaped as the elements.
+        Tuple of tensors of the shapes of the elements.
 
     Example:
 
@@ -31,7 +42,7 @@ def associative_scan(combine, elements, fills):
     Reference: Hillis and Steele, Data Parallel Algorithms, 1986.
     """
 
-    def step(distance, *elements):
+    def step(distance: Any, *elements: Tensor) -> _Tensors:
         earlier = tuple(delayed(x, distance, fill) for x, fill in zip(elements, fills, strict=True))
         return combine(earlier, elements)
 
@@ -39,17 +50,22 @@ def associative_scan(combine, elements, fills):
     return doubling(step, elements, ops.shape(elements[0])[1])
 
 
-def linear_scan(apply, square, transition, x):
-    """`h_i = A h_{i - 1} + x_i` along axis 1, with `h_{-1} = 0` and the same A for every step.
+def linear_scan(
+    apply: Callable[[_Tensors, _Tensors], _Tensors],
+    square: Callable[[_Tensors], _Tensors],
+    transition: _Tensors,
+    x: _Tensors,
+) -> _Tensors:
+    """Returns `h_i = A h_{i - 1} + x_i` along axis 1, with `h_{-1} = 0` and the same A for every step.
 
     Args:
-        apply: function of the transition and x, which gives `A x` at every place.
-        square: function of the transition, which gives `A²`.
+        apply: function of the transition and x that returns `A x` at every position.
+        square: function of the transition that returns `A²`.
         transition: tuple of tensors, A.
         x: tuple of tensors `(B, n, ...)`.
 
     Returns:
-        h, shaped as x.
+        h, of the shapes of x.
 
     Example:
 
@@ -61,7 +77,7 @@ def linear_scan(apply, square, transition, x):
     """
     size = len(transition)
 
-    def step(distance, *carry):
+    def step(distance: Any, *carry: Tensor) -> _Tensors:
         transition, x = carry[:size], carry[size:]
         added = apply(transition, tuple(delayed(part, distance, 0.0) for part in x))
         return *square(transition), *(part + more for part, more in zip(x, added, strict=True))
@@ -70,21 +86,21 @@ def linear_scan(apply, square, transition, x):
     return doubling(step, carry, ops.shape(x[0])[1])[size:]
 
 
-def doubling(step, carry, count):
-    """`carry = step(distance, *carry)` for the distances 1, 2, 4, ... below `count`.
+def doubling(step: Callable[..., _Tensors], carry: _Tensors, count: int | Tensor) -> _Tensors:
+    """Returns the carry after `carry = step(distance, *carry)` for the distances 1, 2, 4, ... below `count`.
 
     Args:
-        step: function of a distance, an int or an int32 `()`, and the parts of the carry, to the next carry.
-        carry: tuple of tensors, whose shapes stay.
+        step: function of a distance, int or int32 `()`, and the parts of the carry, to the next carry.
+        carry: tuple of tensors, whose shapes do not change.
         count: int or int32 `()`.
     """
-    if isinstance(count, int):  # Always on JAX, which finds no gradient of a loop.
+    if isinstance(count, int):  # Always on JAX, which cannot differentiate such a loop.
         distance = 1
         while distance < count:
             carry = step(distance, *carry)
             distance *= 2
         return tuple(carry)
-    # Told how often it runs, a compiler knows how much to keep for the gradient.
+    # With a static bound, a compiler knows how much to store for the gradient.
     powers = ops.convert_to_tensor(2 ** np.arange(31), "int32")
     loop = ops.while_loop(
         lambda distance, *_: ops.less(distance, count),
@@ -95,13 +111,13 @@ def doubling(step, carry, count):
     return tuple(loop[1:])
 
 
-def chunk_size_for(x, chunk_size):
-    """The size of the chunks of `(B, T, ...)`: no more than T, where that is known; an int in any case."""
+def chunk_size_for(x: Tensor, chunk_size: int) -> int:
+    """Returns the size of the chunks of `(B, T, ...)`: at most T, if that is known."""
     return chunk_size if x.shape[1] is None else min(chunk_size, x.shape[1])
 
 
-def delayed(x, distance, fill=0.0):
-    """`(B, n, ...)` moved `distance` places to the right: `fill` comes in, the last fall out."""
+def delayed(x: Tensor, distance: Any, fill: float = 0.0) -> Tensor:
+    """Returns `(B, n, ...)` shifted right by `distance` positions, with `fill` in the first ones."""
     batch_size, count, *rest = ops.shape(x)
     before = ops.broadcast_to(ops.convert_to_tensor(fill, x.dtype), (batch_size, distance, *rest))
     return ops.concatenate([before, x[:, : count - distance]], axis=1)

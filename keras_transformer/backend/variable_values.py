@@ -1,37 +1,43 @@
-"""A layer as a function of its weights: what gradients that are written by hand go through."""
+"""A layer as a function of its weights, for hand-written gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
 
 import keras
 from keras import ops
 
 from keras_transformer.backend import keras_private
+from keras_transformer.utils.types import Tensor
 
 
 class VariableValues:
-    """What the variables of layers hold now.
+    """The current values of the variables of layers.
 
     Args:
         layers: iterable of `keras.layers.Layer`.
 
     Attributes:
-        weights: list of tensors: of the trainable variables, as they are stored. They get gradients.
-        others: list of the other variables, such as states of generators. They get none.
+        weights: list of tensors: values of the trainable variables, in their own dtypes. They get gradients.
+        others: list of the other variables, such as seeds. They get no gradients.
     """
 
-    def __init__(self, layers):
+    def __init__(self, layers: Iterable[keras.layers.Layer]) -> None:
+        layers = list(layers)
         self._trainable = [variable for layer in layers for variable in layer.trainable_variables]
         chosen = {id(variable) for variable in self._trainable}
         self.others = [variable for layer in layers for variable in layer.variables if id(variable) not in chosen]
-        with keras_private.autocast_scope(None):  # As they are stored: each part of a layer casts them for itself.
+        with keras_private.autocast_scope(None):  # In their own dtypes: each part of a layer casts them itself.
             self.weights = [_value(variable) for variable in self._trainable]
             self._states = [_value(variable) for variable in self.others]
 
-    def scope(self, weights, collect_losses=False):
-        """A `keras.StatelessScope` in which the trainable ones have the values `weights`, and nothing is written back."""
+    def scope(self, weights: Iterable[Tensor], collect_losses: bool = False) -> keras.StatelessScope:
+        """Returns a `keras.StatelessScope` in which the trainable variables have the values `weights`."""
         with keras_private.autocast_scope(None):
             mapping = zip([*self._trainable, *self.others], [*weights, *self._states], strict=True)
             return keras.StatelessScope(list(mapping), collect_losses=collect_losses)
 
 
-def _value(variable):
-    """The value of a variable now; on TensorFlow `value` is the variable itself, whose value changes."""
+def _value(variable: keras.Variable) -> Tensor:
+    """Returns the current value; on TensorFlow `variable.value` is the variable itself, which may change."""
     return ops.copy(variable.value) if keras.backend.backend() == "tensorflow" else variable.value

@@ -1,19 +1,26 @@
-"""The way back through a function, on whichever backend Keras runs: for gradients that are written by hand."""
+"""Vector-Jacobian products on every backend of Keras, for hand-written gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_transformer.utils.types import Tensor
 
-def vjp(function, *arguments):
-    """A function's value, and its vector-Jacobian product.
+
+def vjp(function: Callable[..., Any], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
+    """Returns the value of a function and its vector-Jacobian product.
 
     Args:
-        function: maps float tensors to one float tensor, or to a tuple of them.
+        function: function of float tensors to a float tensor or a tuple of them.
         *arguments: float tensors.
 
     Returns:
-        `(value, pullback)`: `pullback(cotangent)`, to be called once with what is like the value, gives for each argument
-        the gradient of `sum(value * cotangent)`; zeros for one that the value does not depend on.
+        `(value, pullback)`. `pullback(cotangent)`, which can be called once, returns for each argument the gradient of
+        `sum(value * cotangent)`; zeros if the value does not depend on it.
 
     Example:
 
@@ -28,46 +35,46 @@ def vjp(function, *arguments):
     )
 
 
-def _by_tensorflow(function, *arguments):
+def _by_tensorflow(function: Callable[..., Any], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
     import tensorflow as tf
 
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(arguments)
         value = function(*arguments)
 
-    def pullback(cotangent):
+    def pullback(cotangent: Any) -> list[Tensor]:
         gradients = tape.gradient(value, arguments, cotangent, unconnected_gradients="zero")
-        return [tf.convert_to_tensor(gradient) for gradient in gradients]  # A gather's names rows alone.
+        return [tf.convert_to_tensor(gradient) for gradient in gradients]  # That of a gather is sparse.
 
     return value, pullback
 
 
-def _by_jax(function, *arguments):
+def _by_jax(function: Callable[..., Any], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
     import jax
 
     value, pullback = jax.vjp(function, *arguments)
     return value, lambda cotangent: list(pullback(cotangent))
 
 
-def _by_torch(function, *arguments):
+def _by_torch(function: Callable[..., Any], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
     import torch
 
     with torch.enable_grad():
         arguments = [argument.detach().requires_grad_() for argument in arguments]
         value = function(*arguments)
 
-    def pullback(cotangent):
+    def pullback(cotangent: Any) -> list[Tensor]:
         outputs, cotangents = keras.tree.flatten(value), keras.tree.flatten(cotangent)
         return list(torch.autograd.grad(outputs, arguments, cotangents, materialize_grads=True))
 
     return keras.tree.map_structure(lambda x: x.detach(), value), pullback
 
 
-def after(first, x):
-    """`x`, but not before `first` is there: a graph would compute at once what it can, and keep it until it is needed.
+def after(first: Tensor, x: Tensor) -> Tensor:
+    """Returns `x`, but with a dependency on `first`, before which the graph does not compute anything from `x`.
 
-    Barriers of the compilers do not hold everywhere: XLA drops its own on a processor, and then takes what is computed twice
-    from the first time.
+    Optimization barriers are not sufficient: XLA removes its own on CPUs, and then eliminates the recomputation as a common
+    subexpression.
 
     Args:
         first, x: float tensors.
@@ -75,6 +82,6 @@ def after(first, x):
     Returns:
         `x`.
     """
-    corner = ops.sum(first[(slice(1),) * len(first.shape)])  # 0 where there is nothing.
-    # 0, whatever the number; the optimizers of graphs do not see that.
+    corner = ops.sum(first[(slice(1),) * len(first.shape)])  # 0 if it is empty.
+    # Always 0, which graph optimizers cannot infer.
     return x + ops.cast(ops.where(corner > float("inf"), float("nan"), 0.0), x.dtype)

@@ -59,7 +59,7 @@ def _from_config(path: pathlib.Path) -> keras.Model:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise PlanningError(f"'{path}' is no config.json: {str(error)[:80]}") from None
-    config = Config(values, str(path), {})
+    config = Config(values, str(path))
     architecture = find_architecture(config)
     return architecture.find_head(head_of(config), config.source).build(architecture.backbone(config), config)
 
