@@ -7,7 +7,8 @@ from safetensors.numpy import load_file
 
 from checkpoint_cases import FOLDERS, Expected, difference, predicted
 from keras_transformer import checkpoints
-from keras_transformer.checkpoints import ARCHITECTURES
+from keras_transformer.backend.keras_private import flatten_layers
+from keras_transformer.checkpoints import ARCHITECTURES, Config
 
 
 @pytest.fixture(scope="module", params=FOLDERS, ids=lambda folder: folder.name)
@@ -62,3 +63,44 @@ def _is(folder, architecture, head):
     return ARCHITECTURES[config["model_type"]] is architecture and (
         name.endswith(f"For{head}") or (name.endswith(head))
     )
+
+
+@pytest.mark.parametrize(
+    "name", ["bert-Model", "bloom-QuestionAnswering", "gpt2-Model", "llama-QuestionAnswering", "t5-Model"]
+)
+def test_an_epsilon_that_is_not_read_fails(name, monkeypatch):
+    """The fixtures have epsilons that are nobody's default."""
+    folder = next(folder for folder in FOLDERS if folder.name == name)
+    number = Config.number
+
+    def ignoring_epsilons(self, name, default=1e-5):
+        return default if "eps" in name else number(self, name, default)
+
+    monkeypatch.setattr(Config, "number", ignoring_epsilons)
+    model, expected = checkpoints.from_huggingface(folder, verbose=0), Expected(folder)
+    relative, _ = difference(predicted(model, expected.inputs), expected.outputs, expected.inputs)
+    assert relative > 1e-4
+
+
+@pytest.mark.parametrize(
+    "name", ["bert-Model", "bloom-QuestionAnswering", "gpt2-Model", "llama-QuestionAnswering", "t5-Model"]
+)
+def test_dropouts_are_those_of_the_config(name):
+    folder = next(folder for folder in FOLDERS if folder.name == name)
+    values = json.loads((folder / "config.json").read_text())
+    of_heads = ("classifier_dropout", "summary_first_dropout")
+    wanted = {value for key, value in values.items() if "drop" in key and key not in of_heads}
+    assert wanted
+    assert wanted <= dropouts(checkpoints.from_huggingface(folder, verbose=0))
+
+
+def dropouts(model):
+    """The rates of all layers."""
+    layers = flatten_layers(model)
+    return {
+        getattr(layer, name) for layer in layers for name in ("rate", "dropout", "_dropout") if is_rate(layer, name)
+    }
+
+
+def is_rate(layer, name):
+    return isinstance(getattr(layer, name, None), float)
