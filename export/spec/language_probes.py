@@ -1,0 +1,96 @@
+"""Arrays for the probes of a language model. They depend on names and shapes alone."""
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.spec.export_spec import Probe
+from keras_transformer.utils.types import Tensor
+
+Arrays = dict[str, np.ndarray]
+
+
+class LanguageProbes:
+    """Makes tokens, sources, caches and probes of a `LanguageModel`.
+
+    Args:
+        model: `LanguageModel`.
+    """
+
+    def __init__(self, model: Any):
+        self.model = model
+        # Texts with images in them have one at the beginning.
+        self._begin_ids = [layer.begin_id for layer in model.stepwise.target_layers if hasattr(layer, "begin_id")]
+
+    def tokens(self, label: str, shape: tuple[int, int]) -> np.ndarray:
+        """Random token ids."""
+        random = np.random.default_rng(zlib.crc32(f"{label} {shape}".encode()))
+        token_ids = random.integers(0, self.model.vocabulary_size, shape).astype("int32")
+        if self._begin_ids and shape[1] > 1:
+            token_ids[:, 0] = self._begin_ids[0]
+        return token_ids
+
+    def source(self, batch: int, length: int) -> Arrays:
+        """The source of an encoder-decoder by the names of its inputs; rows of a text have different lengths."""
+        shape = self.model.source_shape
+        if shape is not None:
+            random = np.random.default_rng(zlib.crc32(f"source {batch}".encode()))
+            # An image is many tokens.
+            length = -(-length // 5) if self.model.takes_prompts else length
+            sizes = (batch, *(length if size is None else size for size in shape))
+            return {name: random.normal(size=sizes).astype("float32") for name in self.model.source_names}
+        lengths = np.array([length - row % max(length // 2, 1) for row in range(batch)])
+        mask = np.arange(length) < lengths[:, None]
+        return dict(zip(self.model.source_names, (self.tokens("source", (batch, length)), mask), strict=True))
+
+    def cache(self, batch: int, length: int) -> Arrays:
+        """An empty cache."""
+        return as_arrays(self.model.init_cache(batch, length))
+
+    def memory(self, batch: int, length: int = 5) -> Arrays:
+        """The encoded source; empty for a decoder."""
+        if not self.model.is_encoder_decoder:
+            return {}
+        return as_arrays(self.model.encode(*self.source(batch, length).values()))
+
+    def prefill(self, batch: int, prompt: int, length: int) -> Probe:
+        """A probe of `prefill`: prompts of different lengths, and `length` slots in the cache."""
+        lengths = np.array([max(prompt - 2 * row, 1) for row in range(batch)], "int32")
+        arrays = {"token_ids": self.tokens("prefill", (batch, prompt)), "lengths": lengths}
+        arrays |= {**self.cache(batch, length), **self.memory(batch)}
+        return Probe(arrays, label_of(batch, prompt, length))
+
+    def decode(self, batch: int, new: int, length: int, source_length: int = 5) -> Probe:
+        """A probe of `decode`: new tokens after prompts of different lengths."""
+        index, cache = self._prefilled(batch, min(5, length - new), length, source_length)
+        arrays = {"token_ids": self.tokens("decode", (batch, new)), "cache_index": index}
+        return Probe({**arrays, **cache}, label_of(batch, new, length))
+
+    def generate(self, batch: int, length: int, new: int) -> Probe:
+        """A probe of `generate`: prompts or sources, and a number of new tokens."""
+        length = min(length, (self.model.max_length or length + new) - new)
+        arrays = self.source(batch, length) if self.model.is_encoder_decoder else {}
+        if self.model.takes_prompts:
+            lengths = np.array([max(length - row, 1) for row in range(batch)], "int32")
+            arrays |= {"token_ids": self.tokens("generate", (batch, length)), "lengths": lengths}
+        return Probe({**arrays, "max_new_tokens": np.array(new, "int32")}, label_of(batch, length))
+
+    def _prefilled(self, batch: int, prompt: int, length: int, source_length: int) -> tuple[np.ndarray, Arrays]:
+        """Prompts of different lengths that have been read: their lengths and the cache."""
+        prompt = min(prompt, length - 1)
+        lengths = np.array([max(prompt - row, 1) for row in range(batch)], "int32")
+        cache = {**self.cache(batch, length), **self.memory(batch, source_length)}
+        _, _, after = self.model.prefill(self.tokens("prompt", (batch, prompt)), lengths, cache)
+        return lengths, as_arrays(after)
+
+
+def as_arrays(tensors: Mapping[str, Tensor]) -> Arrays:
+    """Named tensors as numpy arrays."""
+    return {name: np.asarray(tensor) for name, tensor in tensors.items()}
+
+
+def label_of(batch: int, length: int, slots: int | None = None) -> str:
+    """The label of a probe."""
+    return f"batch={batch}, length={length}" + ("" if slots is None else f", cache_length={slots}")

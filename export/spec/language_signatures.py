@@ -1,0 +1,159 @@
+"""The signatures of a language model: `prefill` and `decode` with the cache as named inputs and outputs, and more."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from keras_transformer.export.formats import formats_with
+from keras_transformer.export.spec.export_spec import ArraySpec, Probe, Signature
+from keras_transformer.export.spec.language_probes import LanguageProbes, as_arrays, label_of
+from keras_transformer.tasks.decoding.generate_graph import generate_graph
+from keras_transformer.utils.types import Tensor
+
+Function = Callable[[dict[str, Tensor]], dict[str, Tensor]]
+
+_SOURCE_TOKENS = "source_token_ids"
+
+
+class LanguageSignatures:
+    """Makes the signatures of a `LanguageModel`, with probes that have no outputs yet.
+
+    Args:
+        model: `LanguageModel`.
+    """
+
+    def __init__(self, model: Any):
+        self.model = model
+        self.probes = LanguageProbes(model)
+        self._cache_specs = _cache_specs(model)
+        self._memory_specs = _memory_specs(model, self.probes) if model.is_encoder_decoder else ()
+
+    def encode(self) -> Signature:
+        """Encodes sources."""
+        model, probes = self.model, self.probes
+
+        def encode(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+            return dict(model.encode(*(tensors[name] for name in model.source_names)))
+
+        cases = [Probe(probes.source(batch, length), label_of(batch, length)) for batch, length in ((1, 5), (3, 9))]
+        return Signature(encode, self._source_specs(), cases)
+
+    def prefill(self) -> Signature:
+        """Reads prompts."""
+        inputs = (*_token_ids("length"), _int_per_row("lengths"), *self._cache_specs, *self._memory_specs)
+        probes = [self.probes.prefill(*sizes) for sizes in self._sizes(((1, 4, 9), (3, 7, 16)))]
+        return Signature(self._step(self.model.prefill, "lengths"), inputs, probes)
+
+    def decode(self) -> Signature:
+        """Reads one or more tokens of each row."""
+        inputs = (*_token_ids("length"), _int_per_row("cache_index"), *self._cache_specs, *self._memory_specs)
+        probes = [self.probes.decode(*sizes) for sizes in self._sizes(((1, 1, 9), (3, 1, 16), (2, 3, 12)))]
+        return Signature(self._step(self.model.decode_step, "cache_index"), inputs, probes)
+
+    def decode_token(self) -> Signature:
+        """`decode` for one token a row, which is faster because fewer shapes are computed at run time."""
+        ids = ArraySpec("token_ids", "int32", (None, 1), ("batch", None))
+        inputs = (ids, _int_per_row("cache_index"), *self._cache_specs, *self._memory_specs)
+        probes = [self.probes.decode(*sizes) for sizes in self._sizes(((1, 1, 9), (3, 1, 16)))]
+        formats = formats_with("takes_single_tokens")
+        return Signature(self._step(self.model.decode_step, "cache_index"), inputs, probes, formats=formats)
+
+    def static(self, bucket: int, length: int) -> dict[str, Signature]:
+        """Signatures of fixed shapes for prompts of up to `bucket` tokens; of an encoder-decoder for such sources."""
+        if not self.model.is_encoder_decoder:
+            probe = self.probes.prefill(1, bucket, length)
+            return {f"prefill_{bucket}": _static(self._step(self.model.prefill, "lengths"), probe)}
+        # A decoder begins with one token, which `decode` reads.
+        return {
+            f"encode_{bucket}": self.static_encode(bucket),
+            f"decode_1_{bucket}": self.static_decode(length, bucket),
+        }
+
+    def static_encode(self, source_length: int = 5) -> Signature:
+        """`encode` of fixed shapes for one row."""
+        probe = Probe(self.probes.source(1, source_length), label_of(1, source_length))
+        return _static(self.encode().function, probe)
+
+    def static_decode(self, length: int, source_length: int = 5) -> Signature:
+        """`decode` of fixed shapes for one row and one token."""
+        probe = self.probes.decode(1, 1, length, source_length)
+        return _static(self._step(self.model.decode_step, "cache_index"), probe)
+
+    def generate(self) -> Signature:
+        """Greedy decoding with its loop inside the graph."""
+        source = self._source_specs() if self.model.is_encoder_decoder else ()
+        prompts = (*_token_ids("length"), _int_per_row("lengths")) if self.model.takes_prompts else ()
+        inputs = (*source, *prompts, ArraySpec("max_new_tokens", "int32", (), ()))
+        probes = [self.probes.generate(*sizes) for sizes in ((1, 3, 5), (3, 6, 4))]
+        return Signature(generate_graph(self.model), inputs, probes)
+
+    def _step(self, function: Any, index: str) -> Function:
+        """`prefill` or `decode_step` as a function of named tensors."""
+        memory = {spec.name for spec in self._memory_specs}
+        names = [spec.name for spec in (*self._cache_specs, *self._memory_specs)]
+
+        def step(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+            cache = {name: tensors[name] for name in names}
+            arguments = (tensors[index], cache) if index == "lengths" else (cache, tensors[index])
+            logits, hidden_states, cache = function(tensors["token_ids"], *arguments)
+            cache = {name: tensor for name, tensor in cache.items() if name not in memory}
+            return {"logits": logits, "hidden_states": hidden_states, **cache}
+
+        return step
+
+    def _sizes(self, sizes: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+        """(batch, tokens, slots), not more than the model allows."""
+        most = self.model.max_length
+        if most is None:
+            return list(sizes)
+        return [(batch, min(tokens, most), min(slots, most)) for batch, tokens, slots in sizes]
+
+    def _source_specs(self) -> tuple[ArraySpec, ...]:
+        shape, names = self.model.source_shape, self.model.source_names
+        if shape is not None:
+            axes = ("batch", *(None if size else "source_length" for size in shape))
+            return tuple(ArraySpec(name, "float32", (None, *shape), axes) for name in names)
+        dtypes = ["int32" if name == _SOURCE_TOKENS else "bool" for name in names]
+        axes = ("batch", "source_length")
+        return tuple(ArraySpec(name, dtype, (None, None), axes) for name, dtype in zip(names, dtypes, strict=True))
+
+
+def _static(function: Function, probe: Probe) -> Signature:
+    """A signature of exactly the shapes of a probe."""
+    inputs = tuple(
+        ArraySpec(name, str(array.dtype), array.shape, (None,) * array.ndim) for name, array in probe.inputs.items()
+    )
+    return Signature(function, inputs, [probe], formats=formats_with("takes_fixed_shapes"))
+
+
+def _token_ids(axis: str) -> tuple[ArraySpec]:
+    return (ArraySpec("token_ids", "int32", (None, None), ("batch", axis)),)
+
+
+def _int_per_row(name: str) -> ArraySpec:
+    return ArraySpec(name, "int32", (None,), ("batch",))
+
+
+def _cache_specs(model: Any) -> tuple[ArraySpec, ...]:
+    """Specs of the tensors of the cache."""
+    return _dynamic_specs(*(model.init_cache(*sizes) for sizes in ((1, 2), (2, 2), (1, 3))), "cache_length")
+
+
+def _memory_specs(model: Any, probes: LanguageProbes) -> tuple[ArraySpec, ...]:
+    """Specs of the tensors of an encoded source."""
+    sizes = ((1, 5), (2, 5), (1, 6))
+    return _dynamic_specs(*(model.encode(*probes.source(*each).values()) for each in sizes), "source_length")
+
+
+def _dynamic_specs(
+    small: Mapping[str, Tensor], wide: Mapping[str, Tensor], long: Mapping[str, Tensor], axis_name: str
+) -> tuple[ArraySpec, ...]:
+    """Specs of named tensors, from tensors of a small batch and length, of a larger batch, and of a larger length."""
+    specs = []
+    for name, tensor in as_arrays(small).items():
+        axes = tuple(
+            "batch" if size != wide[name].shape[axis] else axis_name if size != long[name].shape[axis] else None
+            for axis, size in enumerate(tensor.shape)
+        )
+        shape = tuple(None if axis else size for axis, size in zip(axes, tensor.shape, strict=True))
+        specs.append(ArraySpec(name, str(tensor.dtype), shape, axes))
+    return tuple(specs)
