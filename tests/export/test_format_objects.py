@@ -1,0 +1,104 @@
+"""A format is one object: what the dict holds is written, verified, quantized, loaded, inspected and reported."""
+
+import collections
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.export import Evaluation, ParityError, export, load, verify_bundle
+from keras_transformer.export.bundle.manifest import artifact_path
+from keras_transformer.export.format import Format
+from keras_transformer.export.formats import FORMATS, check_formats, formats_with
+from keras_transformer.export.reporting.inspection import inspect_bundle
+from keras_transformer.export.runtime.libraries import Library
+
+X = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
+
+
+class MatrixFormat(Format):
+    """A linear layer as a kernel and a bias."""
+
+    name = "matrix"
+    library = Library("numpy", "numpy")
+    writers = ("pytest",)
+    error = 0.0
+
+    def write(self, traced, spec, directory):
+        kernel, bias = (np.asarray(variable) for variable in spec.variables)
+        np.savez(directory / "matrix.npz", kernel=kernel + self.error, bias=bias)
+        return dict.fromkeys(spec.names(self.name), "matrix.npz")
+
+    def quantize(self, spec, directory, files):
+        for path in set(files.values()):
+            with np.load(directory / path) as file:
+                arrays = {name: file[name].astype("float16") for name in file}
+            np.savez(directory / path, **arrays)
+
+    def open(self, directory, manifest, signature, num_threads):
+        with np.load(artifact_path(directory, manifest, self.name, signature)) as file:
+            kernel, bias = file["kernel"].astype("float32"), file["bias"].astype("float32")
+        return lambda arrays: {"output": arrays["x"] @ kernel + bias}
+
+    def count_operations(self, path):
+        return collections.Counter(MatrixProduct=1)
+
+    def inspect(self, path):
+        return [f"{path.name}: one matrix"]
+
+
+@pytest.fixture
+def matrix(monkeypatch):
+    format = MatrixFormat()
+    monkeypatch.setitem(FORMATS, format.name, format)
+    return format
+
+
+def linear():
+    keras.utils.set_random_seed(0)
+    return keras.Sequential([keras.Input((4,), name="x"), keras.layers.Dense(2)])
+
+
+def test_a_fourth_format_goes_through_everything(matrix, tmp_path):
+    model = linear()
+    report = export(model, tmp_path / "bundle", formats=["matrix"])
+    assert report["matrix"].ratio < 1e-5
+    np.testing.assert_allclose(load(tmp_path / "bundle", "matrix")(X)["output"], model(X), atol=1e-6)
+    assert list(verify_bundle(tmp_path / "bundle").artifacts) == ["matrix"]
+    text = inspect_bundle(tmp_path / "bundle")
+    assert "matrix.npz: one matrix" in text
+    assert "pytest" in text
+    assert "MatrixProduct" in (tmp_path / "bundle" / "report.html").read_text()
+
+
+def test_a_fourth_format_is_quantized_and_evaluated(matrix, tmp_path):
+    report = export(linear(), tmp_path / "bundle", formats="matrix", quantize="fp16", evaluation=Evaluation([X]))
+    assert report["matrix"].size < report["matrix"].float_size
+    assert report["matrix"].evaluation["agreement"] == 1.0
+
+
+def test_a_fourth_format_that_computes_something_else_is_refused(matrix, tmp_path):
+    matrix.error = 1e-2
+    with pytest.raises(ParityError, match="matrix: output 'output' differs"):
+        export(linear(), tmp_path / "bundle", formats=["matrix"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_formats_come_after_their_sources():
+    names = list(FORMATS)
+    for name, each in FORMATS.items():
+        assert name == each.name
+        assert each.source is None or names.index(each.source) < names.index(name)
+    assert check_formats(["onnx", "saved_model", "onnx"]) == ["saved_model", "onnx"]
+    assert formats_with("takes_text") == ("saved_model",)
+
+
+def test_formats_and_the_runtime_load_no_converter():
+    script = (
+        "import sys; from keras_transformer.export import load; from keras_transformer.export.formats import FORMATS;"
+        "print([name for name in ('tensorflow', 'keras', 'onnx', 'onnxruntime', 'tf2onnx') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
