@@ -25,7 +25,7 @@ def load(
     signature: str | None = None,
     num_threads: int | None = None,
     check: bool = True,
-) -> RuntimeModel | RuntimeLanguageModel:
+) -> Any:
     """Loads one artifact of a bundle in its own runtime.
 
     The model may be called from several threads, and from `asyncio` through `asyncio.to_thread`: ONNX Runtime and
