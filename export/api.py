@@ -108,13 +108,16 @@ def export(
     tokenizers.check_options(tokenizer_options)
     _check_model_type(model)
     quantization, tolerance = _quantization(model, quantize, evaluation, tolerance)
-    text = {"tokenizer": tokenizer or getattr(model, "tokenizer", None), "tokenizer_options": tokenizer_options}
-    shapes = {"probes": probes, "dynamic_axes": dynamic_axes, "static": static}
+    text: dict[str, Any] = {
+        "tokenizer": tokenizer or getattr(model, "tokenizer", None),
+        "tokenizer_options": tokenizer_options,
+    }
+    shapes: dict[str, Any] = {"probes": probes, "dynamic_axes": dynamic_axes, "static": static}
     if not _is_on_tensorflow():
         from keras_transformer.export.spec.other_backend import export_elsewhere
         from keras_transformer.export.spec.twins import merged_twin
 
-        options = {"tolerance": tolerance, "metadata": metadata, "generation": generation, "onnx": onnx}
+        options: dict[str, Any] = {"tolerance": tolerance, "metadata": metadata, "generation": generation, "onnx": onnx}
         options |= {"quantize": quantization, "evaluation": evaluation, **shapes, **text}
         return export_elsewhere(merged_twin(model), target, names, progress, **options)
     model = _twin(model)
