@@ -8,7 +8,6 @@ import keras
 
 from keras_transformer.models.building.bahdanau_layers import AttentionalGRU, BidirectionalGRU
 from keras_transformer.models.building.encoder_decoder import token_tables
-from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.utils.serialization import choice
 from keras_transformer.utils.types import Initializer
@@ -35,7 +34,7 @@ SIZES = {"base": BahdanauSize(embedding_dim=620, hidden_dim=1000, alignment_dim=
 
 
 def Bahdanau(
-    size: str | Size = "base",
+    size: str | BahdanauSize = "base",
     vocabulary_size: int = 30000,
     *,
     target_vocabulary_size: int | None = None,

@@ -77,7 +77,7 @@ def Decoder(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name or a part; `num_block_groups` above the number of layers.
+        ValueError: unknown name of a size or a part; `num_block_groups` above the number of layers.
 
     Example:
 

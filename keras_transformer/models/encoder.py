@@ -85,7 +85,7 @@ def Encoder(
         "segment_ids", int32 `(B, T)`, too; with `num_box_coordinates` "boxes", int32 `(B, T, 4)`.
 
     Raises:
-        ValueError: unknown size name or a part; `num_segments` below 1; `num_block_groups` above the number of layers.
+        ValueError: unknown name of a size or a part; `num_segments` below 1; `num_block_groups` above the number of layers.
 
     Example:
 

@@ -67,7 +67,7 @@ def LiteTransformer(
         "target_padding_mask": bool} to the decoder's `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name or a part; an odd number of heads; tied tables of different vocabularies.
+        ValueError: unknown name of a size or a part; an odd number of heads; tied tables of different vocabularies.
 
     Example:
 

@@ -60,7 +60,7 @@ def RecurrentMemory(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name or a part; sizes below 1; a position that is added to the embedding, other than
+        ValueError: unknown name of a size or a part; sizes below 1; a position that is added to the embedding, other than
             "learned"; parts that cannot stand inside of memory, see `blocks.MemoryStack`.
 
     Example:

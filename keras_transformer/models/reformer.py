@@ -63,7 +63,7 @@ def Reformer(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to both streams, `(B, T, 2 D)`.
 
     Raises:
-        ValueError: unknown size name or a part.
+        ValueError: unknown name of a size or a part.
 
     Example:
 

@@ -52,7 +52,7 @@ def RetNet(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name or a part; heads of odd width.
+        ValueError: unknown name of a size or a part; heads of odd width.
 
     Example:
 

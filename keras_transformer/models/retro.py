@@ -58,7 +58,7 @@ ENCODER_SIZE = RetroSize(2, 896, 16, 3584, 64)
 
 
 def RETRO(
-    size: str | Size,
+    size: str | Size | RetroSize,
     vocabulary_size: int,
     *,
     encoder_size: Any = ENCODER_SIZE,
@@ -106,7 +106,7 @@ def RETRO(
         neighbors.
 
     Raises:
-        ValueError: unknown size name or a part; no retrieval layer, or one that there is not; a position that is added
+        ValueError: unknown name of a size or a part; no retrieval layer, or one that there is not; a position that is added
             to the embedding.
 
     Generation without more is that of a decoder without neighbors; `retrieval.with_retrieval` retrieves as chunks fill.

@@ -61,7 +61,7 @@ def S4Model(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name or a part; `num_mixers` below 1.
+        ValueError: unknown name of a size or a part; `num_mixers` below 1.
 
     Example:
 

@@ -85,7 +85,7 @@ def T5(
         "target_padding_mask": bool} to the decoder's `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name or a part.
+        ValueError: unknown name of a size or a part.
 
     Example:
 
@@ -122,7 +122,7 @@ def T5Encoder(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name or a part.
+        ValueError: unknown name of a size or a part.
 
     Example:
 

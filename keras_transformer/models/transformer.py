@@ -81,7 +81,7 @@ def Transformer(
         "target_padding_mask": bool} to the decoder's `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name or a part; a position that acts inside attention (give it to `attention`); tied
+        ValueError: unknown name of a size or a part; a position that acts inside attention (give it to `attention`); tied
             tables of different vocabularies; sides of different widths.
 
     Example:

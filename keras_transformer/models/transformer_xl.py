@@ -59,7 +59,7 @@ def TransformerXL(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name or a part; lengths below 1.
+        ValueError: unknown name of a size or a part; lengths below 1.
 
     Example:
 

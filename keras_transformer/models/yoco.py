@@ -61,7 +61,7 @@ def YOCO(
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name or a part; an odd number of layers.
+        ValueError: unknown name of a size or a part; an odd number of layers.
 
     Generation is as with any decoder, but for contrastive search, which asks for the hidden states of the whole prompt.
 

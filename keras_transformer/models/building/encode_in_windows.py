@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -14,7 +13,7 @@ from keras_transformer.utils.types import Tensor
 def encode_in_windows(
     encoder: keras.Model,
     token_ids: Tensor,
-    window: int | Sequence[int | None] = 512,
+    window: int = 512,
     overlap: int = 256,
     batch_size: int = 8,
 ) -> Any:

@@ -26,7 +26,7 @@ class Side(NamedTuple):
     end: list
 
 
-def encoder_decoder(encoder: keras.Model, decoder: keras.Model, *, name: str, source: Tensor = None) -> Any:
+def encoder_decoder(encoder: Side, decoder: Side, *, name: str, source: Tensor = None) -> Any:
     """The graph of an encoder-decoder.
 
     Args:
@@ -53,7 +53,7 @@ def encoder_decoder(encoder: keras.Model, decoder: keras.Model, *, name: str, so
     return keras.Model(inputs, _through(decoder.end, x), name=name)
 
 
-def encode(encoder: keras.Model, source: Tensor, padding_mask: Tensor) -> Any:
+def encode(encoder: Side, source: Tensor, padding_mask: Tensor) -> Any:
     """What an encoder, a `Side`, gives for a symbolic input: `(B, S, D)`."""
     x = _through(encoder.front, source)
     for block in encoder.blocks:
@@ -61,13 +61,13 @@ def encode(encoder: keras.Model, source: Tensor, padding_mask: Tensor) -> Any:
     return _through(encoder.end, x)
 
 
-def token_tables(width: int, source_count: int, target_count: int, is_one: Any) -> Any:
+def token_tables(width: int, source_count: int, target_count: int | None, is_one: Any) -> Any:
     """The embeddings of source and target: one table, or two.
 
     Args:
         width: int. Of the vectors.
         source_count: int. Tokens of the source.
-        target_count: int, or None for as many.
+        target_count: int | None, or None for as many.
         is_one: bool. Whether both share one table.
 
     Raises:
@@ -90,7 +90,7 @@ def token_tables(width: int, source_count: int, target_count: int, is_one: Any) 
     return table(source_count, "source_token_embedding"), table(target_count, "target_token_embedding")
 
 
-def token_encoder(encoder: keras.Model, *, name: str) -> Any:
+def token_encoder(encoder: Side, *, name: str) -> Any:
     """An encoder by itself, a `Side`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`."""
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     return keras.Model(inputs, encode(encoder, *inputs.values()), name=name)

@@ -30,8 +30,8 @@ class GroupedSize(NamedTuple):
 
 
 def get_grouped_size(
-    size: Any, sizes: dict[str, Any], num_key_value_heads: int | None = None, key_dim: int | None = None
-) -> Any:
+    size: str | Size, sizes: dict[str, Any], num_key_value_heads: int | None = None, key_dim: int | None = None
+) -> GroupedSize:
     """A `GroupedSize` from a name in `sizes`, or from a `Size` without groups.
 
     Raises:

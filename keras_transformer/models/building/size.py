@@ -23,13 +23,13 @@ class Size(NamedTuple):
     intermediate_dim: int
 
 
-def get_size(size: Any, sizes: dict[str, Any]) -> Any:
+def get_size(size: str | Size, sizes: dict[str, Any]) -> Size:
     """A `Size` from a name in `sizes`, a `Size`, or four integers.
 
     Raises:
         ValueError: unknown name, or heads that do not divide the width.
     """
-    size = choice(size, sizes, argument="size") if isinstance(size, str) else Size(*size)
-    if size.hidden_dim % size.num_heads:
-        raise ValueError(f"num_heads must divide hidden_dim. Received: {size}")
-    return size
+    found = choice(size, sizes, argument="size") if isinstance(size, str) else Size(*size)
+    if found.hidden_dim % found.num_heads:
+        raise ValueError(f"num_heads must divide hidden_dim. Received: {found}")
+    return found

@@ -237,8 +237,7 @@ def is_known(node: Any) -> bool:
 
 
 def _array(tensor):
-    array = ops.convert_to_numpy(tensor)
-    return array.astype("float64")
+    return np.asarray(ops.convert_to_numpy(tensor)).astype("float64")
 
 
 def _close(found, expected, scale_of=None):
