@@ -1,8 +1,10 @@
-"""How fast a bundle is: latency, throughput, tokens a second, peak memory, size and loading time, per runtime.
+"""Benchmark of a bundle in each runtime: latency, throughput, peak memory, size and loading time.
 
-Each runtime runs in a process of its own, so that its memory is its own; the processes take turns, so that whatever else
-the machine does falls on all of them.
+Each runtime has a process of its own, so that its memory is measured separately. The processes alternate, so that other
+load on the machine affects all of them.
 """
+
+from __future__ import annotations
 
 import contextlib
 import json
@@ -10,8 +12,9 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +22,7 @@ from keras_transformer.export.bundle.manifest import files_of, read_manifest
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.reporting.report import fixed_width, readable_size
+from keras_transformer.utils.types import Path
 from keras_transformer.version import DISTRIBUTION, __version__
 
 _CALLS = 5
@@ -26,13 +30,13 @@ _COLUMNS = ("backend", "signature", "sizes", "p50", "p90", "p99", "per second", 
 
 
 class Row(NamedTuple):
-    """What was measured of one signature in one runtime.
+    """Measurements of one signature in one runtime.
 
     Args:
         backend: name of the runtime.
         signature: name of the signature; of a language model "prefill", from the prompt to the first logits, or "decode".
         sizes: dict of axis name to size.
-        p50, p90, p99: milliseconds within which so many of a hundred calls ended.
+        p50, p90, p99: percentiles of the time of a call, in milliseconds.
         per_second: examples, or tokens of a language model, a second, at the median.
         unit: "examples" or "tokens".
         load_seconds: time to check and load the artifact, without the imports.
@@ -42,7 +46,7 @@ class Row(NamedTuple):
 
     backend: str
     signature: str
-    sizes: dict
+    sizes: dict[str, int]
     p50: float
     p90: float
     p99: float
@@ -54,48 +58,54 @@ class Row(NamedTuple):
 
 
 class Benchmark(NamedTuple):
-    """Rows, and what they were measured with; `str()` is a table.
+    """The measurements of a bundle; `str()` is a table.
 
     Args:
         bundle: path.
         rows: list of `Row`.
-        calls: how many calls each row is of.
+        calls: number of calls of each row.
         versions: dict of package to version.
     """
 
     bundle: str
-    rows: list
+    rows: list[Row]
     calls: int
-    versions: dict
+    versions: dict[str, str]
 
-    def __str__(self):
+    def __str__(self) -> str:
         lines = [_COLUMNS, *(_cells(row) for row in self.rows)]
         head = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         note = f"milliseconds of {self.calls} calls, runtimes in turns; memory: the peak of the whole process"
         return f"{self.bundle}\n{head}\n\n{fixed_width(lines)}\n{note}"
 
-    def to_dict(self):
-        """The figures as plain dicts, lists and numbers."""
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the measurements as dicts, lists and numbers."""
         return {**self._asdict(), "rows": [row._asdict() for row in self.rows]}
 
 
-def bench_bundle(bundle, backends=None, sizes=None, rounds=20, num_threads=None):
-    """Measures every signature of a bundle in its runtimes; of a language model its prompt and its steps.
+def bench_bundle(
+    bundle: Path,
+    backends: Sequence[str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    rounds: int = 20,
+    num_threads: int | None = None,
+) -> Benchmark:
+    """Measures every signature of a bundle in its runtimes; for a language model, prefill and decoding steps.
 
     Args:
         bundle: path of the bundle directory.
-        backends: names of runtimes; all that the bundle has when None.
-        sizes: dict of axis name to size, such as `{"batch": 8, "length": 128}`; axes not named have the size that they
-            have in the smallest probe of the bundle; 1 and 32 for a language model.
-        rounds: int >= 1: turns that each runtime gets, of five calls of each signature. Default 20.
-        num_threads: threads for one call; every core when None.
+        backends: names of runtimes. None for all of the bundle.
+        sizes: dict of axis name to size, such as `{"batch": 8, "length": 128}`; the default is the size in the
+            smallest probe of the bundle; for a language model, 1 and 32.
+        rounds: int >= 1: rounds of five calls of each signature in each runtime. Default 20.
+        num_threads: threads for one call. None for all cores.
 
     Returns:
         A `Benchmark`.
 
     Raises:
-        InvalidBundleError: no bundle there, or it lacks a file.
-        ExportError: a runtime fails, or no signature has an axis of that name.
+        InvalidBundleError: the bundle does not exist or lacks a file.
+        ExportError: a runtime fails, or no signature has an axis of `sizes`.
 
     Example:
 
@@ -120,21 +130,21 @@ def bench_bundle(bundle, backends=None, sizes=None, rounds=20, num_threads=None)
         for worker in workers:  # One after another: loading is measured too.
             worker.load()
         for index in range(rounds):
-            for place in range(len(workers)):
-                workers[(index + place) % len(workers)].turn()
+            for offset in range(len(workers)):
+                workers[(index + offset) % len(workers)].run_round()
         size = {name: sum(manifest["files"][file]["bytes"] for file in files_of(manifest, name)) for name in names}
         rows = [row for worker in workers for row in worker.rows(size[worker.backend])]
     return Benchmark(str(pathlib.Path(bundle).resolve()), rows, rounds * _CALLS, _versions(names))
 
 
 class _Worker:
-    """A process that runs one runtime, see `bench_worker`: a line of JSON for each line of JSON."""
+    """A process of one runtime; it answers each line of JSON with a line of JSON. See `bench_worker`."""
 
-    def __init__(self, bundle, backend, sizes, num_threads):
+    def __init__(self, bundle: Path, backend: str, sizes: Mapping[str, int], num_threads: int | None):
         self.backend = backend
         self._request = {"bundle": str(bundle), "backend": backend, "sizes": sizes, "num_threads": num_threads}
 
-    def __enter__(self):
+    def __enter__(self) -> _Worker:
         self._log = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "keras_transformer.export.reporting.bench_worker"],
@@ -143,39 +153,42 @@ class _Worker:
             stderr=self._log,
             text=True,
         )
+        assert self._process.stdin is not None  # A pipe.
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         with contextlib.suppress(OSError):
-            self._process.stdin.close()
+            self._stdin.close()
         if error[0] is not None:
             self._process.kill()
         self._process.wait()
-        self._process.stdout.close()
+        self._stdout.close()
         self._log.close()
 
-    def load(self):
+    def load(self) -> None:
         self._loaded = self._ask(self._request)
         self._seconds = [[] for _ in self._loaded["cases"]]
 
-    def turn(self):
+    def run_round(self) -> None:
         for kept, new in zip(self._seconds, self._ask({"calls": _CALLS})["seconds"], strict=True):
             kept += new
 
-    def rows(self, size):
+    def rows(self, size: int) -> Iterator[Row]:
         memory = self._ask({"calls": 0})["peak_memory"]
         for case, seconds in zip(self._loaded["cases"], self._seconds, strict=True):
             p50, p90, p99 = (float(value) for value in np.percentile(np.array(seconds) * 1e3, (50, 90, 99)))
             figures = (p50, p90, p99, case["count"] / p50 * 1e3, case["unit"])
             yield Row(self.backend, case["name"], case["sizes"], *figures, self._loaded["seconds"], memory, size)
 
-    def _ask(self, question):
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         try:
-            self._process.stdin.write(json.dumps(question) + "\n")
-            self._process.stdin.flush()
+            self._stdin.write(json.dumps(question) + "\n")
+            self._stdin.flush()
         except BrokenPipeError:
-            pass  # It has ended; what it said last, or how, comes next.
-        line = self._process.stdout.readline()
+            pass  # It has ended; its last answer or its status follows.
+        line = self._stdout.readline()
         if not line:
             raise ExportError(f"{self.backend}: the process ended with status {self._process.wait()}")
         answer = json.loads(line)
@@ -184,7 +197,7 @@ class _Worker:
         return answer
 
 
-def _versions(backends):
+def _versions(backends: Sequence[str]) -> dict[str, str]:
     found = {DISTRIBUTION: __version__}
     for name in (*(get_format(backend).library.distribution for backend in backends), "numpy"):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -192,7 +205,7 @@ def _versions(backends):
     return found
 
 
-def _cells(row):
+def _cells(row: Row) -> tuple[str, ...]:
     sizes = ", ".join(f"{axis}={size}" for axis, size in row.sizes.items()) or "fixed"
     times = [f"{value:.2f}" for value in (row.p50, row.p90, row.p99)]
     memory = (readable_size(row.peak_memory), readable_size(row.size))

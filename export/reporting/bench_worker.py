@@ -1,8 +1,12 @@
-"""The process in which `bench` measures one runtime: reads a line of JSON, does as it says, answers with one."""
+"""The process of one runtime of a benchmark: answers each line of JSON on stdin with a line of JSON."""
+
+from __future__ import annotations
 
 import json
 import sys
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -10,27 +14,28 @@ from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import InputError, one_line
 from keras_transformer.export.runtime.loading import load
 from keras_transformer.export.spec.axes import sizes_of
+from keras_transformer.utils.types import Path
 
 _WARM_UP = 3
 _LENGTH, _NEW = 32, 64
 
 
 class _Case:
-    """One thing to time.
+    """A call to measure.
 
     Args:
         name: name of the signature.
         sizes: dict of axis name to size.
-        count: examples or tokens of one call.
+        count: examples or tokens in one call.
         unit: "examples" or "tokens".
         run: the call.
     """
 
-    def __init__(self, name, sizes, count, unit, run):
+    def __init__(self, name: str, sizes: Mapping[str, int], count: int, unit: str, run: Callable[[], Any]):
         self.record = {"name": name, "sizes": sizes, "count": count, "unit": unit}
         self.run = run
 
-    def seconds(self, calls):
+    def seconds(self, calls: int) -> list[float]:
         found = []
         for _ in range(calls):
             start = time.perf_counter()
@@ -39,8 +44,10 @@ class _Case:
         return found
 
 
-def open_cases(bundle, backend, sizes, num_threads):
-    """The cases of a bundle, and the seconds that loading took."""
+def open_cases(
+    bundle: Path, backend: str, sizes: Mapping[str, int], num_threads: int | None
+) -> tuple[list[_Case], float]:
+    """Returns the cases of a bundle and the loading time in seconds."""
     manifest = read_manifest(bundle)
     _import(backend)
     start = time.perf_counter()
@@ -49,7 +56,7 @@ def open_cases(bundle, backend, sizes, num_threads):
     if hasattr(model, "steps"):
         return _language_cases(model, sizes), seconds
     names = list(manifest["artifacts"][backend]["signatures"])
-    models = {names[0]: model}
+    models: dict[str, Any] = {names[0]: model}
     for name in names[1:]:
         start = time.perf_counter()
         models[name] = load(bundle, backend, name, num_threads, check=False)
@@ -63,12 +70,12 @@ def open_cases(bundle, backend, sizes, num_threads):
     return [_case(name, each, sizes) for name, each in models.items()], seconds
 
 
-def _first_signature(manifest, backend):
+def _first_signature(manifest: dict[str, Any], backend: str) -> str | None:
     return None if manifest.get("generation") else next(iter(manifest["artifacts"][backend]["signatures"]))
 
 
-def _import(backend):
-    """Imports are paid once in the life of a process, not by each bundle."""
+def _import(backend: str) -> None:
+    """Imports the runtime, whose time is not part of loading a bundle."""
     import importlib
 
     from keras_transformer.export.formats import get_format
@@ -78,15 +85,15 @@ def _import(backend):
         importlib.import_module(library.module)
 
 
-def _case(name, model, sizes):
+def _case(name: str, model: Any, sizes: Mapping[str, int]) -> _Case:
     own = {axis for spec in model.inputs for axis in spec.axes if axis}
     arrays = model.example(**{axis: size for axis, size in sizes.items() if axis in own})
     found = sizes_of(model.inputs, arrays)
     return _Case(name, found, found.get("batch", 1), "examples", lambda: model(arrays))
 
 
-def _language_cases(model, sizes):
-    """From the prompt to the first logits, and one step."""
+def _language_cases(model: Any, sizes: Mapping[str, int]) -> list[_Case]:
+    """The prefill up to the first logits, and one decoding step."""
     steps = model.steps
     for axis in sizes:
         if axis not in ("batch", "length"):
@@ -124,10 +131,10 @@ def _language_cases(model, sizes):
     ]
 
 
-def peak_memory():
-    """Bytes that this process held at most."""
+def peak_memory() -> int:
+    """Returns the peak memory of this process in bytes."""
     try:
-        with open("/proc/self/status") as file:  # Unlike `ru_maxrss`, nothing of the process that started this one.
+        with open("/proc/self/status") as file:  # `ru_maxrss` includes the parent process.
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
     except (OSError, StopIteration):
         import resource
@@ -135,8 +142,8 @@ def peak_memory():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def main():
-    """Answers until the input ends."""
+def main() -> int:
+    """Answers until the end of stdin; returns the exit status."""
     cases = None
     for line in sys.stdin:
         question = json.loads(line)

@@ -1,9 +1,12 @@
-"""A classifier in Keras and in each runtime, side by side: size, accuracy, speed and difference."""
+"""Comparison of a classifier in Keras and in each runtime: size, accuracy, speed and difference."""
+
+from __future__ import annotations
 
 import pathlib
 import statistics
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,17 +14,22 @@ from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.reporting.report import fixed_width, readable_size
 from keras_transformer.export.runtime.loading import load
+from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    import keras
+
 
 _BATCH, _ONE, _FEW = 256, 1, 32
 
 
 class Entry(NamedTuple):
-    """What was measured of one format.
+    """Measurements of one format.
 
     Args:
         name: "keras", or the name of the format.
         size: bytes on disk.
-        accuracy: share of the examples whose most probable class is the right one.
+        accuracy: share of correctly classified examples.
         one: median milliseconds of a call with one example.
         few: median milliseconds of a call with 32 examples.
         difference: largest absolute difference of an output from that of Keras.
@@ -36,17 +44,17 @@ class Entry(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Entries, that of Keras first; `str()` is a table.
+    """The entries of all formats, Keras first; `str()` is a table.
 
     Args:
         entries: list of `Entry`.
-        examples: how many examples the accuracy and the difference are of.
+        examples: number of examples for the accuracy and the difference.
     """
 
-    entries: list
+    entries: list[Entry]
     examples: int
 
-    def __str__(self):
+    def __str__(self) -> str:
         rows = [("format", "size", "test accuracy", "1 example", f"{_FEW} examples", "from Keras")]
         for entry in self.entries:
             difference = "-" if entry.name == "keras" else f"{entry.difference:.1e}"
@@ -56,13 +64,13 @@ class Comparison(NamedTuple):
         return f"{fixed_width(rows)}\n{notes}"
 
 
-def compare(model, model_path, bundle, inputs, labels):
-    """Runs a classifier on the same examples in Keras and in every runtime that its bundle has a file for.
+def compare(model: keras.Model, model_path: Path, bundle: Path, inputs: np.ndarray, labels: np.ndarray) -> Comparison:
+    """Runs a classifier on the same examples in Keras and in every runtime of its bundle.
 
     Args:
         model: `keras.Model` with one input and one output `(B, classes)`.
         model_path: the `.keras` file, for its size.
-        bundle: path of the bundle that `export` has made of the model.
+        bundle: path of the bundle of the model.
         inputs: float32 `(n, ...)`.
         labels: int `(n,)`.
 
@@ -70,7 +78,7 @@ def compare(model, model_path, bundle, inputs, labels):
         A `Comparison`.
 
     Raises:
-        ExportError: a runtime gives a value that is not finite.
+        ExportError: a runtime returns a value that is not finite.
         InvalidBundleError: the bundle is incomplete.
     """
     expected = _in_batches(model.predict_on_batch, inputs)
@@ -81,8 +89,8 @@ def compare(model, model_path, bundle, inputs, labels):
     return Comparison(entries, len(labels))
 
 
-def _only_output(bundle, name):
-    loaded = load(bundle, name)
+def _only_output(bundle: Path, name: str) -> Callable[[np.ndarray], Any]:
+    loaded: Any = load(bundle, name)
 
     def call(batch):
         (output,) = loaded(batch).values()
@@ -91,22 +99,29 @@ def _only_output(bundle, name):
     return call
 
 
-def _in_batches(call, inputs):
+def _in_batches(call: Callable[[np.ndarray], Any], inputs: np.ndarray) -> np.ndarray:
     return np.concatenate([call(inputs[start : start + _BATCH]) for start in range(0, len(inputs), _BATCH)])
 
 
-def _measure(name, size, call, inputs, labels, expected):
+def _measure(
+    name: str,
+    size: int,
+    call: Callable[[np.ndarray], Any],
+    inputs: np.ndarray,
+    labels: np.ndarray,
+    expected: np.ndarray,
+) -> Entry:
     found = _in_batches(call, inputs)
     if not np.isfinite(found).all():
-        raise ExportError(f"{name} gives values that are not finite")
+        raise ExportError(f"{name} returns values that are not finite")
     accuracy = float((found.argmax(axis=-1) == labels).mean())
     difference = float(np.abs(found - expected).max())
     one, few = (_milliseconds(call, inputs[:count]) for count in (_ONE, _FEW))
     return Entry(name, size, accuracy, one, few, difference)
 
 
-def _milliseconds(call, inputs, times=40):
-    """The median time of a call; the first calls of a shape, which prepare the others, are not counted."""
+def _milliseconds(call: Callable[[np.ndarray], Any], inputs: np.ndarray, times: int = 40) -> float:
+    """The median time of a call, without the first three calls of a shape."""
     seconds = []
     for index in range(times + 3):
         start = time.perf_counter()

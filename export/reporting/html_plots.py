@@ -1,7 +1,9 @@
-"""The drawings of `report.html`, as SVG."""
+"""The SVG plots of `report.html`."""
 
 import html
 import math
+from collections.abc import Sequence
+from typing import Any
 
 from keras_transformer.export.formats import FORMATS
 
@@ -13,7 +15,7 @@ def color_of(format: str) -> str:
     return f"var(--{'abcdef'[list(FORMATS).index(format)]})"
 
 
-def parity_plot(artifacts):
+def parity_plot(artifacts: dict[str, Any]) -> str:
     """How far each output is from Keras, on a scale of powers of ten, with the tolerance as a line.
 
     Args:
@@ -26,24 +28,24 @@ def parity_plot(artifacts):
     tolerances = [record["tolerance"] for record in artifacts.values()]
     low, high = -9, max(0, math.ceil(math.log10(max(tolerances)))) if tolerances else 0
     left, right, height = 250, _WIDTH - 16, _ROW * len(rows) + 34
-    place = lambda ratio: left + (right - left) * (_log(ratio, low) - low) / (high - low)  # noqa: E731
+    position = lambda ratio: left + (right - left) * (_log(ratio, low) - low) / (high - low)  # noqa: E731
     parts = [
-        _line(place(10.0**power), 8, place(10.0**power), height - 24, "grid")
-        + _text(place(10.0**power), height - 8, f"1e{power}" if power else "1", "tick middle")
+        _line(position(10.0**power), 8, position(10.0**power), height - 24, "grid")
+        + _text(position(10.0**power), height - 8, f"1e{power}" if power else "1", "tick middle")
         for power in range(low, high + 1, 3)
     ]
     for tolerance in sorted(set(tolerances)):
-        parts.append(_line(place(tolerance), 8, place(tolerance), height - 24, "limit"))
+        parts.append(_line(position(tolerance), 8, position(tolerance), height - 24, "limit"))
     for index, (name, each) in enumerate(rows):
         y = 8 + _ROW * (index + 0.5)
         parts.append(_text(left - 12, y + 4, f"{each['signature']} · {each['output']}", "label end"))
-        parts.append(_line(left, y, place(each["ratio"]), y, "stem"))
+        parts.append(_line(left, y, position(each["ratio"]), y, "stem"))
         title = f"{name}: {each['ratio']:.1e} of the scale"
-        parts.append(_dot(place(each["ratio"]), y, name, title))
+        parts.append(_dot(position(each["ratio"]), y, name, title))
     return _svg(height, parts, "Largest difference from Keras, as a share of each output's scale")
 
 
-def size_plot(artifacts):
+def size_plot(artifacts: dict[str, Any]) -> str:
     """What the task's score, or else the agreement, costs in bytes: float and quantized files.
 
     Args:
@@ -84,19 +86,19 @@ def size_plot(artifacts):
     return _svg(height, parts, "Score against size")
 
 
-def bar(share, name):
-    """A bar of a share of the width, in the color of a format."""
+def bar(share: float, name: str) -> str:
+    """Returns a bar of a share of the width, in the color of a format."""
     color = color_of(name)
     return f'<span class="bar"><span style="width:{100 * share:.1f}%;background:{color}"></span></span>'
 
 
 def _worst(parity, most=12):
-    """The outputs that differ most, in the order of the signatures; caches of many layers would fill pages."""
+    """The outputs with the largest differences, in the order of the signatures."""
     kept = sorted(parity, key=lambda each: -each["ratio"])[:most]
     return [each for each in parity if each in kept]
 
 
-def _log(ratio, low):
+def _log(ratio: float, low: float) -> float:
     return max(math.log10(ratio), low) if ratio > 0 else low
 
 
@@ -106,15 +108,15 @@ def _margin(values):
     return low - margin, high + margin
 
 
-def _line(x1, y1, x2, y2, kind):
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def _text(x, y, text, kind):
+def _text(x: float, y: float, text: str, kind: str) -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{html.escape(str(text))}</text>'
 
 
-def _dot(x, y, name, title, is_hollow=False):
+def _dot(x: float, y: float, name: str, title: str, is_hollow: bool = False) -> str:
     color = color_of(name)
     paint = f'fill="var(--paper)" stroke="{color}"' if is_hollow else f'fill="{color}" stroke="{color}"'
     return (
@@ -122,6 +124,6 @@ def _dot(x, y, name, title, is_hollow=False):
     )
 
 
-def _svg(height, parts, title):
+def _svg(height: float, parts: Sequence[str], title: str) -> str:
     body = "".join(parts)
     return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{html.escape(title)}">{body}</svg>'

@@ -1,6 +1,9 @@
-"""`report.html` of a bundle: sizes, parity, latency, accuracy against size, ops and versions, on one page of its own."""
+"""The `report.html` of a bundle: sizes, parity, latency, accuracy by size, ops and versions, in one self-contained page."""
 
 import html
+import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 from keras_transformer.export.formats import FORMATS, get_format
 from keras_transformer.export.reporting.html_plots import bar, color_of, parity_plot, size_plot
@@ -37,29 +40,29 @@ svg{width:100%;height:auto;display:block}text{fill:var(--soft);font-size:11.5px}
 )
 
 
-def write_report(directory, manifest, title):
+def write_report(directory: pathlib.Path, manifest: dict[str, Any], title: str) -> None:
     """Writes `report.html`.
 
     Args:
         directory: `pathlib.Path` of the bundle that is being written.
-        manifest: its manifest, complete but for the hashes.
-        title: str. What was exported.
+        manifest: its manifest, without the hashes.
+        title: str. Name of the exported model.
     """
     names = [name for name in manifest["artifacts"] if get_format(name).reports_operations]
     ops = {name: op_counts(directory, manifest, name) for name in names}
     (directory / FILE).write_text(render(manifest, ops, title), encoding="utf-8")
 
 
-def render(manifest, ops, title):
-    """The page.
+def render(manifest: dict[str, Any], ops: Mapping[str, Mapping[str, int]], title: str) -> str:
+    """Returns the page.
 
     Args:
         manifest: a bundle's manifest.
-        ops: dict of format to a dict of op to how often it stands in the file.
+        ops: dict of format to a dict of op to its count.
         title: str.
 
     Returns:
-        HTML text that needs no other file.
+        Self-contained HTML text.
     """
     artifacts = {name: {"tolerance": manifest["tolerance"], **record} for name, record in manifest["artifacts"].items()}
     latencies = {name: record.get("milliseconds", {}) for name, record in artifacts.items()}
@@ -87,13 +90,13 @@ def render(manifest, ops, title):
     )
 
 
-def _summary(manifest):
+def _summary(manifest: dict[str, Any]) -> str:
     modes = {record.get("quantization", "float32") for record in manifest["artifacts"].values()}
     signatures = ", ".join(manifest["signatures"])
     return html.escape(f"{' and '.join(sorted(modes))} · signatures {signatures}")
 
 
-def _cards(artifacts, latencies):
+def _cards(artifacts: dict[str, Any], latencies: dict[str, Any]) -> str:
     cards = []
     for name, record in artifacts.items():
         worst = max((each["ratio"] for each in record["parity"]), default=0.0)
@@ -107,7 +110,7 @@ def _cards(artifacts, latencies):
     return f'<div class="cards">{"".join(cards)}</div>'
 
 
-def _task(record):
+def _task(record: dict[str, Any]) -> str:
     found = record.get("evaluation") or {}
     lines = []
     if found.get("score") is not None:
@@ -117,11 +120,11 @@ def _task(record):
     return "".join(f"<small>{line}</small>" for line in lines)
 
 
-def _section(title, body, note=""):
+def _section(title: str, body: str, note: str = "") -> str:
     return f"<h2>{title}</h2>{body}" + (f"<p>{note}</p>" if note else "")
 
 
-def _latency_table(latencies):
+def _latency_table(latencies: dict[str, Any]) -> str:
     signatures = list(dict.fromkeys(name for each in latencies.values() for name in each))
     head = "".join(f'<th class="n">{html.escape(name)}</th>' for name in latencies)
     rows = [
@@ -136,7 +139,7 @@ def _latency_table(latencies):
     return f"<table><tr><th></th>{head}</tr>{''.join(rows)}</table>"
 
 
-def _op_table(name, counts):
+def _op_table(name: str, counts: Mapping[str, int]) -> str:
     most = sorted(counts.items(), key=lambda item: -item[1])[:_MOST_OPS]
     rows = "".join(
         f'<tr><td style="width:45%">{html.escape(op)}</td><td class="n" style="width:12%">{count}</td>'
@@ -147,7 +150,7 @@ def _op_table(name, counts):
     return f"<div><table><tr><th>{html.escape(name)}</th><th></th><th></th></tr>{rows}</table>{more}</div>"
 
 
-def _pairs(pairs):
+def _pairs(pairs: Mapping[str, Any]) -> str:
     rows = "".join(
         f"<tr><td>{html.escape(name)}</td><td>{html.escape(str(value))}</td></tr>" for name, value in pairs.items()
     )

@@ -1,16 +1,19 @@
-"""What a bundle holds, for a human: signatures, sizes, versions, and the ops of each format."""
+"""The description of a bundle as text: signatures, sizes, versions and the ops of each format."""
 
 import collections
 import pathlib
+from collections.abc import Iterator
+from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.reporting.report import fixed_width, readable_size
 from keras_transformer.export.spec.export_spec import ArraySpec
+from keras_transformer.utils.types import Path
 
 
-def inspect_bundle(directory):
-    """Describes a bundle.
+def inspect_bundle(directory: Path) -> str:
+    """Returns a description of a bundle.
 
     Args:
         directory: path of the bundle.
@@ -37,8 +40,8 @@ def inspect_bundle(directory):
     return "\n".join(lines)
 
 
-def op_counts(directory, manifest, format):
-    """How often each op occurs in one artifact, over all its signatures.
+def op_counts(directory: Path, manifest: dict[str, Any], format: str) -> collections.Counter[str]:
+    """Counts the ops of one artifact, over all its signatures.
 
     Args:
         directory: path of the bundle.
@@ -54,7 +57,7 @@ def op_counts(directory, manifest, format):
     return counter
 
 
-def _artifact_table(directory, manifest):
+def _artifact_table(directory: pathlib.Path, manifest: dict[str, Any]) -> str:
     rows = [("format", "size", "of scale", "ops", "most frequent ops")]
     for name, artifact in manifest["artifacts"].items():
         ratio = max((each["ratio"] for each in artifact.get("parity", ())), default=0.0)
@@ -62,8 +65,8 @@ def _artifact_table(directory, manifest):
     return fixed_width(rows)
 
 
-def _op_cells(directory, manifest, name):
-    """The number of ops and the most frequent ones, where the library that reads them is installed."""
+def _op_cells(directory: pathlib.Path, manifest: dict[str, Any], name: str) -> tuple[str, str]:
+    """The number of ops and the most frequent ones, if the library that reads them is installed."""
     try:
         counter = op_counts(directory, manifest, name)
     except ImportError as error:
@@ -71,14 +74,14 @@ def _op_cells(directory, manifest, name):
     return str(counter.total()), ", ".join(f"{op} {count}" for op, count in counter.most_common(4))
 
 
-def _inspected_files(directory, manifest):
-    """What each format has to say about its files, with an empty line behind each format."""
+def _inspected_files(directory: pathlib.Path, manifest: dict[str, Any]) -> Iterator[str]:
+    """The descriptions of files by each format, with an empty line after each format."""
     for name, artifact in manifest["artifacts"].items():
         paths = sorted(set(artifact["signatures"].values()))
         lines = [line for path in paths for line in get_format(name).inspect(directory / path)]
         yield from [*lines, ""] if lines else []
 
 
-def _short(value, limit=80):
+def _short(value: object, limit: int = 80) -> str:
     text = str(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."

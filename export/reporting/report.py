@@ -1,6 +1,8 @@
-"""What an export made and how closely each file computes what the Keras model computes."""
+"""The result of an export: the files and their differences from the Keras model."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 @dataclasses.dataclass
@@ -11,8 +13,8 @@ class Parity:
         signature: name of the signature.
         output: name of the output.
         difference: largest absolute difference from the reference.
-        scale: largest absolute reference value on the probe where the ratio was worst.
-        ratio: the worst `difference / scale` of any probe.
+        scale: largest absolute reference value on the probe with the largest ratio.
+        ratio: largest `difference / scale` of all probes.
     """
 
     signature: str
@@ -24,7 +26,7 @@ class Parity:
 
 @dataclasses.dataclass
 class Artifact:
-    """One written format.
+    """The files of one format.
 
     Args:
         format: name of the format.
@@ -32,7 +34,7 @@ class Artifact:
         size: bytes.
         seconds: time taken to write and verify it.
         parity: list of `Parity`, one per signature and output.
-        probes: how many probes were run.
+        probes: number of probes.
         float_size: bytes of the float files that were quantized, or None.
         evaluation: dict of "score_float", "score" and "agreement", as `evaluation.check_loss` returns it, or None.
     """
@@ -41,19 +43,19 @@ class Artifact:
     path: str
     size: int
     seconds: float
-    parity: list
+    parity: list[Parity]
     probes: int
     float_size: int | None = None
-    evaluation: dict | None = None
+    evaluation: dict[str, Any] | None = None
 
     @property
-    def ratio(self):
-        """The worst ratio of any output."""
+    def ratio(self) -> float:
+        """The largest ratio of all outputs."""
         return max((each.ratio for each in self.parity), default=0.0)
 
     @property
-    def difference(self):
-        """The largest absolute difference of any output."""
+    def difference(self) -> float:
+        """The largest absolute difference of all outputs."""
         return max((each.difference for each in self.parity), default=0.0)
 
 
@@ -64,17 +66,17 @@ class Report:
     Args:
         directory: the bundle, absolute.
         artifacts: dict of format name to `Artifact`.
-        tolerance: largest ratio that was allowed.
+        tolerance: largest ratio allowed.
     """
 
     directory: str
-    artifacts: dict
+    artifacts: dict[str, Artifact]
     tolerance: float
 
-    def __getitem__(self, format):
+    def __getitem__(self, format: str) -> Artifact:
         return self.artifacts[format]
 
-    def __str__(self):
+    def __str__(self) -> str:
         rows = [("format", "size", "difference", "of scale", "probes", "seconds")]
         for each in self.artifacts.values():
             figures = (f"{each.difference:.1e}", f"{each.ratio:.1e}", str(each.probes), f"{each.seconds:.1f}")
@@ -86,13 +88,13 @@ class Report:
         table = fixed_width(rows)
         return f"{self.directory}\n{table}\nlargest difference from Keras; tolerance {self.tolerance:.0e} of the scale"
 
-    def to_dict(self):
-        """The report as plain dicts, lists and numbers."""
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the report as dicts, lists and numbers."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, record):
-        """The report that `to_dict` wrote."""
+    def from_dict(cls, record: dict[str, Any]) -> "Report":
+        """Returns the report of a dict from `to_dict`."""
         artifacts = {
             name: Artifact(**{**each, "parity": [Parity(**parity) for parity in each["parity"]]})
             for name, each in record["artifacts"].items()
@@ -100,7 +102,7 @@ class Report:
         return cls(record["directory"], artifacts, record["tolerance"])
 
 
-def _evaluated(name, format):
+def _evaluated(name: str, format: str) -> Callable[[Artifact], Any]:
     def cell(artifact):
         value = (artifact.evaluation or {}).get(name)
         return value is not None and format.format(value)
@@ -108,7 +110,7 @@ def _evaluated(name, format):
     return cell
 
 
-# Columns that only quantized artifacts fill.
+# Columns of quantized artifacts only.
 _QUANTIZED = {
     "of float": lambda each: each.float_size and f"{each.size / each.float_size:.3f}",
     "agreement": _evaluated("agreement", "{:.2%}"),
@@ -117,8 +119,8 @@ _QUANTIZED = {
 }
 
 
-def readable_size(size):
-    """Bytes for a human: `3.4 MB`."""
+def readable_size(size: float) -> str:
+    """Returns a number of bytes as text, such as `3.4 MB`."""
     for unit in ("B", "kB", "MB"):
         if size < 1000:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
@@ -126,8 +128,8 @@ def readable_size(size):
     return f"{size:.1f} GB"
 
 
-def fixed_width(rows):
-    """Rows of strings as a table: first column left, the others right."""
+def fixed_width(rows: Sequence[Sequence[str]]) -> str:
+    """Returns rows of strings as a table, with the first column left-aligned, the others right-aligned."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:

@@ -1,39 +1,45 @@
-"""Computing requests together: those of equal shapes along one axis, each answered as if alone."""
+"""Batched execution of requests of equal shapes; the result of each is that of the request alone."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from keras_transformer.export.errors import RunError
 
 
-def run_batched(model, asks, max_batch_size):
-    """Computes requests with as few calls as can be.
+def run_batched(
+    model: Any, requests: Sequence[dict[str, np.ndarray]], max_batch_size: int
+) -> tuple[list[Any], list[int]]:
+    """Runs requests in as few calls as possible.
 
-    Requests go together where everything but the number of their examples is equal, and every input and output has the axis
-    `batch` in front. Where a call fails, its requests are computed one by one, so that one does not spoil the others.
+    Requests are batched if only their numbers of examples differ, and the first axis of every input and output is `batch`.
+    If a call fails, its requests run one by one, so that only the faulty ones fail.
 
     Args:
         model: `RuntimeModel`.
-        asks: list of dicts of input name to checked array.
-        max_batch_size: int >= 1: the most examples of a call; a request with more is a call of its own.
+        requests: list of dicts of input name to checked array.
+        max_batch_size: int >= 1: largest number of examples in a call; a larger request runs alone.
 
     Returns:
-        List of dicts of output name to array, or of the `RunError` where there is none, in the order of the requests; and
+        List of dicts of output name to array, or the `RunError`, in the order of the requests; and
         the list of the sizes of the calls in examples.
     """
     joined = all(spec.axes[:1] == ("batch",) for spec in (*model.inputs, *model.outputs))
-    answers, sizes = [None] * len(asks), []
-    for group in _groups(asks, max_batch_size) if joined else [[index] for index in range(len(asks))]:
-        results = _run(model, [asks[index] for index in group])
-        sizes.append(sum(_examples(asks[index]) for index in group) if joined else 1)
+    answers: list[Any] = [None] * len(requests)
+    sizes: list[int] = []
+    for group in _groups(requests, max_batch_size) if joined else [[index] for index in range(len(requests))]:
+        results = _run(model, [requests[index] for index in group])
+        sizes.append(sum(_examples(requests[index]) for index in group) if joined else 1)
         for index, result in zip(group, results, strict=True):
             answers[index] = result
     return answers, sizes
 
 
-def _groups(asks, max_batch_size):
-    """Lists of places in `asks`."""
+def _groups(requests: Sequence[dict[str, np.ndarray]], max_batch_size: int) -> list[list[int]]:
+    """Lists of indices in `requests`."""
     groups, open_groups = [], {}
-    for index, arrays in enumerate(asks):
+    for index, arrays in enumerate(requests):
         key = tuple((name, array.dtype.str, array.shape[1:]) for name, array in sorted(arrays.items()))
         count, group = open_groups.get(key, (max_batch_size, None))
         if count + _examples(arrays) > max_batch_size:
@@ -44,23 +50,23 @@ def _groups(asks, max_batch_size):
     return groups
 
 
-def _examples(arrays):
+def _examples(arrays: dict[str, np.ndarray]) -> int:
     return len(next(iter(arrays.values())))
 
 
-def _run(model, asks):
-    if len(asks) == 1:
-        return [_alone(model, asks[0])]
+def _run(model: Any, requests: Sequence[dict[str, np.ndarray]]) -> list[Any]:
+    if len(requests) == 1:
+        return [_alone(model, requests[0])]
     try:
-        outputs = model({name: np.concatenate([arrays[name] for arrays in asks]) for name in asks[0]})
+        outputs = model({name: np.concatenate([arrays[name] for arrays in requests]) for name in requests[0]})
     except RunError:
-        return [_alone(model, arrays) for arrays in asks]
-    ends = np.cumsum([_examples(arrays) for arrays in asks])[:-1]
+        return [_alone(model, arrays) for arrays in requests]
+    ends = np.cumsum([_examples(arrays) for arrays in requests])[:-1]
     pieces = {name: np.split(array, ends) for name, array in outputs.items()}
-    return [{name: pieces[name][index] for name in outputs} for index in range(len(asks))]
+    return [{name: pieces[name][index] for name in outputs} for index in range(len(requests))]
 
 
-def _alone(model, arrays):
+def _alone(model: Any, arrays: dict[str, np.ndarray]) -> Any:
     try:
         return model(arrays)
     except RunError as error:

@@ -1,21 +1,28 @@
-"""Putting requests together: what a server is told, and whether a signature can be served that way."""
+"""Request batching: its options, and whether a signature supports it."""
+
+from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.errors import ExportError
+
+if TYPE_CHECKING:
+    from keras_transformer.export.spec.export_spec import ArraySpec
 
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """How a server puts requests together.
+    """Options of request batching in a server.
 
     Args:
-        max_batch_size: int >= 1: the most examples that are computed at once. Default 32.
-        wait_ms: float >= 0: how long the first request of a batch waits for others, in milliseconds. Default 2.
-        max_waiting: int >= 1: the most requests that wait; a server refuses further ones. Default 256.
+        max_batch_size: int >= 1: largest number of examples in a batch. Default 32.
+        wait_ms: float >= 0: milliseconds that the first request of a batch waits for others. Default 2.
+        max_waiting: int >= 1: largest number of waiting requests; further ones are rejected. Default 256.
 
     Raises:
-        ExportError: a figure out of range.
+        ExportError: a value is out of range.
 
     Example:
 
@@ -37,28 +44,29 @@ class Batching:
             raise ExportError(f"wait_ms must be a number of milliseconds from 0. Received: {self.wait_ms!r}")
 
     @property
-    def sizes(self):
-        """The sizes of batches worth preparing: powers of two, and the largest."""
+    def sizes(self) -> list[int]:
+        """The batch sizes to prepare: powers of two, and the largest size."""
         powers = (2**power for power in range(self.max_batch_size.bit_length()))
         return sorted({*(size for size in powers if size <= self.max_batch_size), self.max_batch_size})
 
     @property
-    def wait_microseconds(self):
+    def wait_microseconds(self) -> int:
+        """`wait_ms` in microseconds."""
         return round(1000 * self.wait_ms)
 
 
-def why_alone(inputs, outputs):
-    """Why a signature cannot compute several requests at once.
+def why_alone(inputs: Iterable[ArraySpec], outputs: Iterable[ArraySpec]) -> str | None:
+    """Returns why a signature does not support batching.
 
     Args:
         inputs: tuple of `ArraySpec`.
         outputs: tuple of `ArraySpec`.
 
     Returns:
-        str that names the input or output without the axis `batch` in front; None where there is none.
+        str that names an input or output whose first axis is not `batch`, or None.
     """
     for side, specs in (("input", inputs), ("output", outputs)):
         for spec in specs:
             if spec.axes[:1] != ("batch",):
-                return f"{side} '{spec.name}' has no axis 'batch' in front: {spec.describe()}"
+                return f"{side} '{spec.name}' does not have 'batch' as its first axis: {spec.describe()}"
     return None

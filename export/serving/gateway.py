@@ -1,4 +1,6 @@
-"""The HTTP side: reads requests, has them answered by replicas, and turns whatever goes wrong into a status and a reason."""
+"""The HTTP gateway: validates requests, sends them to replicas, and converts errors to a status and a reason."""
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -6,6 +8,8 @@ import json
 import logging
 import secrets
 import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -19,30 +23,55 @@ from keras_transformer.export.serving.requests import RequestError, write_output
 from keras_transformer.export.serving.resumable_stream import ResumableStream
 from keras_transformer.generation.engine.completions import InvalidBodyError, read_body
 
+if TYPE_CHECKING:
+    from keras_transformer.export.serving.requests import Limits, Reader
+
+
 _LOG = logging.getLogger(__name__)
 _BUSY, _UNAVAILABLE = 429, 503
 _CLIENT_GONE = 499
 
 
 class ReplicaDiedError(Exception):
-    """A replica ended before it had answered; another may be asked."""
+    """A replica ended before its response; the request can be sent to another."""
+
+
+class Replicas(Protocol):
+    """The replicas behind a gateway. The methods raise `RequestError` and `ReplicaDiedError`."""
+
+    async def predict(self, signature: str, arrays: dict[str, Any], /) -> tuple[dict[str, Any], int]:
+        """Returns the outputs, and the number of examples of the batch."""
+        ...
+
+    def complete(self, body: bytes, /) -> AsyncGenerator[Any, None]:
+        """Yields the ASGI messages of a response."""
+        ...
+
+    async def is_healthy(self) -> None:
+        """Raises if no replica can respond."""
 
 
 class Gateway:
-    """An ASGI application before replicas.
+    """An ASGI application in front of replicas.
 
     Args:
-        name: str: what clients call the model.
-        replicas: what answers: `predict(signature, arrays)`, a coroutine that gives the arrays and the number of examples
-            computed together, `complete(body)`, an asynchronous generator of ASGI messages, and `is_healthy()`, a coroutine;
-            they raise `RequestError` and `ReplicaDiedError`.
+        name: str: name of the model for clients.
+        replicas: `Replicas`.
         reader: `Reader` of a model of arrays; None for a language model.
         limits: `Limits`.
-        described: dict: the model in words, for `/v1/models/NAME`.
-        retries: int >= 0: how often a request is sent again when a replica dies with it.
+        described: dict: the description of the model for `/v1/models/NAME`.
+        retries: int >= 0: how often a request is retried when its replica dies.
     """
 
-    def __init__(self, name, replicas, reader, limits, described, retries=8):
+    def __init__(
+        self,
+        name: str,
+        replicas: Replicas,
+        reader: Reader | None,
+        limits: Limits,
+        described: dict[str, Any],
+        retries: int = 8,
+    ):
         self._name, self._replicas, self._reader, self._limits = name, replicas, reader, limits
         self._described, self._retries = described, retries
         self._metrics = Metrics(name)
@@ -52,12 +81,12 @@ class Gateway:
             routes.append(Route("/v1/completions", self._counted(self._complete), methods=["POST"]))
         else:
             routes.append(Route("/v1/models/{name}:predict", self._counted(self._predict), methods=["POST"]))
-            routes[-2:] = reversed(routes[-2:])  # The one with a suffix first: the other takes any name.
+            routes[-2:] = reversed(routes[-2:])  # The route with a suffix first: the other matches any name.
         handlers = {HTTPException: _refuse_http, Exception: _hide}
         self.application = Starlette(routes=routes, exception_handlers=handlers)
 
-    def _counted(self, answer):
-        """The endpoint, with its time and status counted, and its errors as answers."""
+    def _counted(self, answer: Callable[[Any], Awaitable[Response]]) -> Callable[[Any], Awaitable[Response]]:
+        """The endpoint with metrics, and with errors as responses."""
 
         async def counted(request):
             self._metrics.began()
@@ -74,7 +103,7 @@ class Gateway:
 
         return counted
 
-    async def _answered(self, answer, request):
+    async def _answered(self, answer: Callable[[Any], Awaitable[Response]], request: Any) -> Response:
         try:
             return await answer(request)
         except RequestError as error:
@@ -82,29 +111,30 @@ class Gateway:
         except InvalidBodyError as error:
             return _refusal(400, str(error), error.parameter)
         except ReplicaDiedError:
-            return _refusal(_UNAVAILABLE, "every replica that was asked has died")
+            return _refusal(_UNAVAILABLE, "every replica for this request has died")
         except TimeoutError:
             return _refusal(504, f"no answer within {self._limits.timeout_s:g} seconds")
         except ClientDisconnect:
             return Response(status_code=_CLIENT_GONE)
         except HTTPException:
             raise
-        except Exception as error:  # Whatever it is, its traceback is for the log.
+        except Exception as error:  # The traceback goes to the log only.
             _LOG.exception("a request failed")
             return _refusal(500, f"the server failed: {type(error).__name__}")
 
     # Arrays.
 
-    async def _predict(self, request):
+    async def _predict(self, request: Any) -> Response:
         self._check_name(request.path_params["name"])
         body = await self._body(request)
+        assert self._reader is not None  # The route exists with a reader only.
         signature, arrays = self._reader.read(body)
         async with asyncio.timeout(self._limits.timeout_s):
             outputs, examples = await self._retried(lambda: self._replicas.predict(signature, arrays))
         self._metrics.computed(examples)
         return Response(write_outputs(outputs), media_type="application/json")
 
-    async def _retried(self, ask):
+    async def _retried(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         for attempt in range(self._retries + 1):
             try:
                 return await ask()
@@ -116,38 +146,39 @@ class Gateway:
 
     # Text.
 
-    async def _complete(self, request):
+    async def _complete(self, request: Any) -> Response:
         body = await self._body(request)
         asked = read_body(body)
         if asked.model not in (None, self._name):
             raise RequestError(404, f"there is no model '{asked.model:.80}'; this is '{self._name}'")
-        if asked.options["seed"] is None:  # Whoever begins again must write the same.
+        if asked.options["seed"] is None:  # A retry must generate the same text.
             body = json.dumps({**json.loads(body), "seed": secrets.randbelow(2**31)}).encode()
         if asked.stream:
             return await self._stream(body)
         async with asyncio.timeout(self._limits.timeout_s):
             return await self._retried(lambda: self._whole(body))
 
-    async def _whole(self, body):
-        start, content = None, b""
+    async def _whole(self, body: bytes) -> Response:
+        start: Any = None
+        content = b""
         async for message in self._replicas.complete(body):
             start = start or message
             content += message.get("body", b"")
         return _response(start, content)
 
-    async def _stream(self, body):
-        """A stream whose beginning, or refusal, has come."""
+    async def _stream(self, body: bytes) -> Response:
+        """The response stream, after its first message."""
         events = self._events(body, ResumableStream())
         start = await anext(events)
         if not _is_stream(start):
             return _response(start, b"".join([each async for each in events]))
         return _Streamed(start, events)
 
-    async def _events(self, body, resumed):
-        """The message that begins an answer, then its pieces, over as many replicas as it takes."""
-        start = None
+    async def _events(self, body: bytes, resumed: ResumableStream) -> AsyncGenerator[Any, None]:
+        """The first message of a response, then its pieces, from several replicas if one dies."""
+        start: Any = None
         for attempt in range(self._retries + 1):
-            resumed.begin_again()
+            resumed.restart()
             try:
                 async with contextlib.aclosing(self._replicas.complete(body)) as messages:
                     async for message in messages:
@@ -156,10 +187,10 @@ class Gateway:
                                 start = message
                                 yield start
                             elif _is_stream(message) != _is_stream(start):
-                                break  # The next replica has no room for it yet.
+                                break  # The next replica rejects it for now.
                             continue
                         piece = message.get("body", b"")
-                        piece = resumed.take(piece) if piece and _is_stream(start) else piece
+                        piece = resumed.filter(piece) if piece and _is_stream(start) else piece
                         if piece:
                             yield piece
                     else:
@@ -170,12 +201,12 @@ class Gateway:
             await asyncio.sleep(min(0.05 * 2**attempt, 1.0))
         if start is None:
             raise ReplicaDiedError()
-        refusal = {"error": {"message": "every replica that was asked has died", "type": "server_error"}}
+        refusal = {"error": {"message": "every replica for this request has died", "type": "server_error"}}
         yield b"data: " + json.dumps(refusal).encode() + b"\n\n"
 
     # The rest.
 
-    async def _body(self, request):
+    async def _body(self, request: Any) -> bytes:
         body = b""
         async for part in request.stream():
             body += part
@@ -183,14 +214,14 @@ class Gateway:
                 raise RequestError(413, f"the body has more than {self._limits.max_bytes} bytes")
         return body
 
-    def _check_name(self, name):
+    def _check_name(self, name: str) -> None:
         if name != self._name:
             raise RequestError(404, f"there is no model '{name:.80}'; this is '{self._name}'")
 
-    async def _models(self, request):
+    async def _models(self, request: Any) -> Response:
         return JSONResponse({"object": "list", "data": [{"id": self._name, "object": "model", "owned_by": "user"}]})
 
-    async def _model(self, request):
+    async def _model(self, request: Any) -> Response:
         name = request.path_params["name"]
         if name == f"{self._name}:predict":
             return _refusal(405, "a request is sent with POST")
@@ -198,7 +229,7 @@ class Gateway:
             return _refusal(404, f"there is no model '{name:.80}'; this is '{self._name}'")
         return JSONResponse(self._described)
 
-    async def _health(self, request):
+    async def _health(self, request: Any) -> Response:
         try:
             async with asyncio.timeout(5):
                 await self._replicas.is_healthy()
@@ -206,19 +237,19 @@ class Gateway:
             return JSONResponse({"status": "unavailable", "reason": one_line(error)}, _UNAVAILABLE)
         return JSONResponse({"status": "ok"})
 
-    async def _figures(self, request):
+    async def _figures(self, request: Any) -> Response:
         content, kind = self._metrics.text()
         return Response(content, headers={"content-type": kind})
 
 
 class _Streamed(Response):
-    """Sends pieces as they come; when the client goes away, so does what writes them."""
+    """A streamed response that is cancelled when the client disconnects."""
 
-    def __init__(self, start, events):
+    def __init__(self, start: Any, events: AsyncGenerator[Any, None]):
         self.status_code, self.background = start["status"], None
         self._start, self._events = start, events
 
-    async def __call__(self, scope, receive, send):
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         sending = asyncio.create_task(self._send(send))
         leaving = asyncio.create_task(_disconnected(receive))
         try:
@@ -229,7 +260,7 @@ class _Streamed(Response):
             await asyncio.gather(sending, leaving, return_exceptions=True)
             await self._events.aclose()
 
-    async def _send(self, send):
+    async def _send(self, send: Any):
         await send(self._start)
         try:
             async for piece in self._events:
@@ -239,16 +270,16 @@ class _Streamed(Response):
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _disconnected(receive):
+async def _disconnected(receive: Any):
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def _is_stream(start):
+def _is_stream(start: Any):
     return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in start["headers"])
 
 
-def _response(start, content):
+def _response(start: Any, content: bytes):
     headers = {name.decode(): value.decode() for name, value in start["headers"]}
     headers.pop("content-length", None)
     return Response(content, start["status"], headers)
@@ -260,11 +291,11 @@ def _refusal(status, reason, parameter=None):
     return JSONResponse(content, status, headers={"Retry-After": "1"} if status in (_BUSY, _UNAVAILABLE) else None)
 
 
-def _refuse_http(request, error):
+def _refuse_http(request: Any, error):
     refusal = _refusal(error.status_code, str(error.detail))
     refusal.headers.update(error.headers or {})
     return refusal
 
 
-def _hide(request, error):
+def _hide(request: Any, error):
     return _refusal(500, f"the server failed: {type(error).__name__}")

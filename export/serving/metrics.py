@@ -1,4 +1,6 @@
-"""What a gateway counts, in the form that Prometheus reads."""
+"""Prometheus metrics of a gateway."""
+
+from typing import Any
 
 from keras_transformer.export.errors import MissingLibraryError
 
@@ -12,13 +14,13 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """Counters of one gateway.
+    """The metrics of one gateway.
 
     Args:
-        model: str: the label `model` of every figure.
+        model: str: value of the label `model`.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: str):
         self._registry = prometheus_client.CollectorRegistry()
         self._model = model
         self._requests = self._of(prometheus_client.Counter, "requests", "Requests answered, by HTTP status.", "status")
@@ -34,27 +36,27 @@ class Metrics:
         )
         self._waiting = self._of(prometheus_client.Gauge, "requests_in_progress", "Requests not answered yet.")
 
-    def _of(self, kind, name, words, *labels, **options):
-        return kind(f"keras_transformer_{name}", words, ["model", *labels], registry=self._registry, **options)
+    def _of(self, kind: Any, name: str, description: str, *labels: str, **options: Any) -> Any:
+        return kind(f"keras_transformer_{name}", description, ["model", *labels], registry=self._registry, **options)
 
-    def began(self):
-        """A request came."""
+    def began(self) -> None:
+        """Counts a received request."""
         self._waiting.labels(self._model).inc()
 
-    def ended(self, status, seconds):
-        """It was answered."""
+    def ended(self, status: int, seconds: float) -> None:
+        """Counts an answered request."""
         self._waiting.labels(self._model).dec()
         self._requests.labels(self._model, str(status)).inc()
         self._seconds.labels(self._model).observe(seconds)
 
-    def retried(self):
-        """A replica died with a request, which went to another."""
+    def retried(self) -> None:
+        """Counts a request that was sent to another replica after its replica died."""
         self._retries.labels(self._model).inc()
 
-    def computed(self, examples):
-        """So many examples were computed at once."""
+    def computed(self, examples: int) -> None:
+        """Counts a batch of `examples` examples."""
         self._batches.labels(self._model).observe(examples)
 
-    def text(self):
-        """All figures; bytes, and their content type."""
+    def text(self) -> tuple[bytes, str]:
+        """Returns all metrics as bytes, and their content type."""
         return prometheus_client.generate_latest(self._registry), prometheus_client.CONTENT_TYPE_LATEST

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import pathlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest, signature_specs
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
@@ -12,62 +14,67 @@ from keras_transformer.export.serving.batching import Batching
 from keras_transformer.export.serving.gateway import Gateway, ReplicaDiedError
 from keras_transformer.export.serving.replicas import ArrayReplica, TextReplica, served_signatures
 from keras_transformer.export.serving.requests import Limits, Reader, RequestError
+from keras_transformer.utils.types import Path
 
 try:
-    import ray.exceptions
-    from ray import serve
-    from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+    # An extra, which may not be installed.
+    import ray.exceptions  # pyright: ignore[reportMissingImports]
+    from ray import serve  # pyright: ignore[reportMissingImports]
+    from ray.serve.exceptions import (  # pyright: ignore[reportMissingImports]
+        BackPressureError,
+        DeploymentUnavailableError,
+    )
 except ModuleNotFoundError as error:
     raise MissingLibraryError("ray_application", "ray", extra="serve") from error
 
 _DEAD = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.OwnerDiedError)
-_OURS = (BackPressureError, DeploymentUnavailableError, *_DEAD)  # Errors of Ray that a client may outlive.
+_OURS = (BackPressureError, DeploymentUnavailableError, *_DEAD)  # Errors of Ray that a retry can fix.
 _MANY = 10_000
 
 
 def ray_application(
-    bundle,
+    bundle: Path,
     *,
-    name=None,
-    backend=DEFAULT_BACKEND,
-    num_replicas=1,
-    num_threads=1,
-    batching=None,
-    limits=None,
-    num_gateways=1,
-    cpus_per_replica=None,
-    engine_options=None,
-):
-    """The Ray Serve application of a bundle: a gateway that speaks HTTP, and replicas that compute.
+    name: str | None = None,
+    backend: str = DEFAULT_BACKEND,
+    num_replicas: int = 1,
+    num_threads: int = 1,
+    batching: Batching | None = None,
+    limits: Limits | None = None,
+    num_gateways: int = 1,
+    cpus_per_replica: float | None = None,
+    engine_options: dict[str, Any] | None = None,
+) -> serve.Application:
+    """Returns the Ray Serve application of a bundle: an HTTP gateway and replicas of the model.
 
     A model of arrays answers `POST /v1/models/NAME:predict` in the manner of TensorFlow Serving; requests that come at the
     same time are computed together. A language model answers `POST /v1/completions` in the manner of OpenAI, whole or as a
     stream, with continuous batching in each replica. Both answer `/v1/models`, `/health`, and `/metrics` for Prometheus.
 
     Every refusal is JSON with its reason: 400 for what is no request, 404 for another model, 413 for what is too large, 422
-    for values that the model cannot compute, 429 (with Retry-After) where all places are taken, 504 where it takes too long.
+    for values that the model cannot compute, 429 (with Retry-After) when all slots are taken, 504 where it takes too long.
     When a replica dies, its requests go to another, and a stream goes on where it was; the gateway holds no model. A replica
     that does not compute what the bundle's probe says is replaced.
 
     Args:
         bundle: path of the bundle; every node of the cluster must have it there.
-        name: str: what clients call the model; that of the bundle's folder when None.
+        name: str: name of the model for clients. None for the name of the bundle's folder.
         backend: "onnx" (default), "tflite" or "saved_model".
         num_replicas: int >= 1. Each holds the model. Default 1.
-        num_threads: int >= 1: of one call. Default 1.
+        num_threads: int >= 1: threads of a call. Default 1.
         batching: `Batching`: how requests are put together; `max_waiting` is of all replicas, and beside it each has twice
             `max_batch_size` requests in hand. None for its defaults.
         limits: `Limits` of a request, or None for its defaults.
-        num_gateways: int >= 1: processes that speak HTTP. Default 1.
-        cpus_per_replica: float >= 0: what Ray sets aside for a replica; `num_threads` when None.
+        num_gateways: int >= 1: number of HTTP processes. Default 1.
+        cpus_per_replica: float >= 0: CPUs that Ray reserves for a replica. None for `num_threads`.
         engine_options: dict of options of `generation.Engine`, for a language model.
 
     Returns:
         `ray.serve.Application`, for `ray.serve.run`.
 
     Raises:
-        InvalidBundleError: no bundle there, or one without that backend.
-        ExportError: a figure out of range.
+        InvalidBundleError: the bundle does not exist, or lacks the backend.
+        ExportError: a value is out of range.
 
     Example: `serve.run(ray_application("bundle", num_replicas=2))`, then
 
@@ -90,7 +97,7 @@ def ray_application(
     own = (str(bundle), backend, num_threads)
     if manifest.get("generation") is None:
         options["max_ongoing_requests"] = 2 * batching.max_batch_size
-        replicas = ArrayDeployment.options(**options).bind(own, batching)
+        replicas = _configured(ArrayDeployment, **options).bind(own, batching)
     else:
         engine = {
             "max_batch_size": batching.max_batch_size,
@@ -98,33 +105,39 @@ def ray_application(
             **(engine_options or {}),
         }
         options["max_ongoing_requests"] = engine["max_batch_size"] + engine["max_waiting"]
-        replicas = TextDeployment.options(**options).bind(own, name, engine)
-    gateways = GatewayDeployment.options(num_replicas=num_gateways)
+        replicas = _configured(TextDeployment, **options).bind(own, name, engine)
+    gateways = _configured(GatewayDeployment, num_replicas=num_gateways)
     return gateways.bind(replicas, str(bundle), backend, name, limits)
+
+
+def _configured(deployment: Any, **options: Any) -> Any:
+    """A deployment, as its decorator has made it, with options."""
+    return deployment.options(**options)
 
 
 @serve.deployment
 class ArrayDeployment:
     """A replica of a model of arrays."""
 
-    def __init__(self, own, batching):
+    def __init__(self, own: tuple[str, str, int], batching: Batching):
         bundle, backend, num_threads = own
         self._replica = ArrayReplica(bundle, backend, batching.max_batch_size, num_threads)
-        self.predict.set_max_batch_size(batching.max_batch_size)
-        self.predict.set_batch_wait_timeout_s(batching.wait_ms / 1000)
+        predict: Any = self.predict
+        predict.set_max_batch_size(batching.max_batch_size)
+        predict.set_batch_wait_timeout_s(batching.wait_ms / 1000)
 
     @serve.batch
-    async def predict(self, asks):
+    async def predict(self, asks: Any) -> Any:
         """The answers to pairs of signature and arrays: pairs of the arrays, or an error, and the examples of a call."""
         answers, sizes = await asyncio.to_thread(self._replica.run, asks)
         return [(answer, max(sizes)) for answer in answers]
 
-    async def ready(self):
-        """Answers where the replica runs."""
+    async def ready(self) -> bool:
+        """Returns True when the replica runs."""
         return True
 
-    def check_health(self):
-        """Raises where the model does not compute what it should: Ray then replaces the replica."""
+    def check_health(self) -> None:
+        """Raises if the model does not compute its probes: Ray then replaces the replica."""
         self._replica.check_health()
 
 
@@ -132,28 +145,28 @@ class ArrayDeployment:
 class TextDeployment:
     """A replica of a language model."""
 
-    def __init__(self, own, name, engine_options):
+    def __init__(self, own: tuple[str, str, int], name: str, engine_options: dict[str, Any]):
         bundle, backend, num_threads = own
         self._replica = TextReplica(bundle, name, backend, num_threads, **engine_options)
 
-    async def complete(self, body):
+    async def complete(self, body: bytes) -> AsyncIterator[Any]:
         """The ASGI messages that answer a body."""
         async for message in self._replica.complete(body):
             yield message
 
-    async def ready(self):
-        """Answers where the replica runs."""
+    async def ready(self) -> bool:
+        """Returns True when the replica runs."""
         return True
 
-    def check_health(self):
-        """Raises where the engine has ended."""
+    def check_health(self) -> None:
+        """Raises if the engine is closed."""
         self._replica.check_health()
 
 
 class _Forward:
     """The application of the gateway that runs in this process; it has nothing to do at the start and the end."""
 
-    async def __call__(self, scope, receive, send):
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             for kind in ("startup", "shutdown"):
                 await receive()
@@ -165,27 +178,27 @@ class _Forward:
 @serve.deployment(max_ongoing_requests=_MANY, ray_actor_options={"num_cpus": 0})
 @serve.ingress(_Forward())
 class GatewayDeployment:
-    """The process that speaks HTTP."""
+    """The HTTP gateway of a bundle."""
 
-    def __init__(self, replicas, bundle, backend, name, limits):
+    def __init__(self, replicas: Any, bundle: Path, backend: str, name: str, limits: Limits):
         manifest = read_manifest(bundle)
         reader = None
         if manifest.get("generation") is None:
             names = served_signatures(manifest, backend)
             inputs = {each: signature_specs(manifest, each)[0] for each in names}
             tokenizer_options = manifest.get("tokenizer", {}).get("options", {})
-            reader = Reader(inputs, limits, read_tokenizer(bundle, manifest), tokenizer_options)
+            reader = Reader(inputs, limits, read_tokenizer(pathlib.Path(bundle), manifest), tokenizer_options)
         self.gateway = Gateway(name, _Replicas(replicas), reader, limits, _described(name, manifest))
 
 
 class _Replicas:
     """Replicas behind a handle of Ray; its errors in the gateway's terms."""
 
-    def __init__(self, handle):
+    def __init__(self, handle: Any):
         self._handle = handle
         self._streaming = handle.options(stream=True)
 
-    async def predict(self, signature, arrays):
+    async def predict(self, signature: str, arrays: dict[str, Any]) -> tuple[dict[str, Any], int]:
         try:
             answer, examples = await self._handle.predict.remote((signature, arrays))
         except _OURS as error:
@@ -194,7 +207,7 @@ class _Replicas:
             raise answer
         return answer, examples
 
-    async def complete(self, body):
+    async def complete(self, body: bytes) -> AsyncGenerator[Any, None]:
         response = self._streaming.complete.remote(body)
         try:
             async for message in response:
@@ -205,17 +218,17 @@ class _Replicas:
         except _OURS as error:
             raise _translated(error) from error
 
-    async def is_healthy(self):
-        with contextlib.suppress(BackPressureError):  # Busy is well.
+    async def is_healthy(self) -> None:
+        with contextlib.suppress(BackPressureError):  # A busy replica is healthy.
             await self._handle.ready.remote()
 
 
-def _translated(error):
+def _translated(error: Exception) -> Exception:
     is_full = isinstance(error, BackPressureError)
-    return RequestError(429, "all places are taken: come back later") if is_full else ReplicaDiedError()
+    return RequestError(429, "all slots are taken: try again later") if is_full else ReplicaDiedError()
 
 
-def _described(name, manifest):
+def _described(name: str, manifest: dict[str, Any]) -> dict[str, Any]:
     keys = ("inputs", "outputs")
     signatures = {each: {key: record[key] for key in keys} for each, record in manifest["signatures"].items()}
     return {"id": name, "object": "model", "signatures": signatures, "metadata": manifest.get("metadata", {})}

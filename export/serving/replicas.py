@@ -1,7 +1,9 @@
-"""What a replica does, with no server around it: a model that computes requests together, or an engine that writes text."""
+"""Replicas without a server: a model that runs batches of requests, or an engine that generates text."""
 
 import asyncio
 import re
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
@@ -11,50 +13,54 @@ from keras_transformer.export.runtime.loading import load
 from keras_transformer.export.serving.batch_execution import run_batched
 from keras_transformer.export.serving.requests import RequestError
 from keras_transformer.export.verification.verify import difference_and_scale
+from keras_transformer.utils.types import Path
 
 _UNHEALTHY = "the model does not compute what it computed when it was exported"
 
 
 class ArrayReplica:
-    """The signatures of a bundle, each computed for several requests at once.
+    """The signatures of a bundle, with batched execution.
 
     Args:
         bundle: path of the bundle.
         backend: "onnx", "tflite" or "saved_model".
-        max_batch_size: int >= 1: the most examples of a call.
-        num_threads: int >= 1: of one call.
+        max_batch_size: int >= 1: largest number of examples in a call.
+        num_threads: int >= 1: threads of a call.
     """
 
-    def __init__(self, bundle, backend=DEFAULT_BACKEND, max_batch_size=32, num_threads=1):
+    def __init__(self, bundle: Path, backend: str = DEFAULT_BACKEND, max_batch_size: int = 32, num_threads: int = 1):
         manifest = read_manifest(bundle)
         record = manifest["artifacts"].get(backend, {"signatures": {}})
         names = served_signatures(manifest, backend)
-        self.models = {name: load(bundle, backend, name, num_threads, check=not at) for at, name in enumerate(names)}
+        self.models: dict[str, Any] = {
+            name: load(bundle, backend, name, num_threads, check=not at) for at, name in enumerate(names)
+        }
         self._max_batch_size = max_batch_size
         self._tolerance = record.get("tolerance", manifest["tolerance"])
         probes = read_probes(bundle)
         self._probes = {name: probes[name][0] for name in self.models if probes.get(name)}
         self.check_health()
 
-    def run(self, asks):
-        """Answers several requests.
+    def run(self, requests: Sequence[tuple[str, dict[str, Any]]]) -> tuple[list[Any], list[int]]:
+        """Runs several requests.
 
         Args:
-            asks: list of pairs of the signature's name and checked arrays.
+            requests: list of pairs of the signature's name and checked arrays.
 
         Returns:
             List of dicts of arrays or `RequestError`s; and the sizes of the calls.
         """
-        answers, sizes = [None] * len(asks), []
+        answers: list[Any] = [None] * len(requests)
+        sizes: list[int] = []
         for name, model in self.models.items():
-            places = [place for place, (signature, _) in enumerate(asks) if signature == name]
-            found, calls = run_batched(model, [asks[place][1] for place in places], self._max_batch_size)
+            indices = [index for index, (signature, _) in enumerate(requests) if signature == name]
+            found, calls = run_batched(model, [requests[index][1] for index in indices], self._max_batch_size)
             sizes += calls
-            for place, answer in zip(places, found, strict=True):
-                answers[place] = self._blamed(answer) if isinstance(answer, RunError) else answer
+            for index, answer in zip(indices, found, strict=True):
+                answers[index] = self._request_error(answer) if isinstance(answer, RunError) else answer
         return answers, sizes
 
-    def check_health(self):
+    def check_health(self) -> None:
         """Computes a probe of each signature.
 
         Raises:
@@ -67,8 +73,8 @@ class ArrayReplica:
                 if expected.dtype.kind == "f" and not difference <= self._tolerance * scale:
                     raise ExportError(f"{_UNHEALTHY}: '{output}' of signature '{name}' differs by {difference:.3g}")
 
-    def _blamed(self, error):
-        """Whose fault it is that a request cannot be computed: its values', or the replica's."""
+    def _request_error(self, error: RunError) -> RequestError:
+        """The error of a failed request: 500 if the replica is faulty, otherwise 422 for the values."""
         try:
             self.check_health()
         except ExportError:
@@ -77,31 +83,31 @@ class ArrayReplica:
 
 
 class TextReplica:
-    """A language model of a bundle in an engine, behind `generation.http`.
+    """A language model of a bundle in an engine, with the application of `generation.engine.http`.
 
     Args:
         bundle: path of the bundle.
-        name: str: what clients call the model.
+        name: str: name of the model for clients.
         backend: "onnx", "tflite" or "saved_model".
         num_threads: int >= 1.
-        options: of `generation.Engine`.
+        options: options of `generation.Engine`.
     """
 
-    def __init__(self, bundle, name, backend=DEFAULT_BACKEND, num_threads=1, **options):
+    def __init__(self, bundle: Path, name: str, backend: str = DEFAULT_BACKEND, num_threads: int = 1, **options: Any):
         from keras_transformer.generation import Engine
         from keras_transformer.generation.engine.http import application
 
         self.engine = Engine(load(bundle, backend, num_threads=num_threads), **options).warm_up()
         self._application = application(self.engine, name)
 
-    async def complete(self, body):
-        """Answers one request for text.
+    async def complete(self, body: bytes) -> AsyncIterator[dict[str, Any]]:
+        """Runs one completion request.
 
         Args:
             body: bytes of JSON.
 
         Yields:
-            The messages of ASGI that answer it. To close the generator is to go away: its text ends.
+            The ASGI messages of the response. Closing the generator cancels the request.
         """
         messages, gone = asyncio.Queue(maxsize=64), asyncio.Event()
         parts = [{"type": "http.request", "body": body, "more_body": False}]
@@ -125,8 +131,8 @@ class TextReplica:
                 task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    def check_health(self):
-        """Raises `ExportError` where the engine has ended."""
+    def check_health(self) -> None:
+        """Raises `ExportError` if the engine is closed."""
         if not self.engine.is_open:
             raise ExportError("the engine is closed")
 
@@ -147,10 +153,10 @@ _SCOPE = {
 }
 
 
-def served_signatures(manifest, backend):
-    """Names of the signatures of a bundle that requests may name, the default one first.
+def served_signatures(manifest: dict[str, Any], backend: str) -> list[str]:
+    """Returns the names of the signatures for requests, the default one first.
 
-    Those of fixed shapes, of TFLite, are found by the runtime itself; a language model's steps are not for clients.
+    Signatures of fixed shapes of TFLite are omitted: the runtime chooses them.
     """
     names = manifest["artifacts"].get(backend, {"signatures": {}})["signatures"]
     fixed = {name for name in names for other in names if re.fullmatch(rf"{re.escape(other)}(_\d+)+", name)}

@@ -1,7 +1,8 @@
-"""What a client asks, checked before any replica hears of it; what is wrong becomes a status and a reason."""
+"""Validation of HTTP requests before they reach a replica; errors have a status and a reason."""
 
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 
@@ -13,33 +14,33 @@ _KEYS = ("inputs", "signature_name")
 
 
 class RequestError(ExportError):
-    """A request that is not served.
+    """A rejected request.
 
     Args:
-        status: int, of HTTP: 4xx where the client is at fault, 5xx where it is not.
+        status: int: HTTP status, 4xx for faults of the client, 5xx for faults of the server.
         reason: str, one line.
     """
 
-    def __init__(self, status, reason):
+    def __init__(self, status: int, reason: str):
         super().__init__(reason)
         self.status = status
         self.reason = reason
 
-    def __reduce__(self):
-        return type(self), (self.status, self.reason)  # It travels from a replica to a gateway.
+    def __reduce__(self) -> Any:
+        return type(self), (self.status, self.reason)  # It is pickled from a replica to a gateway.
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """The largest request that is served.
+    """Limits of a request.
 
     Args:
-        max_bytes: int >= 1: of a body. Default 4 MiB.
-        max_examples: int >= 1: the examples of one request. Default 256.
-        timeout_s: float > 0: seconds until a request is given up with 504. Default 60.
+        max_bytes: int >= 1: size of a body. Default 4 MiB.
+        max_examples: int >= 1: examples in one request. Default 256.
+        timeout_s: float > 0: seconds until a request fails with 504. Default 60.
 
     Raises:
-        ExportError: a figure out of range.
+        ExportError: a value is out of range.
     """
 
     max_bytes: int = 4 << 20
@@ -75,13 +76,13 @@ class Reader:
     ('serve', [[1.0, 2.0], [3.0, 4.0]])
     """
 
-    signatures: dict
+    signatures: dict[str, Any]
     limits: Limits
-    tokenizer: object = None
-    tokenizer_options: dict = dataclasses.field(default_factory=dict)
+    tokenizer: Any = None
+    tokenizer_options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def read(self, body):
-        """The signature and the arrays that a body asks for.
+    def read(self, body: bytes | str) -> tuple[str, dict[str, np.ndarray]]:
+        """Parses a body into a signature and arrays.
 
         Args:
             body: bytes.
@@ -90,7 +91,7 @@ class Reader:
             Name of the signature, and dict of input name to array.
 
         Raises:
-            RequestError: 400 for what is not JSON, or no request; 413 for what is too large.
+            RequestError: 400 if the body is not a JSON request; 413 if it is too large.
         """
         asked = _read_json(body, self.limits)
         for key in asked:
@@ -109,7 +110,7 @@ class Reader:
         self._check_sizes(specs, arrays)
         return signature, arrays
 
-    def _named(self, inputs, specs):
+    def _named(self, inputs: Any, specs: Any) -> dict[str, Any]:
         """Inputs by name."""
         if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and isinstance(inputs[0], str)):
             return self._encoded(inputs, specs)
@@ -120,7 +121,7 @@ class Reader:
             raise RequestError(400, f"'inputs' must be an object with {names}")
         return {specs[0].name: inputs}
 
-    def _encoded(self, texts, specs):
+    def _encoded(self, texts: Any, specs: Any) -> dict[str, Any]:
         texts = [texts] if isinstance(texts, str) else texts
         if len(texts) > self.limits.max_examples:
             raise RequestError(413, f"{len(texts)} examples at once; at most {self.limits.max_examples}")
@@ -135,7 +136,7 @@ class Reader:
         except ExportError as error:
             raise RequestError(400, str(error)) from None
 
-    def _check_sizes(self, specs, arrays):
+    def _check_sizes(self, specs: Any, arrays: dict[str, np.ndarray]) -> None:
         for spec in specs:
             array = arrays[spec.name]
             if array.size == 0:
@@ -146,37 +147,38 @@ class Reader:
                 raise RequestError(413, f"{len(array)} examples at once; at most {self.limits.max_examples}")
 
 
-def _read_json(body, limits):
+def _read_json(body: bytes | str, limits: Limits) -> dict[str, Any]:
     if len(body) > limits.max_bytes:
         raise RequestError(413, f"the body has more than {limits.max_bytes} bytes")
     try:
         asked = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        reason = "it lies too deep" if isinstance(error, RecursionError) else f"{error}"
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else f"{error}"
         raise RequestError(400, f"the body is not JSON: {reason[:200]}") from None
     if not isinstance(asked, dict):
         raise RequestError(400, "the body must be a JSON object")
     return asked
 
 
-def _refuse_constant(name):
+def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def write_outputs(arrays):
-    """What a model gave, as the JSON of an answer.
+def write_outputs(arrays: dict[str, np.ndarray]) -> bytes:
+    """Returns outputs as the JSON of a response.
 
     Args:
         arrays: dict of name to array.
 
     Returns:
-        bytes. Numbers that JSON does not know, infinities and what is not a number, are null.
+        bytes. NaN and infinities are null.
     """
     outputs = {name: _as_lists(array) for name, array in arrays.items()}
     return json.dumps({"outputs": outputs}, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _as_lists(array):
+def _as_lists(array: np.ndarray) -> Any:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        array = np.where(np.isfinite(array), array.astype(object), None)
+        nulls: Any = None
+        return np.where(np.isfinite(array), array.astype(object), nulls).tolist()
     return array.tolist()

@@ -1,6 +1,12 @@
-"""Greedy decoding of a written decoder, by a loop of our own in ONNX Runtime and by the engine itself."""
+"""Greedy decoding of a written decoder, in ONNX Runtime and in the engine."""
 
+from __future__ import annotations
+
+import importlib
 import importlib.util
+import pathlib
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,11 +16,18 @@ from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.generation.stop import as_end_ids
 
+if TYPE_CHECKING:
+    from keras_transformer.export.engines.genai.cache import KeyValueCache
+    from keras_transformer.utils.types import Path
+
+
 FILE = "model.onnx"
 
 
-def greedy(path, cache, prompts, max_new_tokens, num_threads=1):
-    """Runs a file as the engine does: prompts padded on the right in one pass, then token after token.
+def greedy(
+    path: Path, cache: KeyValueCache, prompts: Sequence[Sequence[int]], max_new_tokens: int, num_threads: int = 1
+) -> Generator[np.ndarray, Any, None]:
+    """Runs a file as the engine does: right-padded prompts in one pass, then single tokens.
 
     Args:
         path: path of `model.onnx`.
@@ -24,7 +37,7 @@ def greedy(path, cache, prompts, max_new_tokens, num_threads=1):
         num_threads: int.
 
     Yields:
-        After each pass the logits `(B, V)`; it is sent the next token of each row, int `(B,)`.
+        The logits `(B, V)` after each pass; `send` takes the next token of each row, int `(B,)`.
     """
     session = onnx_session(str(path), num_threads)
     names = [output.name for output in session.get_outputs()]
@@ -34,13 +47,16 @@ def greedy(path, cache, prompts, max_new_tokens, num_threads=1):
         row[: len(prompt)] = prompt
     past, start = empty_past(cache, len(prompts), str), 0
     for _ in range(max_new_tokens):
-        outputs = dict(zip(names, session.run(None, arrays(token_ids, lengths, start, past)), strict=True))
+        results: Any = session.run(None, arrays(token_ids, lengths, start, past))
+        outputs = dict(zip(names, results, strict=True))
         token_ids = np.asarray((yield outputs["logits"][:, -1]))[:, None]
         past, start, lengths = past_of(outputs), lengths, lengths + 1
 
 
-def greedy_tokens(path, cache, prompt, max_new_tokens, end_id=None):
-    """The new tokens for one prompt, up to and with the end token."""
+def greedy_tokens(
+    path: Path, cache: KeyValueCache, prompt: Sequence[int], max_new_tokens: int, end_id: Any = None
+) -> list[int]:
+    """Returns the new tokens for one prompt, up to and including the end token."""
     steps, tokens = greedy(path, cache, [prompt], max_new_tokens), []
     logits = next(steps)
     while True:
@@ -50,8 +66,15 @@ def greedy_tokens(path, cache, prompt, max_new_tokens, end_id=None):
         logits = steps.send([tokens[-1]])
 
 
-def check_greedy(path, model, cache, prompts, max_new_tokens, tolerance):
-    """Refuses a file that would choose other tokens than the model, unless the two are as good as equal.
+def check_greedy(
+    path: Path,
+    model: Any,
+    cache: KeyValueCache,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+    tolerance: float,
+) -> None:
+    """Checks that a file chooses the tokens of the model, except for ties within the tolerance.
 
     Raises:
         ParityError: a token that the model chose is worse, by more than the tolerance, than the one that the file chooses.
@@ -60,7 +83,7 @@ def check_greedy(path, model, cache, prompts, max_new_tokens, tolerance):
     steps = greedy(path, cache, prompts, max_new_tokens)
     logits = next(steps)
     for step in range(max(map(len, expected))):
-        # Past its end a row reads on, as the engine has it do; what it then says is not looked at.
+        # Rows continue after their end, as in the engine; their further logits are ignored.
         tokens = [row[step] if step < len(row) else 0 for row in expected]
         open_rows = [row for row, tokens_of_row in enumerate(expected) if step < len(tokens_of_row)]
         scale = np.abs(logits).max()
@@ -73,23 +96,23 @@ def check_greedy(path, model, cache, prompts, max_new_tokens, tolerance):
             return
 
 
-def is_installed():
-    """Whether the engine is there."""
+def is_installed() -> bool:
+    """Whether the engine is installed."""
     return importlib.util.find_spec("onnxruntime_genai") is not None
 
 
-def engine_tokens(directory, prompt, max_new_tokens):
-    """The new tokens that the engine itself gives for one prompt, greedily.
+def engine_tokens(directory: pathlib.Path, prompt: Sequence[int], max_new_tokens: int) -> list[int]:
+    """Returns the new tokens of the engine for one prompt, with greedy decoding.
 
     Args:
-        directory: path of what `write_genai` wrote.
+        directory: path of a directory that `write_genai` wrote.
         prompt: list of int.
         max_new_tokens: int.
 
     Returns:
         list of int.
     """
-    import onnxruntime_genai
+    onnxruntime_genai = importlib.import_module("onnxruntime_genai")
 
     model = onnxruntime_genai.Model(str(directory))
     params = onnxruntime_genai.GeneratorParams(model)
@@ -103,11 +126,13 @@ def engine_tokens(directory, prompt, max_new_tokens):
     return tokens
 
 
-def check_engine(directory, cache, prompts, max_new_tokens, end_id):
-    """Refuses what the engine itself does not run as ONNX Runtime does.
+def check_engine(
+    directory: pathlib.Path, cache: KeyValueCache, prompts: Sequence[Sequence[int]], max_new_tokens: int, end_id: Any
+) -> None:
+    """Checks that the engine decodes the same tokens as ONNX Runtime.
 
     Raises:
-        ConversionError: it cannot load the directory, or gives other tokens.
+        ConversionError: the engine cannot load the directory, or decodes other tokens.
     """
     for prompt in prompts:
         expected = greedy_tokens(directory / FILE, cache, prompt, max_new_tokens, end_id)

@@ -1,7 +1,12 @@
-"""A decoder as onnxruntime-genai calls it: new tokens and the past in; logits and the past with the new tokens out."""
+"""The graph of a decoder for onnxruntime-genai: new tokens and past in, logits and present out."""
+
+from __future__ import annotations
 
 import dataclasses
+import pathlib
 import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -15,18 +20,22 @@ from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Pro
 from keras_transformer.export.spec.functional import fill_references
 from keras_transformer.export.spec.operation_origin import layer_of
 
+if TYPE_CHECKING:
+    from keras_transformer.export.engines.genai.cache import KeyValueCache
+
+
 ENGINE = "onnxruntime-genai"
 SIGNATURE = "decode"
-# The names that the engine, and what else reads such files, expects when it is told no others.
+# The default names of the engine and of other readers of such files.
 PAST = ("past_key_values.{}.key", "past_key_values.{}.value")
 PRESENT = ("present.{}.key", "present.{}.value")
 
 
-def genai_spec(model, tolerance):
-    """Export spec of a decoder with the one signature that the engine runs for prompts and for tokens alike.
+def genai_spec(model: Any, tolerance: float) -> ExportSpec:
+    """Export spec of a decoder with the one signature that the engine runs for prompts and for single tokens.
 
-    A token of position p lies in slot p of the cache, whatever stands in its row before or after: so a batch of prompts
-    padded on the right, as the engine makes it, needs no mask over the slots, and what padding wrote is written over.
+    A token at position p is in slot p of the cache. So a batch of right-padded prompts, as the engine makes it, needs no
+    mask over the slots, and the slots of padding are overwritten.
 
     Args:
         model: `LanguageModel`, float32.
@@ -36,7 +45,7 @@ def genai_spec(model, tolerance):
         An `ExportSpec` whose names hold "_" where those of the file hold "."; see `with_dots`.
 
     Raises:
-        InvalidModelError: the model's cache is not one that the engine can carry.
+        InvalidModelError: the engine does not support the cache of the model.
     """
     cache = key_value_cache(model, ENGINE)
     signature = Signature(_step(model, cache), _inputs(cache), _probes(model, cache), formats=(ONNX.name,))
@@ -46,7 +55,7 @@ def genai_spec(model, tolerance):
     return ExportSpec({SIGNATURE: signature}, tolerance, locate, tuple(model.variables))
 
 
-def _step(model, cache):
+def _step(model: Any, cache: KeyValueCache) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def step(tensors):
         token_ids = tf.cast(tensors["input_ids"], "int32")
         start = tf.cast(tensors["position_ids"][:, 0], "int32")
@@ -58,7 +67,7 @@ def _step(model, cache):
             for name, past in zip(names, PAST, strict=True)
         }
         hidden, slots = model.stepwise(token_ids, slots, start)
-        # The mask counts all tokens that a row has: where the new ones end.
+        # The mask counts all tokens of a row, so its sum is the end of the new ones.
         last = tf.reduce_sum(tf.cast(tensors["attention_mask"], "int32"), axis=1) - 1 - start
         logits = model._to_logits(tf.gather(hidden, tf.expand_dims(last, 1), axis=1, batch_dims=1))
         presents = {
@@ -71,17 +80,17 @@ def _step(model, cache):
     return step
 
 
-def _inputs(cache):
+def _inputs(cache: KeyValueCache) -> tuple[ArraySpec, ...]:
     axes = {"input_ids": "length", "attention_mask": "total_length", "position_ids": "length"}
     inputs = [ArraySpec(name, "int64", (None, None), ("batch", axis)) for name, axis in axes.items()]
     shape, names = (None, cache.num_heads, None, cache.head_dim), ("batch", None, "past_length", None)
-    for layer in range(len(cache.places)):
+    for layer in range(len(cache.paths)):
         inputs += [ArraySpec(_plain(past.format(layer)), "float32", shape, names) for past in PAST]
     return tuple(inputs)
 
 
-def _probes(model, cache):
-    """Prompts of unequal lengths, one token after them, and further tokens of a row that has been read."""
+def _probes(model: Any, cache: KeyValueCache) -> list[Probe]:
+    """Prompts of unequal lengths, one further token of each, and several further tokens of one row."""
     most = model.max_length or 12
     prompts = _tokens(model, (3, min(7, most - 1)))
     lengths = np.array([prompts.shape[1], max(prompts.shape[1] - 3, 1), 1])
@@ -94,36 +103,36 @@ def _probes(model, cache):
     return [first, one, Probe(second, "batch=3, one token"), Probe(third, f"batch=1, {more} more tokens")]
 
 
-def _past(step, probe):
+def _past(step: Any, probe: Probe) -> dict[str, Any]:
     outputs = step({_plain(name): tf.constant(array) for name, array in probe.inputs.items()})
     return past_of({name: tensor.numpy() for name, tensor in outputs.items()}, _plain)
 
 
-def _tokens(model, shape):
+def _tokens(model: Any, shape: tuple[int, ...]) -> np.ndarray:
     random = np.random.default_rng(zlib.crc32(f"genai {shape}".encode()))
     return random.integers(0, model.vocabulary_size, shape)
 
 
-def empty_past(cache, batch, rename=None):
-    """A past of no tokens: dict of name to array."""
+def empty_past(cache: KeyValueCache, batch: int, rename: Callable[[str], str] | None = None) -> dict[str, np.ndarray]:
+    """Returns the empty past: dict of name to array."""
     nothing = np.zeros((batch, cache.num_heads, 0, cache.head_dim), "float32")
     rename = rename or _plain
-    return {rename(past.format(layer)): nothing for layer in range(len(cache.places)) for past in PAST}
+    return {rename(past.format(layer)): nothing for layer in range(len(cache.paths)) for past in PAST}
 
 
-def past_of(outputs, rename=str):
-    """The presents of a step as the past of the next."""
+def past_of(outputs: dict[str, Any], rename: Callable[[str], str] = str) -> dict[str, Any]:
+    """Returns the present of a step as the past of the next step."""
     presents = [name for name in outputs if name.startswith("present.")]
     return {rename(name.replace("present", "past_key_values", 1)): outputs[name] for name in presents}
 
 
-def arrays(token_ids, lengths, start, past):
-    """What the engine hands the graph.
+def arrays(token_ids: np.ndarray, lengths: Any, start: Any, past: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the inputs that the engine passes to the graph.
 
     Args:
         token_ids: int `(B, T)`: new tokens, padded on the right.
-        lengths: int `(B,)`: the tokens that each row has with them.
-        start: int, or int `(B,)`: those that it had before.
+        lengths: int `(B,)`: tokens of each row, new ones included.
+        start: int, or int `(B,)`: tokens of each row before.
         past: dict of name to array.
 
     Returns:
@@ -137,8 +146,8 @@ def arrays(token_ids, lengths, start, past):
     return {"input_ids": token_ids.astype("int64"), "attention_mask": mask, "position_ids": position_ids, **past}
 
 
-def with_dots(spec, path):
-    """Gives the inputs of a written file, and of its spec, the names with dots, which TensorFlow does not allow.
+def with_dots(spec: ExportSpec, path: pathlib.Path) -> ExportSpec:
+    """Renames the inputs of a written file and of its spec to names with dots, which TensorFlow does not allow.
 
     Args:
         spec: `ExportSpec` of `genai_spec`, traced.
@@ -150,11 +159,14 @@ def with_dots(spec, path):
     signature = spec.signatures[SIGNATURE]
     layers = (len(signature.inputs) - 3) // 2
     names = {_plain(past.format(layer)): past.format(layer) for layer in range(layers) for past in PAST}
-    renamed = lambda name: names.get(name, name)  # noqa: E731
+
+    def renamed(name: str) -> str:
+        return names.get(name, name)
+
     model = onnx.load(str(path), load_external_data=False)
     for graph in all_graphs(model.graph):
         for node in graph.node:
-            node.input[:] = map(renamed, node.input)
+            node.input[:] = [renamed(name) for name in node.input]
     for value in model.graph.input:
         value.name = renamed(value.name)
     onnx.save(model, str(path))
@@ -168,5 +180,5 @@ def with_dots(spec, path):
     )
 
 
-def _plain(name):
+def _plain(name: str) -> str:
     return name.replace(".", "_")

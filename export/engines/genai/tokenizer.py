@@ -1,8 +1,9 @@
-"""Our tokenizers in the files of Hugging Face's that other engines read: `tokenizer.json`, `tokenizer_config.json`."""
+"""Tokenizers as Hugging Face files, which other engines read: `tokenizer.json` and `tokenizer_config.json`."""
 
 import json
 import pathlib
 import tempfile
+from typing import Any
 
 from keras_transformer.export.errors import InvalidModelError
 
@@ -12,8 +13,8 @@ KINDS = ("byte_pair", "bytes")
 _ROLES = {"start": "bos_token", "end": "eos_token", "pad": "pad_token", "unknown": "unk_token", "mask": "mask_token"}
 
 
-def tokenizer_json(tokenizer, engine):
-    """The content of `tokenizer.json`.
+def tokenizer_json(tokenizer: Any, engine: str) -> dict[str, Any]:
+    """Returns the content of `tokenizer.json`.
 
     Args:
         tokenizer: a `BytePair`, or a `Bytes`, which is written as a byte-level vocabulary without merges.
@@ -41,8 +42,8 @@ def tokenizer_json(tokenizer, engine):
     return {**content, "truncation": None, "padding": None, "post_processor": None}
 
 
-def tokenizer_config(tokenizer, max_length):
-    """The content of `tokenizer_config.json`: which tokens play which role."""
+def tokenizer_config(tokenizer: Any, max_length: int | None) -> dict[str, Any]:
+    """Returns the content of `tokenizer_config.json`: the special tokens."""
     roles = {
         name: tokenizer.special_tokens[role] for role, name in _ROLES.items() if tokenizer.special_tokens.get(role)
     }
@@ -56,7 +57,7 @@ def tokenizer_config(tokenizer, max_length):
     }
 
 
-def write_hugging_face(tokenizer, directory, max_length, engine):
+def write_hugging_face(tokenizer: Any, directory: pathlib.Path, max_length: int | None, engine: str) -> None:
     """Writes both files into a directory."""
     for name, content in (
         (FILE, tokenizer_json(tokenizer, engine)),
@@ -66,14 +67,14 @@ def write_hugging_face(tokenizer, directory, max_length, engine):
         (directory / name).write_text(text + "\n", encoding="utf-8")
 
 
-def _written(tokenizer):
+def _written(tokenizer: Any):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "tokenizer")
         tokenizer.save(path)
         return json.loads((path / FILE).read_text(encoding="utf-8"))
 
 
-def _byte_level(tokenizer):
+def _byte_level(tokenizer: Any):
     from keras_transformer.text.tokenizers.byte_pair import byte_alphabet
 
     first = tokenizer.token_to_id("<0x00>")

@@ -1,8 +1,12 @@
-"""A decoder in the layout that onnxruntime-genai loads."""
+"""The writer of decoders for onnxruntime-genai."""
+
+from __future__ import annotations
 
 import dataclasses
 import json
+import pathlib
 import time
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,12 +22,17 @@ from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.quantization.quantizing import quantize_artifact
 from keras_transformer.export.reporting.report import Artifact, Report
-from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE
+from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ExportSpec
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.verification import verify
 from keras_transformer.generation.stop import as_end_ids
+
+if TYPE_CHECKING:
+    from keras_transformer.export.engines.genai.cache import KeyValueCache
+    from keras_transformer.utils.types import Path
+
 
 CONFIG = "genai_config.json"
 _UNBOUNDED = 2048
@@ -31,18 +40,25 @@ _PROMPT_LENGTHS, _NEW_TOKENS = (5, 3), 8
 
 
 def write_genai(
-    model, directory, *, max_length=None, quantize=None, tokenizer=True, tolerance=DEFAULT_TOLERANCE, metadata=None
-):
-    """Writes a decoder as onnxruntime-genai loads it: `model.onnx`, `genai_config.json` and the tokenizer's files.
+    model: Any,
+    directory: Path,
+    *,
+    max_length: int | None = None,
+    quantize: str | Quantization | None = None,
+    tokenizer: bool = True,
+    tolerance: float = DEFAULT_TOLERANCE,
+    metadata: dict[str, Any] | None = None,
+) -> Report:
+    """Writes a decoder for onnxruntime-genai: `model.onnx`, `genai_config.json` and the files of the tokenizer.
 
-    The directory is a bundle too: `verify_bundle` proves it again. Its graph is run on probes, then through a whole greedy
-    decoding of several prompts at once in ONNX Runtime, and, where onnxruntime-genai is installed, in the engine itself.
+    The directory is also a bundle for `verify_bundle`. Its graph is verified on probes and by greedy decoding of a batch of
+    prompts in ONNX Runtime and, if onnxruntime-genai is installed, in the engine.
 
     Args:
         model: `LanguageModel` over a decoder whose cache is keys and values of one shape in all layers.
-        directory: path of the directory to write. A bundle that lies there is replaced; anything else is left alone.
-        max_length: int or None: the most tokens of a text, prompt included. None: those that the model can hold, or 2,048
-            where it has no end.
+        directory: path of the directory to write. An existing bundle is replaced; other directories are not.
+        max_length: int or None: largest number of tokens, prompt included. None: that of the model, or 2,048 if it is
+            unlimited.
         quantize: as for `export`: "weight_int4", "int8", ..., a `Quantization`, or None for float32.
         tokenizer: bool. Whether to write the model's tokenizer, a `BytePair` or a `Bytes`, in Hugging Face's format.
         tolerance: largest difference allowed, as a share of each output's scale. Default 1e-5.
@@ -52,12 +68,12 @@ def write_genai(
         A `Report`.
 
     Raises:
-        InvalidModelError: the model is no such decoder, `max_length` is more than it holds, or its tokenizer is of another
-            kind. Nothing has been written.
-        ParityError: the file does not compute what the model computes, or says something else.
-        ConversionError: the converter fails, or the engine does not run the file to the same tokens.
+        InvalidModelError: the model is not such a decoder, `max_length` is too large, or its tokenizer is of another kind.
+            Nothing is written.
+        ParityError: the file does not compute what the model computes, or decodes other tokens.
+        ConversionError: the converter fails, or the engine decodes other tokens.
         UnsupportedOpError: ONNX lacks an op.
-        InvalidBundleError: the directory holds something that is not a bundle.
+        InvalidBundleError: the directory exists and is not a bundle.
 
     Example:
 
@@ -75,9 +91,9 @@ def write_genai(
         raise ExportError(f"tolerance must be a positive number, not {tolerance}")
     cache = key_value_cache(model, ENGINE)
     length = _length(model, max_length)
-    tokenizer = model.tokenizer if tokenizer else None
-    if tokenizer is not None:
-        tokenizer_json(tokenizer, ENGINE)  # Refuses the kinds that it cannot carry.
+    written_tokenizer = model.tokenizer if tokenizer else None
+    if written_tokenizer is not None:
+        tokenizer_json(written_tokenizer, ENGINE)  # Raises for unsupported kinds.
     model = float32_decoder(model)
     check_stepwise(model, tolerance)
     spec = dataclasses.replace(genai_spec(model, tolerance), quantization=quantization)
@@ -86,24 +102,24 @@ def write_genai(
         check_greedy(work / FILE, model, cache, *_decoding(model, length), tolerance)
         if quantization is not None:
             artifact = quantize_artifact(artifact, spec, work, manifest, lambda: _bytes(work))
-        if tokenizer is not None:
-            write_hugging_face(tokenizer, work, length, ENGINE)
+        if written_tokenizer is not None:
+            write_hugging_face(written_tokenizer, work, length, ENGINE)
         _write_json(work / CONFIG, genai_config(model, cache, length))
         if is_installed():
             check_engine(work, cache, *_decoding(model, length), model.end_id)
         manifest["files"] = file_records(work)
         writing.write_manifest(work, manifest)
     artifact.path = str(target / FILE)
-    return Report(str(target), {onnx.NAME: artifact}, quantization.tolerance if quantization else tolerance)
+    return Report(str(target), {onnx.NAME: artifact}, _tolerance(quantization, tolerance))
 
 
-def genai_config(model, cache, max_length):
-    """The content of `genai_config.json`.
+def genai_config(model: Any, cache: KeyValueCache, max_length: int | None) -> dict[str, Any]:
+    """Returns the content of `genai_config.json`.
 
     Args:
         model: `LanguageModel`.
         cache: its `KeyValueCache`.
-        max_length: int: the most tokens of a text.
+        max_length: int: largest number of tokens.
 
     Returns:
         dict.
@@ -120,7 +136,7 @@ def genai_config(model, cache, max_length):
         "head_size": cache.head_dim,
         "hidden_size": int(model.backbone.output.shape[-1]),
         "num_attention_heads": max(getattr(layer, "num_heads", 1) for layer in keras_private.flatten_layers(model)),
-        "num_hidden_layers": len(cache.places),
+        "num_hidden_layers": len(cache.paths),
         "num_key_value_heads": cache.num_heads,
         "inputs": {
             **{name: name for name in ("input_ids", "attention_mask", "position_ids")},
@@ -140,7 +156,7 @@ def genai_config(model, cache, max_length):
     return {"model": {**described, "decoder": decoder}, "search": search}
 
 
-def _length(model, max_length):
+def _length(model: Any, max_length: int | None) -> int:
     most = model.max_length
     if max_length is None:
         return most or _UNBOUNDED
@@ -151,8 +167,8 @@ def _length(model, max_length):
     return max_length
 
 
-def _write(spec, work, metadata):
-    """Writes and proves the float file; returns the manifest, the `Artifact` and the spec under the file's names."""
+def _write(spec: ExportSpec, work: pathlib.Path, metadata: dict[str, Any] | None):
+    """Writes and verifies the float file; returns the manifest, the `Artifact` and the spec under the file's names."""
     start = time.perf_counter()
     traced = TracedModule(spec)
     files = onnx.write(traced, spec, work)
@@ -168,17 +184,21 @@ def _write(spec, work, metadata):
     return manifest, artifact, spec
 
 
-def _decoding(model, length):
-    """Prompts and a number of new tokens that a text of so many tokens has room for."""
+def _decoding(model: Any, length):
+    """Prompts and a number of new tokens for a text of `length` tokens."""
     new = min(_NEW_TOKENS, length - 1)
     random = np.random.default_rng(0)
     sizes = [max(min(size, length - new), 1) for size in _PROMPT_LENGTHS]
     return [random.integers(0, model.vocabulary_size, size).tolist() for size in sizes], new
 
 
-def _bytes(directory):
+def _bytes(directory: pathlib.Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
-def _write_json(path, content):
+def _write_json(path: pathlib.Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _tolerance(quantization: Quantization | None, tolerance: float) -> float:
+    return tolerance if quantization is None or quantization.tolerance is None else quantization.tolerance

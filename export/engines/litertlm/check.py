@@ -1,6 +1,11 @@
 """Greedy decoding of a `.litertlm` file's graphs, by a loop of our own in LiteRT and by the engine itself."""
 
+from __future__ import annotations
+
+import importlib
 import importlib.util
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,10 +16,15 @@ from keras_transformer.export.tflite.runtime import TFLiteRuntime
 from keras_transformer.generation.stop import as_end_ids
 from keras_transformer.utils.captured_stderr import captured_stderr
 
+if TYPE_CHECKING:
+    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.utils.types import Path
+
+
 _PROMPT, _NEW_TOKENS = "The quick brown fox", 8
 
 
-def greedy(path, spec, prompt, num_threads=1):
+def greedy(path: Path, spec: ExportSpec, prompt: Any, num_threads: int = 1) -> Generator[np.ndarray, Any, None]:
     """Runs the graphs as the engine does: all tokens of the prompt but the last in chunks, then one token after another.
 
     Args:
@@ -27,7 +37,10 @@ def greedy(path, spec, prompt, num_threads=1):
         The logits `(V,)` of each token from the last of the prompt on; it is sent the next token, an int.
     """
     engine = TFLiteRuntime(str(path), DECODE, num_threads)
-    cache = {each.name: np.zeros(each.shape, each.dtype) for each in spec.signatures[DECODE].inputs[2:]}
+    cache = {
+        each.name: np.zeros([size or 0 for size in each.shape], each.dtype)
+        for each in spec.signatures[DECODE].inputs[2:]
+    }
     buckets = sorted(int(name.split("_")[1]) for name in spec.signatures if name != DECODE)
     place, rest = 0, prompt[:-1]
     while rest:
@@ -46,8 +59,8 @@ def greedy(path, spec, prompt, num_threads=1):
         cache = outputs
 
 
-def greedy_tokens(path, spec, prompt, max_new_tokens, end_id=None):
-    """The new tokens for a prompt, up to and with the end token."""
+def greedy_tokens(path: Path, spec: ExportSpec, prompt: Any, max_new_tokens: int, end_id: Any = None) -> list[int]:
+    """Returns the new tokens for a prompt, up to and including the end token."""
     steps, tokens = greedy(path, spec, prompt), []
     logits = next(steps)
     while True:
@@ -57,8 +70,8 @@ def greedy_tokens(path, spec, prompt, max_new_tokens, end_id=None):
         logits = steps.send(tokens[-1])
 
 
-def check_greedy(path, spec, model, prompt, max_new_tokens):
-    """Refuses graphs that would choose other tokens than the model, unless the two are as good as equal.
+def check_greedy(path: Path, spec: ExportSpec, model: Any, prompt: Any, max_new_tokens: int) -> None:
+    """Checks that the graphs choose the tokens of the model, except for ties within the tolerance.
 
     Raises:
         ParityError: a token that the model chose is worse, by more than the tolerance, than the one that the graphs choose.
@@ -72,13 +85,13 @@ def check_greedy(path, spec, model, prompt, max_new_tokens):
         logits = steps.send(token)
 
 
-def is_installed():
-    """Whether the engine is there."""
+def is_installed() -> bool:
+    """Whether the engine is installed."""
     return importlib.util.find_spec("litert_lm") is not None
 
 
-def ask_engine(path, prompt, max_new_tokens, tokens=None):
-    """What the engine itself, on the CPU, says after a prompt, greedily.
+def ask_engine(path: Path, prompt: Any, max_new_tokens: int, tokens: Any = None) -> Any:
+    """Returns the greedy continuation of a prompt by the engine on the CPU.
 
     Args:
         path: path of a `.litertlm` file.
@@ -92,7 +105,7 @@ def ask_engine(path, prompt, max_new_tokens, tokens=None):
     Raises:
         ConversionError: it cannot load or run the file; has what it printed as `log`.
     """
-    import litert_lm
+    litert_lm = importlib.import_module("litert_lm")
 
     cpu, sampler = litert_lm.Backend.CPU(), litert_lm.SamplerConfig(top_k=1, top_p=1.0, temperature=1.0)
     options = {"apply_prompt_template": False, "sampler_config": sampler, "max_output_tokens": max_new_tokens}
@@ -109,14 +122,14 @@ def ask_engine(path, prompt, max_new_tokens, tokens=None):
             raise ConversionError(ENGINE, f"the engine cannot run it: {error}", log()) from error
 
 
-def check_engine(path, graphs, spec, model, prompt, max_new_tokens):
-    """Refuses a file that the engine does not run as LiteRT does.
+def check_engine(path: Path, graphs: Path, spec: ExportSpec, model: Any, prompt: Any, max_new_tokens: int) -> None:
+    """Checks that the engine decodes the same tokens as LiteRT.
 
     Raises:
         ConversionError: it cannot run the file, reads the prompt as other tokens, or says something else.
     """
     ids = model.tokenizer.encode(prompt)
-    tokens = greedy_tokens(graphs, spec, opened(model, prompt), max_new_tokens, model.end_id)
+    tokens = greedy_tokens(graphs, spec, with_start_token(model, prompt), max_new_tokens, model.end_id)
     tokens = tokens[:-1] if tokens[-1] in as_end_ids(model.end_id) else tokens
     text, read, expected = ask_engine(path, prompt, max_new_tokens, tokens)
     if read != ids:
@@ -125,16 +138,16 @@ def check_engine(path, graphs, spec, model, prompt, max_new_tokens):
         raise ConversionError(ENGINE, f"the engine says {text!r} after {prompt!r}, LiteRT {expected!r}")
 
 
-def fitting_prompt(model, slots):
-    """A prompt, and a number of new tokens, that such a cache has room for together."""
+def fitting_prompt(model: Any, slots: int) -> tuple[str, int]:
+    """Returns a prompt and a number of new tokens that fit the cache."""
     new = min(_NEW_TOKENS, slots // 2)
     prompt = _PROMPT
-    while len(opened(model, prompt)) > slots - new and len(prompt) > 1:
+    while len(with_start_token(model, prompt)) > slots - new and len(prompt) > 1:
         prompt = prompt[: len(prompt) // 2]
     return prompt, new
 
 
-def opened(model, prompt):
-    """The tokens of a text, after the one that every text begins with, if there is one: the engine puts it there."""
+def with_start_token(model: Any, prompt: Any) -> list[int]:
+    """Returns the tokens of a text after the start token, if the model has one, which the engine adds."""
     start = [] if model.start_id is None else [model.start_id]
     return [*start, *model.tokenizer.encode(prompt)]

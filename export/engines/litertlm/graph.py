@@ -1,6 +1,10 @@
-"""A decoder as LiteRT-LM calls it: `prefill_T` for chunks of a prompt, `decode` for one token; one row, fixed shapes."""
+"""The graphs of a decoder for LiteRT-LM: `prefill_T` for chunks of a prompt, `decode` for one token; fixed shapes."""
+
+from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,21 +16,24 @@ from keras_transformer.export.spec.functional import fill_references
 from keras_transformer.export.spec.operation_origin import layer_of
 from keras_transformer.export.tflite.format import TFLITE
 
+if TYPE_CHECKING:
+    from keras_transformer.export.engines.genai.cache import KeyValueCache
+
+
 ENGINE = "LiteRT-LM"
 DECODE = "decode"
 CACHE = ("kv_cache_k_{}", "kv_cache_v_{}")
 
 
-def litertlm_spec(model, slots, buckets, tolerance):
-    """Export spec of a decoder with the signatures that the engine looks for.
+def litertlm_spec(model: Any, slots: int, buckets: Sequence[int], tolerance: float) -> ExportSpec:
+    """Export spec of a decoder with the signatures of the engine.
 
-    The engine writes where a chunk begins into the first place of `input_pos`, and zeros where it has padded the chunk: so
-    the tokens are read at the places that follow the first. What padding writes past them is never looked at, since a
-    query sees no slot after its own, and is written over.
+    The first element of `input_pos` is the position of the first token of a chunk; elements of padding are 0. So positions
+    are counted from the first one. The slots of padding are behind all queries, and are overwritten.
 
     Args:
         model: `LanguageModel`, float32.
-        slots: int: tokens that the cache holds.
+        slots: int: number of slots of the cache.
         buckets: ints: the lengths of chunks.
         tolerance: largest difference allowed, as a share of each output's scale.
 
@@ -34,7 +41,7 @@ def litertlm_spec(model, slots, buckets, tolerance):
         An `ExportSpec`.
 
     Raises:
-        InvalidModelError: the model's cache is not one that the engine can carry.
+        InvalidModelError: the engine does not support the cache of the model.
     """
     cache = key_value_cache(model, ENGINE)
     signatures = {f"prefill_{bucket}": _signature(model, cache, slots, bucket) for bucket in buckets}
@@ -46,7 +53,7 @@ def litertlm_spec(model, slots, buckets, tolerance):
     return ExportSpec(signatures, tolerance, locate, tuple(model.variables))
 
 
-def _signature(model, cache, slots, length, is_decode=False):
+def _signature(model: Any, cache: KeyValueCache, slots: int, length: int, is_decode: bool = False) -> Signature:
     shape = (1, cache.num_heads, slots, cache.head_dim)
     inputs = [
         ArraySpec("tokens", "int32", (1, length), (None, None)),
@@ -58,8 +65,10 @@ def _signature(model, cache, slots, length, is_decode=False):
     return Signature(function, tuple(inputs), probes, formats=(TFLITE.name,))
 
 
-def _function(model, cache, slots, length, is_decode):
-    # Room past the end for what pads the last chunk of a text that fills the cache.
+def _function(
+    model: Any, cache: KeyValueCache, slots: int, length: int, is_decode: bool
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    # Slots for the padding of the last chunk of a text that fills the cache.
     room = tf.constant([[0, 0], [0, 0], [0, length - 1], [0, 0]])
 
     def run(tensors):
@@ -79,22 +88,23 @@ def _function(model, cache, slots, length, is_decode):
     return run
 
 
-def _names(cache):
-    return [tuple(name.format(layer) for name in CACHE) for layer in range(len(cache.places))]
+def _names(cache: KeyValueCache) -> list[tuple[str, ...]]:
+    return [tuple(name.format(layer) for name in CACHE) for layer in range(len(cache.paths))]
 
 
-def _chunks(slots, length):
-    """Where a chunk starts and how many tokens it has: a whole one, a padded one, and one that ends with the cache."""
+def _chunks(slots: int, length: int) -> list[tuple[int, int]]:
+    """Start and number of tokens of chunks: a full one, a padded one, and one at the end of the cache."""
     if length == 1:
         return [(0, 1), (slots - 1, 1)]
     return [(0, min(length, slots)), (min(3, slots - 1), 1), (slots - length // 2, length // 2)]
 
 
-def _probe(model, inputs, start, count):
+def _probe(model: Any, inputs: Sequence[ArraySpec], start: int, count: int) -> Probe:
     random = np.random.default_rng(zlib.crc32(f"litertlm {start} {count}".encode()))
-    arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in inputs}
+    shapes = {spec.name: [size or 0 for size in spec.shape] for spec in inputs}
+    arrays = {spec.name: np.zeros(shapes[spec.name], spec.dtype) for spec in inputs}
     arrays["tokens"][0, :count] = random.integers(0, model.vocabulary_size, count)
     arrays["input_pos"][:count] = np.arange(start, start + count)
     for spec in inputs[2:]:
-        arrays[spec.name][:, :, :start] = random.normal(0, 1, (1, spec.shape[1], start, spec.shape[3]))
+        arrays[spec.name][:, :, :start] = random.normal(0, 1, (1, shapes[spec.name][1], start, shapes[spec.name][3]))
     return Probe(arrays, f"{count} tokens from {start} on")

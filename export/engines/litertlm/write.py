@@ -1,10 +1,15 @@
-"""A decoder as one `.litertlm` file, which LiteRT-LM runs."""
+"""The writer of decoders as `.litertlm` files for LiteRT-LM."""
+
+from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import pathlib
 import tempfile
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle import writing
 from keras_transformer.export.engines.genai.cache import float32_decoder, key_value_cache
@@ -14,7 +19,7 @@ from keras_transformer.export.engines.litertlm.check import (
     check_greedy,
     fitting_prompt,
     is_installed,
-    opened,
+    with_start_token,
 )
 from keras_transformer.export.engines.litertlm.graph import ENGINE, litertlm_spec
 from keras_transformer.export.errors import (
@@ -27,7 +32,7 @@ from keras_transformer.export.errors import (
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.quantization.quantizing import quantize_artifact
 from keras_transformer.export.reporting.report import Artifact, Report
-from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE
+from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ExportSpec
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.spec.traced import TracedModule
@@ -35,12 +40,16 @@ from keras_transformer.export.tflite import convert as tflite
 from keras_transformer.export.verification import verify
 from keras_transformer.generation.stop import as_end_ids
 
+if TYPE_CHECKING:
+    from keras_transformer.utils.types import Path
+
+
 NAME = "litertlm"
 FILE = "model.litertlm"
 _UNBOUNDED = 512
 _BUCKETS = (32, 128)
 _SENTENCEPIECE = "sentencepiece"
-# What the engine's chats become: the messages as they are, one after the other. The engine gives texts as lists of parts.
+# The chat template: the messages unchanged, concatenated. The engine passes texts as lists of parts.
 _TEMPLATE = (
     "{% for message in messages %}{% if message.content is string %}{{ message.content }}{% else %}"
     "{% for part in message.content %}{{ part.text }}{% endfor %}{% endif %}{% endfor %}"
@@ -48,21 +57,26 @@ _TEMPLATE = (
 
 
 def write_litertlm(
-    model, path, *, max_length=None, prefill_buckets=_BUCKETS, quantize=None, tolerance=DEFAULT_TOLERANCE
-):
-    """Writes a decoder as LiteRT-LM loads it: one file with the graphs, the tokenizer and what the engine must know.
+    model: Any,
+    path: Path,
+    *,
+    max_length: int | None = None,
+    prefill_buckets: Sequence[int] = _BUCKETS,
+    quantize: str | Quantization | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+) -> Report:
+    """Writes a decoder for LiteRT-LM: one file with the graphs, the tokenizer and the metadata.
 
-    The graphs are run on probes and through a greedy decoding in LiteRT, and, where litert-lm is installed, the file in
-    the engine itself.
+    The graphs are verified on probes and by greedy decoding in LiteRT and, if litert-lm is installed, in the engine.
 
     Args:
         model: `LanguageModel` over a decoder whose cache is keys and values of one shape in all layers, with a tokenizer:
             a `SentencePiece`, a `BytePair` or a `Bytes`.
-        path: path of the file to write, which ends in `.litertlm`. A file that lies there is replaced.
-        max_length: int or None: the most tokens of a text, prompt included. None: those that the model can hold, or 512
-            where it has no end. Of a model whose positions end the file holds less by the longest chunk, less one: the
-            engine fills chunks up.
-        prefill_buckets: ints: the lengths of the chunks in which prompts are read. Default (32, 128).
+        path: path of the file to write, which ends in `.litertlm`. An existing file is replaced.
+        max_length: int or None: largest number of tokens, prompt included. None: that of the model, or 512 if it is
+            unlimited. For a model of limited length, the file has room for the longest chunk minus one fewer tokens,
+            because the engine pads chunks.
+        prefill_buckets: ints: the lengths of the chunks of prompts. Default (32, 128).
         quantize: as for `export`: "int8", "weight_int4", ..., a `Quantization`, or None for float32.
         tolerance: largest difference allowed, as a share of each output's scale. Default 1e-5.
 
@@ -70,11 +84,11 @@ def write_litertlm(
         A `Report`.
 
     Raises:
-        InvalidModelError: the model is no such decoder, or has no tokenizer that the engine reads. Nothing is written.
-        InvalidBundleError: a file cannot be written there.
+        InvalidModelError: the model is not such a decoder, or the engine does not support its tokenizer. Nothing is written.
+        InvalidBundleError: the file cannot be written.
         MissingLibraryError: litert-lm-builder is not installed.
         ParityError: the graphs do not compute what the model computes.
-        ConversionError: the converter fails, or the engine does not give the same text.
+        ConversionError: the converter fails, or the engine decodes another text.
         UnsupportedOpError: TFLite lacks an op.
     """
     start = time.perf_counter()
@@ -101,13 +115,13 @@ def write_litertlm(
         os.replace(work / FILE, target)
     seconds, size = time.perf_counter() - start, target.stat().st_size
     artifact = dataclasses.replace(artifact, format=NAME, path=str(target), size=size, seconds=seconds)
-    return Report(str(target), {NAME: artifact}, quantization.tolerance if quantization else tolerance)
+    return Report(str(target), {NAME: artifact}, _tolerance(quantization, tolerance))
 
 
-def _check_target(path):
+def _check_target(path: Path) -> pathlib.Path:
     target = pathlib.Path(path).resolve()
     if target.suffix != f".{NAME}":
-        raise InvalidBundleError(f"'{target}' must end in .{NAME}, by which the engine knows the format")
+        raise InvalidBundleError(f"'{target}' must end in .{NAME}, by which the engine recognizes the format")
     if target.is_dir():
         raise InvalidBundleError(f"'{target}' is a directory")
     parent = next(each for each in target.parents if each.exists())
@@ -116,17 +130,16 @@ def _check_target(path):
     return target
 
 
-def _builder():
+def _builder() -> Any:
     try:
-        import litert_lm_builder
+        return importlib.import_module("litert_lm_builder")
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "litert_lm_builder":
             raise
         raise MissingLibraryError("writing a .litertlm file", "litert-lm-builder") from error
-    return litert_lm_builder
 
 
-def _check_tokenizer(model):
+def _check_tokenizer(model: Any) -> None:
     kinds = (_SENTENCEPIECE, *KINDS)
     if model.tokenizer is None:
         raise InvalidModelError(f"{ENGINE} takes text: '{model.name}' needs a tokenizer ({', '.join(kinds)})")
@@ -136,8 +149,8 @@ def _check_tokenizer(model):
         )
 
 
-def _sizes(model, max_length, buckets):
-    """The slots of the cache, and the lengths of chunks that fit it."""
+def _sizes(model: Any, max_length: int | None, buckets: Sequence[int]) -> tuple[int, list[int]]:
+    """The number of slots of the cache and the lengths of chunks that fit it."""
     for name, sizes in (("max_length", [max_length or 2]), ("prefill_buckets", list(buckets) or [0])):
         if any(isinstance(size, bool) or not isinstance(size, int) or size < 2 for size in sizes):
             raise InvalidModelError(
@@ -153,8 +166,8 @@ def _sizes(model, max_length, buckets):
     return slots, fitting
 
 
-def _write_graphs(spec, work, model, text):
-    """Writes and proves `model.tflite`; returns its `Artifact`."""
+def _write_graphs(spec: ExportSpec, work: pathlib.Path, model: Any, text: tuple[str, int]) -> Artifact:
+    """Writes and verifies `model.tflite`; returns its `Artifact`."""
     path = work / tflite.FILE
     files = tflite.write(TracedModule(spec), spec, work)
     manifest = writing.new_manifest(spec, None)
@@ -162,15 +175,15 @@ def _write_graphs(spec, work, model, text):
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
     parity = verify.verify_format(work, tflite.NAME, probes, spec.tolerance, manifest)
     prompt, new = text
-    check_greedy(path, spec, model, opened(model, prompt), new)
+    check_greedy(path, spec, model, with_start_token(model, prompt), new)
     artifact = Artifact(tflite.NAME, str(path), path.stat().st_size, 0.0, parity, sum(map(len, probes.values())))
     if spec.quantization is not None:
         artifact = quantize_artifact(artifact, spec, work, manifest, lambda: path.stat().st_size)
     return artifact
 
 
-def _pack(library, work, model, slots):
-    """Puts the sections together."""
+def _pack(library: Any, work: pathlib.Path, model: Any, slots: int) -> None:
+    """Writes the sections into the file."""
     (work / "metadata.pb").write_bytes(_metadata(model, slots))
     packed = library.LitertLmFileBuilder()
     producer = library.Metadata(key="Authors", value="keras_transformer", dtype=library.DType.STRING)
@@ -190,14 +203,17 @@ def _pack(library, work, model, slots):
         raise ConversionError(NAME, error) from error
 
 
-def _metadata(model, slots):
-    """What the engine must know, as a serialized `LlmMetadata`."""
-    from litert_lm_builder.runtime.proto import llm_metadata_pb2, sampler_params_pb2
+def _metadata(model: Any, slots: int) -> bytes:
+    """The serialized `LlmMetadata`."""
+    proto = "litert_lm_builder.runtime.proto"
+    llm_metadata_pb2, sampler_params_pb2 = (
+        importlib.import_module(f"{proto}.{name}") for name in ("llm_metadata_pb2", "sampler_params_pb2")
+    )
 
     metadata = llm_metadata_pb2.LlmMetadata(max_num_tokens=slots, jinja_prompt_template=_TEMPLATE)
     if model.start_id is not None:
         metadata.start_token.token_ids.ids.append(model.start_id)
-    # The engine wants one: a model that ends no text gets one that it never says.
+    # The engine requires an end token: a model without one gets an id outside its vocabulary.
     for end_id in as_end_ids(model.end_id) or (model.vocabulary_size,):
         metadata.stop_tokens.add().token_ids.ids.append(end_id)
     metadata.llm_model_type.generic_model.SetInParent()
@@ -207,3 +223,7 @@ def _metadata(model, slots):
     metadata.sampler_params.temperature = 1.0
     metadata.supports_thinking = metadata.supports_function_calling = False
     return metadata.SerializeToString()
+
+
+def _tolerance(quantization: Quantization | None, tolerance: float) -> float:
+    return tolerance if quantization is None or quantization.tolerance is None else quantization.tolerance

@@ -4,9 +4,13 @@ Beside it lies `batching_params.pbtxt`, which `tensorflow_model_server --enable_
 --enable_per_model_batching_parameters` reads; `--batching_parameters_file` takes the same file for all models of a server.
 """
 
+from __future__ import annotations
+
 import contextlib
 import pathlib
 import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,22 +29,28 @@ from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.serving.batching import Batching, why_alone
 from keras_transformer.utils.captured_stderr import quiet
 
+if TYPE_CHECKING:
+    from keras_transformer.utils.types import Path
+
+
 BATCHING = "batching_params.pbtxt"
 DEFAULT = "serving_default"
 _FORMAT = SAVED_MODEL.name
 
 
-def write_serving(bundle, directory, version=1, default=None, batching=None):
+def write_serving(
+    bundle: Path, directory: Path, version: int = 1, default: str | None = None, batching: Batching | None = None
+) -> pathlib.Path:
     """Writes the SavedModel of a bundle as one version of a model that TensorFlow Serving serves.
 
-    The numbered folder appears in one step, when everything in it is proven: a server that watches the directory never
-    sees half of it. Every signature keeps its name; `serving_default` stands for one of them.
+    The numbered folder appears atomically after verification, so that a server that watches the directory sees only
+    complete versions. Every signature keeps its name; `serving_default` is an alias of one of them.
 
     Args:
         bundle: path of a bundle with a SavedModel.
-        directory: path of the model's directory, the `base_path` of the server; made where it does not exist.
+        directory: path of the model's directory, the `base_path` of the server; created if necessary.
         version: int >= 1: the number of the version. Default 1.
-        default: name of the signature that `serving_default` stands for; the bundle's first one when None.
+        default: name of the signature that `serving_default` is an alias of. None for the first of the bundle.
         batching: `Batching`: how the server puts requests together; None for its defaults where requests can be put
             together, and for no file where they cannot: the server joins whole requests along their first axis, so that
             every signature must have the axis `batch` there and nowhere else one that varies.
@@ -82,14 +92,16 @@ def write_serving(bundle, directory, version=1, default=None, batching=None):
         if parameters is not None:
             (work / BATCHING).write_text(text_proto(parameters), encoding="utf-8")
         with quiet():
-            _prove(work, names, default or names[0], probes, _judge(manifest))
+            _verify(work, names, default or names[0], probes, _judge(manifest))
         if target.exists():
             raise ExportError(f"version {version} exists already: '{target}'")
     return target
 
 
-def _batching_parameters(manifest, names, batching):
-    """The fields of `BatchingParameters`; None where requests cannot be put together."""
+def _batching_parameters(
+    manifest: dict[str, Any], names: Sequence[str], batching: Batching | None
+) -> dict[str, Any] | None:
+    """The fields of `BatchingParameters`, or None if requests cannot be batched."""
     for name in names:
         reason = _why_alone(*signature_specs(manifest, name))
         if reason is not None:
@@ -105,7 +117,7 @@ def _batching_parameters(manifest, names, batching):
     }
 
 
-def _why_alone(inputs, outputs):
+def _why_alone(inputs: Any, outputs: Any) -> str | None:
     """As `why_alone`; the server pads no axis but the first with values that mean nothing."""
     for spec in inputs:
         if any(spec.axes[1:]):
@@ -113,14 +125,14 @@ def _why_alone(inputs, outputs):
     return why_alone(inputs, outputs)
 
 
-def _judge(manifest):
-    """The largest share of the scale that floats may differ by, and whether whole numbers may differ at all."""
+def _judge(manifest: dict[str, Any]) -> tuple[float, bool]:
+    """The largest difference of floats as a share of the scale, and whether integers may differ."""
     record = manifest["artifacts"][_FORMAT]
     return record.get("tolerance", manifest["tolerance"]), "quantization" in record
 
 
-def _save_with_default(source, work, default):
-    """Saves the loaded model again, with another signature under the name that servers ask for."""
+def _save_with_default(source: pathlib.Path, work: pathlib.Path, default: str) -> None:
+    """Saves the loaded model with another signature as `serving_default`."""
     from keras_transformer.export.saved_model.runtime import load_saved_model
 
     loaded = load_saved_model(str(source), 1)
@@ -131,8 +143,8 @@ def _save_with_default(source, work, default):
         tf.saved_model.save(loaded, str(work), signatures={**signatures, DEFAULT: signatures[default]})
 
 
-def _prove(path, names, default, probes, judge):
-    """Loads the folder as a server does, as one graph with a session, and runs every signature on its probes."""
+def _verify(path: pathlib.Path, names: Sequence[str], default: str, probes: Any, judge: tuple[float, bool]) -> None:
+    """Verifies the folder as a server loads it, as one graph with a session: runs every signature on its probes."""
     import tensorflow as tf
 
     with contextlib.suppress(ImportError):
@@ -153,13 +165,13 @@ def _prove(path, names, default, probes, judge):
                 _compare(session, loaded.signature_def[name], name, probe, *judge)
 
 
-def _last_line(error):
+def _last_line(error: Exception) -> str:
     """TensorFlow begins with where it happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and "{{node" not in line]
     return one_line(lines[-1] if lines else error)
 
 
-def _compare(session, signature, name, probe, tolerance, is_quantized):
+def _compare(session: Any, signature: Any, name: str, probe: Any, tolerance: float, is_quantized: bool) -> None:
     from keras_transformer.export.verification.verify import difference_and_scale
 
     feeds = {info.name: probe.inputs[key] for key, info in signature.inputs.items()}
@@ -176,7 +188,7 @@ def _compare(session, signature, name, probe, tolerance, is_quantized):
             detail = f"is {got.shape}, Keras gives {expected.shape}"
             raise ParityError(_FORMAT, key, probe.label, np.nan, 1.0, tolerance, detail)
         if is_quantized and expected.dtype.kind != "f":
-            continue  # As in `verify`: a token that logits choose may be another.
+            continue  # As in `verify`: tokens chosen by the logits may differ.
         difference, scale = difference_and_scale(got, expected)
         if not difference <= (tolerance * scale if expected.dtype.kind == "f" else 0):
             raise ParityError(_FORMAT, key, probe.label, difference, scale, tolerance)

@@ -1,4 +1,8 @@
-"""Runs what Triton will run, by the names that it is told, and compares it with the Keras model."""
+"""Verification of Triton models: runs the files with the names of the configuration, and compares them with Keras."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -7,31 +11,35 @@ from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.verification.verify import difference_and_scale
 
+if TYPE_CHECKING:
+    from keras_transformer.utils.types import Path
+
+
 _FORMAT = ONNX.name
 
 
 class SignatureProof:
-    """Compares a model that keeps nothing with its probes.
+    """Compares a stateless model with its probes.
 
     Args:
         key: name of the signature.
-        places: dict of output name in the manifest to that in the file.
-        judge: the largest difference allowed, as a share of the scale; and whether whole numbers may differ at all.
+        file_names: dict of output name in the manifest to its name in the file.
+        judge: the largest difference allowed, as a share of the scale, and whether integers may differ.
     """
 
-    def __init__(self, key, places, judge):
-        self._key, self._places, self._judge = key, places, judge
+    def __init__(self, key: str, file_names: dict[str, str], judge: tuple[float, bool]):
+        self._key, self._file_names, self._judge = key, file_names, judge
 
-    def __call__(self, path, probes):
+    def __call__(self, path: Path, probes: Any) -> None:
         session = onnx_session(str(path), 1)
         for probe in _cases(probes, self._key):
-            found = session.run([self._places[name] for name in probe.outputs], probe.inputs)
+            found = session.run([self._file_names[name] for name in probe.outputs], probe.inputs)
             for (name, expected), got in zip(probe.outputs.items(), found, strict=True):
                 _compare(name, got, expected, probe.label, self._judge)
 
 
 class SequenceProof:
-    """Compares a model whose cache the server keeps: texts in two requests, each beginning with zeros, as the server has it.
+    """Compares a model with a server-side cache: each text in two requests, with an initial state of zeros.
 
     Args:
         logits: name of the logits in the file.
@@ -40,10 +48,10 @@ class SequenceProof:
         judge: as of `SignatureProof`.
     """
 
-    def __init__(self, logits, states, types, judge):
+    def __init__(self, logits: str, states: dict[str, Any], types: dict[str, str], judge: tuple[float, bool]):
         self._logits, self._states, self._types, self._judge = logits, states, types, judge
 
-    def __call__(self, path, probes):
+    def __call__(self, path: Path, probes: Any) -> None:
         session, texts = onnx_session(str(path), 1), 0
         room = min((shape[axis] for shape, axis in self._growing()), default=None)
         for probe in _cases(probes, "prefill"):
@@ -56,36 +64,38 @@ class SequenceProof:
         if not texts:
             raise ExportError(f"max_length leaves room for {room} tokens, fewer than any probe of the bundle has")
 
-    def _growing(self):
-        """Shape and axis of what has a slot for each token; a state of fixed size has none."""
+    def _growing(self) -> list[tuple[Any, int]]:
+        """Shape and axis of the states with a slot for each token."""
         return [(shape, axis) for _, shape, axis in self._states.values() if axis is not None]
 
-    def _read(self, session, token_ids):
-        """The logits of the last token, read after those before it."""
+    def _read(self, session: Any, token_ids: np.ndarray) -> np.ndarray:
+        """The logits of the last token, in a request after the preceding tokens."""
         states = {name: np.zeros((1, *shape), self._types[name]) for name, (_, shape, _) in self._states.items()}
         outputs = [self._logits, *(output for output, _, _ in self._states.values())]
-        begin, logits = 0, None
+        begin: int = 0
+        logits: Any = None
         for piece in (token_ids[:, :-1], token_ids[:, -1:]):
             if piece.size:
                 arrays = {"token_ids": piece, "cache_index": np.array([begin], "int32"), **states}
-                logits, *new = session.run(outputs, arrays)
+                results: Any = session.run(outputs, arrays)
+                logits, *new = results
                 states = dict(zip(states, new, strict=True))
                 begin += piece.shape[1]
         return logits[0, -1]
 
 
-def _cases(probes, key):
+def _cases(probes: Any, key: str) -> Any:
     if not probes.get(key):
         raise InvalidBundleError(f"the bundle has no probe of signature '{key}'")
     return probes[key]
 
 
-def _compare(name, got, expected, label, judge):
+def _compare(name: str, got: Any, expected: np.ndarray, label: str, judge: tuple[float, bool]) -> None:
     tolerance, is_quantized = judge
     if expected.dtype.kind == "U":
         got = np.asarray(got).astype(str)
     if is_quantized and expected.dtype.kind != "f":
-        return  # As in `verify`: a token that logits choose may be another.
+        return  # As in `verify`: tokens chosen by the logits may differ.
     if got.shape != expected.shape:
         raise ParityError(_FORMAT, name, label, np.nan, 1.0, tolerance, f"is {got.shape}, Keras gives {expected.shape}")
     difference, scale = difference_and_scale(got, expected)

@@ -1,8 +1,11 @@
-"""What Triton Inference Server is told about the ONNX files of a bundle: one `config.pbtxt` for each model."""
+"""The `config.pbtxt` of each Triton model of a bundle."""
+
+from __future__ import annotations
 
 import dataclasses
 import pathlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
 from keras_transformer.export.engines.triton.check import SequenceProof, SignatureProof
@@ -10,11 +13,15 @@ from keras_transformer.export.engines.triton.text_proto import Enum, text_proto
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.runtime import onnx_session
-from keras_transformer.export.serving.batching import why_alone
+from keras_transformer.export.serving.batching import Batching, why_alone
+
+if TYPE_CHECKING:
+    from keras_transformer.utils.types import Path
+
 
 _FORMAT = ONNX.name
 _SEQUENCE = "decode"
-_OWN = ("token_ids", "cache_index")  # What a client sends with each request of a text.
+_OWN = ("token_ids", "cache_index")  # Inputs of each request; the others are states.
 _UNBOUNDED = 512
 _IDLE_MICROSECONDS = 60_000_000
 _TYPES = {
@@ -45,8 +52,10 @@ class TritonModel:
     prove: Callable
 
 
-def triton_models(bundle, manifest, name, batching, max_length):
-    """The models that a bundle becomes.
+def triton_models(
+    bundle: Path, manifest: dict[str, Any], name: str, batching: Batching, max_length: int | None
+) -> list[TritonModel]:
+    """Returns the Triton models of a bundle.
 
     Args:
         bundle: path of the bundle.
@@ -59,7 +68,7 @@ def triton_models(bundle, manifest, name, batching, max_length):
         List of `TritonModel`.
 
     Raises:
-        ExportError: `max_length` for another kind of model, or more than the model holds; nothing that Triton can serve.
+        ExportError: `max_length` is too large or for another kind of model, or Triton supports no signature.
     """
     record = manifest["artifacts"][_FORMAT]
     judge = record.get("tolerance", manifest["tolerance"]), "quantization" in record
@@ -68,45 +77,47 @@ def triton_models(bundle, manifest, name, batching, max_length):
         source = artifact_path(bundle, manifest, _FORMAT, _SEQUENCE)
         return [_sequence_model(source, signature_specs(manifest, _SEQUENCE), name, batching, length, judge)]
     if max_length is not None:
-        raise ExportError("max_length is for a language model whose cache stays in the server")
+        raise ExportError("max_length is for a language model with a server-side cache")
     keys = [key for key in record["signatures"] if key != "decode_token" and _has_no_scalar(manifest, key)]
     if not keys:
-        raise ExportError("every signature of the bundle takes or gives a scalar: Triton serves none of them")
+        raise ExportError("every signature of the bundle has a scalar input or output, which Triton does not support")
     models = []
     for key in keys:
         source = artifact_path(bundle, manifest, _FORMAT, key)
         signature = signature_specs(manifest, key)
-        places = _places(source, signature[1])
+        file_outputs = _file_outputs(source, signature[1])
         full = name if len(keys) == 1 else f"{name}_{key}"
-        proof = SignatureProof(key, {output: place for output, (place, _) in places.items()}, judge)
-        models.append(TritonModel(full, source, _config(full, _stateless(signature, places, batching)), proof))
+        proof = SignatureProof(key, {output: file_name for output, (file_name, _) in file_outputs.items()}, judge)
+        models.append(TritonModel(full, source, _config(full, _stateless(signature, file_outputs, batching)), proof))
     return models
 
 
-def _sequence_model(source, signature, name, batching, length, judge):
-    places = _places(source, signature[1])
-    states = _states(signature[0], places, length)
+def _sequence_model(
+    source: pathlib.Path, signature: Any, name: str, batching: Batching, length: int, judge: tuple[float, bool]
+) -> TritonModel:
+    file_outputs = _file_outputs(source, signature[1])
+    states = _states(signature[0], file_outputs, length)
     types = {spec.name: spec.dtype for spec in signature[0]}
-    proof = SequenceProof(places["logits"][0], states, types, judge)
-    return TritonModel(name, source, _config(name, _sequence(signature, places, states, batching)), proof)
+    proof = SequenceProof(file_outputs["logits"][0], states, types, judge)
+    return TritonModel(name, source, _config(name, _sequence(signature, file_outputs, states, batching)), proof)
 
 
-def _config(name, fields):
+def _config(name: str, fields: dict[str, Any]) -> str:
     return text_proto({"name": name, "backend": "onnxruntime", **fields})
 
 
-def _has_no_scalar(manifest, key):
+def _has_no_scalar(manifest: dict[str, Any], key: str) -> bool:
     inputs, outputs = signature_specs(manifest, key)
     return all(spec.axes for spec in (*inputs, *outputs))
 
 
-def _is_sequence(manifest):
-    """Whether a bundle is a language model of which one file reads prompts and tokens, with nothing but its cache."""
+def _is_sequence(manifest: dict[str, Any]) -> bool:
+    """Whether a bundle is a decoder with one file for prompts and tokens, whose only state is its cache."""
     record = manifest.get("generation")
     return record is not None and not record["is_encoder_decoder"] and _SEQUENCE in manifest["signatures"]
 
 
-def _length(most, asked):
+def _length(most: int | None, asked: Any) -> int:
     if asked is None:
         return most or _UNBOUNDED
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 2:
@@ -116,20 +127,20 @@ def _length(most, asked):
     return asked
 
 
-def _places(path, outputs):
-    """Name and shape in the file, by the output's name in the manifest: they are equal by position."""
+def _file_outputs(path: pathlib.Path, outputs: Any) -> dict[str, Any]:
+    """Name and shape in the file of each output of the manifest, matched by position."""
     found = onnx_session(str(path), 1).get_outputs()
     return {spec.name: (each.name, each.shape) for spec, each in zip(outputs, found, strict=True)}
 
 
-def _stateless(signature, places, batching):
-    """The fields of a model whose requests know nothing of each other."""
+def _stateless(signature: Any, file_outputs: dict[str, Any], batching: Batching) -> dict[str, Any]:
+    """The fields of a stateless model."""
     inputs, outputs = signature
     together = why_alone(inputs, outputs) is None
     fields = {
         "max_batch_size": batching.max_batch_size if together else 0,
         "input": [_tensor(spec, spec.name, spec.shape, together) for spec in inputs],
-        "output": [_tensor(spec, *places[spec.name], together) for spec in outputs],
+        "output": [_tensor(spec, file_outputs[spec.name][0], file_outputs[spec.name][1], together) for spec in outputs],
     }
     if together:
         fields["dynamic_batching"] = {
@@ -140,26 +151,28 @@ def _stateless(signature, places, batching):
     return fields
 
 
-def _states(inputs, places, length):
-    """What the server keeps between the requests of a text: dict of input to output, shape and the axis of tokens."""
+def _states(inputs: Any, file_outputs: dict[str, Any], length: int) -> dict[str, Any]:
+    """The states that the server keeps for a text: dict of input to output, shape and the axis of tokens."""
     states = {}
     for spec in inputs:
         if spec.name not in _OWN:
             sizes = [length if axis else size for axis, size in zip(spec.axes[1:], spec.shape[1:], strict=True)]
             axis = next((index for index, each in enumerate(spec.axes[1:]) if each), None)
-            states[spec.name] = places[spec.name][0], sizes, axis
+            states[spec.name] = file_outputs[spec.name][0], sizes, axis
     return states
 
 
-def _sequence(signature, places, states, batching):
-    """The fields of a model whose cache the server keeps."""
+def _sequence(
+    signature: Any, file_outputs: dict[str, Any], states: dict[str, Any], batching: Batching
+) -> dict[str, Any]:
+    """The fields of a model with a server-side cache."""
     inputs, outputs = signature
     types = {spec.name: Enum(_TYPES[spec.dtype]) for spec in inputs}
     logits = next(spec for spec in outputs if spec.name == "logits")
     return {
         "max_batch_size": batching.max_batch_size,
         "input": [_tensor(spec, spec.name, spec.shape, True) for spec in inputs if spec.name in _OWN],
-        "output": [_tensor(logits, *places["logits"], True)],
+        "output": [_tensor(logits, file_outputs["logits"][0], file_outputs["logits"][1], True)],
         "sequence_batching": {
             "max_sequence_idle_microseconds": _IDLE_MICROSECONDS,
             "oldest": {
@@ -172,17 +185,17 @@ def _sequence(signature, places, states, batching):
     }
 
 
-def _state(name, output, kind, dims):
-    """A tensor of the cache, zeros where a sequence begins."""
+def _state(name: str, output: str, kind: Any, dims: Any) -> dict[str, Any]:
+    """A tensor of the cache, initialized with zeros."""
     initial = {"data_type": kind, "dims": dims, "zero_data": True, "name": "zeros"}
     return {"input_name": name, "output_name": output, "data_type": kind, "dims": dims, "initial_state": initial}
 
 
-def _tensor(spec, name, shape, is_batched):
-    """An input or output; without its first axis where that is the batch."""
+def _tensor(spec: Any, name: str, shape: Any, is_batched: bool) -> dict[str, Any]:
+    """An input or output, without its batch axis."""
     dims = [size if isinstance(size, int) else known or -1 for size, known in zip(shape, spec.shape, strict=True)]
     dims = [-1 if size is None else size for size in dims]
     fields = {"name": name, "data_type": Enum(_TYPES[spec.dtype])}
     if is_batched and len(dims) == 1:
-        return {**fields, "dims": [1], "reshape": {}}  # One number for each example; Triton knows no fewer axes.
+        return {**fields, "dims": [1], "reshape": {}}  # One value for each example; Triton needs an axis.
     return {**fields, "dims": dims[1:] if is_batched else dims}

@@ -1,14 +1,15 @@
-"""Protocol buffers as text, the form of a server's configuration files, without the messages' own library."""
+"""Protocol buffers in text format, for configuration files of servers, without the protobuf library."""
 
 import json
+from typing import Any
 
 
 class Enum(str):
-    """The name of a value of an enumeration: written without quotes."""
+    """The name of an enum value, which is written without quotes."""
 
 
-def text_proto(fields, indent=""):
-    """Fields as text.
+def text_proto(fields: dict[str, Any], indent: str = "") -> str:
+    """Returns fields in text format.
 
     Args:
         fields: dict of name to value: a dict is a message, a list a field that is repeated, None a field left out;
@@ -38,7 +39,7 @@ def text_proto(fields, indent=""):
     return "".join(lines)
 
 
-def _scalar(value):
+def _scalar(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value) if isinstance(value, str) and not isinstance(value, Enum) else str(value)

@@ -1,9 +1,12 @@
-"""The ONNX files of a bundle as a model repository of Triton: `DIR/NAME/config.pbtxt`, `DIR/NAME/1/model.onnx`."""
+"""The writer of Triton model repositories: `DIR/NAME/config.pbtxt` and `DIR/NAME/1/model.onnx`."""
+
+from __future__ import annotations
 
 import contextlib
 import pathlib
 import re
 import shutil
+from typing import TYPE_CHECKING
 
 from keras_transformer.export.bundle.manifest import check_hashes, files_of, read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
@@ -14,30 +17,42 @@ from keras_transformer.export.onnx.external_data import weight_files
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.serving.batching import Batching
 
+if TYPE_CHECKING:
+    from keras_transformer.utils.types import Path
+
+
 CONFIG, FILE = "config.pbtxt", "model.onnx"
 
 
-def write_triton(bundle, directory, *, name=None, version=1, batching=None, max_length=None):
+def write_triton(
+    bundle: Path,
+    directory: Path,
+    *,
+    name: str | None = None,
+    version: int = 1,
+    batching: Batching | None = None,
+    max_length: int | None = None,
+) -> list[pathlib.Path]:
     """Writes the ONNX files of a bundle as models of a Triton model repository, each with its `config.pbtxt`.
 
     A bundle of one signature becomes the model NAME, of several the models NAME_SIGNATURE. Requests of equal shapes are
-    computed together where all inputs and outputs have the axis `batch` in front. Signatures that take a scalar are left
-    out, as Triton has none.
+    batched if all inputs and outputs have `batch` as their first axis. Signatures with scalars are omitted, because Triton
+    does not support them.
 
-    A language model becomes one model NAME whose cache stays in the server: a client opens a sequence with the tokens of
-    its prompt and `cache_index` 0, and goes on with one token, or several, and the number of tokens before. An
-    encoder-decoder becomes the models NAME_encode, NAME_prefill and NAME_decode, between which the client carries the cache.
+    A decoder becomes one model NAME with a server-side cache: a client starts a sequence with the tokens of its prompt and
+    `cache_index` 0, and continues with one or more tokens and the number of tokens before. An encoder-decoder becomes the
+    models NAME_encode, NAME_prefill and NAME_decode, and the client passes the cache between them.
 
-    Nothing is seen in the repository before everything in it is proven to compute what the Keras model computed.
+    The models appear in the repository after all of them are verified against the Keras model.
 
     Args:
         bundle: path of a bundle with ONNX files.
-        directory: path of the repository; made where it does not exist. Other models in it are left alone.
-        name: str of letters, digits, `_`, `-` and `.`: of the model; that of the bundle's folder when None.
-        version: int >= 1. Another version of a model that is there must have the same configuration. Default 1.
+        directory: path of the repository; created if necessary. Other models in it are not changed.
+        name: str of letters, digits, `_`, `-` and `.`: name of the model. None for the name of the bundle's folder.
+        version: int >= 1. An existing version of the model must have the same configuration. Default 1.
         batching: `Batching`, or None for its defaults.
-        max_length: int >= 2: the most tokens of a text, for which the cache of a sequence has room; None for those that the
-            model can hold, or 512 where it has no end.
+        max_length: int >= 2: largest number of tokens of a text, the size of the cache of a sequence. None for that of the
+            model, or 512 if it is unlimited.
 
     Returns:
         List of `pathlib.Path`: the folders of the versions.
@@ -75,25 +90,25 @@ def write_triton(bundle, directory, *, name=None, version=1, batching=None, max_
         weights = {}
         for model, target in zip(models, targets, strict=True):
             work = stack.enter_context(replacing(target))
-            place = work
+            folder_of_version = work
             if target.name == model.name:  # A new model, not a version of one that is there.
                 (work / CONFIG).write_text(model.config, encoding="utf-8")
-                place = work / str(version)
-                place.mkdir()
-            _copy(model.source, place, weights)
-            model.prove(place / FILE, probes)
+                folder_of_version = work / str(version)
+                folder_of_version.mkdir()
+            _copy(model.source, folder_of_version, weights)
+            model.prove(folder_of_version / FILE, probes)
     return [root / each.name / str(version) for each in models]
 
 
-def _check(name, version):
+def _check(name: str, version: int) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or name.startswith("."):
         raise ExportError(f"the name of a model is of letters, digits, '_', '-' and '.', not '{name}'")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ExportError(f"version must be a positive integer. Received: {version!r}")
 
 
-def _target(folder, version, config):
-    """What is written in one step: the model's folder, or that of a version beside others."""
+def _target(folder: pathlib.Path, version: int, config: str) -> pathlib.Path:
+    """The folder that is created atomically: that of the model, or of a further version."""
     target = folder / str(version)
     if target.exists() or target.is_symlink():
         raise ExportError(f"version {version} exists already: '{target}'")
@@ -105,11 +120,11 @@ def _target(folder, version, config):
     return target
 
 
-def _copy(source, place, weights):
-    """Copies an ONNX file and the weights that it names; weights that several models share lie on the disk once."""
-    shutil.copyfile(source, place / FILE)
+def _copy(source: pathlib.Path, folder_of_version: pathlib.Path, weights: dict[str, pathlib.Path]) -> None:
+    """Copies an ONNX file and its weights; hard links weights that several models share."""
+    shutil.copyfile(source, folder_of_version / FILE)
     for name in weight_files(source):
-        target = place / name
+        target = folder_of_version / name
         target.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):
             if name in weights:

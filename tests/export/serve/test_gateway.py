@@ -118,7 +118,7 @@ def test_what_is_refused_reaches_no_replica(path, body, status, reason):
     "told, status, reason",
     [
         (RequestError(422, "these values cannot be computed"), 422, "these values"),
-        (RequestError(429, "all places are taken"), 429, "all places"),
+        (RequestError(429, "all slots are taken"), 429, "all slots"),
         (RuntimeError("secret, line 12 of file.py"), 500, "the server failed: RuntimeError"),
         (2.0, 504, "no answer within 0.5 seconds"),
     ],
@@ -177,7 +177,7 @@ def test_a_stream_whose_replicas_all_die_ends_with_an_error():
     client, writers = text_client(2, 1, 0, 3)
     lines = client.post("/v1/completions", json={"prompt": "a", "stream": True}).text.split("\n\n")
     assert len(writers.bodies) == 4
-    assert "every replica that was asked has died" in json.loads(lines[3].removeprefix("data: "))["error"]["message"]
+    assert "every replica for this request has died" in json.loads(lines[3].removeprefix("data: "))["error"]["message"]
     assert "[DONE]" not in lines[-1]
 
 
