@@ -1,4 +1,4 @@
-"""Attention to keys and values that another layer has made."""
+"""Cross-decoder attention of YOCO: attention to shared keys and values."""
 
 from __future__ import annotations
 
@@ -19,33 +19,32 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 @serializable
 class CrossDecoderAttention(keras.layers.Layer):
-    """`concat_n(softmax(x W_q^n k_{n'}ᵀ / √H) v_{n'}) W_o` over the keys and values of a `SharedKeyValue`, causally.
+    """Causal attention to the keys and values of a `SharedKeyValue`: `concat_n(softmax(x W_q^n k_{n'}ᵀ / √H) v_{n'}) W_o`.
 
-    There is no projection of keys and values, and no cache: both are those of the one layer which all layers like this read.
-    Time and memory grow with T · S. Each query sees the keys up to its own position.
+    The layer has no key and value projections and no cache: those of one `SharedKeyValue` serve all layers of this class.
+    Each query attends to the keys up to its position. Time and memory grow with T · S.
 
     Args:
-        num_heads: int >= 1. The number of query heads N, a multiple of that of the keys.
+        num_heads: int >= 1. The number of query heads N, a multiple of the number of key heads.
         key_dim: int >= 1. Width of each query head.
-        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None: that of the `SharedKeyValue`.
-        dropout: float in [0, 1). Of the attention weights.
-        use_bias: bool. Whether the projections have biases. Default True.
-        kernel_initializer: of the projections.
-        seed: int or None. Of the dropout.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None; the same as in the `SharedKeyValue`.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        use_bias: bool. Whether the projections have biases. Defaults to True.
+        kernel_initializer: initializer of the projections.
+        seed: int or None. Seed of the dropout.
 
     Call arguments:
         inputs: float `(B, T, D)`.
         key: float `(B, K, S, key_dim)`.
         value: float `(B, K, S, value_dim)`.
-        padding_mask: boolean `(B, S)`: False keys are attended by nobody; None where all keys that are not after a query are
-            real, as in a cache.
-        positions: int `(T,)` or `(B, T)`: which of the keys is each query's own; None for 0 .. T - 1.
+        padding_mask: boolean `(B, S)`: False for padding. None if no key up to a query is padding, as in a cache.
+        positions: int `(T,)` or `(B, T)`: the key index of each query's token. None for 0 .. T - 1.
 
     Returns:
         `(B, T, D)`.
 
     Raises:
-        ValueError: invalid arguments; a number of heads that is no multiple of that of the keys.
+        ValueError: invalid arguments; `num_heads` is not a multiple of the number of key heads.
 
     Export: all three formats.
 
@@ -83,7 +82,7 @@ class CrossDecoderAttention(keras.layers.Layer):
 
     def build(self, inputs_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         if self.num_heads % key_shape[1]:
-            raise ValueError(f"{self.num_heads} query heads are no multiple of {key_shape[1]} key heads.")
+            raise ValueError(f"num_heads={self.num_heads} must be a multiple of the {key_shape[1]} key heads.")
         heads = (*inputs_shape[:2], self.num_heads)
         key_shape, value_shape = ((shape[0], shape[2], shape[1], shape[3]) for shape in (key_shape, value_shape))
         self.query_dense = split_heads(self, "query", self.num_heads, self.key_dim)

@@ -1,4 +1,4 @@
-"""Attention pooling by kernels: the Nadaraya-Watson estimator."""
+"""Nadaraya-Watson kernel regression as attention pooling."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from keras_transformer.utils.types import Config, Shape, Tensor
 # Below every score.
 _MASKED_SCORE = -1e30
 
-# Up to so many features, differences are taken one by one, exactly; beyond, squares come from one product.
-_FEW = 8
+# Up to this number of features, differences are computed per feature, exactly; above it, distances are one product.
+_MAX_EXACT_FEATURES = 8
 
 
 @serializable
 class KernelPooling(keras.layers.Layer):
-    """Estimates a function at the queries from its values at the keys, each weighed by how near it lies.
+    """Nadaraya-Watson estimator: the value of a function at the queries as a kernel-weighted mean of its values at the keys.
 
     `f(x) = Σ_i K(|x - x_i| / w) y_i / Σ_i K(|x - x_i| / w)`. With noisy values it is regression; with one-hot ones, the
     probabilities of classes. The gaussian kernel is softmax attention with the scores `-|x - x_i|² / 2 w²`. Time and memory
-    grow with `T · S`; it is computed in float32 under every dtype policy. With more than 8 features distances come from
-    products, so that squared ones, in widths, are off by some `1e-7 |x - x_1|² / w²`.
+    grow with `T · S`; it is computed in float32 under every dtype policy. With more than 8 features, distances are
+    computed from products, with an error of about `1e-7 |x - x_1|² / w²` in squared distances over w².
 
     Args:
-        kernel: "gaussian", "boxcar", "epanechnikov", "triangular" or "constant"; all but the first and the last see
-            nothing beyond one width.
-        width: float > 0. The width w of the kernel, or where it starts.
+        kernel: "gaussian", "boxcar", "epanechnikov", "triangular" or "constant"; all except the first and
+            the last are zero beyond one width.
+        width: float > 0. The width w of the kernel, or its initial value.
         learn_width: bool. Whether w is learned, as `exp` of a weight. Not for "boxcar" and "constant", which have no
-            gradient. Learn from other points than those that are asked: else the best width is 0 (`leave_one_out`).
-        per_feature: bool. Whether each feature learns a width of its own.
-        leave_one_out: bool. Whether in training query i does not see key i: for a fit to the very points that are keys.
+            gradient. If queries are the keys, use `leave_one_out`: otherwise the best width is 0.
+        per_feature: bool. Whether there is one learned width per feature.
+        leave_one_out: bool. Whether query i does not attend to key i in training, for queries that are the keys.
 
     Call arguments:
         query: float `(B, T, D)`, the points x.
         key: float `(B, S, D)`, the points x_i.
-        value: float `(B, S, V)`, what was seen there.
-        query_mask: boolean `(B, T)`, or None. A False query gives zeros.
+        value: float `(B, S, V)`, the values y_i.
+        query_mask: boolean `(B, T)`, or None. The estimate of a False query is zeros.
         key_mask: boolean `(B, S)`, or None.
-        attention_mask: boolean `(T, S)` or `(B, T, S)`, or None; True = may be seen.
+        attention_mask: boolean `(T, S)` or `(B, T, S)`, or None; True = may attend.
         return_attention_scores: bool.
 
     Returns:
-        The estimates `(B, T, V)`, or `(estimates, weights)` with weights `(B, T, S)` that sum to 1. A query that sees no key
-        within its kernel gives zeros.
+        The estimates `(B, T, V)`, or `(estimates, weights)` with weights `(B, T, S)` that sum to 1. The estimate is zeros
+        if there is no key within the kernel.
 
     Raises:
-        ValueError: unknown kernel; a width that is not positive, or that cannot be learned.
+        ValueError: unknown kernel; a width that is not positive; a kernel whose width cannot be learned.
 
     Export: all three formats.
 
@@ -76,14 +76,14 @@ class KernelPooling(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.autocast = False  # Points that lie close together must not become one.
+        self.autocast = False  # Half precision would merge close points.
         choice(kernel, KERNELS, argument="kernel")
         if not width > 0:
             raise ValueError(f"width must be positive. Received: {width}")
         if learn_width and kernel in FLAT_KERNELS:
-            raise ValueError(f"The kernel {kernel!r} has no gradient: its width cannot be learned.")
+            raise ValueError(f"The width of kernel {kernel!r} cannot be learned: it has no gradient.")
         if per_feature and not learn_width:
-            raise ValueError("per_feature is for learned widths: set learn_width=True, or scale the features.")
+            raise ValueError("per_feature needs learn_width=True. To use fixed widths, scale the features.")
         self.kernel = kernel
         self.width = float(width)
         self.learn_width = learn_width
@@ -117,9 +117,9 @@ class KernelPooling(keras.layers.Layer):
         return (estimate, weights) if return_attention_scores else estimate
 
     def _weights(self, squared, seen):
-        """Of each key, `(B, T, S)`: they sum to 1, or are all zero."""
+        """Returns the weights of keys, `(B, T, S)`: their sum is 1, or all are zero."""
         if self.kernel == "gaussian":
-            # A softmax, so that queries far from all keys do not divide 0 by 0.
+            # A softmax, because far from all keys the formula is 0 / 0.
             scores = -0.5 * squared
             if seen is None:
                 return ops.softmax(scores, axis=-1)
@@ -132,16 +132,16 @@ class KernelPooling(keras.layers.Layer):
         return weights / ops.where(total > 0, total, ops.ones_like(total))
 
     def _squared_distances(self, query, key):
-        """In widths, float32 `(B, T, S)`."""
+        """Returns squared distances in units of w², float32 `(B, T, S)`."""
         scale = ops.exp(-self.log_width) if self.learn_width else 1.0 / self.width
         query, key = (ops.cast(x, "float32") * scale for x in (query, key))
-        if query.shape[-1] <= _FEW:
+        if query.shape[-1] <= _MAX_EXACT_FEATURES:
             key = ops.transpose(key, (0, 2, 1))
             return sum(
                 ops.square(query[:, :, feature : feature + 1] - key[:, feature : feature + 1])
                 for feature in range(query.shape[-1])
             )
-        # Around the first key, so that the squares of far away points do not swallow their differences.
+        # Centered at the first key, to limit cancellation for points far from the origin.
         center = ops.stop_gradient(key[:, :1])
         query, key = query - center, key - center
         norms = [ops.sum(ops.square(x), axis=-1, keepdims=True) for x in (query, key)]

@@ -1,41 +1,43 @@
-"""Kernels: how much a neighbor at a distance weighs. Each takes squared distances, in widths, and gives weights."""
+"""Kernels for kernel regression: functions from squared distances, in units of the squared width, to weights."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from keras import ops
 
 from keras_transformer.utils.types import Tensor
 
-# Below every distance that matters; the root of 0 has no gradient.
+# The square root has no gradient at 0.
 _NEAR = 1e-12
 
 
 def gaussian(squared: Tensor) -> Tensor:
-    """`exp(-u² / 2)`."""
+    """Gaussian kernel: `exp(-u² / 2)`."""
     return ops.exp(-0.5 * squared)
 
 
 def boxcar(squared: Tensor) -> Tensor:
-    """1 within a width, 0 beyond."""
+    """Boxcar kernel: 1 for `|u| <= 1`, else 0."""
     return ops.cast(squared <= 1.0, squared.dtype)
 
 
 def epanechnikov(squared: Tensor) -> Tensor:
-    """`1 - u²` within a width, 0 beyond."""
+    """Epanechnikov kernel: `1 - u²` for `|u| <= 1`, else 0."""
     return ops.relu(1.0 - squared)
 
 
 def triangular(squared: Tensor) -> Tensor:
-    """`1 - |u|` within a width, 0 beyond."""
+    """Triangular kernel: `1 - |u|` for `|u| <= 1`, else 0."""
     return ops.relu(1.0 - ops.sqrt(ops.maximum(squared, _NEAR)))
 
 
 def constant(squared: Tensor) -> Tensor:
-    """1 at any distance: the mean."""
+    """Constant kernel: 1, which makes the estimate a mean."""
     return ops.ones_like(squared)
 
 
-KERNELS = {
+KERNELS: dict[str, Callable[[Tensor], Tensor]] = {
     "gaussian": gaussian,
     "boxcar": boxcar,
     "epanechnikov": epanechnikov,
@@ -43,5 +45,5 @@ KERNELS = {
     "constant": constant,
 }
 
-# Whose weights do not change, or change in jumps: nothing is learned from them.
+# Piecewise constant kernels, which have no gradient.
 FLAT_KERNELS = ("boxcar", "constant")

@@ -1,4 +1,4 @@
-"""Attention to the states that an index finds: for more keys than a graph can hold."""
+"""Attention to states retrieved from an index, for more keys than fit into a graph."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from keras_transformer.utils.types import Tensor
 
 
 def attend_to_neighbors(layer: Any, query: Tensor, index: Any, top_k: int = 16) -> Tensor:
-    """What a cross-attention layer gives where each head attends to the `top_k` indexed states that fit it best.
+    """Unlimiformer: the output of a cross-attention layer whose heads attend to their `top_k` best states of an index.
 
-    A head scores a state h by `(x W_q) · (h W_k) = (x W_q W_kᵀ) · h`: so one index of the states themselves serves all heads
-    and layers. And as the weights w sum to 1, the context is `(Σ w h) W_v`: no state is projected.
+    The score of a state h is `(x W_q) · (h W_k) = (x W_q W_kᵀ) · h`, so that one index of states serves all heads and
+    layers. As the weights w sum to 1, the context is `(Σ w h) W_v`: states are not projected.
 
     Args:
         layer: a built `MultiHeadAttention`, without position and gate.
         query: float `(B, T, D_query)`.
-        index: `NearestNeighbors` of the states `(S, D)` that are key and value.
+        index: `NearestNeighbors` of the states `(S, D)`, which are keys and values.
         top_k: int >= 1.
 
     Returns:
-        The output `(B, T, D_query)`. With `top_k >= S` it is that of softmax attention, of `RetrievalAttention` otherwise.
+        The output `(B, T, D_query)`. With `top_k >= S` it equals softmax attention, otherwise `RetrievalAttention`.
 
     Raises:
         ValueError: the layer has a position or a gate, or no projection of keys.
@@ -40,11 +40,11 @@ def attend_to_neighbors(layer: Any, query: Tensor, index: Any, top_k: int = 16) 
     >>> np.allclose(attend_to_neighbors(layer, x, index, 50), layer(x, states[None]), atol=1e-5)
     True
 
-    Reference: Bertsch et al., Unlimiformer, arXiv 2305.01625, section 2.3. A bias of the keys adds the same to all scores of
-    a query, and is left out.
+    Reference: Bertsch et al., Unlimiformer, arXiv 2305.01625, section 2.3. The key bias is omitted: it adds a constant to
+    the scores of a query.
     """
     if layer.position is not None or layer._use_gate or layer.key_dense is None:
-        raise ValueError("A layer with a position, a gate or shared keys cannot search for states: give one without.")
+        raise ValueError("attend_to_neighbors does not support a layer with a position, a gate or shared keys.")
     groups = layer.num_heads // layer.num_key_value_heads
     query = layer.query_dense(query)  # (B, T, N, H)
     key_kernel, value_kernel = (ops.repeat(x.kernel, groups, axis=1) for x in (layer.key_dense, layer.value_dense))

@@ -1,4 +1,4 @@
-"""Attention within segments, with a memory of what came before them."""
+"""Segment-level recurrence of Transformer-XL."""
 
 from __future__ import annotations
 
@@ -24,41 +24,43 @@ from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Ten
 
 @serializable
 class SegmentRecurrentAttention(TokenMixer):
-    """Causal multi-head attention of segments, each with a memory of the inputs before it: Transformer-XL's.
+    """Segment-recurrent attention of Transformer-XL: causal attention of segments with a memory of the inputs before them.
 
-    Tokens stand in segments of S = `segment_length`, counted from the first token of a row. With M = `memory_length`, the
-    token i sees, of its own segment and of the memory before it,
+    Each row is split into segments of S = `segment_length` tokens. With M = `memory_length`, token i attends to its segment
+    and to the memory before it,
 
         y_i = Σ_j softmax_j(scores(q_i, k_j) + bias_ij) v_j   over   i - i mod S - M <= j <= i,
 
-    where the keys and values of the memory are projected from inputs through which no gradient flows: a loss teaches the
-    projections what to do with a memory, and not the layer below what to leave in it. Layer upon layer sees M tokens
-    further back. All segments are computed at once: time and memory grow with `T · (M + S)`.
+    where the keys and values of the memory are projected from inputs without gradient: training updates the projections,
+    but not the layers below through the memory. Each layer of a stack extends the context by M tokens. All segments are
+    computed in parallel: time and memory grow with `T · (M + S)`.
 
     Args:
         num_heads: int >= 1. N.
         key_dim: int >= 1. Width H of each head, of queries, keys and values.
         segment_length: int >= 1. S.
         memory_length: int >= 1. M.
-        same_length: bool. Whether each token sees as many tokens, the last M, itself included; then segments only say where
-            gradients end. Default False.
-        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None. One that adds to scores or values is told
-            of places within a segment and its memory, and must go by distances alone. Default "transformer_xl".
-        dropout: float in [0, 1). Of the attention weights.
-        use_bias: bool. Whether the projections have biases. Default True.
-        kernel_initializer: of the projections.
-        seed: int or None. Of the dropout.
+        same_length: bool. Whether each token attends to the last M tokens, including itself. Then segments only limit
+            gradients. Defaults to False.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None. One that adds to scores or values
+            receives positions relative to the memory, and must depend only on distances. Defaults to "transformer_xl".
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        use_bias: bool. Whether the projections have biases. Defaults to True.
+        kernel_initializer: initializer of the projections.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: those of `MultiHeadAttention`, for causal self-attention. `use_causal_mask` may be left out.
+    Call arguments: those of `MultiHeadAttention`, for causal self-attention. `use_causal_mask` is True by default.
 
     Returns:
         The output `(B, T, D)`, or `(output, cache)`.
 
     Raises:
-        ValueError: lengths below 1; `use_causal_mask=False`; other keys than queries; an `attention_mask`; asked for scores.
+        ValueError: lengths below 1; an unsupported argument: `use_causal_mask=False`, cross-attention, an `attention_mask`,
+        or
+            scores.
 
-    Masks: padding, anywhere; it keeps its place in a segment. The cache keeps keys and values of the last `M + S - 1`
-    tokens, whatever `max_length` is; how a sequence is cut into calls changes nothing.
+    Masks: padding at any position; it counts as a token of its segment. The cache keeps keys and values of the last
+    `M + S - 1` tokens. Its size does not depend on `max_length`. The division of a sequence into calls has no influence.
 
     Export: all three formats, with and without a cache.
 
@@ -70,7 +72,7 @@ class SegmentRecurrentAttention(TokenMixer):
     (1, 7, 8)
 
     Reference: Dai et al., Transformer-XL, arXiv 1901.02860, section 3.2. The paper keeps inputs and projects them again in
-    each segment; in training so do we, while the cache, whose weights are at rest, keeps what they are projected to.
+    each segment. So does training here. Deviation: the cache keeps keys and values, because weights do not change then.
     """
 
     supports = frozenset({"causal", "cache", "bias", "query", "values"})
@@ -152,7 +154,7 @@ class SegmentRecurrentAttention(TokenMixer):
         return self._output_dense(attend(query, key, value, visibility, inputs.training)), following
 
     def _attend_few(self, query, key, value, visibility, training):
-        """The context of new tokens, whose segments are a mask over the kept keys and the new ones."""
+        """Returns the context of new tokens, with segments as a mask over cached and new keys."""
         query_slots, key_slots, mask = visibility.query_slots, visibility.key_slots, None
         if not self.same_length:
             first = query_slots - ops.mod(query_slots, self.segment_length) - self.memory_length
@@ -161,7 +163,7 @@ class SegmentRecurrentAttention(TokenMixer):
         return self.softmax(query, key, value, visibility=visible, position=self.position, training=training)
 
     def _attend_many(self, query, key, value, visibility, training):
-        """The context of new tokens, which are cut into segments, each row from its own place on."""
+        """Returns the context of new tokens, split into segments from the slot of each row on."""
         (batch, length), blocks, room = ops.shape(query)[:2], self._blocks, self.segment_length - 1
         aligned, offsets = blocks.aligned_length(length), ops.mod(visibility.query_slots[:, :1], self.segment_length)
 
@@ -181,23 +183,25 @@ class SegmentRecurrentAttention(TokenMixer):
         context = self._attend(of_queries(query), own, remembered, seen, places, training)
         return take_rows(context, offsets, length)
 
-    def _attend(self, query, own, remembered, seen, places, training):
-        """The context `(B, n · S, N, H)`.
+    def _attend(self, query, own, remembered, seen, positions, training):
+        """Returns the context `(B, n · S, N, H)`.
 
         Args:
             query: `(B, n · S, N, H)`.
             own: keys and values, `(B, n · S, N, H)` each.
-            remembered: the same, to be read as memory: `(B, M + n · S, N, H)` each, the first M before all queries.
-            seen: boolean `(B, M + n · S)`: which of them are tokens.
-            places: the positions of queries and keys, shaped as they are, or None for that of their order.
+            remembered: keys and values of the memory, `(B, M + n · S, N, H)` each, the first M before all queries.
+            seen: boolean `(B, M + n · S)`: False for padding.
+            positions: the positions of queries and keys, in their shapes, or None for their order.
             training: bool or None.
         """
         blocks, size, memory = self._blocks, self.segment_length, self.memory_length
         key, value = (blocks.keys(*pair) for pair in zip(remembered, own, strict=True))
-        slots = ops.arange(memory + size, dtype="int32")  # Within a block: one mask, and one bias, serve all.
-        query_places, key_places = slots[memory:], slots
-        if places is not None:
-            query_places, key_places = blocks.segments(places[0]), blocks.keys(places[1], places[1][:, memory:])
+        # Relative to a block, so that all blocks share one mask and one bias.
+        slots = ops.arange(memory + size, dtype="int32")
+        query_positions, key_positions = slots[memory:], slots
+        if positions is not None:
+            query_positions = blocks.segments(positions[0])
+            key_positions = blocks.keys(positions[1], positions[1][:, memory:])
         visibility = Visibility(
             query_mask=blocks.segments(seen[:, memory:]),
             key_mask=blocks.keys(seen, seen[:, memory:]),
@@ -205,8 +209,8 @@ class SegmentRecurrentAttention(TokenMixer):
             window=self._window,
             query_slots=slots[memory:],
             key_slots=slots,
-            query_positions=query_places,
-            key_positions=key_places,
+            query_positions=query_positions,
+            key_positions=key_positions,
         )
         options = {"visibility": visibility, "position": self.position, "training": training}
         context = self.softmax(blocks.segments(query), key, value, **options)
@@ -219,7 +223,7 @@ class SegmentRecurrentAttention(TokenMixer):
         return query, key, value
 
     def _key_positions(self, visibility, slots):
-        """Those of the kept keys and the new ones; the kept stand one by one before the first that is new."""
+        """Returns the positions of cached and new keys. Cached keys precede the first new one consecutively."""
         if not _are_given(visibility):
             return slots
         positions = with_batch_axis(visibility.query_positions)
@@ -227,7 +231,7 @@ class SegmentRecurrentAttention(TokenMixer):
         return ops.concatenate([kept, positions], axis=1)
 
     def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
-        """An empty cache of the tokens that a segment's last one reaches, whatever `max_length` is."""
+        """Returns an empty cache for the last `M + S - 1` tokens."""
         measures = (self.num_heads, self.key_dim, self.key_dim, dtype or self.compute_dtype)
         return init_window_cache(batch_size, self._kept, *measures)
 
@@ -248,7 +252,7 @@ class SegmentRecurrentAttention(TokenMixer):
 
 
 def _are_given(visibility):
-    """Whether positions are other than the order of the tokens."""
+    """Returns whether positions differ from the order of the tokens."""
     return visibility.query_positions is not visibility.query_slots
 
 

@@ -1,4 +1,4 @@
-"""Keys and values that are made once and read by many layers."""
+"""Shared keys and values of YOCO."""
 
 from __future__ import annotations
 
@@ -24,33 +24,32 @@ from keras_transformer.utils.types import Cache, Config, Initializer, Shape, Ten
 
 @serializable
 class SharedKeyValue(CachedLayer):
-    """The keys `X W_k`, turned by their positions, and the values `X W_v` that all `CrossDecoderAttention` layers read.
+    """Shared keys `X W_k`, rotated by their positions, and values `X W_v` for all `CrossDecoderAttention` layers of a model.
 
-    What many layers would each keep of the past is kept here once: the cache of a model grows by one pair of keys and values
-    for each token, whatever its number of layers.
+    The cache of the model grows by one pair of keys and values per token, for any number of layers.
 
     Args:
         num_heads: int >= 1. The number of key/value heads K.
         key_dim: int >= 1. Width of each key head.
         value_dim: int >= 1, or None for `key_dim`. Width of each value head.
-        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None: that of the attention which reads.
-        use_bias: bool. Whether the projections have biases. Default True.
-        kernel_initializer: of the projections.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None; the same as in the attention layers.
+        use_bias: bool. Whether the projections have biases. Defaults to True.
+        kernel_initializer: initializer of the projections.
 
     Call arguments:
         inputs: float `(B, T, D)`.
         positions: int `(T,)` or `(B, T)`, or None for 0, 1, 2, ..., counted from `cache_index`.
         cache: dict as `init_cache` returns, or None.
-        cache_index: int32 `()` or `(B,)`: the slot of each row's first new token.
+        cache_index: int32 `()` or `(B,)`: the slot of the first new token of each row.
 
     Returns:
-        `(key, value)`: `(B, K, S, key_dim)` and `(B, K, S, value_dim)`, of the T tokens, or of all slots of the cache; with
-        a cache, `((key, value), next_cache)`.
+        `(key, value)`: `(B, K, S, key_dim)` and `(B, K, S, value_dim)`, for the T tokens, or for all slots of the cache;
+        with a cache, `((key, value), next_cache)`.
 
     Raises:
-        ValueError: invalid arguments; a cache without room.
+        ValueError: invalid arguments; more tokens than slots of the cache.
 
-    Padding is hidden where keys are read. Export: all three formats, with and without a cache.
+    Padding is masked by the layers that read the keys. Export: all three formats, with and without a cache.
 
     Example:
 
@@ -60,7 +59,7 @@ class SharedKeyValue(CachedLayer):
     >>> tuple(key.shape), sorted(cache)
     ((1, 2, 5, 4), ['key', 'value'])
 
-    Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 2; the norm before it is a layer of `models.YOCO`.
+    Reference: Sun et al., You Only Cache Once, arXiv 2405.05254, section 2; the norm before it is part of `models.YOCO`.
     """
 
     cache_is_rewindable = True
@@ -107,7 +106,7 @@ class SharedKeyValue(CachedLayer):
         return tuple(ops.cast(cache[name], self.compute_dtype) for name in ("key", "value")), cache
 
     def init_cache(self, batch_size: int, max_length: int, dtype: str | None = None) -> Cache:
-        """An empty cache for `max_length` tokens: dict of "key" and "value"."""
+        """Returns an empty cache for `max_length` tokens: dict of "key" and "value"."""
         measures = (self.num_heads, self.key_dim, self.value_dim)
         return init_dense_cache(batch_size, max_length, *measures, dtype or self.compute_dtype)
 

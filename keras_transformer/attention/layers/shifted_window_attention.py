@@ -1,4 +1,4 @@
-"""Attention within windows of a picture, which are shifted from block to block."""
+"""Shifted-window attention of Swin."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 @serializable
 class ShiftedWindowAttention(TokenMixer):
-    """Multi-head attention of the tokens of a grid within square windows, with a bias for relative positions.
+    """Shifted-window attention of Swin: multi-head attention within square windows of a grid, with relative position bias.
 
         y = unshift(join_w(attention(window_w(shift(pad(x))))))
 
-    A window takes a row of its own in the batch. Shifted ones straddle the windows of a block without a shift: the grid is
-    rolled up and to the left, and tokens that came round the edge and those that were there do not see each other. A grid
-    that windows do not divide is padded below and to the right by zeros, which take part as tokens, as in the published
-    code. Time and memory grow with `T · window_size²`.
+    Each window is a row of the batch. Shifted windows overlap several windows of a block without shift: the grid is rolled
+    up and to the left, and a mask separates tokens that were not adjacent before. If windows do not divide the grid, it is
+    padded below and to the right with zeros, which are attended as tokens, as in the published code. Time and memory grow
+    with `T · window_size²`.
 
     Args:
         num_heads: int >= 1. N.
         key_dim: int >= 1. Width H of each head.
-        grid_size: pair of ints >= 1: rows and columns of the tokens, which come row by row.
-        window_size: int >= 1. Rows and columns of a window. At most the shorter side of the grid is taken; then nothing is
-            shifted. Default 7.
+        grid_size: pair of ints >= 1: rows and columns of the tokens, in row-major order.
+        window_size: int >= 1. Rows and columns of a window. It is limited to the shorter side of the grid; then there is no
+            shift. Defaults to 7.
         shifted: bool. Whether the windows are shifted by half of their size.
-        dropout: float in [0, 1). Of the attention weights.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
         use_bias: bool. Whether the projections have biases.
-        kernel_initializer: of the projections.
-        seed: int or None. Of the dropout.
+        kernel_initializer: initializer of the projections.
+        seed: int or None. Seed of the dropout.
 
     Call arguments: those of `MultiHeadAttention`, for self-attention; T is `rows · columns`.
 
@@ -46,9 +46,10 @@ class ShiftedWindowAttention(TokenMixer):
         `(B, T, D)`.
 
     Raises:
-        ValueError: tokens that do not fill the grid; asked for causality, a cache, scores or an `attention_mask`.
+        ValueError: the number of tokens is not that of the grid; an unsupported argument: causality, a cache, scores or an
+            `attention_mask`.
 
-    Masks: padding, anywhere. `attention.attention_maps` gives the scores within the windows.
+    Masks: padding at any position. `attention.attention_maps` returns the scores within the windows.
 
     Export: all three formats.
 
@@ -113,35 +114,35 @@ class ShiftedWindowAttention(TokenMixer):
     def mix(self, inputs: MixerInputs) -> Tensor:
         x = inputs.query
         self._check(x.shape)
-        windows, mask = self._windows(x), inputs.visibility.key_mask
+        windows, mask = self._partition_windows(x), inputs.visibility.key_mask
         if mask is not None:
             mask = ops.expand_dims(ops.cast(mask, "int32"), -1)
-            mask = ops.cast(self._windows(mask, filling=1)[:, :, 0], "bool")
+            mask = ops.cast(self._partition_windows(mask, fill_value=1)[:, :, 0], "bool")
         masks = {"query_mask": mask, "value_mask": mask, "attention_mask": self._regions(ops.shape(x)[0])}
-        return self._joined(self.attention(windows, windows, **masks, training=inputs.training))
+        return self._merge_windows(self.attention(windows, windows, **masks, training=inputs.training))
 
-    def _windows(self, x, filling=0):
-        """`(B, T, D)` to `(B · windows, window², D)`."""
+    def _partition_windows(self, x, fill_value=0):
+        """Partitions `(B, T, D)` into windows, `(B · windows, window², D)`."""
         (rows, columns), (height, width), window, depth = self.grid_size, self._padded, self._window, x.shape[-1]
         x = ops.reshape(x, (-1, rows, columns, depth))
         if self._padded != self.grid_size:
             sides = [[0, 0], [0, height - rows], [0, width - columns], [0, 0]]
-            x = ops.pad(x, sides, constant_values=ops.cast(filling, x.dtype))
-        x = _rolled(x, self._shift)
-        # Two rows of windows at a time would be rank 6; a row of them is rank 4.
+            x = ops.pad(x, sides, constant_values=ops.cast(fill_value, x.dtype))
+        x = _roll(x, self._shift)
+        # One row of windows at a time, because partitioning both axes at once needs rank 6.
         x = ops.reshape(x, (-1, window, width // window, window * depth))
         return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, window * window, depth))
 
-    def _joined(self, x):
-        """`(B · windows, window², D)` back to `(B, T, D)`."""
+    def _merge_windows(self, x):
+        """Merges windows `(B · windows, window², D)` into `(B, T, D)`."""
         (rows, columns), (height, width), window, depth = self.grid_size, self._padded, self._window, x.shape[-1]
         x = ops.reshape(x, (-1, width // window, window, window * depth))
         x = ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, height, width, depth))
-        x = _rolled(x, -self._shift)
+        x = _roll(x, -self._shift)
         return ops.reshape(x[:, :rows, :columns], (-1, rows * columns, depth))
 
     def _regions(self, batch_size):
-        """The mask of shifted windows, `(B · windows, window², window²)`: True within a region; None without a shift."""
+        """Returns the mask of shifted windows, `(B · windows, window², window²)`: True within a region."""
         if not self._shift:
             return None
         window, size = self._window, self._window**2
@@ -172,8 +173,8 @@ class ShiftedWindowAttention(TokenMixer):
         }
 
 
-def _rolled(x, shift):
-    """`(B, height, width, D)` with each token `shift` rows up and columns to the left, and round the edges."""
+def _roll(x, shift):
+    """Rolls `(B, height, width, D)` by `shift` rows up and columns to the left."""
     if not shift:
         return x
     x = ops.concatenate([x[:, shift:], x[:, :shift]], axis=1)
@@ -181,6 +182,6 @@ def _rolled(x, shift):
 
 
 def _side_regions(length, window, shift):
-    """Along one side of a rolled grid: 0 where windows are whole, 1 and 2 in the last one, before and behind the edge."""
-    places = np.arange(length, dtype="int32")
-    return (places >= length - window).astype("int32") + (places >= length - shift)
+    """Returns regions along one axis of a rolled grid: 0 before the last window, 1 and 2 before and after the edge."""
+    indices = np.arange(length, dtype="int32")
+    return (indices >= length - window).astype("int32") + (indices >= length - shift)

@@ -1,4 +1,4 @@
-"""The attention of XLNet."""
+"""Two-stream attention of XLNet."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 @serializable
 class TwoStreamAttention(keras.layers.Layer):
-    """Attention of one or two streams of tokens, told by distances and by segments: XLNet's.
+    """Two-stream attention of XLNet, with relative positions and segments.
 
-    The first S of T tokens are the content stream: queries, keys and values. Any others are the query stream: queries alone,
-    with the same weights, that stand at places of the content. With places p, segments g, and the terms u, v and W_r of
+    The first S of T tokens are the content stream: queries, keys and values. Any others are the query stream: only queries,
+    with the same weights, at positions of the content. With positions p, segments g, and the terms u, v and W_r of
     `positions.TransformerXLRelative`,
 
         y_i = Σ_j softmax_j(((q_i + u) · k_j + (q_i + v) · W_r r_{p_i - p_j} + (q_i + s) · e_{[g_i ≠ g_j]}) / √H) v_j
@@ -33,22 +33,22 @@ class TwoStreamAttention(keras.layers.Layer):
     Args:
         num_heads: int >= 1. N.
         key_dim: int >= 1. Width H of each head.
-        causal: bool. Whether a token sees none that stands behind it. Default False.
-        use_segments: bool. Whether there are weights s and e for segments. Default True.
-        position: a name in `positions.ATTENTION_POSITIONS`, an instance to copy, or None. Default "transformer_xl".
-        dropout: float in [0, 1). Of the attention weights.
-        use_bias: bool. Whether the projections have biases. Default False.
-        kernel_initializer: of the projections, and of e.
-        seed: int or None. Of the dropout.
+        causal: bool. Whether a token attends only to itself and earlier tokens. Defaults to False.
+        use_segments: bool. Whether there are weights s and e for segments. Defaults to True.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance to copy, or None. Defaults to "transformer_xl".
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        use_bias: bool. Whether the projections have biases. Defaults to False.
+        kernel_initializer: initializer of the projections and of e.
+        seed: int or None. Seed of the dropout.
 
     Call arguments:
         query: float `(B, T, D)`.
         value: the same tokens; it is not read.
-        value_mask: boolean `(B, T)`: False for padding, which gives a zero context and touches nothing.
-        attention_mask: boolean `(T, S)`, `(B, T, S)` or `(B, N, T, S)`, True = may attend; it says what S is. None: all
-            tokens are content, and see each other.
-        positions: int `(T,)` or `(B, T)`: where the tokens stand; those of the content count 0, 1, 2, ... from the first,
-            padding included. None for that.
+        value_mask: boolean `(B, T)`: False for padding, which has a zero context and no influence.
+        attention_mask: boolean `(T, S)`, `(B, T, S)` or `(B, N, T, S)`, True = may attend. It determines S. None: all
+            tokens are content, and attend to each other.
+        positions: int `(T,)` or `(B, T)`: the positions of the tokens. Those of the content are 0, 1, 2, ..., including
+            padding. None for these.
         segment_ids: int `(B, T)`, or None: all tokens are of one segment.
 
     Returns:
@@ -59,7 +59,7 @@ class TwoStreamAttention(keras.layers.Layer):
 
     Export: all three formats.
 
-    Example: the third token, of the query stream, stands at the place of the second, and sees the first alone.
+    Example: the third token, of the query stream, has the position of the second, and attends only to the first.
 
     >>> import numpy as np
     >>> layer = TwoStreamAttention(num_heads=1, key_dim=2)
@@ -67,7 +67,7 @@ class TwoStreamAttention(keras.layers.Layer):
     >>> tuple(layer(x, x, attention_mask=mask, positions=np.array([0, 1, 1])).shape)
     (1, 3, 4)
 
-    Reference: Yang et al., XLNet, arXiv 1906.08237, sections 2.3 and 2.5. The published code drops out sinusoids too.
+    Reference: Yang et al., XLNet, arXiv 1906.08237, sections 2.3 and 2.5. The published code also has dropout of sinusoids.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class TwoStreamAttention(keras.layers.Layer):
             build_once(self.position, heads, heads)
         if self.use_segments:
             self.segment_bias = self.add_weight(name="segment_bias", shape=heads[2:], initializer="zeros")
-            # Whether query and key are of one segment, or of two.
+            # Rows: query and key are in the same segment, or in different ones.
             self.segment_embedding = self.add_weight(
                 name="segment_embedding", shape=(2, *heads[2:]), initializer=self.kernel_initializer.clone()
             )
@@ -127,7 +127,7 @@ class TwoStreamAttention(keras.layers.Layer):
         training: bool | None = None,
     ) -> Tensor:
         if segment_ids is not None and not self.use_segments:
-            raise ValueError(f"{self.name!r} was made with use_segments=False, and is given segment_ids.")
+            raise ValueError(f"{self.name!r} has use_segments=False, and does not accept segment_ids.")
         length = ops.shape(query)[1] if attention_mask is None else ops.shape(attention_mask)[-1]
         content, padding_mask = query[:, :length], value_mask
         query, key, value = self._query_dense(query), self._key_dense(content), self._value_dense(content)
@@ -150,7 +150,7 @@ class TwoStreamAttention(keras.layers.Layer):
         return self._output_dense(part.context)
 
     def _segment_bias(self, query, query_segments, key_segments):
-        """`(q_i + s) · (e_1 - e_0) / √H` where segments differ: float32 `(B, N, T, S)`. That of e_0 alone moves nothing."""
+        """Returns `(q_i + s) · (e_1 - e_0) / √H` where segments differ, float32 `(B, N, T, S)`. The term of e_0 cancels."""
         change = ops.cast(self.segment_embedding[1] - self.segment_embedding[0], query.dtype)
         query = query + ops.cast(self.segment_bias, query.dtype)
         terms = ops.sum(ops.cast(query * change, "float32"), axis=-1) * self.key_dim**-0.5  # (B, T, N)
