@@ -67,6 +67,9 @@ class MixtureOfExperts(keras.layers.Layer):
     of Experts, arXiv 2401.04088, section 2.1 (gated, top-2). Blocks as in Gale et al., MegaBlocks, arXiv 2211.15841.
     """
 
+    gate_kernel: keras.Variable | None
+    gate_bias: keras.Variable | None
+
     def __init__(
         self,
         intermediate_dim: int,

@@ -78,7 +78,7 @@ class ChannelMixing(Recurrence):
         ):
             dense.build((*query_shape[:2], size))
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
         before = None if cache is None else cache["token"]
         (for_key, for_receptance), token = self.token_shift(x, mask=mask, before=before)
         hidden = self.output_dense(ops.square(ops.relu(self.key_dense(for_key))))

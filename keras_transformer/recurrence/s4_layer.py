@@ -76,7 +76,7 @@ class S4Layer(Recurrence):
         """Returns the `ChunkedSystem` for chunks of `size` tokens."""
         raise NotImplementedError
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
         size = chunk_size_for(x, self.chunk_size)
         inputs = ops.cast(x, "float32")
         state = None if cache is None else cache["state"]

@@ -103,7 +103,7 @@ class TimeMixing(Recurrence):
             shape=start.shape, initializer=lambda shape, dtype: ops.convert_to_tensor(start, dtype), name=name
         )
 
-    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+    def scan(self, x: Tensor, mask: Tensor, positions: Tensor, cache: Cache | None) -> tuple[Tensor, Any]:
         cache = cache or {}
         (for_key, for_value, for_receptance), token = self.token_shift(x, mask=mask, before=cache.get("token"))
         key, value = self.key_dense(for_key), self.value_dense(for_value)

@@ -59,16 +59,9 @@ class LongShortRangeAttention(TokenMixer):
         self.attention = resolve(attention, {}, keras.layers.Layer, argument="attention")
         self.convolution = resolve(convolution, {}, keras.layers.Layer, argument="convolution")
         self.attention_dim = None if attention_dim is None else positive("attention_dim", attention_dim)
-
-    @property
-    def supports(self) -> frozenset[str]:
-        """What both branches support: see `Mechanism`."""
-        return (self.attention.supports & self.convolution.supports) - {"cross", "attention_mask", "scores"}
-
-    @property
-    def cache_is_rewindable(self) -> bool:
-        """Whether a cache can return to an earlier index."""
-        return self.attention.cache_is_rewindable and self.convolution.cache_is_rewindable
+        both = self.attention.supports & self.convolution.supports
+        self.supports = both - {"cross", "attention_mask", "scores"}
+        self.cache_is_rewindable = self.attention.cache_is_rewindable and self.convolution.cache_is_rewindable
 
     @property
     def output_dense(self) -> Any:
@@ -99,7 +92,8 @@ class LongShortRangeAttention(TokenMixer):
         return first | second
 
     def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
-        parts, outputs, following = self._parts(inputs.query), [], {}
+        parts, outputs = self._parts(inputs.query), []
+        following: Cache = {}
         for branch, part, names in zip((self.attention, self.convolution), parts, self._cache_names(), strict=True):
             output, next_cache = branch(
                 part,

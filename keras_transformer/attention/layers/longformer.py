@@ -124,12 +124,9 @@ class LongformerAttention(TokenMixer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.seed = seed
         self.softmax = SoftmaxAttention(dropout=dropout, seed=seed, dtype=self.dtype_policy)
-
-    @property
-    def supports(self) -> frozenset[str]:
-        """What the mixer supports: see `Mechanism`."""
-        of_positions = {"bias", "query", "values"} if len(set(self._dilations)) == 1 else set()
-        return frozenset({"causal", "bidirectional", "cache"} | of_positions)
+        # A bias, or a term of the context, needs one grid of distances for all heads.
+        position_terms = {"bias", "query", "values"} if len(set(self._dilations)) == 1 else set()
+        self.supports = frozenset({"causal", "bidirectional", "cache"} | position_terms)
 
     def build(self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None) -> None:
         value_shape = query_shape if value_shape is None else value_shape
