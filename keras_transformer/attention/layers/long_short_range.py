@@ -20,7 +20,7 @@ class LongShortRangeAttention(TokenMixer):
     """Long-short range attention (LSRA): `y = concat(attention(x[:A]), convolution(x[A:]))`, with x split by channels.
 
     Attention is for the global context, convolution for the local one. Any two mixers may be the branches. Time and memory
-    are those of the branches, each at its width.
+    grow as those of the branches, each at its width.
 
     Args:
         attention: a mixer, as `MultiHeadAttention`, for the first `attention_dim` channels.
