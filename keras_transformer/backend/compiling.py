@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_transformer.backend import keras_private
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class ModelStructure:
     def _read(self) -> tuple[list[keras.Variable], list[tuple]]:
         if self._model is None:
             return [], []
-        layers = [layer for layer in self._model._flatten_layers() if getattr(layer, "lora_enabled", False)]
+        layers = [layer for layer in keras_private.flatten_layers(self._model) if getattr(layer, "lora_enabled", False)]
         # Held, not their ids: Python uses the id of a deleted variable again.
         return self._model.variables, [(id(layer), getattr(layer, "lora_rank", None)) for layer in layers]
 

@@ -114,7 +114,7 @@ def test_the_users_own_files_are_never_replaced(tmp_path):
     target = make_bundle(tmp_path / "bundle")
     assert writing.check_target(target) == target.resolve()
     (target / "thesis.tex").write_text("years of work")
-    with pytest.raises(InvalidBundleError, match=r"'thesis\.tex', which is no part of a bundle"):
+    with pytest.raises(InvalidBundleError, match=r"'thesis\.tex', which is not part of a bundle"):
         writing.check_target(target)
     with pytest.raises(InvalidBundleError, match="is a file"):
         writing.check_target(target / "thesis.tex")

@@ -125,7 +125,7 @@ def test_wrong_models(tmp_path, capsys):
 def test_a_directory_that_is_no_bundle(keras_file, tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine")
     line = fails(capsys, "export", keras_file, "--out", tmp_path)
-    assert "'mine.txt', which is no part of a bundle" in line
+    assert "'mine.txt', which is not part of a bundle" in line
     assert "holds no manifest.json" in fails(capsys, "verify", tmp_path)
     assert "no such bundle" in fails(capsys, "inspect", tmp_path / "nowhere")
 

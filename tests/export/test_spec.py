@@ -180,7 +180,7 @@ def test_a_probe_that_the_model_does_not_take_says_so():
     x = keras.Input((None, 2), name="x")
     halves = ops.reshape(x, (-1, 4, 2))
     model = keras.Model(x, halves)
-    with pytest.raises(InvalidModelError, match=r"fails on the probe batch=1, length=5.*give `probes`"):
+    with pytest.raises(InvalidModelError, match=r"fails on the probe batch=1, length=5.*pass `probes`"):
         functional_spec(model)
     spec = functional_spec(model, probes=[{"batch": 1, "length": 8}])
     assert spec.signatures["serve"].probes[0].outputs["output"].shape == (2, 4, 2)
