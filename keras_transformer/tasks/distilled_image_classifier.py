@@ -1,4 +1,4 @@
-"""Image classification by two tokens, of which one learns from a teacher."""
+"""Image classification with a class token and a distillation token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from keras_transformer.tasks.heads import check_count, check_tokens
 def DistilledImageClassifier(
     backbone: keras.Model, num_classes: int, *, dropout: float = 0.0, name: str = "distilled_image_classifier"
 ) -> keras.Model:
-    """A backbone with a head on its class token and one on its distillation token; their mean decides.
+    """Image classifier with a head on the class token and one on the distillation token, whose logits are averaged.
 
     In training the first learns the labels and the second what a teacher answers, as with
     `compile(loss={"class_logits": ..., "distillation_logits": ...})`.

@@ -1,4 +1,4 @@
-"""What the heads share: the inputs of a backbone by name, pooled vectors, float32 outputs."""
+"""Helpers of the heads: inputs of a backbone by name, pooling, float32 outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_transformer.utils.types import Activation
 
 
 def check_backbone(backbone: Any) -> None:
-    """Refuses what is not a Functional model.
+    """Raises an error if `backbone` is not a Functional model.
 
     Raises:
         ValueError: says what the backbone is instead.
@@ -31,7 +31,7 @@ def input_named(backbone: keras.Model, name: str) -> Any:
 
 
 def check_tokens(backbone: keras.Model) -> Any:
-    """Refuses a backbone that does not give one vector for each token.
+    """Raises an error if the output of a backbone is not one vector per token.
 
     Raises:
         ValueError: it is not a Functional model, or its output is not `(B, T, D)`.
@@ -43,7 +43,7 @@ def check_tokens(backbone: keras.Model) -> Any:
 
 
 def token_table(backbone: keras.Model, *names: Any) -> Any:
-    """The layer that embeds the tokens which a head predicts: the first of these names that is there.
+    """Returns the token embedding of a backbone: the first layer with one of these names.
 
     Raises:
         ValueError: there is none.
@@ -57,7 +57,7 @@ def token_table(backbone: keras.Model, *names: Any) -> Any:
 
 
 def check_tied(backbone: keras.Model, table: Any, width: int) -> Any:
-    """Refuses a table of tokens for a head that multiplies vectors of this width with it.
+    """Raises an error if the token embedding cannot be tied to a head of this width.
 
     Raises:
         ValueError: it cannot be reversed, or is of another width.
@@ -72,7 +72,7 @@ def check_tied(backbone: keras.Model, table: Any, width: int) -> Any:
 
 
 def check_count(name: str, value: Any) -> Any:
-    """Refuses a number of classes or tags below 1."""
+    """Raises an error for a number of classes or tags below 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a positive integer. Received: {value!r}")
 

@@ -21,7 +21,7 @@ def ImageClassifier(
     activation: Activation = "softmax",
     name: str = "image_classifier",
 ) -> keras.Model:
-    """A backbone of image tokens with a linear head over one pooled token.
+    """Image classifier: a backbone of image tokens with a linear head over one pooled vector.
 
     Args:
         backbone: `keras.Model` from images to tokens `(B, T, D)`, such as `models.ViT`.
@@ -81,5 +81,5 @@ def _has_class_token(backbone):
 
 
 def num_prefix_tokens(backbone: keras.Model) -> Any:
-    """How many tokens stand before those of the patches."""
+    """Number of tokens before the patch tokens."""
     return sum(getattr(layer, "num_prefix_tokens", 0) for layer in backbone.layers)

@@ -258,7 +258,7 @@ class LanguageModel(keras.Model):
 
 @serializable
 class _Logits(keras.layers.Layer):
-    """Logits in the dtype of the layer, with a bias and capped softly if asked."""
+    """Logits in the dtype of the layer, with an optional bias and an optional soft cap."""
 
     def __init__(self, soft_cap: float | None = None, use_bias: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)

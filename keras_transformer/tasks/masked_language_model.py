@@ -1,4 +1,4 @@
-"""Prediction of hidden tokens, to pretrain an encoder."""
+"""Masked language modeling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def MaskedLanguageModel(
     layer_norm_epsilon: float = 1e-12,
     name: str = "masked_language_model",
 ) -> keras.Model:
-    """A backbone with BERT's head over the vocabulary: `logits = norm(gelu(W h + c)) E^T + b`.
+    """Masked language model: a backbone with BERT's head over the vocabulary: `logits = norm(gelu(W h + c)) E^T + b`.
 
     W leads to the width of the embeddings, which is another than that of the tokens in ALBERT and ELECTRA.
 
@@ -77,7 +77,7 @@ def MaskedLanguageModel(
 
 @serializable
 class OutputBias(keras.layers.Layer):
-    """Adds a learned number to each logit: `y = x + b`.
+    """Adds a learned bias to the logits: `y = x + b`.
 
     Call arguments:
         inputs: float `(..., V)`.

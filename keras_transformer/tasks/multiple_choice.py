@@ -1,4 +1,4 @@
-"""Choice between several texts."""
+"""Multiple choice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_transformer.utils.types import Tensor
 
 
 def MultipleChoice(scorer: keras.Model, *, name: str = "multiple_choice") -> keras.Model:
-    """A model that gives one number for a text, applied to each of several: the logits of a choice between them.
+    """Multiple choice: applies a model with one logit per text to each choice.
 
     Question and answer stand in one text, as `text.Tokenizer.encode_pair` makes it; an answer is a row of the second axis.
 

@@ -1,4 +1,4 @@
-"""Classification of pairs of texts that are read together."""
+"""Classification of pairs of texts with a cross-encoder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def PairClassifier(
     activation: Activation = "softmax",
     name: str = "pair_classifier",
 ) -> keras.Model:
-    """A cross-encoder: both texts stand in one sequence, so that every token of one sees those of the other.
+    """Cross-encoder: classifies two texts in one sequence, so that each token attends to both.
 
     `text.Tokenizer.encode_pair` makes such sequences and their segments. `PairMatcher` reads the texts apart.
 

@@ -1,4 +1,4 @@
-"""Matching of pairs of texts that are read apart."""
+"""Matching of pairs of texts with a bi-encoder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def PairMatcher(
     activation: Activation = "softmax",
     name: str = "pair_matcher",
 ) -> keras.Model:
-    """A bi-encoder: one backbone reads each text by itself, and the two vectors are compared.
+    """Bi-encoder: one backbone encodes each text separately, and the two vectors are compared.
 
     With vectors u and v: `softmax(W [u, v, |u - v|, u * v] + b)`, or, without classes, the cosine `u . v / (|u| |v|)`.
 
@@ -77,7 +77,7 @@ def _another(tensor, side):
 
 @serializable
 class PairFeatures(keras.layers.Layer):
-    """`[u, v, |u - v|, u * v]` of two vectors.
+    """Concatenates `[u, v, |u - v|, u * v]` of two vectors.
 
     Call arguments:
         inputs: two float tensors `(B, D)`.
@@ -93,7 +93,7 @@ class PairFeatures(keras.layers.Layer):
 
 @serializable
 class CosineSimilarity(keras.layers.Layer):
-    """`u . v / (|u| |v|)` of two vectors; 0 where one of them is zero.
+    """Cosine similarity of two vectors, `u . v / (|u| |v|)`; 0 if one of them is zero.
 
     Call arguments:
         inputs: two float tensors `(B, D)`.

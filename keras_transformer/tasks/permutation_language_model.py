@@ -1,4 +1,4 @@
-"""Prediction of tokens in random orders, to pretrain XLNet."""
+"""Permutation language modeling, for XLNet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
 
 
 def PermutationLanguageModel(backbone: keras.Model, *, name: str = "permutation_language_model") -> keras.Model:
-    """An `XLNet` in two streams with a head over the vocabulary: `logits = h E^T + b` for each target.
+    """Permutation language model: a two-stream `XLNet` with a head, `logits = h E^T + b` for each target.
 
     A target is found from its place and the tokens before it in an order of factorization, which is drawn anew for every
     text. `data.permute_tokens` makes the batches. The backbone's layers are used, not copied: after training, hand the

@@ -1,4 +1,4 @@
-"""From the vectors of the tokens to one vector for the whole sequence."""
+"""Pooling: one vector for a sequence of token vectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOWEST = -1e9
 
 
 class Pooling(keras.layers.Layer):
-    """Base of the poolings: tokens in, one vector out; padding changes nothing.
+    """Base class of the poolings, from token vectors to one vector; padding has no influence.
 
     Call arguments:
         inputs: float `(B, T, D)`.
@@ -48,7 +48,7 @@ class Pooling(keras.layers.Layer):
 
 @serializable
 class FirstPooling(Pooling):
-    """The vector of the first token, such as BERT's [CLS]. Padding has to stand at the end.
+    """First-token pooling, such as BERT's [CLS]. Padding must be on the right.
 
     Example:
 
@@ -65,7 +65,7 @@ class FirstPooling(Pooling):
 
 @serializable
 class LastPooling(Pooling):
-    """The vector of the last real token, which in a causal model is the one that has seen all others.
+    """Last-token pooling: the last real token, which in a causal model attends to all others.
 
     Example:
 
@@ -86,7 +86,7 @@ class LastPooling(Pooling):
 
 @serializable
 class MeanPooling(Pooling):
-    """The mean of the real tokens: `y = sum_t m_t x_t / sum_t m_t`.
+    """Mean pooling over the real tokens: `y = sum_t m_t x_t / sum_t m_t`.
 
     Example:
 
@@ -106,7 +106,7 @@ class MeanPooling(Pooling):
 
 @serializable
 class MaxPooling(Pooling):
-    """The largest value of each feature over the real tokens.
+    """Max pooling over the real tokens.
 
     Example:
 
@@ -125,7 +125,7 @@ class MaxPooling(Pooling):
 
 @serializable
 class AttentionPooling(Pooling):
-    """A mean weighted by what a learned query finds: `a = softmax_t(w . tanh(W x_t + b))`, `y = sum_t a_t x_t`.
+    """Attention pooling with a learned query: `a = softmax_t(w . tanh(W x_t + b))`, `y = sum_t a_t x_t`.
 
     Args:
         hidden_dim: int >= 1, or None for D: the width of `W x + b`.

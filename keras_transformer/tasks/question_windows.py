@@ -1,4 +1,4 @@
-"""Question and context in one sequence; a context that is too long in several that overlap. Python alone."""
+"""Question and context in one sequence, with overlapping windows over a long context. Needs Python only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from keras_transformer.utils.types import Tensor
 
 
 class QuestionWindow(NamedTuple):
-    """A question with a part of its context.
+    """A question with one window of its context.
 
     Attributes:
         token_ids: list of int: [CLS] question [SEP] context [SEP].
@@ -39,7 +39,7 @@ def question_windows(
     stride: int = 128,
     max_question_length: int = 64,
 ) -> Any:
-    """Windows over the context of a question, each preceded by the question.
+    """Splits the context of a question into overlapping windows, each preceded by the question.
 
     Args:
         tokenizer: a tokenizer of `keras_transformer.text` with a classification and a separator token, or a start and an end
@@ -106,7 +106,7 @@ def _frame(tokenizer):
 
 
 def _place(offsets, context, begin, text):
-    """The first and the last token that share a character with the answer, or None."""
+    """First and last token that overlap the answer, or None."""
     stop = begin + len(text)
     if context[begin:stop] != text or not text:
         raise ValueError(f"The context has {context[begin:stop]!r} at character {begin}, not the answer {text!r}.")

@@ -1,4 +1,4 @@
-"""Detection of tokens that a generator has replaced, to pretrain an encoder."""
+"""Replaced token detection, the pretraining task of ELECTRA."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras_transformer.utils.types import Activation
 def ReplacedTokenDetector(
     backbone: keras.Model, *, activation: Activation = "gelu", name: str = "replaced_token_detector"
 ) -> keras.Model:
-    """A backbone with ELECTRA's head over each token: `w . gelu(W h + c) + b`, the logit of "this token was replaced".
+    """ELECTRA discriminator, a head over each token: `w . gelu(W h + c) + b`, the logit of "this token was replaced".
 
     Train it with a binary cross-entropy from logits against 1 where a `MaskedLanguageModel`, the generator, has put another
     token, and 0 elsewhere; the logit of padding is -1e9, which costs nothing against 0.

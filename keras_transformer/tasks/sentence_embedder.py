@@ -1,4 +1,4 @@
-"""One vector for a text, to be compared with those of others."""
+"""Sentence embeddings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def SentenceEmbedder(
     normalize: bool = True,
     name: str = "sentence_embedder",
 ) -> keras.Model:
-    """A backbone of tokens whose pooled vector stands for the text: `v = pool(tokens)`, and with `normalize` `v / |v|`.
+    """Sentence embedder: `v = pool(tokens)`, and `v / |v|` with `normalize`.
 
     `PairMatcher` trains a backbone so that such vectors can be compared.
 

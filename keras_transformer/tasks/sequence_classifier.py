@@ -1,4 +1,4 @@
-"""Classification of whole sequences."""
+"""Sequence classification."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def SequenceClassifier(
     use_bias: bool = True,
     name: str = "sequence_classifier",
 ) -> keras.Model:
-    """A backbone of tokens with a head over one vector of the whole sequence: `softmax(W h + b)`, `h = pool(tokens)`.
+    """Sequence classifier, a head over the pooled tokens: `softmax(W h + b)`, `h = pool(tokens)`.
 
     Args:
         backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.Encoder`. Its layers are used, not copied: a backbone

@@ -1,4 +1,4 @@
-"""Answers that are spans of a text."""
+"""Extractive question answering."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PADDING_LOGIT = -1e9
 
 
 def SpanAnswerer(backbone: keras.Model, *, dropout: float = 0.0, name: str = "span_answerer") -> keras.Model:
-    """A backbone of tokens with two logits for each: that the answer starts there, that it ends there.
+    """Extractive question answering: two logits per token, for the start and the end of the answer.
 
     Question and context stand in one sequence, as `text.Tokenizer.encode_pair` makes it. Train it with a sparse categorical
     cross-entropy from logits of each output against the place of the token; `best_spans` picks the answers.
@@ -55,7 +55,7 @@ def SpanAnswerer(backbone: keras.Model, *, dropout: float = 0.0, name: str = "sp
 
 @serializable
 class TokenLogits(keras.layers.Layer):
-    """One of several logits of each token, with padding out of reach.
+    """Selects one of the logits of each token, and masks padding.
 
     Args:
         index: int: which one.

@@ -1,4 +1,4 @@
-"""Choosing and scoring answers that are spans of a text. Numpy alone."""
+"""Decoding and scoring of answer spans. Needs numpy only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keras_transformer.utils.types import Tensor
 
 
 class AnswerSpan(NamedTuple):
-    """A span of tokens, both ends included, and the sum of its two logits."""
+    """A span of tokens, both ends included, with the sum of its start and end logits."""
 
     start: int
     end: int
@@ -23,7 +23,7 @@ class AnswerSpan(NamedTuple):
 def best_spans(
     start_logits: Tensor, end_logits: Tensor, context_mask: Tensor, *, max_length: int = 30, num_best: int = 1
 ) -> Any:
-    """The spans of highest `start_logits[i] + end_logits[j]` with `i <= j < i + max_length`, inside the context.
+    """Finds the spans with the highest `start_logits[i] + end_logits[j]` with `i <= j < i + max_length`, inside the context.
 
     Args:
         start_logits: float `(B, T)`.
@@ -79,7 +79,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: Tensor) -> Any:
-    """An answer as SQuAD compares it: lower case, without ASCII punctuation and English articles, single spaces.
+    """Normalizes an answer as in SQuAD: lower case, without ASCII punctuation and English articles, single spaces.
 
     Example:
 

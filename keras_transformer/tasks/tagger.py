@@ -1,4 +1,4 @@
-"""A tag for every token."""
+"""Token classification."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keras_transformer.utils.types import Activation
 def Tagger(
     backbone: keras.Model, num_tags: int, *, dropout: float = 0.0, activation: Activation = None, name: str = "tagger"
 ) -> keras.Model:
-    """A backbone of tokens with a linear head over each: parts of speech, entities.
+    """Token classifier: a linear head over each token, such as for parts of speech or entities.
 
     A word of several tokens takes the tag of its first; the others, and padding, have the label -100, which
     `training.MaskedCrossentropy` and `training.MaskedAccuracy` leave out. `text.Tokenizer.encode_words` says which word a
