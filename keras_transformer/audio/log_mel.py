@@ -127,7 +127,7 @@ class LogMel(keras.layers.Layer):
         if self.normalization and self.log != "log10":
             raise ValueError(f"normalization='whisper' requires log='log10'. Received: log={self.log!r}")
         low, high = self.frequency_range
-        if not is_number(low) or not (high is None or is_number(high)):
+        if low is None or not is_number(low) or not (high is None or is_number(high)):
             raise ValueError(f"frequency_range must be a pair of numbers. Received: {self.frequency_range!r}")
         if not 0 <= low < (self.sample_rate / 2 if high is None else high) <= self.sample_rate / 2:
             raise ValueError(

@@ -58,9 +58,10 @@ class Block(keras.layers.Layer):
         """
         self._open_streams = self._join_streams = None
         if scheme.num_streams > 1 and len(inputs_shape) == 3:
-            self._open_streams = scheme.stack_input_layer(name="open_streams", dtype=self.dtype_policy)
-            self._join_streams = scheme.stack_output_layer(scheme.norm, name="join_streams", dtype=self.dtype_policy)
-            self._join_streams.build(self._open_streams.compute_output_shape(inputs_shape))
+            first = scheme.stack_input_layer(name="open_streams", dtype=self.dtype_policy)
+            last = scheme.stack_output_layer(scheme.norm, name="join_streams", dtype=self.dtype_policy)
+            last.build(first.compute_output_shape(inputs_shape))
+            self._open_streams, self._join_streams = first, last
         return (*inputs_shape[:2], inputs_shape[-1])
 
     def _split_streams(self, x):

@@ -107,7 +107,7 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
         self._check_encoder_output(encoder_output, cache)
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         encoder_mask = implicit_mask(encoder_output) if encoder_padding_mask is None else encoder_padding_mask
-        next_cache = None if cache is None else dict(cache)
+        next_cache = {} if cache is None else dict(cache)
 
         def causal(layer, prefix):
             """Returns a function of tokens that calls a causal layer with its part of the cache."""
@@ -123,10 +123,10 @@ class BranchedDecoderBlock(CachedLayer, EncoderAttention, Block):
 
             return mix
 
-        def run(x, *memory):
+        def run(x, encoder_output):
             def attend(x):
                 own = self._dropout_layer(causal(self.mixer, "")(x), training=training)
-                crossed = self._attend_encoder(x, *memory, encoder_mask, cache, cache_index, training)
+                crossed = self._attend_encoder(x, encoder_output, encoder_mask, cache, cache_index, training)
                 return own + self._dropout_layer(crossed, training=training)
 
             scheme, x = self.attention_residual, self._split_streams(x)

@@ -114,7 +114,7 @@ class DecoderBlock(CachedLayer, EncoderAttention, Block):
         self._check_encoder_output(encoder_output, cache)
         padding_mask = implicit_mask(inputs) if padding_mask is None and cache is None else padding_mask
         encoder_mask = implicit_mask(encoder_output) if encoder_padding_mask is None else encoder_padding_mask
-        next_cache = None if cache is None else dict(cache)
+        next_cache = {} if cache is None else dict(cache)
 
         def mix(x):
             options = {"attention_mask": attention_mask, "positions": positions, "training": training}

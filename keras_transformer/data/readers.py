@@ -201,7 +201,7 @@ def _sentence(rows):
 
 def _numbered_lines(path, encoding="utf-8"):
     """Yields pairs of a line's number, from 1, and its text."""
-    opener = gzip.open if str(path).endswith(".gz") else open
+    opener: Any = gzip.open if str(path).endswith(".gz") else open
     number = 0
     try:
         with opener(path, "rb") as file:

@@ -78,13 +78,13 @@ def _curves(rows, score, size):
 
 def _name_points(axes, curves):
     """Labels each mode once, at its highest point, since the points of a mode are close to each other."""
-    highest, taken = {}, [_box(axes, *point, 0, 0, 1) for points in curves.values() for point in _along(points)]
+    highest, taken = {}, [_box(axes, point, (0, 0), 1) for points in curves.values() for point in _along(points)]
     for x, y, mode in (point for points in curves.values() for point in points):
         if mode not in highest or y > highest[mode][1]:
             highest[mode] = (x, y)
     background = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.8}
     for mode, (x, y) in sorted(highest.items(), key=lambda each: each[1][::-1], reverse=True):
-        boxes = {offset: _box(axes, x, y, *offset, len(mode)) for offset in _offsets(len(mode))}
+        boxes = {offset: _box(axes, (x, y), offset, len(mode)) for offset in _offsets(len(mode))}
         offset = min(boxes, key=lambda each: sum(_overlap(boxes[each], other) for other in taken))
         taken.append(boxes[offset])
         position = {"xytext": offset, "textcoords": "offset points", "ha": "center", "va": "center"}
@@ -105,8 +105,9 @@ def _offsets(letters):
     return [(0, 12), (aside, 0), (-aside, 0), (0, -12)]
 
 
-def _box(axes, x, y, right, up, letters):
+def _box(axes, point, offset, letters):
     """Returns left, bottom, right and top of a label in points; letters are 0.6 times as wide as high."""
+    (x, y), (right, up) = point, offset
     x, y = axes.transData.transform((x / 1e6, y)) * 72 / axes.figure.dpi
     width, height = 0.3 * _FONT * letters, 0.5 * _FONT
     return x + right - width, y + up - height, x + right + width, y + up + height

@@ -5,7 +5,7 @@ import numpy as np
 from keras_transformer.text.errors import TextError
 
 
-def pad_batch(rows, pad_id, padding="longest", offsets=None):
+def pad_batch(rows, pad_id, padding: str | int = "longest", offsets=None):
     """Pads rows at the end.
 
     Args:

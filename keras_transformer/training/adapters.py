@@ -70,7 +70,7 @@ def add_lora(
     if adapted is not None:
         raise AdapterError(f"{adapted.path!r} already has an adapter: call merge_lora first.")
     for weight in model.weights:
-        weight.trainable = bool(also and re.search(also, weight.path))
+        weight.trainable = bool(re.search(also, weight.path)) if also else False
     for layer in chosen:
         layer.enable_lora(rank, lora_alpha=alpha)
     return model

@@ -68,7 +68,7 @@ def distributed(
             raise DistributionError("Model parallelism needs JAX: set KERAS_BACKEND=jax, or model_parallel=1.")
         scope = _strategy(devices).scope()
     else:
-        devices = devices or keras.distribution.list_devices()
+        devices = list(devices or keras.distribution.list_devices())
         if model_parallel < 1 or len(devices) % model_parallel:
             raise DistributionError(f"{len(devices)} devices do not divide into groups of {model_parallel}.")
         keras.distribution.set_distribution(_distribution(build, model_parallel, devices))

@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_transformer import plots
 from keras_transformer.attention.arguments import positive
+from keras_transformer.plots.figure import new_figure
 from keras_transformer.utils.types import Path
 
 
@@ -65,7 +66,7 @@ class TensorBoardFigures(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         import tensorflow as tf
 
-        plots.figure.new_figure(1, 1)  # Fails before the first epoch if matplotlib is missing.
+        new_figure(1, 1)  # Fails before the first epoch if matplotlib is missing.
         self._history, self._pending = {}, None
         self._writer = tf.summary.create_file_writer(self.log_dir)
 

@@ -72,7 +72,7 @@ class TextMetrics(keras.callbacks.Callback):
         for stream in self.references:
             if len(stream) != len(self.sources) or not stream:
                 raise ValueError(f"Expected one reference per source, {len(self.sources)}. Received: {len(stream)}")
-        self.generate: Callable[[list[str]], Iterable[str]] = getattr(generate, "generate", generate)
+        self._generate: Any = getattr(generate, "generate", generate)
         self.every = every
         self.prefix = prefix
         self._scorers = _scorers(metrics, tokenize, lowercase)
@@ -80,7 +80,7 @@ class TextMetrics(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if (epoch + 1) % self.every or logs is None:
             return
-        texts = list(self.generate(self.sources))
+        texts = list(self._generate(self.sources))
         if len(texts) != len(self.sources):
             raise ValueError(f"Expected {len(self.sources)} texts to be generated. Received: {len(texts)}")
         for name, scorer in self._scorers.items():
@@ -100,7 +100,8 @@ def _streams(references):
 
 def _scorers(metrics, tokenize, lowercase):
     try:
-        from sacrebleu.metrics import BLEU, CHRF
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
     except ImportError as error:
         raise ImportError("BLEU and chrF need sacrebleu: pip install sacrebleu") from error
     scorers = {"bleu": lambda: BLEU(lowercase=lowercase, tokenize=tokenize), "chrf": lambda: CHRF(lowercase=lowercase)}

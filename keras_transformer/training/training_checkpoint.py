@@ -115,14 +115,14 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             return
         metadata, self._resume = self._resume, None
         self._restore_history()
-        if metadata["step"]:
-            self._restore_metrics()
+        if metadata["step"] and self.batches is not None:
+            self._restore_metrics(self.batches[0])
             self._done = metadata["step"]
             self._skip(metadata["step"])
 
-    def _restore_metrics(self):
+    def _restore_metrics(self, batch):
         model = self.model
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(self.batches[0])
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
         # Metrics create their variables in their first batch; the values that it changes are read again.
         model.test_on_batch(x, y, sample_weight)
         read_snapshot(self.path, training_variables(model))
@@ -148,7 +148,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             return
         self._since_saved += batch + 1 - self._done
         self._done = batch + 1
-        if self.save_freq != "epoch" and self._since_saved >= self.save_freq:
+        if isinstance(self.save_freq, int) and self._since_saved >= self.save_freq:
             self._save(self._epoch, self._done)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

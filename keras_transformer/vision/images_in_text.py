@@ -71,7 +71,7 @@ class ImagesInText:
     ) -> None:
         if not 0 <= begin_id < tokenizer.vocabulary_size:
             raise ValueError(f"begin_id must be in [0, {tokenizer.vocabulary_size}). Received: {begin_id}")
-        framed = list(tokenizer.encode(frame))
+        framed: Any = tokenizer.encode(frame)
         if framed.count(begin_id) != 1 or len(framed) < 2:
             begin = tokenizer.id_to_token(begin_id)
             raise ValueError(f"frame must contain {begin!r} once, and the end of an image. Received: {frame!r}")
@@ -89,10 +89,10 @@ class ImagesInText:
             images, texts = [images], [texts]
         if len(images) != len(texts):
             raise ImageError(f"There are images for {len(images)} texts, but {len(texts)} texts.")
-        images = [image_list(each) for each in images]
-        pairs = enumerate(zip(images, texts, strict=True))
+        lists = [image_list(each) for each in images]
+        pairs = enumerate(zip(lists, texts, strict=True))
         rows = [self._encode(number, *pair) for number, pair in pairs]
-        pixels = {"images": self._pixels(images)}
+        pixels = {"images": self._pixels(lists)}
         if padding is None:
             return {**pixels, "token_ids": rows}
         return {**pixels, **pad_batch(rows, self.tokenizer.pad_id, padding)}

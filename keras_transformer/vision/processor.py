@@ -142,15 +142,15 @@ class ImageProcessor:
         """Returns an image as float32 `(height, width, channels)`."""
         image = open_image(image, "L" if self.channel_order == "gray" else "RGB")
         if self.size is not None:
-            image = self._resize(image)
+            image = self._resize(image, self.size)
         pixels = np.asarray(image).reshape(image.size[1], image.size[0], self.num_channels)
         if self.crop_size is not None:
             pixels = center_crop(pixels, self.crop_size["height"], self.crop_size["width"])
         return self._normalize(pixels)
 
-    def _resize(self, image):
+    def _resize(self, image, size):
         try:
-            height, width = resized(image.size[1], image.size[0], self.size)
+            height, width = resized(image.size[1], image.size[0], size)
         except ImageError as error:
             raise ImageError(f"is out of range: {error}") from None
         return image.resize((width, height), getattr(pillow().Image.Resampling, self.resample.upper()))

@@ -57,9 +57,9 @@ def test_forms_of_a_picture_are_one():
     several = processor([path, PICTURES / "tall.png", array])
     np.testing.assert_allclose(several[[0, 2]], np.stack([expected] * 2), atol=1e-5)
     np.testing.assert_allclose(several[1], EXPECTED["bit/tall.png"], atol=1e-5)
-    gray = np.asarray(Image.open(PICTURES / "gray.png"))
+    gray = np.asarray(Image.open(PICTURES / "grey.png"))
     for pictures in (gray, gray[..., None], gray[None, ..., None], np.repeat(gray[..., None], 3, axis=-1)):
-        np.testing.assert_allclose(processor(pictures)[0], EXPECTED["bit/gray.png"], atol=1e-5)
+        np.testing.assert_allclose(processor(pictures)[0], EXPECTED["bit/grey.png"], atol=1e-5)
 
 
 def test_by_hand():
@@ -146,7 +146,7 @@ def test_written_for_transformers(kind, tmp_path):
     processor = ImageProcessor.from_huggingface(DATA / kind)
     processor.to_huggingface(tmp_path)
     assert ImageProcessor.from_huggingface(tmp_path) == processor
-    with pytest.raises(ImageProcessorError, match="channels are 'bgr'"):
+    with pytest.raises(ImageProcessorError, match="channel order 'bgr'"):
         ImageProcessor(channel_order="bgr").to_huggingface(tmp_path)
 
 

@@ -186,8 +186,9 @@ class NeighborEncoder(CachedLayer):
     def compute_output_spec(
         self, inputs: Tensor, token_ids: Tensor | None = None, *args: Any, cache: Cache | None = None, **options: Any
     ) -> Any:
-        shape = (inputs.shape[0], None if cache is not None else token_ids.shape[1])
-        count, length = self._neighbors if self.built else token_ids.shape[2:]
+        length_known = cache is None and token_ids is not None
+        shape = (inputs.shape[0], token_ids.shape[1] if length_known else None)
+        count, length = self._neighbors if self.built or token_ids is None else token_ids.shape[2:]
         encoded = keras.KerasTensor((*shape, count * length, self.hidden_dim), dtype=self.compute_dtype)
         output = (encoded, keras.KerasTensor((*shape, count, length), dtype="bool"))
         return output if cache is None else (output, cache_spec(cache))

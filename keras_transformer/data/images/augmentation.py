@@ -76,8 +76,8 @@ class Augmentation:
         return images, labels
 
 
-def _uniform(shape, seed, low=0.0, high=1.0):
-    return tf.random.stateless_uniform(shape, seed, low, high)
+def _uniform(shape, seed, low=0.0, high=1.0, dtype=tf.float32):
+    return tf.random.stateless_uniform(shape, seed, low, high, dtype)
 
 
 def _shift_and_flip(images, shift, flip, seed):
@@ -87,7 +87,7 @@ def _shift_and_flip(images, shift, flip, seed):
     padded = tf.pad(images, [[0, 0], [shift, shift], [shift, shift], [0, 0]])
 
     def offsets(seed):  # (B, 1), from 0 to 2 shift.
-        return tf.random.stateless_uniform([size, 1], seed, 0, 2 * shift + 1, tf.int32)
+        return _uniform([size, 1], seed, 0, 2 * shift + 1, tf.int32)
 
     rows = tf.range(height) + offsets(seeds[0])  # (B, H)
     columns = tf.range(width)
@@ -134,7 +134,7 @@ def _cut_out(images, side, seed):
     seeds = tf.random.split(seed, 2)
 
     def inside(length, seed):  # (B, length): whether the square covers this row or column.
-        start = tf.random.stateless_uniform([size, 1], seed, 0, length, tf.int32) - side // 2
+        start = _uniform([size, 1], seed, 0, length, tf.int32) - side // 2
         indices = tf.range(length)
         return (indices >= start) & (indices < start + side)
 

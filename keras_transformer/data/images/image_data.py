@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -95,7 +95,7 @@ def _digits():
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise ImportError(f"The digits data set needs scikit-learn: {install_command('demo')}") from error
-    digits = load_digits()
+    digits: Any = load_digits()
     # From 0 .. 16 to 0 .. 255.
     images = np.round(digits.images * (255 / 16)).astype("uint8")
     return (images[..., None], digits.target.astype("int32")), None, _DIGITS

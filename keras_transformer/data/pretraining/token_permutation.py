@@ -75,7 +75,7 @@ class TokenPermutation:
         if self.max_span_length is None:
             ranks, targets = self._last_ranks(candidates, width, random)
         else:
-            ranks, targets = self._spans(candidates, width, random)
+            ranks, targets = self._spans(candidates, width, self.max_span_length, random)
         return ranks, *_selected(token_ids, targets, width)
 
     def _last_ranks(self, candidates, width, random):
@@ -85,19 +85,20 @@ class TokenPermutation:
         wanted = np.clip(np.rint(self.rate * counts), 1, width)
         return ranks, candidates & (ranks > counts - wanted)
 
-    def _spans(self, candidates, width, random):
+    def _spans(self, candidates, width, max_length, random):
         """Returns the ranks of the targets, and the targets: spans."""
-        chosen = np.stack([self._spans_of_row(candidates.shape[1], random) for _ in candidates]) & candidates
+        rows = [self._spans_of_row(candidates.shape[1], max_length, random) for _ in candidates]
+        chosen = np.stack(rows) & candidates
         # At least one, and at most `width`.
         alone = _ranks(candidates, random) == 1
         chosen = np.where(chosen.any(axis=1, keepdims=True), chosen, alone)
         targets = chosen & (_ranks(chosen, random) <= width)
         return _ranks(targets, random), targets
 
-    def _spans_of_row(self, length, random):
+    def _spans_of_row(self, length, max_length, random):
         chosen, start = np.zeros(length, bool), 0
         while start < length:
-            size = int(random.integers(1, self.max_span_length + 1))
+            size = int(random.integers(1, max_length + 1))
             section = max(size, int(size / self.rate))
             first = start + int(random.integers(section - size + 1))
             chosen[first : first + size] = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -181,7 +182,7 @@ class _Columns:
     """The inputs and labels of all examples."""
 
     def __init__(self, inputs, labels, padding_id, ignore_id):
-        self.inputs = {name: _column(column, name) for name, column in inputs.items()}
+        self.inputs: dict[str, Any] = {name: _column(column, name) for name, column in inputs.items()}
         self.labels = None if labels is None else _column(labels, "labels")
         self.padding_id, self.ignore_id = padding_id, ignore_id
         self.all = {**self.inputs, **({} if labels is None else {"labels": self.labels})}

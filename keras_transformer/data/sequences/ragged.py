@@ -57,7 +57,7 @@ class Ragged:
     @classmethod
     def of(cls, rows: Ragged | Iterable[Sequence[int]]) -> Ragged:
         """Returns a `Ragged` of an iterable of integer sequences; a `Ragged` is returned as it is."""
-        if isinstance(rows, cls):
+        if isinstance(rows, Ragged):
             return rows
         rows = list(rows)
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from keras_transformer.text.tokenizers.tokenizer import Tokenizer
+    from keras_transformer.text.tokenizers.wordpiece import WordPiece
 
 _CONTINUATION = "##"
 
@@ -44,7 +44,7 @@ class SubwordSampling:
     Reference: Hiraoka, MaxMatch-Dropout: Subword Regularization for WordPiece, COLING 2022, section 3.
     """
 
-    def __init__(self, tokenizer: Tokenizer, rate: float = 0.1) -> None:
+    def __init__(self, tokenizer: WordPiece, rate: float = 0.1) -> None:
         if getattr(tokenizer, "kind", None) != "wordpiece":
             raise ValueError(f"SubwordSampling needs a WordPiece tokenizer. Received: {type(tokenizer).__name__}")
         if not 0 <= rate < 1:
