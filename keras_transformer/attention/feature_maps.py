@@ -48,7 +48,7 @@ class FeatureMap(keras.layers.Layer):
     def compute_output_shape(self, shape: Shape) -> Shape:
         return (*shape[:-1], self.features(shape[-1]))
 
-    def get_config(self) -> Config:  # Keras can write down a dtype policy only where this is overridden.
+    def get_config(self) -> Config:  # Keras serializes a dtype policy only if this is overridden.
         return super().get_config()
 
 

@@ -69,7 +69,7 @@ class MultiHeadAttention(CachedLayer):
         kernel_regularizer, bias_regularizer, activity_regularizer: of the projections.
         kernel_constraint, bias_constraint: of the projections.
         use_gate: bool. Whether `sigmoid(x_q W_g)` multiplies the context before the output projection.
-        seed: int or None. Of the dropout.
+        seed: int or None. Seed of the dropout.
         num_key_value_heads: int that divides `num_heads`, or None for `num_heads`. 1 is multi-query attention.
         mechanism: a name in `MECHANISMS`, or an instance.
         position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None.

@@ -25,7 +25,7 @@ def grouped_scores(query: Tensor, key: Tensor):
     if heads == key_heads:
         return ops.matmul(query, key)
     length, key_length = ops.shape(query)[2], ops.shape(key)[3]
-    # Heads that share a key stand next to each other: fold them into the length.
+    # Heads that share a key are adjacent: fold them into the length.
     query = ops.reshape(query, (-1, key_heads, heads // key_heads * length, query.shape[3]))
     return ops.reshape(ops.matmul(query, key), (-1, heads, length, key_length))
 
@@ -45,7 +45,7 @@ class _Scoring(keras.layers.Layer):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         pass
 
-    def get_config(self) -> Config:  # Keras can write down a dtype policy only where this is overridden.
+    def get_config(self) -> Config:  # Keras serializes a dtype policy only if this is overridden.
         return super().get_config()
 
     def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:

@@ -1,4 +1,4 @@
-"""Attention of BigBird: a window of blocks, global blocks, random blocks."""
+"""BigBird attention: window, global and random blocks."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
 
 
-# Random numbers are drawn once, for this many blocks, and serve longer sequences again.
+# Random numbers are drawn once, for this many blocks; longer sequences reuse them.
 _DRAWN_BLOCKS = 2048
 _DRAWN_BITS = 15
 
 
 @serializable
 class BigBirdAttention(SoftmaxBasedMechanism):
-    """Softmax attention over blocks near by, global blocks, and some at random.
+    """Block-sparse softmax attention over a window of blocks, global blocks and random blocks.
 
-    A block of queries sees the blocks fewer than `⌈num_window_blocks / 2⌉` places away, the first and last blocks of the
-    sequence, and `num_random_blocks` others; the first and last blocks see everything. Time and memory grow with
-    `T · block_size · (window + global + random blocks)`; nothing falls back to full attention, and a short sequence, whose
-    blocks the pattern covers, is full attention at no more cost. Every block counts once. Any length gives what the
-    masked dense formula gives.
+    A block of queries attends to the blocks fewer than `⌈num_window_blocks / 2⌉` blocks away, the first and last blocks of
+    the sequence, and `num_random_blocks` others; the first and last blocks attend to everything. Time and memory grow with
+    `T · block_size · (window + global + random blocks)`; there is no fallback to full attention. On sequences so
+    short that the pattern covers all blocks, it equals full attention. Every block counts once. The result is that of
+    masked dense attention, for any length.
 
     Args:
         block_size: int >= 1. Tokens of a block.
         num_window_blocks: int >= 1, odd. The blocks of the window, the query's own in the middle.
-        num_random_blocks: int >= 0. Blocks drawn for each block of queries among those that it does not see already.
+        num_random_blocks: int >= 0. Random blocks for each block of queries, outside its window and the global blocks.
         num_first_blocks: int >= 0. Global blocks at the start.
-        num_last_blocks: int >= 0. Global blocks at the end. Where padding is marked, the end is that of each row's tokens.
+        num_last_blocks: int >= 0. Global blocks at the end: of the tokens of each row, if padding is masked.
         scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the dropout.
-        random_seed: int. Of the random blocks, which are the same in training and after. Give each layer its own.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the dropout.
+        random_seed: int. Seed of the random blocks, which are constant. Use a different one for each layer.
 
-    Call arguments: see `Mechanism`. Not causal, self-attention, positions of every kind.
+    Call arguments: see `Mechanism`. Bidirectional self-attention, all positions.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: a size out of range; asked for causality, a cache, scores, an `attention_mask` or other keys than
+        ValueError: a size out of range; a call with causality, a cache, scores, an `attention_mask` or other keys than
             queries.
 
     Example:
@@ -62,12 +62,12 @@ class BigBirdAttention(SoftmaxBasedMechanism):
     >>> x = np.random.default_rng(0).normal(size=(1, 40, 2, 4)).astype("float32")
     >>> output = BigBirdAttention(block_size=2, num_random_blocks=1)(x, x, x)
     >>> full = SoftmaxAttention()(x, x, x)
-    >>> np.isclose(output, full, atol=1e-5).all(axis=(0, 2, 3)).nonzero()[0].tolist()  # The global tokens see all.
+    >>> np.isclose(output, full, atol=1e-5).all(axis=(0, 2, 3)).nonzero()[0].tolist()  # The global tokens.
     [0, 1, 38, 39]
 
     Reference: Zaheer et al., BigBird, arXiv 2007.14062, section 2 and appendix D: the ITC variant, whose global tokens are
-    tokens of the sequence. There the random blocks are drawn for each head and from all blocks alike; here the heads share
-    them, and each is drawn from a stretch of its own of the blocks that remain, so that padding changes nothing.
+    tokens of the sequence. Deviation: heads share the random blocks, and each is drawn from a separate range of the
+    remaining blocks, so that padding has no influence.
     """
 
     supports = frozenset({"bidirectional", "bias", "query", "values"})
@@ -122,14 +122,14 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         context = table.attend(self.softmax, query, key, value, visibility, **options)
         if self.num_first_blocks + self.num_last_blocks:
             rows = self._global_blocks(count, present)
-            seers = self._attend_to_all(rows, query, key, value, visibility, options)
-            context = self._with_global(context, seers, present)
+            global_context = self._attend_to_all(rows, query, key, value, visibility, options)
+            context = self._with_global(context, global_context, present)
         return join_blocks(context, length, heads)
 
     def _attend_to_all(
         self, rows: Tensor, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any
     ):
-        """The context of the global blocks, `(B, R, width)`: these few see every key."""
+        """The context `(B, R, width)` of the global blocks, which attend to every key."""
         table = BlockLayout(self.block_size, rows, None, None)
         shape = (ops.shape(query)[0], ops.shape(rows)[1] * self.block_size)
         queries = ops.reshape(table.queries(query), (*shape, *query.shape[2:]))
@@ -147,23 +147,23 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         width = self.block_size * query.shape[2] * value.shape[3]
         return ops.reshape(context, (-1, ops.shape(rows)[1], width))
 
-    def _with_global(self, context: Tensor, seers, present: Tensor):
-        """The blocks `(B, n, width)` with those that are global taken from `seers`, `(B, R, width)`."""
+    def _with_global(self, context: Tensor, global_context, present: Tensor):
+        """The blocks `(B, n, width)` with the global ones replaced by `global_context`, `(B, R, width)`."""
         batch, count, width = ops.shape(context)[0], ops.shape(context)[1], context.shape[2]
-        own = ops.reshape(ops.arange(count, dtype="int32"), (1, -1))
-        from_end = own - present + self.num_last_blocks  # (1 | B, n)
-        is_first = own < self.num_first_blocks
-        is_last = ops.logical_and(from_end >= 0, own < present)
+        query_blocks = ops.reshape(ops.arange(count, dtype="int32"), (1, -1))
+        from_end = query_blocks - present + self.num_last_blocks  # (1 | B, n)
+        is_first = query_blocks < self.num_first_blocks
+        is_last = ops.logical_and(from_end >= 0, query_blocks < present)
         is_global = ops.logical_or(is_first, is_last)
-        # A gather, not a scatter: in short sequences a block is global twice, and its gradient must not be.
+        # A gather, not a scatter: a block of a short sequence may be global twice, but must have its gradient once.
         last = self.num_first_blocks + ops.maximum(ops.minimum(from_end, self.num_last_blocks - 1), 0)
-        index = ops.where(is_global, ops.where(is_first, own + last * 0, last), 0)
-        first = ops.reshape(ops.arange(batch, dtype="int32"), (-1, 1)) * ops.shape(seers)[1]
-        rows = ops.take(ops.reshape(seers, (-1, width)), ops.reshape(first + index, (-1,)), axis=0)
+        index = ops.where(is_global, ops.where(is_first, query_blocks + last * 0, last), 0)
+        first = ops.reshape(ops.arange(batch, dtype="int32"), (-1, 1)) * ops.shape(global_context)[1]
+        rows = ops.take(ops.reshape(global_context, (-1, width)), ops.reshape(first + index, (-1,)), axis=0)
         return ops.where(ops.expand_dims(is_global, 2), ops.reshape(rows, (-1, count, width)), context)
 
     def table(self, count: Tensor, present: Tensor):
-        """The blocks that each block of queries reads.
+        """The blocks of keys that each block of queries attends to.
 
         Args:
             count: the number of blocks n.
@@ -172,70 +172,70 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         Returns:
             The blocks `(1 | B, n, degree)`, int32, and which entries count, boolean of the same shape.
         """
-        own = ops.reshape(ops.arange(count, dtype="int32"), (1, -1, 1))
+        query_blocks = ops.reshape(ops.arange(count, dtype="int32"), (1, -1, 1))
         present = ops.expand_dims(present, 2)  # (1 | B, 1, 1)
         reach = self.num_window_blocks // 2
-        window = own + present * 0 + _count(-reach, reach + 1, (1, 1, -1))
+        window = query_blocks + present * 0 + _count(-reach, reach + 1, (1, 1, -1))
         start, end = self._inner(present)
         is_near = ops.logical_and(window >= start, window < end)
         columns, valid = [window], [is_near]
         if self.num_first_blocks + self.num_last_blocks:
-            places = ops.expand_dims(self._global_places(ops.squeeze(present, 2)), 1)
-            is_global = ops.logical_and(places >= 0, self._is_first_of_equals(places, present))
-            columns.append(places + own * 0)
-            valid.append(ops.logical_and(is_global, own >= 0))
+            blocks = ops.expand_dims(self._global_block_entries(ops.squeeze(present, 2)), 1)
+            is_global = ops.logical_and(blocks >= 0, self._is_first_of_equals(blocks, present))
+            columns.append(blocks + query_blocks * 0)
+            valid.append(ops.logical_and(is_global, query_blocks >= 0))
         if self.num_random_blocks:
-            found, exists = self._random(own, start, end, reach)
+            found, exists = self._random(query_blocks, start, end, reach)
             columns.append(found)
             valid.append(exists)
         columns = ops.concatenate(columns, axis=2)
         return ops.maximum(columns, 0), ops.concatenate(valid, axis=2)
 
     def _inner(self, present: Tensor):
-        """The first block that is not global, and the end of them."""
+        """The first block that is not global, and the end of the blocks that are not."""
         start = ops.minimum(present, self.num_first_blocks)
         return start, ops.maximum(present - self.num_last_blocks, start)
 
-    def _global_places(self, present: Tensor):
-        """`(1 | B, R)`: the global blocks; an entry that there is no block for is negative or repeats another."""
-        places = []
+    def _global_block_entries(self, present: Tensor):
+        """`(1 | B, R)`: the global blocks; entries without a block are negative or repeat another."""
+        blocks = []
         if self.num_first_blocks:
-            places.append(_count(0, self.num_first_blocks, (1, -1)) + present * 0)
+            blocks.append(_count(0, self.num_first_blocks, (1, -1)) + present * 0)
         if self.num_last_blocks:
-            places.append(_count(-self.num_last_blocks, 0, (1, -1)) + present)
-        return ops.concatenate(places, axis=1)
+            blocks.append(_count(-self.num_last_blocks, 0, (1, -1)) + present)
+        return ops.concatenate(blocks, axis=1)
 
-    def _is_first_of_equals(self, places: Tensor, present: Tensor):
-        """Which global places are blocks that no place before them names."""
+    def _is_first_of_equals(self, blocks: Tensor, present: Tensor):
+        """Which global blocks are valid and not named by an earlier entry."""
         is_of_first = np.arange(self.num_first_blocks + self.num_last_blocks) < self.num_first_blocks
         is_of_first = ops.convert_to_tensor(is_of_first.reshape(1, 1, -1))
-        return ops.logical_and(places < present, ops.logical_or(is_of_first, places >= self.num_first_blocks))
+        return ops.logical_and(blocks < present, ops.logical_or(is_of_first, blocks >= self.num_first_blocks))
 
     def _global_blocks(self, count: Tensor, present: Tensor):
-        """`(1 | B, R)`: the blocks that see everything; where there are too few, some stand twice."""
-        places = self._global_places(present)
-        return ops.minimum(ops.maximum(places, 0), ops.minimum(present - 1, count - 1))
+        """`(1 | B, R)`: the global blocks; some are repeated if there are too few."""
+        blocks = self._global_block_entries(present)
+        return ops.minimum(ops.maximum(blocks, 0), ops.minimum(present - 1, count - 1))
 
-    def _random(self, own: Tensor, start, end, reach):
-        """Blocks between `start` and `end` outside the window: one of each of `num_random_blocks` equal stretches."""
-        low, high = ops.maximum(own - reach, start), ops.minimum(own + reach, end - 1)
+    def _random(self, query_blocks: Tensor, start, end, reach):
+        """Blocks between `start` and `end` outside the window: one from each of `num_random_blocks` equal ranges."""
+        low, high = ops.maximum(query_blocks - reach, start), ops.minimum(query_blocks + reach, end - 1)
         near = ops.maximum(high - low + 1, 0)
         others = end - start - near  # (1 | B, n, 1)
         index = _count(0, self.num_random_blocks, (1, 1, -1))
         first = others * index // self.num_random_blocks
         size = others * (index + 1) // self.num_random_blocks - first
-        drawn = ops.take(ops.convert_to_tensor(self._drawn), ops.reshape(own, (-1,)) % _DRAWN_BLOCKS, axis=0)
-        place = first + ops.expand_dims(drawn, 0) * size // (1 << _DRAWN_BITS)
-        found = start + place
+        drawn = ops.take(ops.convert_to_tensor(self._drawn), ops.reshape(query_blocks, (-1,)) % _DRAWN_BLOCKS, axis=0)
+        offset = first + ops.expand_dims(drawn, 0) * size // (1 << _DRAWN_BITS)
+        found = start + offset
         passes_window = ops.logical_and(found >= low, near > 0)
         return found + ops.where(passes_window, near, 0), size > 0
 
     def _present(self, key_mask: Tensor | None, count: Tensor):
-        """`(1 | B, 1)`: how many blocks there are up to each row's last token, one at the least."""
+        """`(1 | B, 1)`: the number of blocks up to the last token of each row, at least one."""
         if key_mask is None:
             return ops.reshape(ops.cast(ops.convert_to_tensor(count), "int32"), (1, 1))
-        places = ops.arange(1, ops.shape(key_mask)[1] + 1, dtype="int32")
-        last = ops.max(ops.cast(key_mask, "int32") * ops.expand_dims(places, 0), axis=1, keepdims=True)
+        blocks = ops.arange(1, ops.shape(key_mask)[1] + 1, dtype="int32")
+        last = ops.max(ops.cast(key_mask, "int32") * ops.expand_dims(blocks, 0), axis=1, keepdims=True)
         return ops.maximum(block_count(last, self.block_size), 1)
 
     def get_config(self) -> Config:

@@ -1,4 +1,4 @@
-"""Attention by a layout of blocks of the user's own."""
+"""Block-sparse attention with a user-defined layout."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 
 @serializable
 class BlockSparseAttention(SoftmaxBasedMechanism):
-    """Softmax attention over the blocks of keys that a layout names for each block of queries.
+    """Block-sparse softmax attention: a layout gives the blocks of keys for each block of queries.
 
-    Query i sees key j where `layout[⌊i / block_size⌋, ⌊j / block_size⌋]`, under one softmax. Only the blocks of the layout
+    Query i attends to key j if `layout[⌊i / block_size⌋, ⌊j / block_size⌋]`. Only the blocks of the layout
     are gathered and computed: time and memory grow with their number. Rows of the layout with about as many blocks (within
-    a factor of two) are computed together, so that a row that sees everything makes no other row dense. Sequences shorter
-    than the layout read its upper left part. Any length gives what the masked dense formula gives.
+    a factor of two) are computed together, so that a dense row makes no other row dense. Sequences shorter
+    than the layout use its upper left part. The result is that of masked dense attention, for any length.
 
     Args:
         layout: boolean array-like `(n, n)`, or `(num_heads, n, n)` with one for each head: query blocks by key blocks. Or a
-            function of n that gives it, registered with Keras if the model is to be saved; lengths must then be
-            known when the graph is built.
+            function of n that returns it, registered with Keras if the model is saved; sequence lengths must then be
+            static.
         block_size: int >= 1. Tokens of a block.
         scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the dropout.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Causal (inside a block too) and not, self-attention, positions of every kind
-    (with a layout for each head, those alone that turn queries and keys). The cache keeps all keys; a few new tokens are
-    scored against each.
+    Call arguments: see `Mechanism`. Causal and bidirectional self-attention, all positions (with a layout for each
+    head, only those that rotate queries and keys). The cache keeps all keys; a few new tokens are scored against each.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: a layout that is not square, or not of as many heads; sequences longer than the layout; asked for scores,
-            an `attention_mask` or other keys than queries.
+        ValueError: a layout that is not square, or not of as many heads; sequences longer than the layout; a call with
+        scores, an
+            `attention_mask` or other keys than queries.
 
     Example:
 
@@ -80,14 +80,14 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
             layout = keras.saving.deserialize_keras_object(layout)
         self.layout = layout if callable(layout) else _checked(layout)
         self.block_size = positive("block_size", block_size)
-        if not callable(self.layout) and self.layout.ndim == 3:  # A bias is of all heads.
+        if not callable(self.layout) and self.layout.ndim == 3:  # A bias covers all heads.
             self.supports = self.supports - {"bias", "query", "values"}
 
     max_dense_queries = property(lambda self: self.block_size)
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         if not callable(self.layout) and self.layout.ndim == 3 and len(self.layout) != query_shape[2]:
-            raise ValueError(f"The layout has {len(self.layout)} heads, and the queries have {query_shape[2]}.")
+            raise ValueError(f"The layout has {len(self.layout)} heads, but the queries have {query_shape[2]}.")
         self.softmax.build(query_shape, key_shape, value_shape)
 
     def attend(
@@ -106,7 +106,7 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
             return self._attend(layout, query, key, value, visibility, options)
         patterns, group = np.unique(layout, axis=0, return_inverse=True)
         contexts, order = [], []
-        for index, pattern in enumerate(patterns):  # Heads of one layout together.
+        for index, pattern in enumerate(patterns):  # Heads with the same layout.
             heads = np.flatnonzero(group.ravel() == index)
             parts = [_of_heads(x, heads, query.shape[2]) for x in (query, key, value)]
             contexts.append(self._attend(pattern, *parts, visibility, options))
@@ -118,40 +118,40 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
             layout = np.tril(layout)
         length, heads = ops.shape(query)[1], (query.shape[2], value.shape[3])
         count = block_count(length, self.block_size)
-        contexts, places = [], []
+        contexts, all_rows = [], []
         for rows, columns, valid in _buckets(layout):
             rows, columns, valid = (ops.convert_to_tensor(x) for x in (rows, columns, valid))
-            if query.shape[1] is None:  # The rows that the sequences have, or one to spare: nothing may be empty.
+            if query.shape[1] is None:  # The rows within the sequences, at least one: a tensor must not be empty.
                 present = ops.maximum(ops.sum(ops.cast(rows < count, "int32")), 1)
                 rows, columns, valid = rows[:present], columns[:present], valid[:present]
                 valid = ops.logical_and(valid, columns < count)
             rows, columns, valid = (ops.expand_dims(x, 0) for x in (rows, columns, valid))
             table = BlockLayout(self.block_size, rows, columns, valid)
             contexts.append(table.attend(self.softmax, query, key, value, visibility, **options))
-            places.append(rows)
+            all_rows.append(rows)
         if not contexts:
             return ops.zeros((ops.shape(query)[0], length, *heads), dtype=value.dtype)
-        context, places = ops.concatenate(contexts, axis=1), ops.concatenate(places, axis=1)
+        context, all_rows = ops.concatenate(contexts, axis=1), ops.concatenate(all_rows, axis=1)
         if query.shape[1] is None:
-            context = scatter_blocks(context, ops.minimum(places, count), count + 1)[:, :count]
+            context = scatter_blocks(context, ops.minimum(all_rows, count), count + 1)[:, :count]
         else:
-            context = scatter_blocks(context, places, count)
+            context = scatter_blocks(context, all_rows, count)
         return join_blocks(context, length, heads)
 
     def _layout(self, length: Tensor):
-        """The layout of a sequence, as an array."""
+        """The layout for sequences of this length, as an array."""
         if length is None:
             if callable(self.layout):
                 raise ValueError(
-                    "A layout that is a function needs sequences of known length: give that of the longest as an array."
+                    "A layout function needs sequences of static length. Pass the layout of the longest one as an array."
                 )
             return self.layout
         count = block_count(length, self.block_size)
         layout = _checked(self.layout(count)) if callable(self.layout) else self.layout
         if layout.shape[-1] < count:
             raise ValueError(
-                f"The layout is of {layout.shape[-1]} blocks, so of {layout.shape[-1] * self.block_size} tokens at most; "
-                f"the sequences have {length}. Give a larger layout."
+                f"The layout has {layout.shape[-1]} blocks, for at most {layout.shape[-1] * self.block_size} tokens. "
+                f"Received: sequences of {length} tokens."
             )
         return layout[..., :count, :count]
 
@@ -170,7 +170,7 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
         return extend_dense(self, query, key, value, cache, cache_index, visibility, position, training)
 
     def mask(self, query_slots: Tensor, key_slots: Tensor) -> Tensor:
-        """The pattern, causality apart: `(B, N | 1, T, S)`."""
+        """The pattern without causality: `(B, N | 1, T, S)`."""
         layout = self._layout(key_slots.shape[0])
         layout = layout[None] if layout.ndim == 2 else layout
         keys = np.repeat(np.swapaxes(layout, 0, 1), self.block_size, axis=2)[..., : key_slots.shape[0]]
@@ -194,20 +194,20 @@ def _checked(layout: Any):
 
 
 def _buckets(layout: Any):
-    """Rows of about one degree: their numbers `(R,)`, the blocks that they see `(R, degree)`, padded, and which count."""
+    """Rows grouped by degree: their indices `(R,)`, padded blocks of keys `(R, degree)`, and which of those are valid."""
     degrees = layout.sum(axis=1)
     sizes = np.ceil(np.log2(np.maximum(degrees, 1))).astype(int)
     for size in np.unique(sizes[degrees > 0]):
         rows = np.flatnonzero((sizes == size) & (degrees > 0))
         width = degrees[rows].max()
-        # Seen blocks first, in their order.
+        # Attended blocks first, in order.
         columns = np.argsort(~layout[rows], axis=1, kind="stable")[:, :width]
         valid = np.arange(width) < degrees[rows][:, None]
         yield rows.astype("int32"), columns.astype("int32"), valid
 
 
 def _of_heads(x: Tensor, heads: int, num_heads: int):
-    """The heads of `(B, T, N, H)`, or what serves those query heads of `(B, S, K, H)`."""
+    """These heads of `(B, T, N, H)`, or the key heads of `(B, S, K, H)` that these query heads use."""
     if x.shape[2] == 1:
         return x
     return ops.take(x, ops.convert_to_tensor((np.asarray(heads) * x.shape[2] // num_heads).astype("int32")), axis=2)

@@ -1,4 +1,4 @@
-"""Exact attention in linear memory."""
+"""Blockwise attention: exact softmax attention in linear memory."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 class BlockwiseAttention(Mechanism):
     """`softmax(Q Kᵀ scale + bias) V`, exactly, in memory linear in length, forward and backward.
 
-    A block of queries meets a block of keys at a time; running maxima and sums make the softmax of the parts that of the
-    whole, and the backward pass computes the weights anew. Time grows with `T · S` (blocks that causality or a
-    `sliding_window` hides are passed over), memory with `T + S` and one tile of `query_block_size · block_size` scores for
-    each head. Where Keras hands scaled dot attention to a fused kernel of linear memory (PyTorch, JAX on a GPU), and
-    no mask but causality is asked for, that kernel serves.
+    It processes one tile of a block of queries and a block of keys at a time, with running maxima and sums for the softmax.
+    The backward pass recomputes the weights. Time grows with `T · S` (tiles that are masked by causality or a
+    `sliding_window` are skipped), memory with `T + S` and one tile of `query_block_size · block_size` scores for
+    each head. If Keras has a fused kernel of linear memory (PyTorch, JAX on a GPU) and the only mask is causal, that
+    kernel is used.
 
     Args:
-        query_block_size: int >= 1. Queries of a tile. Changes the cost alone.
-        block_size: int >= 1. Keys of a tile. Changes the cost alone.
+        query_block_size: int >= 1. Queries of a tile. Affects the cost only.
+        block_size: int >= 1. Keys of a tile. Affects the cost only.
         scale: float, or None for `1 / √H`.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the dropout.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the dropout.
 
     Call arguments: see `Mechanism`. Masks of every kind, causal and not, self- and cross-attention, and every position:
-    what it adds is made tile by tile, and the gradients of its weights are summed over the tiles. The cache keeps all keys.
+    biases are computed tile by tile, and the gradients of their weights are summed over the tiles. The cache keeps all keys.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: a block size below 1; asked for scores.
+        ValueError: a block size below 1; a call with scores.
 
-    Limits: no gradient of the gradient. In a graph for any number of new tokens beside a cache of known size, their scores
-    are built: read long prompts there in pieces.
+    Limits: no second-order gradients. A graph for a dynamic number of new tokens with a cache of static size builds their
+    scores: process long prompts in chunks.
 
     Example:
 
@@ -104,7 +104,7 @@ class BlockwiseAttention(Mechanism):
     ) -> Tensor:
         if self._is_small(query, key) or self._takes_kernel(key, value, visibility, position, training):
             return self.softmax(query, key, value, visibility=visibility, position=position, training=training)
-        lengths, sizes, counts = self._measures(query, key)
+        lengths, sizes, counts = self._block_sizes(query, key)
         padding = [size * count - length for size, count, length in zip(sizes, counts, lengths, strict=True)]
         dropout = CounterBasedDropout(self.dropout, self._seeds.next()) if training and self.dropout > 0 else None
         tiles = Tiles(sizes, counts, _padded(visibility, lengths, padding), TilePosition(position), dropout)
@@ -118,7 +118,7 @@ class BlockwiseAttention(Mechanism):
         return ops.reshape(context, (-1, lengths[0], query.shape[2], value.shape[3]))
 
     def _is_small(self, query: Tensor, key: Tensor):
-        """Whether the scores are one tile; or, in a graph, those of new tokens beside a cache, which are few."""
+        """Whether the scores fit one tile; or, in a graph, are those of new tokens with a cache, which are few."""
         length, key_length = query.shape[1], key.shape[1]
         if length is None or key_length is None:
             return length is None and key_length is not None
@@ -132,21 +132,21 @@ class BlockwiseAttention(Mechanism):
         position: AttentionPosition | None,
         training: bool | None,
     ):
-        """Whether a kernel serves that neither builds the scores nor needs a dense mask."""
+        """Whether a fused kernel applies, which neither builds the scores nor needs a dense mask."""
         if keras.backend.backend() not in ("jax", "torch") or keras.config.is_flash_attention_enabled() is False:
             return False
         if keras.backend.backend() == "jax" and all(d.startswith("cpu") for d in keras.distribution.list_devices()):
-            return False  # There the scores would be built.
+            return False  # It would build the scores.
         is_plain = visibility.is_only_causal or not (
             visibility.causal or visibility.window or visibility.can_mask_all_keys
         )
         biased = position is not None and position.needs
         return is_plain and not biased and key.shape[-1] == value.shape[-1] and not (training and self.dropout > 0)
 
-    def _measures(self, query: Tensor, key: Tensor):
-        """Lengths, block sizes and counts of blocks, of queries and of keys: numbers where the lengths are known."""
+    def _block_sizes(self, query: Tensor, key: Tensor):
+        """Lengths, block sizes and numbers of blocks, of queries and keys: ints if the lengths are static."""
         lengths = [ops.shape(x)[1] for x in (query, key)]
-        sizes = [_smaller(*pair) for pair in zip((self.query_block_size, self.block_size), lengths, strict=True)]
+        sizes = [_minimum(*pair) for pair in zip((self.query_block_size, self.block_size), lengths, strict=True)]
         return lengths, sizes, [block_count(*pair) for pair in zip(lengths, sizes, strict=True)]
 
     def get_config(self) -> Config:
@@ -160,7 +160,7 @@ class BlockwiseAttention(Mechanism):
         }
 
 
-def _smaller(size: int, length: Tensor):
+def _minimum(size: int, length: Tensor):
     return min(size, length) if isinstance(length, int) else ops.minimum(size, length)
 
 
@@ -170,13 +170,13 @@ def _heads_first(x: Tensor, padding: Tensor):
 
 
 def _padded(visibility: Visibility, lengths, padding: Tensor) -> Tensor:
-    """The visibility of sequences with some padding behind them: its keys are hidden."""
+    """The visibility of sequences with padding at the end, whose keys are masked."""
     key_mask = visibility.key_mask
     if key_mask is None and not (isinstance(padding[1], int) and padding[1] == 0):
         key_mask = ops.ones((1, lengths[1]), dtype="bool")
-    slots = [_longer(x, n) for x, n in zip((visibility.query_slots, visibility.key_slots), padding, strict=True)]
-    places = [
-        _longer(x, n) for x, n in zip((visibility.query_positions, visibility.key_positions), padding, strict=True)
+    slots = [_pad_slots(x, n) for x, n in zip((visibility.query_slots, visibility.key_slots), padding, strict=True)]
+    positions = [
+        _pad_slots(x, n) for x, n in zip((visibility.query_positions, visibility.key_positions), padding, strict=True)
     ]
     return dataclasses.replace(
         visibility,
@@ -185,19 +185,19 @@ def _padded(visibility: Visibility, lengths, padding: Tensor) -> Tensor:
         attention_mask=_padded_mask(visibility.attention_mask, padding),
         query_slots=slots[0],
         key_slots=slots[1],
-        query_positions=places[0],
-        key_positions=places[1],
+        query_positions=positions[0],
+        key_positions=positions[1],
     )
 
 
-def _longer(slots: Tensor, padding: Tensor):
-    """`(T,)` or `(B, T)` with zeros behind: what stands there is hidden or cut off."""
+def _pad_slots(slots: Tensor, padding: Tensor):
+    """`(T,)` or `(B, T)`, padded at the end with zeros, which are masked or cut off."""
     zeros = ops.zeros((*ops.shape(slots)[:-1], padding), dtype="int32")
     return ops.concatenate([ops.cast(slots, "int32"), zeros], axis=-1)
 
 
 def _padded_mask(mask: Tensor | None, padding: Tensor):
-    """`(T, S)`, `(B, T, S)` or `(B, N, T, S)` with False beside and below."""
+    """`(T, S)`, `(B, T, S)` or `(B, N, T, S)`, padded at the ends with False."""
     if mask is None:
         return None
     rank, mask = len(mask.shape), ops.cast(mask, "bool")

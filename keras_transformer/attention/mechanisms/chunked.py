@@ -1,4 +1,4 @@
-"""Attention within chunks."""
+"""Chunked local attention."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @serializable
 class ChunkedAttention(SoftmaxBasedMechanism):
-    """Softmax attention of chunks of tokens to themselves and to the chunks beside them.
+    """Softmax attention of each chunk of tokens to itself and to neighboring chunks.
 
-    With c = `chunk_length` and the chunk `⌊i / c⌋` of the token i, counted from the first token of a row,
+    With c = `chunk_length` and `⌊i / c⌋` the chunk of token i,
 
         y_i = Σ_j softmax_j(scores(q_i, k_j) + bias_ij) v_j   over   ⌊i / c⌋ - before <= ⌊j / c⌋ <= ⌊i / c⌋ + after,
 
@@ -33,31 +33,31 @@ class ChunkedAttention(SoftmaxBasedMechanism):
 
     Args:
         chunk_length: int >= 1. c. Default 64.
-        chunks_before: int >= 0. How many chunks before its own a token sees. Default 1.
-        chunks_after: int >= 0. How many after it; none with causality. Default 0.
+        chunks_before: int >= 0. Number of attended chunks before a token's own. Default 1.
+        chunks_after: int >= 0. Number of attended chunks after it; none with causality. Default 0.
         scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the dropout.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind. Its cache keeps the last
-    `c · (before + 1) - 1` keys, whatever `max_length` is.
+    Call arguments: see `Mechanism`. Causal and bidirectional self-attention, all positions. The cache keeps the last
+    `c · (before + 1) - 1` keys, independent of `max_length`.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: numbers out of their range; asked for scores, an `attention_mask` or other keys than queries.
+        ValueError: numbers out of their range; a call with scores, an `attention_mask` or other keys than queries.
 
     Example:
 
     >>> import numpy as np
     >>> x = np.ones((1, 5, 1, 2))
     >>> values = np.arange(5.0).reshape(1, 5, 1, 1)
-    >>> ChunkedAttention(chunk_length=2)(x, x, values).numpy().ravel().tolist()  # The mean of its chunk and that before.
+    >>> ChunkedAttention(chunk_length=2)(x, x, values).numpy().ravel().tolist()  # The mean of its chunk and the one before.
     [0.5, 0.5, 1.5, 1.5, 3.0]
 
-    Reference: Kitaev et al., Reformer, arXiv 2001.04451, the local layers of its published code. In transformers the first
-    chunk also sees the last one, and the last the first, where there is no causality; here rows have ends.
+    Reference: Kitaev et al., Reformer, arXiv 2001.04451, the local layers of its published code. In transformers, without
+    causality, the first and the last chunk also attend to each other; here they do not.
     """
 
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
@@ -138,7 +138,7 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         position: AttentionPosition | None,
         training: bool | None,
     ):
-        """The context of new tokens, whose chunks are a mask over the kept keys and the new ones."""
+        """The context of a few new tokens, with the chunks as a mask over cached and new keys."""
         first = visibility.query_slots - ops.mod(visibility.query_slots, self.chunk_length) - self._memory
         key_slots = with_batch_axis(visibility.key_slots)
         mask = ops.greater_equal(ops.expand_dims(key_slots, 1), ops.expand_dims(first, 2))
@@ -154,15 +154,15 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         position: AttentionPosition | None,
         training: bool | None,
     ):
-        """The context of new tokens, of which each row is moved so that chunks begin where rows are cut."""
+        """The context of many new tokens, each row shifted so that chunks are aligned."""
         (batch, length), blocks = ops.shape(query)[:2], MemoryBlocks(self.chunk_length, self._memory)
         aligned, offsets = blocks.aligned_length(length), ops.mod(visibility.query_slots[:, :1], self.chunk_length)
 
         def moved(x: Tensor):
             return blocks.align(x, offsets, aligned, self._kept)
 
-        # Queries stand beside their keys again: those of the past are not asked for.
-        slots = moved(with_batch_axis(visibility.key_slots, batch) + 1) - 1  # What fills up is no token.
+        # Queries are aligned with their keys; the outputs of past queries are dropped.
+        slots = moved(with_batch_axis(visibility.key_slots, batch) + 1) - 1  # Padding has slot -1.
         visibility = dataclasses.replace(
             visibility,
             query_mask=None,
@@ -177,7 +177,7 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         return take_rows(context, offsets + self._memory, length)
 
     def _is_short(self, query: Tensor):
-        """Whether there is known to be no more than one chunk of queries."""
+        """Whether there is statically at most one chunk of queries."""
         return query.shape[1] is not None and query.shape[1] <= self.chunk_length
 
     def get_config(self) -> Config:

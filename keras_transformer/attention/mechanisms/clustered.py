@@ -1,4 +1,4 @@
-"""Attention of clusters of queries."""
+"""Clustered attention."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Clustered(Mechanism):
-    """What both kinds of clustered attention share: the arguments, and how clusters are made."""
+    """Base class of clustered attention: the arguments and the clustering of queries."""
 
     supports = frozenset({"bidirectional", "cross"})
 
@@ -91,30 +91,30 @@ class _Clustered(Mechanism):
 
 @serializable
 class ClusteredAttention(_Clustered):
-    """Each cluster of queries attends as one, with the mean of its members.
+    """Clustered attention: all queries of a cluster use the attention of their mean.
 
         y_i = Σ_j softmax_j(q̄_c · k_j / √H) v_j,   q̄_c = mean of q_i over the cluster c of i
 
-    Clusters are found by k-means under the Hamming distance, of `bits` signs: on which side of random planes a query lies.
+    Queries are clustered by k-means in Hamming space, on hashes of `bits` signs of random projections.
     Memory grows with `C · (S + T)` for C clusters and S keys, time with `C · S · H + T · C · (bits · iterations + H)`.
 
     Args:
         num_clusters: int >= 1. C. Default 100.
-        bits: int >= 1. Planes of the hash. Default 32.
-        iterations: int >= 0. How often the centers of clusters move. Default 10.
-        dropout: float in [0, 1). Share of the weights dropped in training; members of a cluster lose the same.
-        seed: int or None. Of the planes, which are weights (not trained, but saved), and of the dropout.
+        bits: int >= 1. Number of hash bits. Default 32.
+        iterations: int >= 0. Iterations of k-means. Default 10.
+        dropout: float in [0, 1). Dropout rate of the attention weights; shared by the members of a cluster.
+        seed: int or None. Seed of the planes, which are non-trainable weights, and of the dropout.
 
-    Call arguments: see `Mechanism`. Not causal: a mean would tell of later queries. Keys may be other tokens than
-    queries; padded queries are in no cluster; positions that turn queries and keys.
+    Call arguments: see `Mechanism`. Bidirectional self- and cross-attention (a mean of queries depends on later
+    ones); padded queries are in no cluster; positions that rotate queries and keys.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: asked for causality, a cache, scores, an `attention_mask`, or a position that adds to the scores.
+        ValueError: a call with causality, a cache, scores, an `attention_mask`, or a position that adds to the scores.
 
-    Example: one cluster for all gives every query the same.
+    Example: with one cluster, all queries have the same context.
 
     >>> import numpy as np
     >>> x = np.arange(6.0).reshape(1, 3, 1, 2)
@@ -122,9 +122,8 @@ class ClusteredAttention(_Clustered):
     >>> bool(np.all(y == y[:, :1]))
     True
 
-    Reference: Vyas et al., Fast Transformers with Clustered Attention, arXiv 2007.04825, section 3.2. The authors' code
-    draws new planes in each call and starts from random tokens; here planes are kept, and centers start from tokens at
-    equal distances.
+    Reference: Vyas et al., Fast Transformers with Clustered Attention, arXiv 2007.04825, section 3.2. Deviations from the
+    authors' code: planes are drawn once, and k-means starts from equally spaced tokens.
     """
 
     def attend_clusters(
@@ -136,7 +135,7 @@ class ClusteredAttention(_Clustered):
         key_mask: Tensor | None = None,
         training: bool | None = None,
     ):
-        """The context `(B, T, N, H_value)` for given clusters, int `(B, N, T)`; a cluster of C or more is none."""
+        """The context `(B, T, N, H_value)` for given clusters, int `(B, N, T)`; C means no cluster."""
         members = _members(clusters, self.num_clusters)
         visibility = Visibility(key_mask=key_mask)
         of_clusters = self.softmax(_means(query, members), key, value, visibility=visibility, training=training)
@@ -145,7 +144,7 @@ class ClusteredAttention(_Clustered):
 
 @serializable
 class ImprovedClusteredAttention(_Clustered):
-    """Clustered attention in which each query weighs the best keys of its cluster by itself.
+    """Clustered attention with exact weights for the top keys of each cluster.
 
     With A^c the weights of cluster c, `T_c` its `top_k` heaviest keys and `m_c = Σ_{j ∈ T_c} A^c_j`,
 
@@ -156,12 +155,12 @@ class ImprovedClusteredAttention(_Clustered):
 
     Args:
         num_clusters: int >= 1. C. Default 100.
-        bits: int >= 1. Planes of the hash. Default 32.
-        iterations: int >= 0. How often the centers of clusters move. Default 10.
+        bits: int >= 1. Number of hash bits. Default 32.
+        iterations: int >= 0. Iterations of k-means. Default 10.
         top_k: int >= 1. Default 32.
-        block_size: int >= 1. Queries of one cluster that are computed together; changes the cost alone. Default 32.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the planes, which are weights (not trained, but saved), and of the dropout.
+        block_size: int >= 1. Queries of one cluster that are computed together; affects the cost only. Default 32.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the planes, which are non-trainable weights, and of the dropout.
 
     Call arguments: as for `ClusteredAttention`.
 
@@ -207,7 +206,7 @@ class ImprovedClusteredAttention(_Clustered):
         key_mask: Tensor | None = None,
         training: bool | None = None,
     ):
-        """The context `(B, T, N, H_value)` for given clusters, int `(B, N, T)`; a cluster of C or more is none."""
+        """The context `(B, T, N, H_value)` for given clusters, int `(B, N, T)`; C means no cluster."""
         members, heads = _members(clusters, self.num_clusters), query.shape[2]
         key, value, key_mask = _at_least(self.top_k, key, value, key_mask)
         visibility, means = Visibility(key_mask=key_mask), _means(query, members)
@@ -252,7 +251,7 @@ def _means(query: Tensor, members: Tensor):
 
 
 def _to_members(x: Tensor, members: Tensor, heads: int):
-    """What each cluster has, `(B, C, N, H)`, given to its members: `(B, T, N, H)`."""
+    """The values of clusters `(B, C, N, H)`, gathered for their members: `(B, T, N, H)`."""
     return _tokens_first(ops.matmul(ops.cast(members, x.dtype), _heads_first(x)), heads)
 
 
@@ -262,8 +261,8 @@ def _without(weights: Tensor, index: Tensor):
     flat = ops.reshape(weights, (-1,))
     rows = ops.shape(index)[0] * index.shape[1] * index.shape[2]
     first = ops.reshape(ops.arange(rows, dtype="int32") * length, (-1, 1))
-    places = ops.reshape(first + ops.reshape(ops.cast(index, "int32"), (-1, index.shape[3])), (-1, 1))
-    flat = ops.scatter_update(flat, places, ops.zeros((rows * index.shape[3],), dtype=flat.dtype))
+    indices = ops.reshape(first + ops.reshape(ops.cast(index, "int32"), (-1, index.shape[3])), (-1, 1))
+    flat = ops.scatter_update(flat, indices, ops.zeros((rows * index.shape[3],), dtype=flat.dtype))
     return ops.reshape(flat, ops.shape(weights))
 
 
@@ -277,7 +276,7 @@ def _take_heads(x: Tensor, index: Tensor):
 
 
 def _at_least(count: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None):
-    """Hidden keys at the end, where there may be fewer than `count`."""
+    """Pads keys with masked ones if there may be fewer than `count`."""
     length = key.shape[1]
     if length is not None and length >= count:
         return key, value, key_mask

@@ -1,4 +1,4 @@
-"""Attention within a dilated window."""
+"""Dilated sliding-window attention."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ if TYPE_CHECKING:
 
 @serializable
 class DilatedAttention(Mechanism):
-    """Softmax attention over every `dilation`-th key, `window` of them on a side: atrous attention.
+    """Dilated sliding-window (atrous) attention: `window` keys on each side, `dilation` apart.
 
-    `y_i = Σ_{j ≡ i mod dilation, |i - j| < window · dilation} softmax_j(scores(q_i, k_j) + bias_ij) v_j`. Tokens are folded
-    by residue class, and each class is attention within a window: time and memory grow with `T · window`, whatever the
-    dilation. Any length gives what the masked dense formula gives.
+    `y_i = Σ_{j ≡ i mod dilation, |i - j| < window · dilation} softmax_j(scores(q_i, k_j) + bias_ij) v_j`. The
+    subsequences of every `dilation`-th token are folded into the batch, for sliding-window attention in each: time and
+    memory grow with `T · window`, independent of the dilation. The result is that of masked dense attention, for any length.
 
     Args:
-        window: int >= 1. How many keys a query sees on each side, itself among them.
+        window: int >= 1. Number of attended keys on each side, the query's own included.
         dilation: int >= 1. The distance between them; 1 is `LocalAttention`.
-        block_size: int >= 1, or None for half the window. Changes the cost alone.
+        block_size: int >= 1, or None for half the window. Affects the cost only.
         scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the dropout.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind. Its cache keeps the
-    last `window · dilation` keys, whatever `max_length` is; a single new token reads every `dilation`-th of them.
+    Call arguments: see `Mechanism`. Causal and bidirectional self-attention, all positions. The cache keeps the
+    last `window · dilation` keys, independent of `max_length`; a single new token reads every `dilation`-th of them.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: an argument below 1; asked for scores, an `attention_mask` or other keys than queries.
+        ValueError: an argument below 1; a call with scores, an `attention_mask` or other keys than queries.
 
     Example:
 
     >>> import numpy as np
     >>> x = np.ones((1, 5, 1, 2))
     >>> values = np.arange(5.0).reshape(1, 5, 1, 1)
-    >>> DilatedAttention(window=2, dilation=2)(x, x, values).numpy().ravel().tolist()  # Keys two places away, and its own.
+    >>> DilatedAttention(window=2, dilation=2)(x, x, values).numpy().ravel().tolist()  # Keys 0 and 2 away.
     [1.0, 2.0, 2.0, 2.0, 3.0]
 
     Reference: Child et al., Sparse Transformers, arXiv 1904.10509; Beltagy et al., Longformer, arXiv 2004.05150, figure 2c.
-    There a window counts both sides together.
+    There, a window is the sum of both sides.
     """
 
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
@@ -127,7 +127,7 @@ class DilatedAttention(Mechanism):
         options = {"position": position, "training": training}
         if query.shape[1] is not None and query.shape[1] <= self.window:
             return self._step(query, key, value, slots, visibility, options), cache
-        # Queries stand beside their keys again: those of the past are not asked for.
+        # Queries are aligned with their keys; the outputs of past queries are dropped.
         slots = ops.broadcast_to(slots, ops.shape(key)[:2])
         visibility = dataclasses.replace(
             visibility, key_mask=slots >= 0, query_mask=None, query_positions=slots, key_positions=slots
@@ -137,7 +137,7 @@ class DilatedAttention(Mechanism):
         return context[:, reach:], cache
 
     def _step(self, query: Tensor, key: Tensor, value: Tensor, slots: Tensor, visibility: Visibility, options: Any):
-        """A few tokens against all keys that are kept, or one against those of its class."""
+        """A few tokens attend to all cached keys with a mask, or one token to every `dilation`-th of them."""
         reach, length, mask = self.window * self.dilation, query.shape[1], None
         if length == 1:
             key, value, slots = (x[:, :: self.dilation] for x in (key, value, slots))

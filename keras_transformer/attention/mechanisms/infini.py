@@ -1,4 +1,4 @@
-"""Attention within segments, with a compressive memory of all segments before."""
+"""Infini-attention: attention within segments, with a compressive memory of earlier segments."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _UPDATES = ("linear", "delta")
 
 @serializable
 class InfiniAttention(SoftmaxBasedMechanism):
-    """Softmax attention within a segment, and a read of the memory of the segments before it, mixed by a gate of each head.
+    """Softmax attention within a segment, gated per head with a compressive memory of the earlier segments.
 
         y = sigmoid(β) σ(q) M / (σ(q) · z) + (1 - sigmoid(β)) softmax(q kᵀ / √H) v,    σ(x) = elu(x) + 1
 
     After a segment of keys K and values V, `M += σ(K)ᵀ V` ("linear") or `M += σ(K)ᵀ (V - σ(K) M / (σ(K) z))` ("delta": only
-    what the memory does not tell yet), and `z += Σ σ(K)`. A segment reads the memory as it was before it. Positions turn the
-    queries and keys of the softmax alone.
+    what the memory does not hold yet), and `z += Σ σ(K)`. A segment reads the memory of the segments before it. Positions
+    apply to the softmax only.
 
     All segments are computed at once: "linear" by running sums of what each adds, "delta" by a scan over the affine maps of
     the segments. For segments of C, time grows with `T · (C + H) · H`, memory with `T · C + T / C · H²`; "delta" adds
@@ -46,10 +46,10 @@ class InfiniAttention(SoftmaxBasedMechanism):
         gate_initializer: of β, one for each query head. Default "zeros": half of each.
         scoring: of the softmax: a name in `SCORINGS`, or an instance. The default is scaled dot.
         dropout: float in [0, 1). Share of the weights of the softmax dropped in training.
-        seed: int or None. Of the dropout.
+        seed: int or None. Seed of the dropout.
 
     Call arguments: see `Mechanism`. Causal; and not causal, where a query sees its whole segment beside the memory of those
-        before. Self-attention, positions of every kind. Its cache has one size, whatever `max_length` is: keys and values of
+        before. Self-attention, all positions. Its cache has one size, independent of `max_length`: keys and values of
         the last C tokens, "memory", of the segments that are whole, and "pending", what the segment that is not adds to it,
         `(B, K, H, H_value + 1)` each, whose last column is z.
 
@@ -57,14 +57,14 @@ class InfiniAttention(SoftmaxBasedMechanism):
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: `segment_length` below 1; an unknown update; asked for scores, an `attention_mask` or other keys than
-            queries.
+        ValueError: `segment_length` below 1; an unknown update; a call with scores, an `attention_mask` or other keys
+            than queries.
 
     Example:
 
     >>> import numpy as np
     >>> x, values = np.zeros((1, 4, 1, 2)), np.array([0.0, 2.0, 4.0, 6.0]).reshape(1, 4, 1, 1)
-    >>> y = InfiniAttention(segment_length=2)(x, x, values)  # Half the mean of one's own segment, half of that before.
+    >>> y = InfiniAttention(segment_length=2)(x, x, values)  # Half the mean of its segment, half of the one before.
     >>> y.numpy().round(3).ravel().tolist()
     [1.0, 1.0, 3.0, 3.0]
 
@@ -110,9 +110,9 @@ class InfiniAttention(SoftmaxBasedMechanism):
     ) -> Tensor:
         size, length = chunk_size_for(query, self.segment_length), ops.shape(query)[1]
         bands = Bands(size, 0, 0)
-        turned = _turned(position, query, key, visibility)
+        rotated = _rotate(position, query, key, visibility)
         local = self.softmax(
-            *(bands.blocks(x) for x in (*turned, value)),
+            *(bands.blocks(x) for x in (*rotated, value)),
             visibility=bands.visibility(visibility, query, key),
             position=position,
             training=training,
@@ -121,14 +121,14 @@ class InfiniAttention(SoftmaxBasedMechanism):
             return bands.join(local, length)  # One segment: nothing is before it.
         parts = (pad_to_blocks(x, size) for x in _features(query, key, value, visibility.key_mask))
         query, key, value = (segment_heads(x, size, key.shape[2]) for x in parts)
-        found, _ = memories(key, value, bands.count(length), self.update == "delta")
-        context = self._gated(local, query, _before(found, key), size)
+        memory_before, _ = memories(key, value, bands.count(length), self.update == "delta")
+        context = self._gated(local, query, _before(memory_before, key), size)
         return zero_masked(bands.join(context, length), visibility.query_mask)
 
     def init_cache(
         self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
     ) -> Cache:
-        """The cache of no tokens. Memories are float32, whatever `dtype` is: they grow with the sequence."""
+        """Returns an empty cache. Memories are float32, independent of `dtype`, as their sums grow with the sequence."""
         memory = ops.zeros((batch_size, num_heads, key_dim, value_dim + 1), dtype="float32")
         cache = init_window_cache(batch_size, self.segment_length, num_heads, key_dim, value_dim, dtype)
         return {**cache, "memory": memory, "pending": ops.zeros_like(memory)}
@@ -146,13 +146,13 @@ class InfiniAttention(SoftmaxBasedMechanism):
         **options: Any,
     ) -> tuple[Tensor, Cache]:
         mask = visibility.query_mask
-        turned, turned_key = _turned(position, query, key, visibility)
-        *recent, slots, following = extend_window_cache(cache, turned_key, value, cache_index, mask)
+        rotated, rotated_key = _rotate(position, query, key, visibility)
+        *recent, slots, following = extend_window_cache(cache, rotated_key, value, cache_index, mask)
         features = _features(query, key, value, mask)
         read = with_batch_axis(token_slots(cache_index, 1), ops.shape(query)[0]) % self.segment_length
         options = {"position": position, "training": training}
         step = self._step if query.shape[1] == 1 else self._steps
-        context, memory = step(turned, *recent, features, slots, read, cache, visibility, options)
+        context, memory = step(rotated, *recent, features, slots, read, cache, visibility, options)
         return ops.cast(zero_masked(context, mask), value.dtype), {**following, **memory}
 
     def _step(
@@ -167,7 +167,7 @@ class InfiniAttention(SoftmaxBasedMechanism):
         visibility: Visibility,
         options: Any,
     ):
-        """One token, which is in one segment; `read` is how many tokens of it have been read, `(B, 1)`."""
+        """One new token; `read` `(B, 1)` is the number of earlier tokens in its segment."""
         own = dataclasses.replace(
             visibility,
             query_mask=None,
@@ -180,11 +180,14 @@ class InfiniAttention(SoftmaxBasedMechanism):
         features = [segment_heads(x, 1, keys.shape[2]) for x in features]
         context = self._gated(local, features[0], past[0], 1)
         is_delta = self.update == "delta"
-        found, sums = memories(*features[1:], 1, is_delta, *past)
+        memory_before, sums = memories(*features[1:], 1, is_delta, *past)
         tokens = 1 if visibility.query_mask is None else ops.cast(visibility.query_mask, "int32")
         ends = ops.expand_dims(read + tokens == self.segment_length, (2, 3))
-        found, sums = ops.reshape(found[:, 1], ops.shape(past[0])), ops.reshape(sums[:, 0], ops.shape(past[0]))
-        return context, {"memory": ops.where(ends, found, past[0]), "pending": ops.where(ends, 0.0, sums)}
+        memory_before, sums = (
+            ops.reshape(memory_before[:, 1], ops.shape(past[0])),
+            ops.reshape(sums[:, 0], ops.shape(past[0])),
+        )
+        return context, {"memory": ops.where(ends, memory_before, past[0]), "pending": ops.where(ends, 0.0, sums)}
 
     def _steps(
         self,
@@ -198,21 +201,21 @@ class InfiniAttention(SoftmaxBasedMechanism):
         visibility: Visibility,
         options: Any,
     ):
-        """Any number of tokens: each row is moved, so that its segments lie where blocks lie."""
+        """Any number of new tokens: each row is shifted, so that its segments are aligned with blocks."""
         size, new = self.segment_length, ops.shape(query)[1]
         count = block_count(new + size - 1, size)
 
         def aligned(x: Tensor, before: Tensor):
-            """`(B, before + T, ...)`, whose last T are the new tokens, from the start of the first one's segment on."""
+            """`(B, before + T, ...)`, whose last T are the new tokens, from the start of the segment of the first one."""
             x = pad_length(x, size - before, count * size - new)
             return take_rows(x, size - read, count * size)
 
         mask, key_heads = visibility.query_mask, keys.shape[2]
         total = read + (new if mask is None else ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True))
-        places = ops.expand_dims(ops.arange(count * size, dtype="int32"), 0)
-        slots = slots[:, size : size + 1] - read + places
+        offsets = ops.expand_dims(ops.arange(count * size, dtype="int32"), 0)
+        slots = slots[:, size : size + 1] - read + offsets
         whole = Visibility(
-            key_mask=places < total,
+            key_mask=offsets < total,
             causal=True,
             query_slots=slots,
             key_slots=slots,
@@ -228,16 +231,16 @@ class InfiniAttention(SoftmaxBasedMechanism):
         )
         features = [segment_heads(aligned(x, 0), size, key_heads) for x in features]
         is_delta = self.update == "delta"
-        found, sums = memories(*features[1:], count, is_delta, cache["memory"], cache["pending"])
-        context = self._gated(local, features[0], _before(found, features[1]), size)
+        memory_before, sums = memories(*features[1:], count, is_delta, cache["memory"], cache["pending"])
+        context = self._gated(local, features[0], _before(memory_before, features[1]), size)
         context = take_rows(bands.join(context, count * size), read, new)
         shape = ops.shape(cache["memory"])
-        memory = ops.reshape(take_rows(found, total // size, 1), shape)
+        memory = ops.reshape(take_rows(memory_before, total // size, 1), shape)
         pending = ops.reshape(take_rows(pad_length(sums, 0, 1), total // size, 1), shape)
         return context, {"memory": memory, "pending": pending}
 
     def _gated(self, local: Tensor, query: Tensor, memory: Tensor, size: int):
-        """The softmax `(B · n, C, N, H)`, and the memory where there is any."""
+        """The local attention `(B · n, C, N, H)`, gated with the memory where it is not empty."""
         read, is_some = read_memory(query, memory, size, local.shape[2])
         gate = ops.reshape(ops.sigmoid(ops.cast(self.gate, "float32")), (1, 1, -1, 1)) * is_some
         wide = ops.cast(local, "float32")
@@ -252,7 +255,7 @@ class InfiniAttention(SoftmaxBasedMechanism):
         }
 
 
-def _turned(position: AttentionPosition | None, query: Tensor, key: Tensor, visibility: Visibility):
+def _rotate(position: AttentionPosition | None, query: Tensor, key: Tensor, visibility: Visibility):
     if position is None:
         return query, key
     return position.rotate(query, key, visibility.query_positions, visibility.key_positions)
@@ -265,6 +268,6 @@ def _features(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None
     return query, key, ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)
 
 
-def _before(found, key: Tensor):
+def _before(memory_before, key: Tensor):
     """The memories before each segment, `(B · n, K, M, H + 1)`, of `(B, n + 1, K · M, H + 1)`."""
-    return ops.reshape(found[:, :-1], (-1, *key.shape[1:2], key.shape[3], found.shape[3]))
+    return ops.reshape(memory_before[:, :-1], (-1, *key.shape[1:2], key.shape[3], memory_before.shape[3]))

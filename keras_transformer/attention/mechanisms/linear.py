@@ -1,4 +1,4 @@
-"""Attention whose weights are products of features, so that sums over keys stand for the keys."""
+"""Linear attention with kernel feature maps."""
 
 from __future__ import annotations
 
@@ -29,22 +29,23 @@ class LinearAttention(Mechanism):
 
     Args:
         feature_map: φ: a name in `FEATURE_MAPS` ("elu", "relu", "softmax", "square", "taylor"), or a `FeatureMap`.
-        epsilon: float > 0. Kept off a division by zero; a query that sees nothing gives zeros.
-        chunk_size: int >= 1. C, with causality; changes the cost alone.
-        dropout: float in [0, 1). Share of the keys whose values are dropped in training, for all queries alike: there is
-            no weight of a single pair to drop.
-        seed: int or None. Of the dropout.
+        epsilon: float > 0. Added to the normalizer, against division by zero; a query that attends to nothing has a zero
+            context.
+        chunk_size: int >= 1. C, with causality; affects the cost only.
+        dropout: float in [0, 1). Share of the keys whose values are dropped in training, for all queries alike: there
+            are no weights of single pairs.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Causal and not, self- and (not causal) cross-attention; positions that turn queries and
-        keys. Its cache is the sums, "state" `(B, K, M, H_value + 1)` in float32, whose last column is the sum of the
-        features, whatever `max_length` is.
+    Call arguments: see `Mechanism`. Causal and bidirectional self-attention, bidirectional cross-attention;
+        positions that rotate queries and keys. The cache is the sums, "state" `(B, K, M, H_value + 1)` in float32, whose
+        last column is the sum of the features, independent of `max_length`.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: `chunk_size` below 1; asked for scores, an `attention_mask`, a window, a position that adds to scores, or
-            causality between sequences of different lengths.
+        ValueError: `chunk_size` below 1; a call with scores, an `attention_mask`, a window, a position that adds to scores,
+            or causality between sequences of different lengths.
 
     Example:
 
@@ -104,7 +105,7 @@ class LinearAttention(Mechanism):
     def init_cache(
         self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
     ) -> Cache:
-        """The sums over no keys. They are float32, whatever `dtype` is: they grow with the sequence."""
+        """Returns empty sums. They are float32, independent of `dtype`, as they grow with the sequence."""
         shape = (batch_size, num_heads, self.feature_map.features(key_dim), value_dim + 1)
         return {"state": ops.zeros(shape, dtype="float32")}
 
@@ -175,5 +176,5 @@ def _check_lengths(query: Tensor, key: Tensor):
     lengths = (query.shape[1], key.shape[1])
     if None not in lengths and lengths[0] != lengths[1]:
         raise ValueError(
-            f"Causal linear attention is of a sequence to itself. Received {lengths[0]} queries, {lengths[1]} keys."
+            f"Causal linear attention supports self-attention only. Received: {lengths[0]} queries, {lengths[1]} keys."
         )

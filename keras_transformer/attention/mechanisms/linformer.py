@@ -1,4 +1,4 @@
-"""Softmax attention over keys and values that are projected to a fixed length."""
+"""Linformer attention: keys and values projected to a fixed length."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHARINGS = ("headwise", "key_value", "none")
 class LinformerAttention(SoftmaxBasedMechanism):
     """`softmax(scores(Q, Eᵀ K)) Fᵀ V`: the tokens of keys and values are projected to `projected_length` rows.
 
-    E and F have a row for every place up to `max_sequence_length`; a shorter sequence uses the first of them. Time and
+    E and F have a row for every position up to `max_sequence_length`; a shorter sequence uses the first rows. Time and
     memory grow with `(T + S) · projected_length`. Padding is projected as zeros, so it changes nothing.
 
     Args:
@@ -34,17 +34,17 @@ class LinformerAttention(SoftmaxBasedMechanism):
             each key head.
         kernel_initializer: of E and F. None for a normal distribution of variance `1 / projected_length`.
         scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the dropout.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Not causal: each projected key is a mixture of all places. Self- and cross-attention;
-        positions that turn queries and keys.
+    Call arguments: see `Mechanism`. Bidirectional self- and cross-attention (each projected key mixes all positions);
+        positions that rotate queries and keys.
 
     Returns:
         The context `(B, T, N, H_value)`.
 
     Raises:
-        ValueError: sizes below 1; unknown sharing; more keys than `max_sequence_length`; asked for causality, a cache,
+        ValueError: sizes below 1; unknown sharing; more keys than `max_sequence_length`; a call with causality, a cache,
             scores, an `attention_mask`, a window or a position that adds to scores.
 
     Example:
@@ -91,7 +91,7 @@ class LinformerAttention(SoftmaxBasedMechanism):
 
     def _make_projection(self, name: str, heads: int):
         initializer = self.kernel_initializer or keras.initializers.RandomNormal(stddev=self.projected_length**-0.5)
-        # An initializer that is shared would give equal weights.
+        # A shared initializer would make equal weights.
         initializer = initializer.clone()
         shape = (*heads, self.max_sequence_length, self.projected_length)
         return self.add_weight(name=name, shape=shape, initializer=initializer)

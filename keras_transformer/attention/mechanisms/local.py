@@ -1,4 +1,4 @@
-"""Attention within a window."""
+"""Sliding-window (local) attention."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
 @serializable
 class LocalAttention(SoftmaxBasedMechanism):
-    """Softmax attention over the keys fewer than `window` places away; with causality, the last `window` keys.
+    """Sliding-window attention over keys fewer than `window` positions away; with causality, over the last `window` keys.
 
     `y_i = Σ_{|i - j| < window} softmax_j(scores(q_i, k_j) + bias_ij) v_j`. Queries are cut into blocks, and a block
-    reads the blocks of keys that its window touches: time and memory grow with `T · (window + block_size)`. Any length
-    gives what the masked dense formula gives.
+    reads the blocks of keys that its window touches: time and memory grow with `T · (window + block_size)`. The result is
+    that of masked dense attention, for any length.
 
     Args:
-        window: int >= 1. Keys `window` or more places away are not seen.
-        block_size: int >= 1, or None for half the window. Changes the cost alone.
+        window: int >= 1. Keys `window` or more positions away are masked.
+        block_size: int >= 1, or None for half the window. Affects the cost only.
         scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the dropout.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind. Its cache keeps the
-    last `window` keys, whatever `max_length` is.
+    Call arguments: see `Mechanism`. Causal and bidirectional self-attention, all positions. The cache keeps the
+    last `window` keys, independent of `max_length`.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: `window` or `block_size` below 1; asked for scores, an `attention_mask` or other keys than queries.
+        ValueError: `window` or `block_size` below 1; a call with scores, an `attention_mask` or other keys than queries.
 
     Example:
 
@@ -53,7 +53,7 @@ class LocalAttention(SoftmaxBasedMechanism):
     [0.5, 1.0, 2.0, 3.0, 3.5]
 
     Reference: Child et al., Sparse Transformers, arXiv 1904.10509, section 4.2 (the local half); Beltagy et al., Longformer,
-    arXiv 2004.05150, figure 2b. There a window counts both sides together; here it is the reach of one side, as in
+    arXiv 2004.05150, figure 2b. There, a window is the sum of both sides; here it counts one side, as in
     `keras.layers.MultiHeadAttention(sliding_window=...)`.
     """
 
@@ -121,7 +121,7 @@ class LocalAttention(SoftmaxBasedMechanism):
         if self._is_short(query):
             options = {"visibility": self._windowed(visibility), "position": position, "training": training}
             return self.softmax(query, key, value, **options), cache
-        # Queries stand beside their keys again: those of the past are not asked for.
+        # Queries are aligned with their keys; the outputs of past queries are dropped.
         slots = ops.broadcast_to(slots, ops.shape(key)[:2])
         visibility = dataclasses.replace(
             visibility, key_mask=slots >= 0, query_mask=None, query_slots=slots, query_positions=slots
@@ -130,7 +130,7 @@ class LocalAttention(SoftmaxBasedMechanism):
         return context[:, self.window :], cache
 
     def _is_short(self, query: Tensor):
-        """Whether there are known to be so few queries that blocks would cost more than all of their keys."""
+        """Whether there are statically so few queries that one dense block is cheaper."""
         return query.shape[1] is not None and query.shape[1] <= self.window
 
     def _windowed(self, visibility: Visibility):

@@ -1,4 +1,4 @@
-"""Dilated attention in segments of several lengths, mixed by the weight of each."""
+"""LongNet's dilated attention over segments of several lengths."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
 
 
-# So many new tokens read a cache at once; more are cut into segments.
-_FEW = 16
+# Up to this many new tokens attend to the whole cache; more are cut into segments.
+_MAX_DENSE_QUERIES = 16
 
 
 @serializable
 class LongNetAttention(SoftmaxBasedMechanism):
-    """Dilated attention: short segments seen densely, long ones sparsely, mixed token by token.
+    """LongNet's dilated attention: branches of short dense and long sparse segments, merged per token.
 
     Branch b cuts the sequence into segments of w_b tokens. In it, head h keeps the tokens whose index within the segment
     leaves the remainder `floor(h / ⌈N / r_b⌉)` when divided by r_b, and these attend to each other alone. A branch that
     keeps token i gives `y_i^b` and the sum `Z_i^b` of the exponentials of its scores:
 
-        y_i = Σ_b (Z_i^b / Σ_c Z_i^c) y_i^b   over the branches that keep i;   zeros where none does.
+        y_i = Σ_b (Z_i^b / Σ_c Z_i^c) y_i^b   over the branches that keep i;   zeros if none does.
 
     A key that several branches keep counts in each. Time and memory grow with `T · Σ_b w_b / r_b²`.
 
@@ -45,17 +45,17 @@ class LongNetAttention(SoftmaxBasedMechanism):
         dilation_rates: sequence of as many ints >= 1: r_b, a divisor of w_b. Default (1, 2, 4).
         scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
         mixing_gradient: bool. Whether gradients flow through the weights of branches. Default False, as in the reference.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the dropout.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Causal and not, self-attention; positions that turn queries and keys. Its
-    cache keeps as many tokens as the longest segment has, whatever `max_length` is.
+    Call arguments: see `Mechanism`. Causal and bidirectional self-attention; positions that rotate queries and keys. The
+    cache keeps as many tokens as the longest segment has, independent of `max_length`.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: lists of unequal length; a rate that does not divide its segment; asked for scores, an
+        ValueError: lists of unequal length; a rate that does not divide its segment; a call with scores, an
             `attention_mask`, other keys than queries, or a position that adds to the scores.
 
     Example:
@@ -68,7 +68,7 @@ class LongNetAttention(SoftmaxBasedMechanism):
     [0.5, 0.5, 2.5, 2.5]
 
     Reference: Ding et al., LongNet, arXiv 2307.02486, equations 5 to 11; the offset of a head is that of torchscale's
-    `DilatedAttention`. There, the zeros that fill up the last segment are keys; here nobody sees them.
+    `DilatedAttention`. There, the padding of the last segment takes part as zero keys; here it is masked.
     """
 
     supports = frozenset({"causal", "bidirectional", "cache"})
@@ -88,7 +88,9 @@ class LongNetAttention(SoftmaxBasedMechanism):
         self.segment_lengths = tuple(positive("segment_lengths", length) for length in segment_lengths)
         self.dilation_rates = tuple(positive("dilation_rates", rate) for rate in dilation_rates)
         if not segment_lengths or len(segment_lengths) != len(dilation_rates):
-            raise ValueError(f"Each segment length needs a rate. Received: {segment_lengths} and {dilation_rates}")
+            raise ValueError(
+                f"Each segment length needs a dilation rate. Received: {segment_lengths} and {dilation_rates}"
+            )
         if any(length % rate for length, rate in self._branches()):
             raise ValueError(f"A rate must divide its segment. Received: {segment_lengths} and {dilation_rates}")
         self.mixing_gradient = mixing_gradient
@@ -148,11 +150,11 @@ class LongNetAttention(SoftmaxBasedMechanism):
     ) -> tuple[Tensor, Cache]:
         key, value, slots, cache = extend_window_cache(cache, key, value, cache_index, visibility.query_mask)
         slots = with_batch_axis(slots, ops.shape(key)[0])
-        if query.shape[1] is not None and query.shape[1] <= _FEW:
+        if query.shape[1] is not None and query.shape[1] <= _MAX_DENSE_QUERIES:
             return self._attend_few(query, key, value, slots, visibility, training), cache
-        # Rows begin where all segments begin, each at a place of its own.
+        # Shift each row to a common start of all segments.
         longest, common = max(self.segment_lengths), math.lcm(*self.segment_lengths)
-        shift = (slots[:, :1] + -(-longest // common) * common) % common  # Of positive numbers: ONNX truncates.
+        shift = (slots[:, :1] + -(-longest // common) * common) % common  # The operand is positive, as ONNX truncates.
         query, key, value = (
             align_rows(x, shift, before, common) for x, before in ((query, longest), (key, 0), (value, 0))
         )
@@ -164,7 +166,7 @@ class LongNetAttention(SoftmaxBasedMechanism):
     def _attend_few(
         self, query: Tensor, key: Tensor, value: Tensor, slots: Tensor, visibility: Visibility, training: bool | None
     ):
-        """New queries over all keys in the cache, one branch at a time."""
+        """A few new queries attend to all cached keys, one branch at a time."""
         parts, heads = [], query.shape[2]
         visibility = dataclasses.replace(visibility, key_mask=slots >= 0, key_slots=slots, key_positions=slots)
         for segment, rate in self._branches():

@@ -1,4 +1,4 @@
-"""Attention among tokens of equal hash."""
+"""LSH attention (Reformer)."""
 
 from __future__ import annotations
 
@@ -27,26 +27,27 @@ if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
 
 
-# A token sees itself only where it sees nothing else.
+# Score of a token with itself: it attends to itself only if it attends to nothing else.
 _SELF = -1e5
 _EPSILON = 1e-6
-# So many new tokens read a cache at once; with more, the whole of it is sorted.
-_FEW = 16
+# Up to this many new tokens attend to the whole cache; with more, it is sorted.
+_MAX_DENSE_QUERIES = 16
 
 
 @serializable
 class LSHAttention(Mechanism):
-    """Softmax attention among tokens that a locality-sensitive hash puts into one bucket, in several rounds.
+    """LSH attention: softmax attention among tokens of equal locality-sensitive hash, in several rounds.
 
-    Queries are keys, and keys have unit length: the scores are `q_i · q_j / |q_j|`, with -1e5 added at j = i. Round r
+    Keys are the queries, normalized to unit length: the scores are `q_i · q_j / |q_j|`, with -1e5 added at j = i. Round r
     hashes `h_r(x) = argmax [x R_r; -x R_r]` with random rotations R_r of `num_buckets / 2` columns, sorts tokens by bucket
-    and place, cuts them into chunks of c = `chunk_length`, and a chunk reads itself and the chunk before it:
+    and position, and cuts them into chunks of c = `chunk_length`. A chunk attends to itself and the chunk before it:
 
         y_i = Σ_r (Z_i^r / Σ_s Z_i^s) Σ_{j ∈ P_i^r} softmax_j(scores_ij) v_j,   Z_i^r = Σ_{j ∈ P_i^r} exp(scores_ij)
 
-    P_i^r are the tokens of i's bucket in these chunks; with causality, i and the c tokens before it in its bucket, so that
-    what comes later changes nothing. With `attend_across_buckets`, they are all tokens of the chunks, with causality those
-    up to i. Time grows with `T · R · H · (c + num_buckets) + R · T log T`, memory with `T · R · (c + num_buckets + H)`.
+    P_i^r are the tokens of i's bucket in these chunks; with causality, i and the c tokens before it in its bucket, so
+    that later tokens have no influence. With `attend_across_buckets`, they are all tokens of the chunks, with causality
+    those up to i. Time grows with `T · R · H · (c + num_buckets) + R · T log T`, memory with `T · R · (c + num_buckets +
+    H)`.
 
     Args:
         num_buckets: even int >= 2. Default 64; about `2T / chunk_length` keeps buckets as long as half a chunk. Or several
@@ -56,18 +57,19 @@ class LSHAttention(Mechanism):
         num_rounds: int >= 1. R. Default 4.
         attend_across_buckets: bool. As in the reference implementations. Which past tokens a query sees then depends on
             where chunks begin, hence on later tokens: there is no cache. Default False.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the rotations, which are weights (not trained, but saved), and of the dropout.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the non-trainable rotations and of the dropout.
 
     Call arguments: see `Mechanism`. The key is not read: `MultiHeadAttention` makes no projection for it. A
-    token whose key is masked gives zeros. Causal and not, self-attention; positions that turn queries and keys alike
-    ("rotary", not "xpos"). The cache keeps all tokens and their buckets; few new tokens read it whole, many sort it.
+    token whose key is masked gives zeros. Causal and bidirectional self-attention; positions that rotate queries and
+    keys alike ("rotary", not "xpos"). The cache keeps all tokens and their buckets; few new tokens read it whole, many sort
+    it.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: an odd `num_buckets`; fewer key/value heads than query heads; asked for scores, an `attention_mask`,
+        ValueError: an odd `num_buckets`; fewer key/value heads than query heads; a call with scores, an `attention_mask`,
             other keys than queries, a position that adds to the scores, or a cache with `attend_across_buckets`.
 
     Export: all three formats; `num_buckets · T` stays below 2^31.
@@ -140,7 +142,7 @@ class LSHAttention(Mechanism):
         buckets, start, stride = 0, 0, 1
         for factor in self.bucket_factors:
             own = sides[:, :, start : start + factor // 2]
-            # The first of the largest, without argmax, which neither TFLite nor ONNX has from Keras.
+            # top_k in place of argmax, which Keras exports to neither TFLite nor ONNX.
             _, largest = ops.top_k(ops.concatenate([own, -own], axis=-1), 1)
             buckets = buckets + ops.cast(largest, "int32") * stride
             start, stride = start + factor // 2, stride * factor
@@ -184,7 +186,7 @@ class LSHAttention(Mechanism):
 
     def _across(self, tokens, causal: bool):
         """Mask and bias, `(B · N · R · n, 1, c, 2c)`, where chunks are read whatever the buckets."""
-        query, key = self._beside(tokens, tokens.places)
+        query, key = self._beside(tokens, tokens.indices)
         _, buckets = self._beside(tokens, tokens.buckets)
         mask = buckets < self.num_buckets
         if causal:
@@ -198,7 +200,7 @@ class LSHAttention(Mechanism):
         size = self.chunk_length
         distances = (np.arange(size) + size)[:, None] - np.arange(2 * size)[None]
         bias = np.where(distances == 0, _SELF, 0.0)
-        if causal:  # Within a bucket, the order is that of places.
+        if causal:  # Within a bucket, the order is that of token indices.
             bias = np.where((distances >= 0) & (distances <= size), bias, MASKED_SCORE)
         return mask, ops.convert_to_tensor(bias[None, None], dtype="float32")
 
@@ -234,7 +236,7 @@ class LSHAttention(Mechanism):
         keys, values, all_buckets = (
             ops.transpose(following[name], (0, 2, 1, 3)) for name in ("key", "value", "buckets")
         )
-        if query.shape[1] is not None and query.shape[1] <= _FEW:
+        if query.shape[1] is not None and query.shape[1] <= _MAX_DENSE_QUERIES:
             return self._attend_few(query, keys, values, buckets, all_buckets, visibility, training), following
         batch, length = ops.shape(query)[0], ops.shape(query)[1]
         slots = with_batch_axis(visibility.query_slots, batch)
@@ -293,6 +295,6 @@ class LSHAttention(Mechanism):
 
 
 def _unit(x: Tensor):
-    """Vectors of length 1."""
+    """Normalizes vectors to unit length."""
     squares = ops.mean(ops.square(ops.cast(x, "float32")), axis=-1, keepdims=True)
     return x * ops.cast(ops.rsqrt(squares + _EPSILON) * x.shape[-1] ** -0.5, x.dtype)

@@ -1,4 +1,4 @@
-"""Softmax attention through random features."""
+"""Performer attention (FAVOR+): softmax attention by random features."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from keras_transformer.attention.random_features import RandomFeatures
 from keras_transformer.utils.serialization import build_once, serializable
 from keras_transformer.utils.types import Cache, Config, Shape, Tensor
 
-# Only against 0 / 0: the floor of the features keeps their sums above it.
+# Against 0 / 0 only: the floor of the features keeps their sums above it.
 _EPSILON = 1e-30
 
 
@@ -25,18 +25,19 @@ class PerformerAttention(Mechanism):
     Args:
         num_features: int >= 1, or None for `floor(H ln H)`. M.
         kernel: "softmax", or "relu": features `max(W x, 0)`, which estimate no softmax and often train as well.
-        chunk_size: int >= 1. C, with causality; changes the cost alone.
+        chunk_size: int >= 1. C, with causality; affects the cost only.
         dropout: float in [0, 1). As in `LinearAttention`.
-        seed: int or None. Of the features and the dropout.
+        seed: int or None. Seed of the features and the dropout.
 
-    Call arguments: see `Mechanism`. Causal and not, self- and (not causal) cross-attention; positions that turn queries and
-        keys. Its cache is that of `LinearAttention`, and holds for the features that it was made with.
+    Call arguments: see `Mechanism`. Causal and bidirectional self-attention, bidirectional cross-attention;
+        positions that rotate queries and keys. The cache is that of `LinearAttention`, and holds for the features that it
+        was made with.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: `num_features` or `chunk_size` below 1; unknown kernel; asked for scores, an `attention_mask`, a window
+        ValueError: `num_features` or `chunk_size` below 1; unknown kernel; a call with scores, an `attention_mask`, a window
             or a position that adds to scores.
 
     Example:
@@ -71,7 +72,7 @@ class PerformerAttention(Mechanism):
             dropout=dropout,
             seed=seed,
             dtype=self.dtype_policy,
-            name="linear",  # The paths of weights must not depend on how many layers there are.
+            name="linear",  # A fixed name keeps the paths of weights independent of other layers.
         )
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
@@ -87,7 +88,7 @@ class PerformerAttention(Mechanism):
         return self.linear.extend(*operands, **options)
 
     def redraw(self):
-        """Draws the features anew; `training.RedrawFeatures` does so while a model trains."""
+        """Redraws the random features, as `training.RedrawFeatures` does during training."""
         self.linear.feature_map.redraw()
 
     def get_config(self) -> Config:

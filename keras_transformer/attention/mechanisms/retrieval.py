@@ -1,4 +1,4 @@
-"""Attention to the keys that fit each query best."""
+"""Retrieval attention: attention to the top-k keys of each query."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
 
 
-# Below every score, and the line between what is seen and what is not.
+# The score of masked keys, and the threshold between masked and other scores.
 _MASKED_SCORE, _SEEN = -1e30, -1e29
 
 
 @serializable
 class RetrievalAttention(Mechanism):
-    """Softmax attention of each query and head to the `top_k` keys with the largest products alone.
+    """Softmax attention of each query and head to the `top_k` keys with the largest scores.
 
-    `y_i = Σ_{j in top_k(q_i · k_j)} softmax_j(q_i · k_j / √H) v_j`. The search is exact: blocks of keys are looked through
-    one after another, and the best so far are kept. Time grows with `T · S`, memory with `T · (top_k · H + block_size)`, so
-    the keys may be a whole book for the few queries of a decoder; `top_k >= S` is softmax attention. Gradients reach the
+    `y_i = Σ_{j in top_k(q_i · k_j)} softmax_j(q_i · k_j / √H) v_j`. The search is exact: it scans blocks of keys and
+    keeps the best so far. Time grows with `T · S`, memory with `T · (top_k · H + block_size)`, for few queries
+    over very many keys; `top_k >= S` is softmax attention. Gradients reach the
     retrieved keys and values.
 
     For more keys than memory holds see `NearestNeighbors` and `attend_to_neighbors`.
 
     Args:
-        top_k: int >= 1. How many keys each query attends to.
-        block_size: int >= 1. How many keys are looked through at a time. Changes the cost alone.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the dropout.
+        top_k: int >= 1. Number of keys that each query attends to.
+        block_size: int >= 1. Keys of a block. Affects the cost only.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Causal and not, cross-attention too, and positions that turn queries and keys. Its cache
-    keeps all keys.
+    Call arguments: see `Mechanism`. Causal and bidirectional self- and cross-attention, positions that rotate queries and
+    keys. The cache keeps all keys.
 
     Returns:
         The context `(B, T, N, H_value)`.
 
     Raises:
-        ValueError: `top_k` or `block_size` below 1; asked for scores, an `attention_mask`, a window or a bias.
+        ValueError: `top_k` or `block_size` below 1; a call with scores, an `attention_mask`, a window or a bias.
 
     Example:
 
@@ -83,11 +83,11 @@ class RetrievalAttention(Mechanism):
         training: bool | None = None,
     ) -> Tensor:
         query = query * ops.cast(1.0 / math.sqrt(query.shape[-1]), query.dtype)
-        # Which keys are best has no gradient: the loop that finds them is not differentiated.
-        places, is_key = self._search(ops.stop_gradient(query), ops.stop_gradient(key), visibility)
+        # The search loop is not differentiated.
+        indices, is_key = self._search(ops.stop_gradient(query), ops.stop_gradient(key), visibility)
         heads, length = query.shape[2], ops.shape(query)[1]
         query = ops.reshape(ops.transpose(query, (0, 2, 1, 3)), (-1, 1, query.shape[3]))  # (B · N · T, 1, H)
-        key, value = (self._gather(x, places) for x in (key, value))  # (B · N · T, top_k, H) each
+        key, value = (self._gather(x, indices) for x in (key, value))  # (B · N · T, top_k, H) each
         scores = ops.cast(ops.matmul(query, ops.transpose(key, (0, 2, 1))), "float32")
         is_key = ops.reshape(is_key, (-1, 1, is_key.shape[3]))
         weights = ops.softmax(ops.where(is_key, scores, ops.full_like(scores, _MASKED_SCORE)), axis=-1)
@@ -100,29 +100,29 @@ class RetrievalAttention(Mechanism):
         return context * ops.cast(seeing, context.dtype)
 
     def _search(self, query: Tensor, key: Tensor, visibility: Visibility):
-        """The places of the best keys of each query, int32 `(B, N, T, top_k)`, and whether there is a key."""
+        """The indices of the best keys of each query, int32 `(B, N, T, top_k)`, and whether each is valid."""
         blocks = _KeyBlocks(query, key, visibility, self.block_size)
         shape = (ops.shape(query)[0], query.shape[2], ops.shape(query)[1], self.top_k)
-        best, places = ops.full(shape, _MASKED_SCORE, dtype="float32"), ops.zeros(shape, dtype="int32")
+        best, indices = ops.full(shape, _MASKED_SCORE, dtype="float32"), ops.zeros(shape, dtype="int32")
 
-        def look(index: Tensor, best, places: Tensor):
-            found, found_places = ops.top_k(blocks.scores(index), min(self.top_k, blocks.size))
-            found_places = ops.cast(found_places, "int32") + index * blocks.size
+        def search_block(index: Tensor, best, indices: Tensor):
+            found, block_indices = ops.top_k(blocks.scores(index), min(self.top_k, blocks.size))
+            block_indices = ops.cast(block_indices, "int32") + index * blocks.size
             best, order = ops.top_k(ops.concatenate([best, found], axis=-1), self.top_k)
-            places = ops.take_along_axis(ops.concatenate([places, found_places], axis=-1), order, axis=-1)
-            return index + 1, best, places
+            indices = ops.take_along_axis(ops.concatenate([indices, block_indices], axis=-1), order, axis=-1)
+            return index + 1, best, indices
 
-        start = (ops.convert_to_tensor(0, "int32"), best, places)
-        _, best, places = ops.while_loop(lambda index, *_: index < blocks.count, look, start)
-        return places, best > _SEEN
+        start = (ops.convert_to_tensor(0, "int32"), best, indices)
+        _, best, indices = ops.while_loop(lambda index, *_: index < blocks.count, search_block, start)
+        return indices, best > _SEEN
 
-    def _gather(self, x: Tensor, places: Tensor):
+    def _gather(self, x: Tensor, indices: Tensor):
         """Rows of `(B, S, K, H)` at `(B, N, T, top_k)`: `(B · N · T, top_k, H)`."""
         batch, length, heads = ops.shape(x)[0], ops.shape(x)[1], x.shape[2]
-        groups = places.shape[1] // heads
+        groups = indices.shape[1] // heads
         rows = ops.reshape(ops.arange(batch, dtype="int32"), (-1, 1, 1, 1)) * length
-        of_head = ops.reshape(ops.arange(places.shape[1], dtype="int32") // groups, (1, -1, 1, 1))
-        flat = (places + rows) * heads + of_head
+        of_head = ops.reshape(ops.arange(indices.shape[1], dtype="int32") // groups, (1, -1, 1, 1))
+        flat = (indices + rows) * heads + of_head
         taken = ops.take(ops.reshape(x, (-1, x.shape[3])), ops.reshape(flat, (-1, self.top_k)), axis=0)
         return ops.reshape(taken, (-1, self.top_k, x.shape[3]))
 
@@ -151,7 +151,7 @@ class _KeyBlocks:
         self._key_mask = pad_length(ops.cast(key_mask, "bool"), 0, end)
         self._key_slots = pad_length(with_batch_axis(visibility.key_slots), 0, end) if visibility.causal else None
         self._key_heads, self._query_heads = key.shape[2], query.shape[2]
-        # Heads that share a key stand next to each other in the length.
+        # Heads that share a key are adjacent in the length.
         query = ops.transpose(query, (0, 2, 1, 3))
         self._length = ops.shape(query)[2]
         groups = self._query_heads // self._key_heads
@@ -159,7 +159,7 @@ class _KeyBlocks:
         self._key = ops.transpose(pad_length(key, 0, end), (0, 2, 3, 1))
 
     def scores(self, index: Tensor):
-        """`(B, N, T, block_size)`, float32; hidden keys far below all others."""
+        """`(B, N, T, block_size)`, float32; masked keys at -1e30."""
         scores = ops.matmul(self._query, self._block(self._key, index))
         scores = ops.cast(ops.reshape(scores, (-1, self._query_heads, self._length, self.size)), "float32")
         visibility = Visibility(

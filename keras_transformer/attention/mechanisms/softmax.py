@@ -27,11 +27,11 @@ class SoftmaxAttention(Mechanism):
 
     Args:
         scoring: "scaled_dot", "dot", "bilinear", "additive", "cosine", "location", or an instance.
-        dropout: float in [0, 1). Share of the weights dropped in training.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
         flash_attention: bool or None. Whether to use the backend's fused kernel. None uses it if Keras allows it
             (`keras.config.is_flash_attention_enabled()`) and the backend has one (JAX, PyTorch). The kernel supports scaled
             dot scores without dropout, and returns no weights.
-        seed: int or None. Of the dropout.
+        seed: int or None. Seed of the dropout.
 
     Call arguments: see `Mechanism`; all are supported. The scores are the attention weights before dropout.
 

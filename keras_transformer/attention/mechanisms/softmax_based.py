@@ -17,8 +17,8 @@ class SoftmaxBasedMechanism(Mechanism):
 
     Args:
         scoring: a name in `SCORINGS`, or an instance.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the dropout.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the dropout.
     """
 
     def __init__(

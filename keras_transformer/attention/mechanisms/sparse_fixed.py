@@ -1,4 +1,4 @@
-"""The fixed pattern of Sparse Transformers."""
+"""Fixed sparse attention (Sparse Transformers)."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ if TYPE_CHECKING:
 
 @serializable
 class FixedSparseAttention(SoftmaxBasedMechanism):
-    """Softmax attention over the query's own block, and over the last columns of every block: the fixed pattern.
+    """Fixed sparse attention: over the query's own block and the last positions of every block.
 
-    Query i sees key j where `⌊i / block_size⌋ = ⌊j / block_size⌋`, or where j is among the last `summary_size` places of
-    its block, under one softmax. Time and memory grow with `T · (block_size + T · summary_size / block_size)`, so as
-    `T^1.5` where the block is about `√T`. Any length gives what the masked dense formula gives.
+    Query i attends to key j if `⌊i / block_size⌋ = ⌊j / block_size⌋`, or if j is among the last `summary_size` positions
+    of its block. Time and memory grow with `T · (block_size + T · summary_size / block_size)`, that
+    is `T^1.5` with blocks of about `√T`. The result is that of masked dense attention, for any length.
 
     Args:
         block_size: int >= 1. Choose about the square root of the length.
-        summary_size: int in [1, block_size]. The columns of each block that all later queries see.
-        summary_groups: int >= 1. Head n sees the columns of group `n mod summary_groups`, counted from the end of
+        summary_size: int in [1, block_size]. Positions of each block that all later queries attend to.
+        summary_groups: int >= 1. Head n attends to the columns of group `n mod summary_groups`, counted from the end of
             the block; `summary_groups · summary_size <= block_size`.
         scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the dropout.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind. The cache keeps all
+    Call arguments: see `Mechanism`. Causal and bidirectional self-attention, all positions. The cache keeps all
     keys, so that it can go back to an earlier index; a new token is scored against each.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: sizes below 1, or summaries that do not fit a block; asked for scores, an `attention_mask` or other keys
-            than queries.
+        ValueError: sizes below 1, or summaries that do not fit a block; a call with scores, an `attention_mask` or other
+        keys than
+            queries.
 
     Example:
 
@@ -60,7 +61,7 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
     [2.0, 2.0, 2.0, 3.5, 3.5, 3.5]
 
     Reference: Child et al., Sparse Transformers, arXiv 1904.10509, section 4.3; the groups are the "distinct subblocks" of
-    its heads. Not causal, a query sees the summaries of all blocks.
+    its heads. Without causality, a query attends to the summaries of all blocks.
     """
 
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
@@ -164,7 +165,7 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
         return extend_dense(self, query, key, value, cache, cache_index, visibility, position, training)
 
     def mask(self, query_slots: Tensor, key_slots: Tensor) -> Tensor:
-        """The pattern, causality apart: `(B, N | 1, T, S)`."""
+        """The pattern without causality: `(B, N | 1, T, S)`."""
         same = ops.equal(
             ops.expand_dims(query_slots, 2) // self.block_size, ops.reshape(key_slots, (1, 1, -1)) // self.block_size
         )

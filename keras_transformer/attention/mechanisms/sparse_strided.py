@@ -1,4 +1,4 @@
-"""The strided pattern of Sparse Transformers."""
+"""Strided sparse attention (Sparse Transformers)."""
 
 from __future__ import annotations
 
@@ -24,30 +24,28 @@ if TYPE_CHECKING:
 
 @serializable
 class StridedSparseAttention(SoftmaxBasedMechanism):
-    """Softmax attention over the keys near by, and over every `stride`-th key: local ∪ strided.
+    """Strided sparse attention: over a local window and every `stride`-th key.
 
-    Query i sees key j where `|i - j| < stride` or `i ≡ j mod stride`, under one softmax. The near keys are read by
-    blocks, the others by residue class, and the two are merged by their sums of exponentials: no key counts twice, and
-    nothing else is computed. Time and memory grow with `T · (stride + T / stride)`, so as `T^1.5` where the stride
-    is about `√T`. Any length gives what the masked dense formula gives.
+    Query i attends to key j if `|i - j| < stride` or `i ≡ j mod stride`. Attention to the window and to the strided keys is
+    computed separately and merged by log-sum-exp; no key counts twice. Time and memory grow with `T · (stride + T /
+    stride)`, that is `T^1.5` with a stride of about `√T`. The result is that of masked dense attention, for any length.
 
     Args:
         stride: int >= 1. Choose about the square root of the length, or the width of a row of an image.
         separate_heads: bool. Whether the first half of the heads takes the near keys, and the other half every
-            `stride`-th key (its own among them), in place of every head both.
+            `stride`-th key (its own among them), instead of all heads both.
         scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the dropout.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Causal and not, self-attention, positions of every kind (with
-    `separate_heads`, those alone that turn queries and keys). Every key is in the reach of a later query, so the cache
-    keeps all; a new token is scored against each.
+    Call arguments: see `Mechanism`. Causal and bidirectional self-attention, all positions (with
+    `separate_heads`, only those that rotate queries and keys). The cache keeps all keys; a new token is scored against each.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: `stride` below 1; heads, or key/value heads above 1, that do not halve; asked for scores, an
+        ValueError: `stride` below 1; heads, or key/value heads above 1, that are odd; a call with scores, an
             `attention_mask` or other keys than queries.
 
     Example:
@@ -59,8 +57,8 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
     >>> np.array(output).ravel().astype(float).round(2).tolist()  # Token 6 sees 0, 3, 4, 5 and 6; token 3 sees all.
     [2.4, 2.0, 2.5, 3.0, 3.5, 4.0, 3.6]
 
-    Reference: Child et al., Sparse Transformers, arXiv 1904.10509, section 4.2; the paper's near keys reach one place
-    further, to the key that is also the first of the strided ones. Not causal, the pattern is taken on both sides.
+    Reference: Child et al., Sparse Transformers, arXiv 1904.10509, section 4.2; the window of the paper has one
+    more key, which is also a strided one. Without causality, the pattern covers both sides.
     """
 
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
@@ -77,7 +75,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         super().__init__(scoring, dropout, seed, **kwargs)
         self.stride = positive("stride", stride)
         self.separate_heads = separate_heads
-        if separate_heads:  # A bias is of all heads.
+        if separate_heads:  # A bias covers all heads.
             self.supports = self.supports - {"bias", "query", "values"}
 
     max_dense_queries = property(lambda self: self.stride)
@@ -86,7 +84,8 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         self._num_heads = query_shape[2]
         if self.separate_heads and (query_shape[2] % 2 or (key_shape[2] > 1 and key_shape[2] % 2)):
             raise ValueError(
-                f"With separate_heads, heads are halved. Received: {query_shape[2]} heads of queries, {key_shape[2]} of keys"
+                "separate_heads needs even numbers of heads. "
+                f"Received: {query_shape[2]} query heads, {key_shape[2]} key heads"
             )
         if self.separate_heads:
             query_shape = (*query_shape[:2], query_shape[2] // 2, query_shape[3])
@@ -113,7 +112,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         return ops.concatenate([near.context, strided.context], axis=2)
 
     def _near(self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any):
-        """The keys fewer than `stride` places away."""
+        """The keys fewer than `stride` positions away."""
         bands = Bands.of_window(self.stride, (self.stride + 1) // 2, visibility.causal)
         windowed = dataclasses.replace(visibility, window=self.stride)
         blocks = bands.blocks(query), bands.neighbors(key), bands.neighbors(value)
@@ -147,7 +146,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         return extend_dense(self, query, key, value, cache, cache_index, visibility, position, training)
 
     def mask(self, query_slots: Tensor, key_slots: Tensor) -> Tensor:
-        """The pattern, causality apart: `(B, T, S)`, or `(B, N, T, S)` with separate heads."""
+        """The pattern without causality: `(B, T, S)`, or `(B, N, T, S)` with separate heads."""
         apart = ops.abs(ops.expand_dims(query_slots, 2) - ops.reshape(key_slots, (1, 1, -1)))
         near, strided = ops.less(apart, self.stride), ops.equal(apart % self.stride, 0)
         if not self.separate_heads:
@@ -163,7 +162,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
 
 
 def exclude_own_slot(visibility: Visibility):
-    """The keys of other slots than the query's own; with causality, of earlier ones."""
+    """Masks keys of the query's own slot; with causality, keys of its own and later slots."""
     queries, keys = visibility.query_slots, visibility.key_slots
     if visibility.causal:
         return dataclasses.replace(visibility, key_slots=keys + 1)

@@ -1,4 +1,4 @@
-"""Attention whose queries, keys and values are one projection."""
+"""Multi-head subspace self-attention (MSSA), with one projection for queries, keys and values."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 @serializable
 class SubspaceAttention(SoftmaxBasedMechanism):
-    """MSSA: `softmax(Z_k Z_kᵀ / √H) Z_k`, `Z_k = X U_k`: the tokens in the k-th of N subspaces are query, key and value.
+    """MSSA: `softmax(Z_k Z_kᵀ / √H) Z_k`, `Z_k = X U_k`: the projections onto subspace k of N are queries, keys and values.
 
     Each head moves its tokens a step towards the subspaces spanned by U, which lowers their coding rate. Memory and time
-    grow with T². With `MultiHeadAttention` around it there is one projection in place of three: U has the name of the
-    queries'. As in CRATE: `MultiHeadAttention(N, H, mechanism="subspace", use_bias=False, use_output_bias=True)`.
+    grow with T². `MultiHeadAttention` then has one projection instead of three: U is its query
+    projection. As in CRATE: `MultiHeadAttention(N, H, mechanism="subspace", use_bias=False, use_output_bias=True)`.
 
     Args:
         scoring: "scaled_dot" (default), another name in `SCORINGS`, or an instance.
-        dropout: float in [0, 1). Share of the weights dropped in training.
-        seed: int or None. Of the dropout.
+        dropout: float in [0, 1). Dropout rate of the attention weights.
+        seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Causal and not, self-attention, any mask, positions of every kind (a rotary one turns
-    queries and keys, and leaves values), scores. Its cache keeps all keys and values.
+    Call arguments: see `Mechanism`. Causal and bidirectional self-attention, any mask, all positions (a rotary one turns
+    queries and keys, and leaves values), scores. The cache keeps all keys and values.
 
     Returns:
         The context `(B, T, N, H)`, or `(context, scores)`; with a cache, `(that, next_cache)`.

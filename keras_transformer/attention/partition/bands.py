@@ -1,6 +1,6 @@
-"""Sequences cut into blocks, each beside its neighbors: what a window of attention reads, at linear cost.
+"""Blocks of a sequence with their neighboring blocks, for sliding-window attention at linear cost.
 
-A block takes a row of its own in the batch, so that whatever attends to short sequences attends to blocks. In the shapes,
+Blocks are folded into the batch, so that attention to short sequences applies to blocks. In the shapes,
 n is the number of blocks, `ceil(T / block_size)`.
 """
 
@@ -17,12 +17,12 @@ from keras_transformer.utils.types import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class Bands:
-    """How a sequence is cut: each block of queries reads its own block of keys, and some before and after it.
+    """A partition into blocks, in which a block of queries attends to its block of keys and to neighbors.
 
     Attributes:
         block_size: int >= 1. Tokens of a block.
-        before: int >= 0. How many blocks before its own a block reads.
-        after: int >= 0. How many after it.
+        before: int >= 0. Number of attended blocks before its own.
+        after: int >= 0. Number of attended blocks after it.
     """
 
     block_size: int
@@ -31,7 +31,7 @@ class Bands:
 
     @classmethod
     def of_window(cls, window: int, block_size: int, causal: bool):
-        """The bands that hold all keys fewer than `window` places away."""
+        """Returns the bands that contain all keys fewer than `window` positions away."""
         reach = -(-(window - 1) // block_size)
         return cls(block_size, reach, 0 if causal else reach)
 
@@ -54,11 +54,11 @@ class Bands:
         return joined[:, :length]
 
     def visibility(self, visibility: Visibility, query: Tensor, key: Tensor) -> Visibility:
-        """A `Visibility` of blocks: their masks, slots and positions; keys beyond both ends are hidden.
+        """Returns the `Visibility` of blocks; keys beyond both ends are masked.
 
         Args:
             visibility: of the whole sequences.
-            query: `(B, T, ...)`: gives batch and length.
+            query: `(B, T, ...)`, for its batch size and length.
             key: `(B, T, ...)`.
         """
         batch, key_mask = ops.shape(key)[0], visibility.key_mask
@@ -88,12 +88,12 @@ class Bands:
 
 
 def block_count(length: Tensor, size: int):
-    """How many blocks of `size` hold `length` tokens."""
+    """Returns the number of blocks of `size` that hold `length` tokens."""
     return (length + size - 1) // size
 
 
 def pad_to_blocks(x: Tensor, size: int):
-    """Zeros at the end of `(B, T, ...)`, up to whole blocks."""
+    """Pads `(B, T, ...)` with zeros at the end, to whole blocks."""
     length = ops.shape(x)[1]
     return pad_length(x, 0, block_count(length, size) * size - length)
 
@@ -102,17 +102,17 @@ def take_rows(x: Tensor, starts: Tensor, size: int):
     """`x[b, starts[b] : starts[b] + size]` of each row of `(B, L, ...)`; starts are `(B,)` or `(B, 1)`."""
     length, rest = ops.shape(x)[1], x.shape[2:]
     first = ops.arange(ops.shape(x)[0], dtype="int32") * length
-    places = ops.expand_dims(first, 1) + ops.reshape(starts, (-1, 1))
-    places = places + ops.expand_dims(ops.arange(size, dtype="int32"), 0)
-    taken = ops.take(ops.reshape(x, (-1, math.prod(rest))), places, axis=0)
+    indices = ops.expand_dims(first, 1) + ops.reshape(starts, (-1, 1))
+    indices = indices + ops.expand_dims(ops.arange(size, dtype="int32"), 0)
+    taken = ops.take(ops.reshape(x, (-1, math.prod(rest))), indices, axis=0)
     return ops.reshape(taken, (-1, size, *rest))
 
 
 def last_rows(joined: Tensor, length: Tensor, mask: Tensor | None, size: int):
-    """The last `size` rows `(B, size, D)` that are no padding, which stands on the right.
+    """Returns the last `size` tokens `(B, size, D)` of each row before its padding, which is on the right.
 
     Args:
-        joined: `(B, size + T, D)`: what was kept before, and new tokens.
+        joined: `(B, size + T, D)`: earlier and new tokens.
         length: int, or a scalar tensor. T.
         mask: boolean `(B, T)`, True = a real token; None for all.
         size: int >= 0.
@@ -123,7 +123,7 @@ def last_rows(joined: Tensor, length: Tensor, mask: Tensor | None, size: int):
 
 
 def pad_length(x: Tensor, before: Tensor, after: Tensor):
-    """Zeros, or False, before and after along axis 1 of `(B, T, ...)`."""
+    """Pads axis 1 of `(B, T, ...)` with zeros, or False, before and after."""
     if isinstance(before, int) and isinstance(after, int) and before == after == 0:
         return x
     zeros = [ops.zeros((ops.shape(x)[0], size, *x.shape[2:]), dtype=x.dtype) for size in (before, after)]

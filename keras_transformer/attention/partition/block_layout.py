@@ -50,7 +50,7 @@ class BlockLayout:
         Args:
             softmax: `SoftmaxAttention`.
             query, key, value: `(B, T, ...)`.
-            visibility: of the whole sequences, whose slots count one by one.
+            visibility: of the whole sequences, with consecutive slots.
             **options: `position` and `training`.
         """
         context = softmax(
@@ -83,7 +83,7 @@ class BlockLayout:
         valid = ops.broadcast_to(self.valid, (shape[0], *ops.shape(self.valid)[1:]))
         valid = ops.repeat(ops.reshape(valid, (-1, ops.shape(valid)[2])), self.block_size, axis=1)
         slots = ops.expand_dims(ops.arange(shape[1], dtype="int32"), 0)
-        slots, places, key_places = (
+        slots, positions, key_positions = (
             with_batch_axis(x, shape[0]) for x in (slots, visibility.query_positions, visibility.key_positions)
         )
         return Visibility(
@@ -92,8 +92,8 @@ class BlockLayout:
             causal=visibility.causal,
             query_slots=self.queries(slots),
             key_slots=self.keys(slots),
-            query_positions=self.queries(places),
-            key_positions=self.keys(key_places),
+            query_positions=self.queries(positions),
+            key_positions=self.keys(key_positions),
         )
 
     def _gather(self, x: Tensor, ids):
@@ -107,11 +107,11 @@ class BlockLayout:
 
 
 def scatter_blocks(context: Tensor, rows: Tensor, count: Tensor):
-    """Blocks of context at their places among all blocks, and zeros elsewhere.
+    """Scatters blocks of context into all blocks, with zeros elsewhere.
 
     Args:
         context: `(B, R, width)`.
-        rows: int32 `(1 | B, R)`: where each stands; no two at one place.
+        rows: int32 `(1 | B, R)`: the index of each; no duplicates in a row.
         count: the number of all blocks n.
 
     Returns:
@@ -120,8 +120,8 @@ def scatter_blocks(context: Tensor, rows: Tensor, count: Tensor):
     batch, width = ops.shape(context)[0], context.shape[2]
     first = ops.reshape(ops.arange(batch, dtype="int32") * count, (-1, 1))
     empty = ops.zeros((batch * count, width), dtype=context.dtype)
-    places = ops.reshape(first + rows, (-1, 1))
-    filled = ops.scatter_update(empty, places, ops.reshape(context, (-1, width)))
+    positions = ops.reshape(first + rows, (-1, 1))
+    filled = ops.scatter_update(empty, positions, ops.reshape(context, (-1, width)))
     return ops.reshape(filled, (-1, count, width))
 
 

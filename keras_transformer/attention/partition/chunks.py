@@ -1,7 +1,7 @@
-"""Products of queries with running sums over keys, chunk by chunk: what attention that is linear in its keys computes.
+"""Unnormalized linear attention, with causality in chunks.
 
-Within a chunk the products of queries and keys are made, between chunks only sums are carried. A chunk takes a row of its
-own in the batch. In the shapes, C is the size of a chunk, n their number, G the query heads of a key head, M the features.
+Products of queries and keys are computed within chunks; sums over keys are carried between chunks. Chunks are folded into
+the batch. Shapes: C chunk size, n number of chunks, G query heads of a key head, M features.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from keras_transformer.utils.types import Tensor
 
 
 def unnormalized_attention(query: Tensor, key: Tensor, value: Tensor):
-    """`y_t = q_t Σ_s k_s v_sᵀ` and `q_t · Σ_s k_s`: every query reads every key, in time and memory that grow with T + S.
+    """`y_t = q_t Σ_s k_s v_sᵀ` and `q_t · Σ_s k_s`: bidirectional, in time and memory O(T + S).
 
     Args:
         query: float `(B, T, N, M)`.
@@ -34,7 +34,7 @@ def unnormalized_attention(query: Tensor, key: Tensor, value: Tensor):
 def causal_unnormalized_attention(
     query: Tensor, key: Tensor, value: Tensor, chunk_size: int, state: Tensor | None = None
 ):
-    """`y_t = q_t (S_0 + Σ_{s <= t} k_s v_sᵀ)`, with the sums after the last token.
+    """`y_t = q_t (S_0 + Σ_{s <= t} k_s v_sᵀ)`, and the sums after the last token.
 
     Time grows with `T · (C + M) · H`, memory with `T · C` and, for the sums before each chunk, `T / C · M · H`.
 
@@ -42,7 +42,7 @@ def causal_unnormalized_attention(
         query: float `(B, T, N, M)`.
         key: float `(B, T, K, M)`; N is a multiple of K.
         value: float `(B, T, K, H)`.
-        chunk_size: int >= 1. C; changes the cost alone.
+        chunk_size: int >= 1. C; affects the cost only.
         state: float `(B, K, M, H)`: S_0, the sums over the tokens before; None for zeros.
 
     Returns:
@@ -62,12 +62,12 @@ def causal_unnormalized_attention(
 
 
 def running_sums(sums: Tensor, chunks: Tensor, state: Tensor | None = None):
-    """The sums of all chunks before each chunk, and those of all chunks.
+    """Returns the sums over all chunks before each chunk, and over all chunks.
 
     Args:
         sums: `(B · n, K, M, H)`: the sum of each chunk.
         chunks: int. n.
-        state: `(B, K, M, H)`: what comes before the first chunk; None for zeros.
+        state: `(B, K, M, H)`: the sums before the first chunk; None for zeros.
 
     Returns:
         `(B · n, K, M, H)` and `(B, K, M, H)`.
@@ -83,7 +83,7 @@ def running_sums(sums: Tensor, chunks: Tensor, state: Tensor | None = None):
 
 
 def chunk_length(x: Tensor, chunk_size: int):
-    """The size of the chunks of `(B, T, ...)`: no longer than the sequence, so that one token costs one."""
+    """The size of the chunks of `(B, T, ...)`: at most the length of the sequence."""
     if x.shape[1] is not None:
         return min(x.shape[1], chunk_size)
     return ops.minimum(ops.shape(x)[1], chunk_size)
@@ -97,14 +97,14 @@ def heads_first(x: Tensor, size: int, key_heads: int):
 
 
 def tokens_first(x: Tensor, size: int, heads: int):
-    """The way back of `heads_first`, to `(B · n, C, N, H)`."""
+    """The inverse of `heads_first`: returns `(B · n, C, N, H)`."""
     key_heads, width = x.shape[1], x.shape[3]
     x = ops.reshape(x, (-1, key_heads, size, heads // key_heads * width))
     return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, size, heads, width))
 
 
 def _causal(size: int, group: int):
-    """`(1, 1, C · G, C)`: 1 where the key is not after the query."""
+    """`(1, 1, C · G, C)`: 1 if the key is not after the query."""
     if isinstance(size, int):
         return ops.convert_to_tensor(np.repeat(np.tri(size), group, axis=0)[None, None], "float32")
     rows = ops.reshape(ops.arange(size * group, dtype="int32") // group, (1, 1, -1, 1))

@@ -1,4 +1,4 @@
-"""Queries in clusters: hashed to bits, gathered by k-means in Hamming space, sorted into blocks of one cluster each.
+"""Clustering of queries: hashes, k-means in Hamming space, and blocks of one cluster each.
 
 In the shapes, C is the number of clusters, P the bits of a hash. A row is one head of one example.
 """
@@ -14,7 +14,7 @@ from keras_transformer.utils.types import Tensor
 
 
 def hash_bits(query: Tensor, planes: Tensor):
-    """On which side of each plane a query lies: float32 `(B · N, T, P)` of -1 and 1.
+    """Returns the signs of random projections of queries: float32 `(B · N, T, P)` of -1 and 1.
 
     Args:
         query: float `(B, T, N, H)`.
@@ -29,15 +29,15 @@ def hash_bits(query: Tensor, planes: Tensor):
 
 
 def cluster_bits(bits: Tensor, seen: Tensor, num_clusters: int, iterations: int):
-    """K-means under the Hamming distance: int `(B · N, T)`, a cluster for each row of bits.
+    """Returns k-means clusters in Hamming space: int `(B · N, T)`.
 
-    It starts from tokens at equal distances, so that the same tokens give the same clusters, however they are padded.
+    It starts from equally spaced tokens, so that padding has no influence.
 
     Args:
         bits: float32 `(B · N, T, P)` of -1 and 1.
-        seen: float32 `(B · N, T)`: 0 for padding, which is in cluster C.
+        seen: float32 `(B · N, T)`: 0 for padding, whose cluster is C.
         num_clusters: int. C.
-        iterations: int. How often the centers move.
+        iterations: int. Iterations of k-means.
     """
     counts = ops.cast(ops.sum(seen, axis=1, keepdims=True), "int32")
     starts = ops.arange(num_clusters, dtype="int32") * counts // num_clusters  # (B · N, C): the first tokens of each.
@@ -47,20 +47,20 @@ def cluster_bits(bits: Tensor, seen: Tensor, num_clusters: int, iterations: int)
     for _ in range(iterations):
         members = _nearest(bits, centers) * ops.expand_dims(seen, 2)
         votes = ops.matmul(ops.transpose(members, (0, 2, 1)), bits)  # (B · N, C, P)
-        # Where the votes are even, the center stays: so it does in an empty cluster.
+        # On a tie the center does not change, as in an empty cluster.
         centers = ops.where(ops.equal(votes, 0), centers, ops.sign(votes))
     clusters = ops.cast(_nearest(bits, centers), "int32") * ops.arange(num_clusters, dtype="int32")
     return ops.where(seen > 0.5, ops.sum(clusters, axis=2), num_clusters)
 
 
 def members_of(clusters: Tensor, num_clusters: int):
-    """Who belongs where: float32 `(B · N, T, C)` of zeros and ones, for clusters `(B · N, T)`."""
+    """Returns clusters `(B · N, T)` one-hot: float32 `(B · N, T, C)`."""
     each = ops.reshape(ops.arange(num_clusters, dtype="int32"), (1, 1, -1))
     return ops.cast(ops.equal(ops.expand_dims(clusters, 2), each), "float32")
 
 
 def _nearest(bits: Tensor, centers):
-    """One-hot `(B · N, T, C)`: the center that agrees in most bits; of equals the first."""
+    """One-hot `(B · N, T, C)`: the center with most equal bits; the first of equals."""
     agreement = ops.matmul(bits, ops.transpose(centers, (0, 2, 1)))  # Whole numbers.
     num_clusters = centers.shape[1]
     agreement = agreement - ops.arange(num_clusters, dtype="float32") / (num_clusters + 1)
@@ -69,15 +69,15 @@ def _nearest(bits: Tensor, centers):
 
 @dataclasses.dataclass(frozen=True)
 class ClusterBlocks:
-    """Tokens sorted by cluster into blocks of one cluster each: what members share is then read once for a block.
+    """Tokens sorted by cluster into blocks of one cluster each, so that a block reads shared data once.
 
     Attributes:
-        places: int `(B · N, T)`: the row of each token among all blocks; the last one takes those in no cluster.
+        rows_of_tokens: int `(B · N, T)`: the row of each token among all blocks; the last row is for tokens in no cluster.
         clusters: int `(B · N, n)`: the cluster of each block.
         size: int. Tokens of a block.
     """
 
-    places: Any
+    rows_of_tokens: Any
     clusters: Any
     size: int
 
@@ -92,10 +92,10 @@ class ClusterBlocks:
         first = ops.expand_dims((ends - blocks) * size, 1)
         count = (length + size - 1) // size + num_clusters
         inside = ops.sum(members, axis=2)
-        places = ops.sum(members * (first + ranks), axis=2) + (1 - inside) * (count * size)
+        rows_of_tokens = ops.sum(members * (first + ranks), axis=2) + (1 - inside) * (count * size)
         order = ops.reshape(ops.arange(count, dtype="int32"), (1, -1, 1))
         clusters = ops.sum(ops.cast(ops.expand_dims(ends, 1) <= order, "int32"), axis=2)
-        return cls(places, ops.minimum(clusters, num_clusters - 1), size)
+        return cls(rows_of_tokens, ops.minimum(clusters, num_clusters - 1), size)
 
     def gather(self, x: Tensor) -> Tensor:
         """`(B · N, T, H)` to blocks `(B · N · n, size, H)`, zeros where a block has fewer tokens."""
@@ -107,14 +107,14 @@ class ClusterBlocks:
         return ops.reshape(flat, (-1, self.size, width))
 
     def scatter(self, blocks: Tensor) -> Tensor:
-        """Blocks `(B · N · n, size, H)` back to `(B · N, T, H)`; what comes for those in no cluster means nothing."""
+        """Blocks `(B · N · n, size, H)` back to `(B · N, T, H)`; undefined for tokens in no cluster."""
         rows, width = self._rows() - 1, blocks.shape[2]
-        first = ops.expand_dims(ops.arange(ops.shape(self.places)[0], dtype="int32") * rows, 1)
-        index = first + ops.minimum(self.places, rows - 1)
+        first = ops.expand_dims(ops.arange(ops.shape(self.rows_of_tokens)[0], dtype="int32") * rows, 1)
+        index = first + ops.minimum(self.rows_of_tokens, rows - 1)
         return ops.take(ops.reshape(blocks, (-1, width)), index, axis=0)
 
     def of_clusters(self, x: Tensor):
-        """`(B · N, C, ...)` to `(B · N · n, ...)`: what the cluster of each block has."""
+        """`(B · N, C, ...)` to `(B · N · n, ...)`: gathered for the cluster of each block."""
         num_clusters, rest = x.shape[1], x.shape[2:]
         first = ops.expand_dims(ops.arange(ops.shape(self.clusters)[0], dtype="int32") * num_clusters, 1)
         index = ops.reshape(first + self.clusters, (-1,))
@@ -124,4 +124,7 @@ class ClusterBlocks:
         return ops.shape(self.clusters)[1] * self.size + 1
 
     def _index(self, rows: Tensor):
-        return ops.expand_dims(ops.arange(ops.shape(self.places)[0], dtype="int32") * rows, 1) + self.places
+        return (
+            ops.expand_dims(ops.arange(ops.shape(self.rows_of_tokens)[0], dtype="int32") * rows, 1)
+            + self.rows_of_tokens
+        )

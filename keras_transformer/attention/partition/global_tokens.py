@@ -1,4 +1,4 @@
-"""A few tokens of each row, taken out and put back: those that everybody sees, and that see everybody."""
+"""Global tokens: selected tokens of each row that attend to all tokens, and all tokens to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FirstTokens:
         """Boolean `(1, T)`."""
         return ops.expand_dims(ops.arange(self.length, dtype="int32") < self.count, 0)
 
-    mask = None  # All of them are there.
+    mask = None  # All of them are valid.
 
     def gather(self, x: Tensor) -> Tensor:
         """`(B, T, ...)` to `(B, G, ...)`."""
@@ -38,25 +38,25 @@ class FirstTokens:
     gather_integers = gather
 
     def scatter(self, x: Tensor, chosen: Tensor) -> Tensor:
-        """`(B, T, N, H)` with `chosen`, `(B, G, N, H)`, in place of its own."""
+        """`(B, T, N, H)` with the global tokens replaced by `chosen`, `(B, G, N, H)`."""
         return ops.concatenate([chosen, x[:, self.count :]], axis=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class MarkedTokens:
-    """The tokens that a mask marks: the first `count` of them in each row.
+    """The first `count` tokens of each row that a mask marks.
 
-    They are taken by a product with one-hot rows: no sort, no index that points beyond a short row.
+    They are gathered by a product with one-hot rows, without sorting or out-of-range indices.
 
     Attributes:
-        selection: float32 `(B, G, T)`: one-hot rows, or zeros where a row has fewer tokens than `count`.
+        selection: float32 `(B, G, T)`: one-hot rows; zeros beyond the marked tokens of a row.
     """
 
     selection: Any
 
     @classmethod
     def of_mask(cls, mask: Tensor | None, count: Tensor):
-        """The first `count` True places of a boolean mask `(B, T)`."""
+        """Selects the first `count` True entries of a boolean mask `(B, T)`."""
         ranks = ops.cumsum(ops.cast(mask, "int32"), axis=1) * ops.cast(mask, "int32")  # 1, 2, ...; 0 for others.
         wanted = ops.reshape(ops.arange(1, count + 1, dtype="int32"), (1, count, 1))
         return cls(ops.cast(ops.equal(ops.expand_dims(ranks, 1), wanted), "float32"))
@@ -68,7 +68,7 @@ class MarkedTokens:
 
     @property
     def mask(self) -> Tensor:
-        """Boolean `(B, G)`: which of the places are taken."""
+        """Boolean `(B, G)`: which of the global tokens are valid."""
         return ops.sum(self.selection, axis=2) > 0.5
 
     def gather(self, x: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ class MarkedTokens:
         return ops.cast(ops.round(ops.squeeze(ops.matmul(self.selection, rows), 2)), "int32")
 
     def scatter(self, x: Tensor, chosen: Tensor) -> Tensor:
-        """`(B, T, N, H)` with `chosen`, `(B, G, N, H)`, in place of its own."""
+        """`(B, T, N, H)` with the global tokens replaced by `chosen`, `(B, G, N, H)`."""
         back = ops.transpose(ops.cast(self.selection, x.dtype), (0, 2, 1))
         rows = ops.matmul(back, ops.reshape(chosen, (-1, self.selection.shape[1], math.prod(chosen.shape[2:]))))
         others = ops.cast(ops.logical_not(self.is_global), x.dtype)
@@ -118,12 +118,12 @@ def of_queries(visibility: Visibility, chosen: Tensor):
 
 
 def write_first(cache: Cache, new: Tensor, slots: Tensor, token_mask: Tensor | None = None):
-    """Writes those new tokens that are among the first ones.
+    """Writes the new tokens that are among the first G tokens.
 
     Args:
         cache: dict of tensors `(B, N, G, H)`.
         new: dict of some of their names to tensors `(B, T, N, H)`.
-        slots: int `(1 | B, T)`: where the new tokens stand.
+        slots: int `(1 | B, T)`: the slots of the new tokens.
         token_mask: boolean `(B, T)`: False for padding, which is not written; or None.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Sequences cut into segments, of which each head keeps every so manieth token: what LongNet reads.
+"""Segments of a sequence with the tokens that each head keeps, for LongNet's dilated attention.
 
 In the shapes, n is the number of segments, w their length, r the rate, m = w / r the tokens that a head keeps of each.
 """
@@ -20,7 +20,7 @@ from keras_transformer.utils.types import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class Segments:
-    """How a sequence is cut, and which tokens the heads keep.
+    """A partition into segments, in which each head keeps every `rate`-th token.
 
     Attributes:
         segment: int, or a tensor of it. w, a multiple of `rate`.
@@ -34,33 +34,33 @@ class Segments:
 
     @classmethod
     def of_length(cls, length: Tensor, segment: Tensor, rate: int, heads: int):
-        """Segments of a sequence: no longer than they must be to hold it."""
+        """Returns the segments of a sequence, no longer than the sequence needs."""
         whole = (length + rate - 1) // rate * rate
         if isinstance(whole, int):
             return cls(max(rate, min(segment, whole)), rate, heads)
         return cls(ops.maximum(rate, ops.minimum(segment, whole)), rate, heads)
 
     def blocks(self, x: Tensor) -> Tensor:
-        """`(B, T, N, ...)` to `(B · n, m, N, ...)`: of each segment, what each head keeps."""
+        """`(B, T, N, ...)` to `(B · n, m, N, ...)`: the tokens that each head keeps of each segment."""
         rest = x.shape[2:]
         length = ops.shape(x)[1]
         x = pad_length(x, 0, self._padded(length) - length)
         if self.rate == 1:
             return ops.reshape(x, (-1, self.segment, *rest))
         x = ops.reshape(x, (-1, self.rate, *rest))
-        share = -(-self.heads // self.rate) * rest[0] // self.heads  # Heads that keep the same tokens stand together.
+        share = -(-self.heads // self.rate) * rest[0] // self.heads  # Heads that keep the same tokens are adjacent.
         kept = [x[:, offset, first : first + share] for offset, first in enumerate(range(0, rest[0], share))]
         return ops.reshape(ops.concatenate(kept, axis=1), (-1, self.segment // self.rate, *rest))
 
     def key_blocks(self, x: Tensor):
-        """`(B, T, K, H)` to `(B · n, m, K, H)`; where query heads of one key head keep different tokens, to N heads."""
+        """`(B, T, K, H)` to `(B · n, m, K, H)`; with N heads if query heads of one key head keep different tokens."""
         share, group = -(-self.heads // self.rate), self.heads // x.shape[2]
         if self.rate > 1 and share % group:
             x = ops.repeat(x, group, axis=2)
         return self.blocks(x)
 
     def visibility(self, visibility: Visibility, batch: Tensor, length: Tensor) -> Visibility:
-        """The `Visibility` within segments; that of the whole gives padding of keys and causality."""
+        """Returns the `Visibility` within segments, with the key mask and causality of the whole."""
         count, key_mask = self.segment // self.rate, visibility.key_mask
         slots = ops.arange(count, dtype="int32")
         if key_mask is None and not visibility.causal and self._is_filled_up(length):
@@ -78,7 +78,7 @@ class Segments:
         return Visibility(key_mask=key_mask, attention_mask=mask, **options)
 
     def join(self, part: PartialAttention, length: Tensor) -> Tensor:
-        """A `PartialAttention` of blocks back to `(B, length, N, ...)`; a token that a head has not kept saw nothing."""
+        """A `PartialAttention` of blocks back to `(B, length, N, ...)`; tokens that a head does not keep have no weight."""
         if self.rate == 1:
             return PartialAttention(*(self._join(x, length) for x in part))
         kept = _kept(np.arange(self.rate), self.rate, self.heads)[None, :, :, None]  # (1, r, N, 1)
@@ -98,7 +98,7 @@ class Segments:
 
 
 def segment_mask_of_heads(query_slots: Tensor, key_slots: Tensor, segment: Tensor, rate: int, heads: int):
-    """`(B, N, T, S)`: what a head sees in its segments; slots are `(1 | B, T)` and `(B, S)`."""
+    """`(B, N, T, S)`: the attention mask of each head; slots are `(1 | B, T)` and `(B, S)`."""
     query_slots = ops.expand_dims(ops.expand_dims(query_slots, 1), 3)
     key_slots = ops.expand_dims(ops.expand_dims(key_slots, 1), 2)
     offsets = np.arange(heads).reshape(1, -1, 1, 1) // -(-heads // rate)
@@ -108,7 +108,7 @@ def segment_mask_of_heads(query_slots: Tensor, key_slots: Tensor, segment: Tenso
 
 
 def align_rows(x: Tensor, shift: Tensor, before: Tensor, common):
-    """`(B, T, ...)` moved `shift + before` places to the right, `(B, before + T + common, ...)`; shift is `(B, 1)`."""
+    """`(B, T, ...)` shifted by `shift + before` to the right, `(B, before + T + common, ...)`; shift is `(B, 1)`."""
     size = before + ops.shape(x)[1] + common
     return take_rows(pad_length(x, common + before, common), common - shift, size)
 

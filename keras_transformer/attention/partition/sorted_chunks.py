@@ -1,4 +1,4 @@
-"""Tokens sorted by their buckets, and cut into chunks: what LSH attention reads.
+"""Tokens sorted by bucket and cut into chunks, for LSH attention.
 
 In the shapes, R is the number of rounds, c the tokens of a chunk, n the number of chunks, `ceil(T / c)`.
 """
@@ -15,18 +15,18 @@ from keras_transformer.utils.types import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class SortedChunks:
-    """The order of tokens in each round: by bucket, those of one bucket by place, hidden ones last.
+    """The order of tokens in each round: by bucket, then by index, masked tokens last.
 
     Attributes:
-        places: int `(B · N, R, n · c)`: where the token stood; T or more for those that fill up the last chunk.
-        buckets: int `(B · N, R, n · c)`: its bucket; `num_buckets` where it is hidden.
+        indices: int `(B · N, R, n · c)`: the index of the token; T or more for padding of the last chunk.
+        buckets: int `(B · N, R, n · c)`: its bucket; `num_buckets` if it is masked.
         chunk_length: int. c.
         num_buckets: int.
         heads: int. N.
         length: T.
     """
 
-    places: Any
+    indices: Any
     buckets: Any
     chunk_length: int
     num_buckets: int
@@ -39,7 +39,7 @@ class SortedChunks:
 
         Args:
             buckets: int `(B, T, N, R)`.
-            seen: boolean `(B, T)`, or None: the tokens that are not hidden.
+            seen: boolean `(B, T)`, or None: the tokens that are not masked.
             chunk_length: int.
             num_buckets: int.
         """
@@ -49,7 +49,7 @@ class SortedChunks:
             seen = ops.expand_dims(ops.expand_dims(ops.cast(seen, "bool"), 2), 3)
             buckets = ops.where(seen, buckets, num_buckets)
         buckets = ops.reshape(ops.transpose(buckets, (0, 2, 3, 1)), (-1, rounds, length))
-        # One integer holds bucket and place: sorted, it gives both back, and equal buckets stay in order.
+        # Sort one integer of bucket and index, from which both are recovered; equal buckets stay in order.
         codes = buckets * total + ops.arange(length, dtype="int32")
         filling = num_buckets * total + ops.arange(length, total, dtype="int32")
         filling = ops.broadcast_to(filling, (*ops.shape(codes)[:2], ops.shape(filling)[0]))
@@ -59,10 +59,10 @@ class SortedChunks:
     def gather(self, x: Tensor) -> Tensor:
         """`(B, T, N, H)` to chunks `(B · N · R, n, c, H)`."""
         width = x.shape[3]
-        # Rows of the flat tensor, (b · T + t) · N + head: nothing is transposed or padded first.
-        row = ops.reshape(ops.arange(ops.shape(self.places)[0], dtype="int32"), (-1, 1, 1))
+        # Rows of the flat tensor, (b · T + t) · N + head: without transposition or padding.
+        row = ops.reshape(ops.arange(ops.shape(self.indices)[0], dtype="int32"), (-1, 1, 1))
         batch, head = row // self.heads, row % self.heads
-        index = (batch * self.length + ops.minimum(self.places, self.length - 1)) * self.heads + head
+        index = (batch * self.length + ops.minimum(self.indices, self.length - 1)) * self.heads + head
         chunks = ops.take(ops.reshape(x, (-1, width)), index, axis=0)
         return ops.reshape(chunks, (-1, self._count(), self.chunk_length, width))
 
@@ -76,14 +76,14 @@ class SortedChunks:
         Args:
             chunks: `(B · N · R, n, c, H)`.
             wraps: whether the first chunk follows the last one of the round before.
-            filling: number. What it follows otherwise.
+            filling: number. What the first chunk follows otherwise.
         """
         first = self._last_of_round_before(chunks) if wraps else ops.full_like(chunks[:, :1], filling)
         return ops.concatenate([ops.concatenate([first, chunks[:, :-1]], axis=1), chunks], axis=2)
 
     def _last_of_round_before(self, chunks: Tensor):
-        rows, rounds = ops.shape(self.places)[0], self.places.shape[1]
-        # The last chunk that holds a token which is not hidden: padding changes nothing.
+        rows, rounds = ops.shape(self.indices)[0], self.indices.shape[1]
+        # The last chunk with an unmasked token, so that padding has no influence.
         tokens = ops.sum(ops.cast(self.buckets < self.num_buckets, "int32"), axis=2)  # (B · N, R), equal in all rounds.
         last = ops.maximum(tokens - 1, 0) // self.chunk_length
         before = (ops.arange(rounds, dtype="int32") + rounds - 1) % rounds
@@ -95,20 +95,20 @@ class SortedChunks:
 
     def scatter(self, chunks: Tensor) -> Tensor:
         """Chunks `(B · N · R · n, c, 1, H)` back to a list of R tensors `(B, T, N, H)`."""
-        rows, rounds = ops.shape(self.places)[0], self.places.shape[1]
+        rows, rounds = ops.shape(self.indices)[0], self.indices.shape[1]
         total = self._count() * self.chunk_length
         flat = ops.reshape(chunks, (-1, chunks.shape[3]))
         index = self._inverse(rows, rounds, total)
         return [ops.take(flat, index[:, each], axis=0) for each in range(rounds)]
 
     def _inverse(self, rows: Tensor, rounds, total: Tensor):
-        """Where each token went: int `(B, R, T, N)`, rows of the flat chunks."""
+        """The inverse permutation: int `(B, R, T, N)`, rows of the flat chunks."""
         first = ops.reshape(ops.arange(rows * rounds, dtype="int32") * total, (-1, rounds, 1))
-        index = ops.reshape(first + self.places, (-1, 1))
+        index = ops.reshape(first + self.indices, (-1, 1))
         size = rows * rounds * total
         inverse = ops.scatter(index, ops.arange(size, dtype="int32"), (size,))
         inverse = ops.reshape(inverse, (-1, self.heads, rounds, total))
         return ops.transpose(inverse[:, :, :, : self.length], (0, 2, 3, 1))
 
     def _count(self):
-        return ops.shape(self.places)[2] // self.chunk_length
+        return ops.shape(self.indices)[2] // self.chunk_length

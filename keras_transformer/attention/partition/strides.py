@@ -1,4 +1,4 @@
-"""Sequences folded by residue class: tokens `stride` places apart stand next to each other, in a row of their own."""
+"""Strided subsequences `x[r::stride]` of a sequence, folded into the batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from keras_transformer.utils.types import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class StridedSubsequences:
-    """Token t goes to row `t mod stride` of its sequence, at place `t // stride`. In shapes, n is `ceil(T / stride)`.
+    """The subsequences `x[r::stride]`: token t is token `t // stride` of subsequence `t mod stride`.
+
+    In the shapes, n is `ceil(T / stride)`.
 
     Attributes:
         stride: int >= 1.
@@ -37,15 +39,15 @@ class StridedSubsequences:
         return ops.reshape(x, (-1, count * self.stride, *rest))[:, :length]
 
     def visibility(self, visibility: Visibility, query: Tensor, **changes: Any) -> Visibility:
-        """A `Visibility` of the rows, whose slots count the tokens of a row; padding at the end is hidden.
+        """Returns the `Visibility` of the subsequences, with their own slots; padding at the end is masked.
 
         Args:
-            visibility: of the whole sequences, whose slots count one by one.
-            query: `(B, T, ...)`: gives batch and length, of keys as of queries.
+            visibility: of the whole sequences, with consecutive slots.
+            query: `(B, T, ...)`, for the batch size and length of queries and keys.
             **changes: fields of the result.
         """
         batch, length = ops.shape(query)[0], ops.shape(query)[1]
-        places = ops.arange(self.count(length), dtype="int32")
+        slots = ops.arange(self.count(length), dtype="int32")
         key_mask = visibility.key_mask
         if key_mask is None:
             key_mask = ops.ones((batch, length), dtype="bool")
@@ -53,13 +55,13 @@ class StridedSubsequences:
             query_mask=None if visibility.query_mask is None else self.fold(visibility.query_mask),
             key_mask=self.fold(key_mask),
             causal=visibility.causal,
-            query_slots=places,
-            key_slots=places,
+            query_slots=slots,
+            key_slots=slots,
             query_positions=self.fold(with_batch_axis(visibility.query_positions, batch)),
             key_positions=self.fold(with_batch_axis(visibility.key_positions, batch)),
             **changes,
         )
 
     def count(self, length: Tensor) -> Tensor:
-        """The tokens n of a row."""
+        """The length n of a subsequence."""
         return block_count(length, self.stride)

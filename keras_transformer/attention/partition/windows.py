@@ -1,4 +1,4 @@
-"""A window of keys around each query, as a part of a softmax: with gaps where it is dilated, and per head."""
+"""Sliding-window attention with a dilation per head, as a part of a softmax."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def window_part(
         query: float `(B, T, N, H)`.
         key: float `(B, T, N, H)`, of the same tokens.
         value: float `(B, T, N, H_value)`.
-        visibility: `masks.Visibility` without an attention mask; its slots count one by one.
-        window: int >= 1. Kept keys of one side, the query's own included.
+        visibility: `masks.Visibility` without an attention mask; with consecutive slots.
+        window: int >= 1. Attended keys of one side, the query's own included.
         dilations: sequence of N ints >= 1.
         position: an `AttentionPosition`, or None; one that adds to scores or values needs equal dilations.
         training: bool or None.
@@ -81,16 +81,16 @@ def new_window_part(
     position: AttentionPosition | None = None,
     training: bool | None = None,
 ):
-    """`window_part` of T new queries, whose keys stand after those of `(window - 1) · max(dilations)` tokens before them.
+    """`window_part` of T new queries, given also the keys of the `(window - 1) · max(dilations)` tokens before them.
 
-    Few queries read all keys at once; many are cut into blocks. The arguments are those of `window_part`, with keys and
-    values `(B, (window - 1) · max(dilations) + T, N, H)`.
+    A few queries attend to all keys with a mask; many are cut into blocks. The arguments are those of `window_part`, with
+    keys and values `(B, (window - 1) · max(dilations) + T, N, H)`.
     """
     if query.shape[1] is not None and query.shape[1] < 2 * window:
         mask = window_mask_of_heads(visibility.query_slots, visibility.key_slots, window, dilations)
         visibility = dataclasses.replace(visibility, attention_mask=mask)
         return partial_attention(softmax, query, key, value, visibility, position, training=training)
-    # Queries stand beside their keys again: those of the past are not asked for.
+    # Queries are aligned with their keys; the outputs of past queries are dropped.
     before = (window - 1) * max(dilations)
     slots, positions = visibility.key_slots, visibility.key_positions
     visibility = dataclasses.replace(visibility, query_mask=None, query_slots=slots, query_positions=positions)
@@ -100,7 +100,7 @@ def new_window_part(
 
 
 def window_mask_of_heads(query_slots: Tensor, key_slots: Tensor, window: int, dilations: Sequence[int]):
-    """`(1 | B, N, T, S)`: what `window_part` sees, as one mask; slots are `(1 | B, T)` and `(1 | B, S)`."""
+    """`(1 | B, N, T, S)`: the mask of `window_part`."""
     dilations = ops.reshape(ops.convert_to_tensor(dilations, dtype="int32"), (1, -1, 1, 1))
     query_slots = ops.expand_dims(ops.expand_dims(query_slots, 1), 3)
     distances = ops.abs(query_slots - ops.expand_dims(ops.expand_dims(key_slots, 1), 2))
@@ -143,7 +143,7 @@ def _windowed(
     key_mask = visibility.key_mask
     if key_mask is None:
         key_mask = ops.ones((batch, length), dtype="bool")
-    # Places within the bands: one mask of the window serves all blocks.
+    # Slots within the bands: all blocks share one window mask.
     slots = ops.arange((bands.before + 1 + bands.after) * bands.block_size, dtype="int32")
     blocks = Visibility(
         query_mask=None if visibility.query_mask is None else bands.blocks(visibility.query_mask),

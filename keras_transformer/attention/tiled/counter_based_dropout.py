@@ -1,4 +1,4 @@
-"""Dropout that can be drawn again, tile by tile: whether a weight is dropped is a function of its place."""
+"""Counter-based dropout, reproducible tile by tile: the random number of a weight is a hash of its index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_transformer.utils.types import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class CounterBasedDropout:
-    """Factors for the weights of a tile: 0 for those dropped, `1 / (1 - rate)` for others, the same at every call.
+    """Dropout factors of a tile: 0 for dropped weights, `1 / (1 - rate)` for others, equal in every call.
 
     Attributes:
         rate: float in (0, 1).
@@ -36,8 +36,8 @@ class CounterBasedDropout:
         rows = _mix(_count(batch * heads, 0) + seed[0]) + seed[1]
         rows = ops.reshape(rows, (-1, heads, 1, 1))
         rows = _mix(rows + ops.reshape(_count(length, i * sizes[0]), (1, 1, -1, 1)))
-        places = ops.reshape(_mix(_count(key_length, j * sizes[1]) + 1), (1, 1, 1, -1))
-        drawn = ops.bitwise_and(_mix(ops.bitwise_xor(rows, places)), 0x7FFFFFFF)
+        columns = ops.reshape(_mix(_count(key_length, j * sizes[1]) + 1), (1, 1, 1, -1))
+        drawn = ops.bitwise_and(_mix(ops.bitwise_xor(rows, columns)), 0x7FFFFFFF)
         kept = ops.greater_equal(drawn, int(self.rate * 2**31))
         return ops.cast(kept, "float32") * (1.0 / (1.0 - self.rate))
 
@@ -47,15 +47,15 @@ def _count(length: Tensor, start):
 
 
 def _mix(x: Tensor):
-    """Spreads the bits of 32-bit integers; products wrap around.
+    """Hashes 32-bit integers; products wrap around.
 
     Reference: Wellons, hash-prospector, the constants of `lowbias32`.
     """
-    x = ops.bitwise_xor(x, _shifted(x, 16)) * 0x7FEB352D
-    x = ops.bitwise_xor(x, _shifted(x, 15)) * (0x846CA68B - 2**32)
-    return ops.bitwise_xor(x, _shifted(x, 16))
+    x = ops.bitwise_xor(x, _shift_right(x, 16)) * 0x7FEB352D
+    x = ops.bitwise_xor(x, _shift_right(x, 15)) * (0x846CA68B - 2**32)
+    return ops.bitwise_xor(x, _shift_right(x, 16))
 
 
-def _shifted(x: Tensor, places: Tensor):
-    """A shift to the right that brings in zeros."""
-    return ops.bitwise_and(ops.right_shift(x, places), (1 << (32 - places)) - 1)
+def _shift_right(x: Tensor, columns: Tensor):
+    """A logical shift to the right."""
+    return ops.bitwise_and(ops.right_shift(x, columns), (1 << (32 - columns)) - 1)

@@ -1,6 +1,6 @@
-"""Softmax attention tile by tile: a block of queries against a block of keys at a time, and never the whole of the scores.
+"""Tiled softmax attention (FlashAttention), which never builds the whole score matrix.
 
-Heads come before tokens here: queries `(B, N, T, H)`, keys `(B, K, S, H)`, with T and S whole numbers of blocks.
+Shapes: queries `(B, N, T, H)`, keys `(B, K, S, H)`, with T and S multiples of the block sizes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from keras_transformer.attention.tiled.tiles import Tiles
 
 
-# Below every score, and far above a hidden one: a query that sees nothing has weights of exactly zero.
+# Below every score and far above a masked one, so that masked weights are exactly zero.
 _FLOOR = -5e8
 
 
 def tiled_attention(query: Tensor, key: Tensor, value: Tensor, tiles: Tiles):
     """`softmax(Q Kᵀ + terms) V`, `(B, N, T, H_value)`, forward and backward in memory linear in T and S.
 
-    The backward pass computes each tile's weights anew, from the log-sum-exp of each query. A query that sees nothing gives
-    zeros.
+    The backward pass recomputes the weights of each tile from the log-sum-exp of each query. A query that
+    attends to nothing has a zero context.
 
     Args:
         query: `(B, N, T, H)`.
@@ -51,7 +51,7 @@ def tiled_attention(query: Tensor, key: Tensor, value: Tensor, tiles: Tiles):
 
 
 def _forward(query: Tensor, key: Tensor, value: Tensor, learned, tiles: Tiles):
-    """The context in float32, and each query's log-sum-exp `(B, N, T, 1)`: block of queries by block of queries."""
+    """The context in float32, and each query's log-sum-exp `(B, N, T, 1)`: in a loop over blocks of queries."""
     batch, heads, width = ops.shape(query)[0], query.shape[1], value.shape[3]
     (size, key_size), count = tiles.sizes, tiles.counts[0]
 
@@ -60,8 +60,8 @@ def _forward(query: Tensor, key: Tensor, value: Tensor, learned, tiles: Tiles):
         first, end = tiles.keys_of(i)
 
         def step(j: Tensor, highest, total: Tensor, context: Tensor):
-            places = tiles.places(i, j)
-            bias = tiles.position.bias(queries, places, learned)
+            positions = tiles.positions(i, j)
+            bias = tiles.position.bias(queries, positions, learned)
             scores = _scores(queries, take_block(key, j, key_size, 2), bias, tiles.mask(i, j))
             higher = ops.maximum(highest, ops.max(scores, axis=-1, keepdims=True))
             weights, shrink = ops.exp(scores - higher), ops.exp(highest - higher)
@@ -69,7 +69,7 @@ def _forward(query: Tensor, key: Tensor, value: Tensor, learned, tiles: Tiles):
             factors = None if tiles.dropout is None else tiles.dropout.factors(weights, tiles.sizes, i, j)
             weights = ops.cast(_times(weights, factors), value.dtype)
             seen = _matmul(weights, take_block(value, j, key_size, 2))
-            added = tiles.position.values(weights, places, learned)
+            added = tiles.position.values(weights, positions, learned)
             seen = seen if added is None else seen + added
             return j + 1, higher, total, context * shrink + ops.cast(seen, "float32")
 
@@ -95,7 +95,7 @@ def _backward(
     normalizer: Tensor,
     upstream: Tensor,
 ):
-    """The gradients of all arguments: block of keys by block of keys, and for each the queries that see it."""
+    """The gradients of all arguments: in a loop over blocks of keys."""
     rows = (query, upstream, normalizer, _sums(upstream, context))
     counts, (size, key_size) = tiles.counts, tiles.sizes
     batch, heads, key_heads = ops.shape(query)[0], query.shape[1], key.shape[1]
@@ -138,34 +138,34 @@ def _tile_gradients(
     tiles: Tiles,
     tile,
 ):
-    """What a tile adds to the gradients: of its queries; of its keys and values, turned; of what the position learns."""
-    places, position, key_heads = tiles.places(*tile), tiles.position, keys.shape[1]
-    bias, bias_gradient = position.bias_and_gradient(queries, places, learned)
+    """The gradients of a tile: of queries, transposed keys and values, and the weights of the position."""
+    positions, position, key_heads = tiles.positions(*tile), tiles.position, keys.shape[1]
+    bias, bias_gradient = position.bias_and_gradient(queries, positions, learned)
     weights = ops.exp(_scores(queries, keys, bias, tiles.mask(*tile)) - normalizer)
     factors = None if tiles.dropout is None else tiles.dropout.factors(weights, tiles.sizes, *tile)
     dropped = ops.cast(_times(weights, factors), queries.dtype)
     slopes = ops.cast(_matmul(upstream, _swap(values)), "float32")
-    more, for_learned = position.values_gradient(dropped, places, learned, upstream)
+    more, for_learned = position.values_gradient(dropped, positions, learned, upstream)
     slopes = slopes if more is None else slopes + ops.cast(more, "float32")
     slopes = weights * (_times(slopes, factors) - total)
     for_queries, more = bias_gradient(slopes)
     slopes = ops.cast(slopes, queries.dtype)
     later = ops.cast(_matmul(slopes, keys), "float32")
     later = later if for_queries is None else later + ops.cast(for_queries, "float32")
-    # Transposed, so that the small factor is turned and not the tile.
+    # Transposed gradients avoid transposing the tile.
     turned = _gathered(queries, slopes, key_heads), _gathered(upstream, dropped, key_heads)
     return later, *turned, *_both(for_learned, more, learned)
 
 
 def _both(first, second, learned):
-    """Two lists of gradients of what is learned, either of which may be empty, added up."""
+    """The sum of two lists of gradients, either of which may be empty."""
     if not (first or second):
         return [ops.zeros_like(x) for x in learned]
     return [a + b for a, b in zip(first, second, strict=True)] if first and second else first or second
 
 
 def _sums(upstream: Tensor, context: Tensor):
-    """`(B, N, T, 1)`, float32: what all weights of a query share of their slopes."""
+    """`(B, N, T, 1)`, float32: the row sums of the softmax gradient."""
     return ops.sum(ops.cast(upstream, "float32") * ops.cast(context, "float32"), axis=-1, keepdims=True)
 
 
@@ -180,7 +180,7 @@ def _scores(queries: Tensor, keys: Tensor, bias: Tensor | None, mask: Tensor | N
 
 
 def _matmul(x: Tensor, y):
-    """`(B, N, t, a)` times `(B, K, a, b)`: heads that share a key stand next to each other, and fold into the length."""
+    """`(B, N, t, a)` times `(B, K, a, b)`: heads that share a key are adjacent and folded into the length."""
     heads, shared = x.shape[1], y.shape[1]
     if heads == shared:
         return ops.matmul(x, y)

@@ -1,4 +1,4 @@
-"""Which block of queries meets which block of keys, and what is added to the scores of their tile."""
+"""Tiles of blockwise attention: which blocks meet, and their masks and biases."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from keras_transformer.utils.types import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class Tiles:
-    """The pairs of blocks, which of them need a look, and what is added to their scores.
+    """The tiles of blocks of queries and keys, which of them to compute, and their masks and biases.
 
     Attributes:
         sizes: tokens of a block of queries, and of a block of keys; ints, or int32 tensors.
-        counts: how many blocks of queries there are, and of keys.
+        counts: the numbers of blocks of queries and of keys.
         visibility: of the padded sequences; `query_mask` is not read.
         position: `TilePosition`: of the padded sequences too.
         dropout: `CounterBasedDropout`, or None.
@@ -31,9 +31,9 @@ class Tiles:
     dropout: Any = None
 
     def keys_of(self, i: Tensor):
-        """The first block of keys that query block `i` looks at, and the end of them: one at the least."""
+        """The range of key blocks that query block `i` attends to, at least one block."""
         size, visible = self.sizes[1], self.visibility
-        # The minimum is for tf2onnx: a loop inside a loop must not be handed what the outer one only passes on.
+        # The minimum is for tf2onnx: an inner loop must not receive a loop-invariant of the outer loop.
         first, end = integer(0), ops.minimum(integer(i) + self.counts[1], self.counts[1])
         if not (visible.causal or visible.window) or len(visible.key_slots.shape) == 2:
             return first, end
@@ -44,7 +44,7 @@ class Tiles:
         return first, ops.maximum(ops.minimum(integer((ops.max(slots) + reach) // size + 1), end), first + 1)
 
     def queries_of(self, j: Tensor):
-        """The first block of queries that may see key block `j`, and the end of them."""
+        """The range of query blocks that may attend to key block `j`."""
         (queries, keys), visible = self.sizes, self.visibility
         first, end = 0, self.counts[0]
         if not visible.starts_at_zero:
@@ -58,7 +58,7 @@ class Tiles:
         return ops.maximum(integer(first), 0), integer(end)
 
     def mask(self, i: Tensor, j: Tensor) -> Tensor:
-        """Which query of block `i` sees which key of block `j`, `(B | 1, N | 1, t, s)`; None where all see all."""
+        """The mask `(B | 1, N | 1, t, s)` of query block `i` and key block `j`; None if nothing is masked."""
         visible, mask = self.visibility, self.visibility.attention_mask
         if mask is not None:
             mask = take_block(
@@ -73,7 +73,7 @@ class Tiles:
             key_slots=self._block(visible.key_slots, j, 1),
         ).dense()
 
-    def places(self, i: Tensor, j: Tensor):
+    def positions(self, i: Tensor, j: Tensor):
         """The positions of the queries of block `i`, and of the keys of block `j`."""
         return self._block(self.visibility.query_positions, i, 0), self._block(self.visibility.key_positions, j, 1)
 
@@ -82,7 +82,7 @@ class Tiles:
 
 
 def take_block(x: Tensor, index: Tensor, size: int, axis: int):
-    """Block `index` of `x` along `axis`; what has one entry there serves all blocks."""
+    """Block `index` of `x` along `axis`; an axis of size 1 is broadcast."""
     if x.shape[axis] == 1:
         return x
     shape = ops.shape(x)
