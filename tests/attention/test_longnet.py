@@ -109,5 +109,5 @@ def test_mixing_gradient():
 def test_invalid_branches_are_refused():
     with pytest.raises(ValueError, match="divide"):
         LongNetAttention([4, 6], [1, 4])
-    with pytest.raises(ValueError, match="needs a rate"):
+    with pytest.raises(ValueError, match="needs a dilation rate"):
         LongNetAttention([4, 6], [1])

@@ -65,5 +65,5 @@ def test_cache(separate_heads, chunks):
 
 def test_heads_that_do_not_halve_are_refused():
     x = np.ones((1, 5, 3, 4))
-    with pytest.raises(ValueError, match="halved"):
+    with pytest.raises(ValueError, match="even numbers"):
         StridedSparseAttention(2, separate_heads=True)(x, x, x)
