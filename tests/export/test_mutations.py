@@ -321,7 +321,7 @@ def test_probes_that_unpack_without_end(place, monkeypatch):
         entry.write(bytes(2**20))
     assert (place / "probes.npz").stat().st_size < 2**12
     repair(place)
-    with pytest.raises(InvalidBundleError, match="it would unpack to 1048704 bytes"):
+    with pytest.raises(InvalidBundleError, match="it would decompress to 1048704 bytes"):
         verify_bundle(place, ["onnx"])
 
 

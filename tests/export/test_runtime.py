@@ -169,7 +169,7 @@ def test_what_has_no_batch_goes_into_every_batch_and_is_never_joined():
     rows = np.arange(10, dtype="float32").reshape(5, 2)
     model = RuntimeModel(engine, (x, scale), (y, total), ("onnx", "serve"), None)
     assert model.predict(x=rows, scale=[1, 2])["total"].tolist() == rows.sum(axis=0).tolist()
-    with pytest.raises(InputError, match="'total' cannot be joined"):
+    with pytest.raises(InputError, match="'total' has no batch axis"):
         model.predict(x=rows, scale=[1, 2], batch_size=2)
     assert engine_calls == [5]
     model = RuntimeModel(lambda arrays: {"y": engine(arrays)["y"]}, (x, scale), (y,), ("onnx", "serve"), None)
@@ -217,7 +217,7 @@ def test_a_failing_runtime_has_an_error_of_its_own(exported):
 @pytest.mark.parametrize(
     "results, words",
     [
-        ({"z": np.ones((2, 3), "float32")}, "it gives z, not y"),
+        ({"z": np.ones((2, 3), "float32")}, "it returns z, not y"),
         ({"y": np.ones((2, 4), "float32")}, r"output 'y' is float32 \(2, 4\), not float32 \(batch, 3\)"),
         ({"y": np.ones((2, 3), "float64")}, "output 'y' is float64"),
         ({"y": np.ones(3, "float32")}, r"output 'y' is float32 \(3,\)"),
@@ -350,7 +350,7 @@ def test_a_manifest_cannot_point_outside(copy, path):
         (lambda manifest: manifest.pop("files"), "lacks the field 'files'"),
         (lambda manifest: manifest["signatures"]["serve"].pop("inputs"), "incomplete"),
         (lambda manifest: manifest["artifacts"]["onnx"].pop("signatures"), "incomplete"),
-        (lambda manifest: manifest.update(tolerance=float("nan")), "NaN is no number of JSON"),
+        (lambda manifest: manifest.update(tolerance=float("nan")), "NaN is not a JSON number"),
         (lambda manifest: manifest.update(tolerance=-1.0), "tolerance"),
         (lambda manifest: manifest.pop("schema"), "schema None"),
     ],
