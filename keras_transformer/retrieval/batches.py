@@ -1,6 +1,10 @@
 """Batches of text with what was found for each of its chunks, for training and evaluating."""
 
+from __future__ import annotations
+
 import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -8,9 +12,20 @@ from keras_transformer.data.batch_stream import BatchStream
 from keras_transformer.retrieval.errors import RetrievalError
 from keras_transformer.utils.labels import IGNORE_ID
 
+if TYPE_CHECKING:
+    from keras_transformer.retrieval.database import ChunkDatabase
+
 
 def retrieval_batches(
-    chunks, neighbors, database, sequence_length, batch_size, steps_per_epoch, *, neighbor_length=None, seed=0
+    chunks: Any,
+    neighbors: Any,
+    database: ChunkDatabase,
+    sequence_length: int,
+    batch_size: int,
+    steps_per_epoch,
+    *,
+    neighbor_length: int | None = None,
+    seed=0,
 ):
     """Batches of stretches that begin at any chunk of any document, with the neighbors of their chunks.
 
@@ -54,13 +69,21 @@ def retrieval_batches(
     if batch_size < 1 or seed < 0:
         raise RetrievalError(f"batch_size must be above 0, and seed at least 0. Received: {batch_size}, {seed}")
 
-    def make(epoch, step):
+    def make(epoch: int, step: Any):
         return rows.batch(np.random.default_rng([seed, epoch, step]).integers(0, len(rows), batch_size), batch_size)
 
     return rows.stream(make, steps_per_epoch, (batch_size, steps_per_epoch, seed))
 
 
-def retrieval_evaluation_batches(chunks, neighbors, database, sequence_length, batch_size, *, neighbor_length=None):
+def retrieval_evaluation_batches(
+    chunks: Any,
+    neighbors: Any,
+    database: ChunkDatabase,
+    sequence_length: int,
+    batch_size: int,
+    *,
+    neighbor_length: int | None = None,
+):
     """Batches that go through documents from end to end, with the neighbors of their chunks.
 
     Every token but the first of a document, and the first of each stretch of T within it, is a label once.
@@ -96,7 +119,7 @@ def retrieval_evaluation_batches(chunks, neighbors, database, sequence_length, b
     if batch_size < 1:
         raise RetrievalError(f"batch_size must be above 0. Received: {batch_size}")
 
-    def make(_, step):
+    def make(_, step: Any):
         return rows.batch(np.arange(step * batch_size, min((step + 1) * batch_size, len(rows))), batch_size)
 
     return rows.stream(make, -(-len(rows) // batch_size), (batch_size,))
@@ -105,7 +128,15 @@ def retrieval_evaluation_batches(chunks, neighbors, database, sequence_length, b
 class _Rows:
     """Stretches of `length` tokens and the labels after them, which begin at every `stride`-th chunk of each document."""
 
-    def __init__(self, chunks, neighbors, database, length, neighbor_length, stride):
+    def __init__(
+        self,
+        chunks: Any,
+        neighbors: Any,
+        database: ChunkDatabase,
+        length: int,
+        neighbor_length: int | None,
+        stride: int,
+    ) -> None:
         size = chunks.chunk_size
         if size != database.chunk_size or length < size or length % size:
             raise RetrievalError(
@@ -122,10 +153,10 @@ class _Rows:
             raise RetrievalError("No document has the two tokens that teach one.")
         self.stride, self.first_rows = stride, np.concatenate([[0], np.cumsum(counts)])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return int(self.first_rows[-1])
 
-    def batch(self, rows, batch_size):
+    def batch(self, rows: Any, batch_size: int):
         chunks, size = self.chunks, self.chunks.chunk_size
         documents = np.searchsorted(self.first_rows, rows, side="right") - 1
         offsets = (rows - self.first_rows[documents]) * self.stride  # Chunks of the document before each stretch.
@@ -150,12 +181,12 @@ class _Rows:
         inputs = {name: _filled(array, empty, 0) for name, array in inputs.items()}
         return inputs, _filled(labels.astype("int32"), empty, IGNORE_ID)
 
-    def stream(self, make, steps, settings):
+    def stream(self, make: Callable[..., Any], steps: Any, settings: Any):
         settings = (*settings, self.length, self.neighbor_length, len(self), self.neighbors.shape)
         starts = self.chunks.document_starts[:1000].tobytes() + np.asarray(self.chunks.token_ids[:1000]).tobytes()
         fingerprint = hashlib.sha256(repr(settings).encode() + starts).hexdigest()[:16]
         return BatchStream(make, steps, fingerprint=fingerprint, fixed_shapes=True)
 
 
-def _filled(array, rows, value):
+def _filled(array: np.ndarray, rows: Any, value: Any):
     return np.pad(array, ((0, rows), *[(0, 0)] * (array.ndim - 1)), constant_values=value)

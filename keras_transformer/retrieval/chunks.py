@@ -1,13 +1,17 @@
 """Documents as one run of tokens on disk, cut into chunks."""
 
+from __future__ import annotations
+
 import itertools
 import os
 import pathlib
+from typing import Any
 
 import numpy as np
 
 from keras_transformer.retrieval.errors import InvalidDatabaseError, RetrievalError
 from keras_transformer.text.corpus import all_paths, read_blocks, stream_texts
+from keras_transformer.utils.types import Path
 
 TOKENS, STARTS = "token_ids.bin", "document_starts.npy"
 
@@ -37,7 +41,7 @@ class Chunks:
     ([[3, 4, 5, 6, 0], [0, 0, 0, 0, 0]], [[1, 1, 1, 1, 0], [0, 0, 0, 0, 0]])
     """
 
-    def __init__(self, token_ids, document_starts, chunk_size):
+    def __init__(self, token_ids: Any, document_starts: np.ndarray, chunk_size: int) -> None:
         if not isinstance(chunk_size, int) or chunk_size < 1:
             raise RetrievalError(f"chunk_size must be a positive integer. Received: {chunk_size!r}")
         starts = np.asarray(document_starts, "int64")
@@ -50,7 +54,7 @@ class Chunks:
         self.first_chunks = np.concatenate([[0], np.cumsum(np.diff(starts) // chunk_size)])
 
     @classmethod
-    def build(cls, directory, documents, tokenizer, chunk_size, separator=None):
+    def build(cls, directory: Path, documents: Any, tokenizer: Any, chunk_size: int, separator: Any = None):
         """Writes the tokens of documents to a folder, a block of text at a time, and opens them there.
 
         Args:
@@ -84,7 +88,7 @@ class Chunks:
         return cls.load(directory, chunk_size, tokenizer.vocabulary_size)
 
     @classmethod
-    def load(cls, directory, chunk_size, vocabulary_size):
+    def load(cls, directory: Path, chunk_size: int, vocabulary_size: int):
         """What `build` has written; the tokens stay on disk.
 
         Raises:
@@ -97,28 +101,28 @@ class Chunks:
         except (OSError, ValueError) as error:
             raise InvalidDatabaseError(f"'{directory}' holds no chunks that can be read: {error}") from None
 
-    def __len__(self):
+    def __len__(self) -> int:
         return int(self.first_chunks[-1])
 
     @property
-    def num_documents(self):
+    def num_documents(self) -> int:
         """int: how many documents there are."""
         return len(self.document_starts) - 1
 
-    def documents(self, chunk_ids):
+    def documents(self, chunk_ids: Any):
         """The number of each chunk's document."""
         return np.searchsorted(self.first_chunks, np.asarray(chunk_ids), side="right") - 1
 
-    def starts(self, chunk_ids):
+    def starts(self, chunk_ids: Any):
         """Where each chunk begins among all tokens."""
         documents = self.documents(chunk_ids)
         return self.document_starts[documents] + (chunk_ids - self.first_chunks[documents]) * self.chunk_size
 
-    def tokens(self, chunk_ids):
+    def tokens(self, chunk_ids: Any):
         """The tokens of chunks `(...)`, int32 `(..., m)`."""
         return self.passages(chunk_ids, self.chunk_size)[0]
 
-    def passages(self, chunk_ids, length):
+    def passages(self, chunk_ids: Any, length: int):
         """Chunks with their continuations, as far as their documents go.
 
         Args:
@@ -138,12 +142,12 @@ class Chunks:
         return token_ids, mask
 
 
-def token_dtype(vocabulary_size):
+def token_dtype(vocabulary_size: int) -> Any:
     """The narrowest type that a file of such tokens may have."""
     return np.dtype("<u2" if vocabulary_size <= 2**16 else "<u4")
 
 
-def _documents(documents, separator):
+def _documents(documents: Any, separator: Any):
     """Yields an iterable of blocks of text for each document."""
     paths = [documents] if isinstance(documents, (str, os.PathLike)) else documents
     if isinstance(paths, (list, tuple)) and (paths is not documents or all_paths(paths)):
@@ -155,7 +159,7 @@ def _documents(documents, separator):
         yield from [blocks] if separator is None else _separated(blocks, separator)
 
 
-def _separated(blocks, separator):
+def _separated(blocks: Any, separator: Any):
     """The documents in blocks of whole lines, between the lines that are the separator."""
     lines = (line for block in blocks for line in block.splitlines(keepends=True))
     for is_separator, group in itertools.groupby(lines, lambda line: line.rstrip("\r\n") == separator):
@@ -163,7 +167,7 @@ def _separated(blocks, separator):
             yield _joined(group)
 
 
-def _joined(lines, count=4096):
+def _joined(lines: Any, count: int = 4096):
     """Lines as blocks of so many."""
     while block := "".join(itertools.islice(lines, count)):
         yield block

@@ -1,5 +1,9 @@
 """The database of chunks: what a text is continued like, elsewhere."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 from keras_transformer.retrieval.chunks import Chunks
@@ -7,6 +11,7 @@ from keras_transformer.retrieval.errors import InvalidDatabaseError, RetrievalEr
 from keras_transformer.retrieval.n_grams import HashedNGrams, unit
 from keras_transformer.retrieval.nearest_neighbors import NearestNeighbors
 from keras_transformer.retrieval.storage import seal, unseal, writing
+from keras_transformer.utils.types import Path
 
 _KEYS, _INDEX, _VERSION = "keys.npy", "index.bin", 1
 # How many chunks are embedded, or searched for, at a time.
@@ -45,30 +50,30 @@ class ChunkDatabase:
     Reference: Borgeaud et al., RETRO, arXiv 2112.04426, sections 2.2 and 2.3.
     """
 
-    def __init__(self, chunks, index, embed):
+    def __init__(self, chunks: Any, index: Any, embed: Any) -> None:
         if len(index) != len(chunks):
             raise RetrievalError(f"{len(index)} vectors are not those of {len(chunks)} chunks.")
         self.chunks, self.index, self.embed = chunks, index, embed
 
     @property
-    def chunk_size(self):
+    def chunk_size(self) -> int:
         """int: tokens of a chunk, m."""
         return self.chunks.chunk_size
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.chunks)
 
     @classmethod
     def build(
         cls,
-        directory,
-        documents,
-        tokenizer,
+        directory: Path,
+        documents: Any,
+        tokenizer: Any,
         *,
-        chunk_size=64,
-        embed=None,
-        backend="exact",
-        separator=None,
+        chunk_size: int = 64,
+        embed: Any = None,
+        backend: Any = "exact",
+        separator: Any = None,
     ):
         """Makes a database of text and writes it to a folder; texts may be larger than memory.
 
@@ -99,7 +104,7 @@ class ChunkDatabase:
         return cls.load(directory, embed, verify=False)
 
     @classmethod
-    def load(cls, directory, embed=None, *, verify=True):
+    def load(cls, directory: Path, embed: Any = None, *, verify: bool = True):
         """Opens a folder that `build` has written.
 
         Args:
@@ -132,13 +137,13 @@ class ChunkDatabase:
         database._check_embed(keys)
         return database
 
-    def _check_embed(self, keys):
+    def _check_embed(self, keys: Any) -> None:
         places = np.unique(np.linspace(0, len(self) - 1, 4).astype("int64"))
         made = unit(self.embed(self.chunks.tokens(places)))
         if made.shape[1] != keys.shape[1] or np.abs(made - keys[places]).max() > _TOLERANCE:
             raise RetrievalError("The database was built with another embed: its keys are not what this one makes.")
 
-    def search(self, token_ids, num_neighbors, exclude_documents=None):
+    def search(self, token_ids: Any, num_neighbors: int, exclude_documents: Any = None) -> Any:
         """The chunks most like given ones.
 
         Args:
@@ -160,7 +165,7 @@ class ChunkDatabase:
             found.append(self._search(unit(self.embed(token_ids[part])), num_neighbors, excluded[part]))
         return np.concatenate(found)
 
-    def _search(self, vectors, count, excluded):
+    def _search(self, vectors: Any, count: int, excluded: Any):
         found = np.full((len(vectors), count), -1, "int64")
         rows, wanted = np.arange(len(vectors)), count if (excluded < 0).all() else 2 * count + 4
         while len(rows):
@@ -175,7 +180,7 @@ class ChunkDatabase:
             wanted *= 4
         return found
 
-    def neighbors(self, token_ids, num_neighbors, length, exclude_documents=None):
+    def neighbors(self, token_ids: Any, num_neighbors: int, length: int, exclude_documents: Any = None):
         """What a model reads of the chunks most like given ones: the chunks, and what follows them.
 
         Args:
@@ -189,7 +194,7 @@ class ChunkDatabase:
         """
         return self.chunks.passages(self.search(token_ids, num_neighbors, exclude_documents), length)
 
-    def neighbors_of(self, chunks, num_neighbors, path=None):
+    def neighbors_of(self, chunks: Any, num_neighbors: int, path: Path | None = None) -> np.ndarray:
         """The neighbors of all chunks of a text, once and for all; in training those of the database itself.
 
         Args:
@@ -209,14 +214,14 @@ class ChunkDatabase:
         return found
 
 
-def _new_index(backend):
+def _new_index(backend: Any):
     index = NearestNeighbors(backend) if isinstance(backend, str) else backend
     if len(index):
         raise RetrievalError("The index holds vectors already: give an empty one.")
     return index
 
 
-def _write_keys(path, chunks, embed):
+def _write_keys(path: Path, chunks: Any, embed: Any) -> None:
     keys = None
     for start in range(0, len(chunks), _BATCH):
         ids = np.arange(start, min(start + _BATCH, len(chunks)))
@@ -227,7 +232,7 @@ def _write_keys(path, chunks, embed):
     keys.flush()
 
 
-def _config(chunks, index, embed, vocabulary_size):
+def _config(chunks: Any, index: Any, embed: Any, vocabulary_size: int):
     options = {name: getattr(index, name) for name in ("backend", "chunk_size", "neighbors", "effort")}
     made_by = embed.get_config() if type(embed) is HashedNGrams else None
     return {

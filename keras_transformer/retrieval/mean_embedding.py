@@ -1,5 +1,9 @@
 """Vectors of chunks as averages of what an encoder gives."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 from keras import ops
 
@@ -34,16 +38,16 @@ class MeanEmbedding:
     which vectors of one length order as products do.
     """
 
-    def __init__(self, encoder, batch_size=64):
+    def __init__(self, encoder: Any, batch_size: int = 64) -> None:
         self.encoder, self.batch_size = encoder, batch_size
         self._encode = compiled(self._mean, encoder, jit_compile=False)
 
-    def _mean(self, token_ids):
+    def _mean(self, token_ids: Any) -> Any:
         mask = ops.ones_like(token_ids, dtype="bool")
         hidden = ops.cast(self.encoder({"token_ids": token_ids, "padding_mask": mask}, training=False), "float32")
         return ops.mean(hidden, axis=1) if len(hidden.shape) == 3 else hidden
 
-    def __call__(self, token_ids):
+    def __call__(self, token_ids: Any) -> np.ndarray:
         token_ids, size = np.asarray(token_ids, "int32"), self.batch_size
         parts = []
         for start in range(0, len(token_ids), size):

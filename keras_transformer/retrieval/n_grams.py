@@ -1,5 +1,9 @@
 """Vectors of chunks without any network: counts of short runs of tokens, hashed."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 from keras_transformer.retrieval.errors import RetrievalError
@@ -38,12 +42,12 @@ class HashedNGrams:
     Reference: Weinberger et al., Feature Hashing for Large Scale Multitask Learning, arXiv 0902.2206, equation 1.
     """
 
-    def __init__(self, width=256, sizes=(2, 3, 4), seed=0):
+    def __init__(self, width: int = 256, sizes: Any = (2, 3, 4), seed=0) -> None:
         self.width, self.sizes, self.seed = int(width), tuple(int(size) for size in sizes), int(seed)
         if self.width < 1 or not self.sizes or min(self.sizes) < 1 or self.seed < 0:
             raise RetrievalError(f"width and sizes must be positive. Received: {width}, {sizes}, with seed {seed}")
 
-    def __call__(self, token_ids):
+    def __call__(self, token_ids: Any) -> np.ndarray:
         token_ids = np.asarray(token_ids).astype("uint64") + np.uint64(1)
         count, length = token_ids.shape
         vectors = np.zeros(count * self.width, "float32")
@@ -61,18 +65,18 @@ class HashedNGrams:
             vectors += np.bincount(flat, signs.ravel(), minlength=len(vectors)).astype("float32")
         return unit(vectors.reshape(count, self.width))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """What makes the same vectors again."""
         return {"width": self.width, "sizes": list(self.sizes), "seed": self.seed}
 
 
-def unit(vectors):
+def unit(vectors: Any) -> np.ndarray:
     """Vectors `(n, D)` divided by their lengths; zeros stay zeros."""
     vectors = np.asarray(vectors, "float32")
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo("float32").tiny)
 
 
-def _mixed(hashed):
+def _mixed(hashed: np.ndarray):
     """Every bit of the result depends on every bit of uint64 numbers."""
     hashed = (hashed ^ (hashed >> np.uint64(31))) * np.uint64(_MULTIPLIER)
     return hashed ^ (hashed >> np.uint64(29))

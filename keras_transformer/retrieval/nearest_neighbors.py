@@ -1,8 +1,13 @@
 """Search for the vectors with the largest products."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 from keras_transformer.retrieval.search_backends import SEARCH_BACKENDS
+from keras_transformer.utils.types import Path
 
 
 class NearestNeighbors:
@@ -38,7 +43,7 @@ class NearestNeighbors:
     Nearest Neighbor Search, for "faiss_compressed".
     """
 
-    def __init__(self, backend="exact", chunk_size=16384, neighbors=32, effort=128):
+    def __init__(self, backend: Any = "exact", chunk_size: int = 16384, neighbors: Any = 32, effort: int = 128) -> None:
         if backend not in SEARCH_BACKENDS:
             raise ValueError(f"Unknown name {backend!r}. Valid names: {', '.join(sorted(SEARCH_BACKENDS))}")
         self.backend = backend
@@ -47,10 +52,10 @@ class NearestNeighbors:
         self._parts, self._length = [], 0
         self._searcher = None
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._length
 
-    def add(self, vectors):
+    def add(self, vectors: Any) -> None:
         """Adds vectors `(S, D)`, an array; they are numbered on from those before."""
         if len(vectors.shape) != 2 or (self._parts and vectors.shape[1] != self._parts[0].shape[1]):
             raise ValueError(f"Expected vectors (S, D), of one width. Received: {tuple(vectors.shape)}")
@@ -61,13 +66,13 @@ class NearestNeighbors:
         self._parts.append(vectors)
         self._length += len(vectors)
 
-    def save(self, path):
+    def save(self, path: Path) -> None:
         """Writes what the library has made of the vectors to a file; "exact" writes an empty one."""
         if not self._length:
             raise ValueError("The index is empty: add vectors before saving.")
         self._searcher.save(str(path))
 
-    def load(self, path, vectors):
+    def load(self, path: Path, vectors: Any) -> Any:
         """Takes what `save` wrote, and the vectors `(S, D)` that it was made of: nothing is built again.
 
         Raises:
@@ -79,7 +84,7 @@ class NearestNeighbors:
             raise ValueError(f"'{path}' is an index of {count} vectors, not of {len(vectors)}.")
         self._parts, self._length = [vectors], len(vectors)
 
-    def search(self, queries, top_k):
+    def search(self, queries: Any, top_k: int) -> tuple[np.ndarray, np.ndarray]:
         """The best `min(top_k, S)` vectors of each query.
 
         Args:
@@ -101,7 +106,7 @@ class NearestNeighbors:
         shape = (*queries.shape[:-1], top_k)
         return scores.reshape(shape), ids.astype("int64").reshape(shape)
 
-    def vectors(self, ids):
+    def vectors(self, ids: Any) -> np.ndarray:
         """The vectors with these numbers, float32 `(..., D)`."""
         ids, start = np.asarray(ids), 0
         found = np.empty((*ids.shape, self._parts[0].shape[1]), "float32")
@@ -111,7 +116,7 @@ class NearestNeighbors:
             start += len(part)
         return found
 
-    def chunks(self):
+    def chunks(self) -> Any:
         """Pairs of the number of the first vector, and at most `chunk_size` float32 vectors."""
         start = 0
         for part in self._parts:
@@ -120,7 +125,7 @@ class NearestNeighbors:
             start += len(part)
 
 
-def _positive(name, value):
+def _positive(name: Any, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise ValueError(f"{name} must be a positive integer. Received: {value!r}")
     return value

@@ -4,8 +4,13 @@ A backend is made for an index and the vectors that are added first. It has `add
 as `NearestNeighbors` has it, `save(path)`, and `load(path, vectors)`, which returns how many vectors the file is of.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
+from keras_transformer.utils.types import Path
 from keras_transformer.version import install_command
 
 # Candidates of compressed vectors that are looked at again as they were, for each one wanted.
@@ -18,19 +23,19 @@ _SCORES = 2**22
 class Exact:
     """Products with all vectors, so many at a time."""
 
-    def __init__(self, index, vectors, trained=True):
+    def __init__(self, index: Any, vectors: Any, trained: bool = True) -> None:
         self._index = index
 
-    def add(self, vectors, start):
+    def add(self, vectors: Any, start: bool) -> None:
         pass
 
-    def save(self, path):
+    def save(self, path: Path) -> None:
         open(path, "wb").close()
 
-    def load(self, path, vectors):
+    def load(self, path: Path, vectors: Any):
         return len(vectors)
 
-    def search(self, queries, top_k):
+    def search(self, queries: Any, top_k: int) -> tuple[np.ndarray, np.ndarray]:
         best = np.full((len(queries), top_k), -np.inf, "float32")
         ids = np.full((len(queries), top_k), -1, "int64")
         size = max(1, _SCORES // self._index.chunk_size)
@@ -46,25 +51,25 @@ class Exact:
 class Faiss:
     """A graph of links between near vectors (HNSW), and the vectors themselves, in memory."""
 
-    def __init__(self, index, vectors, trained=True):
+    def __init__(self, index: Any, vectors: Any, trained: bool = True) -> None:
         self._faiss, self._effort = _library("faiss"), index.effort
         self._graph = self._faiss.IndexHNSWFlat(vectors.shape[1], index.neighbors, self._faiss.METRIC_INNER_PRODUCT)
         self._graph.hnsw.efConstruction = index.effort
 
-    def add(self, vectors, start):
+    def add(self, vectors: Any, start: bool) -> None:
         self._graph.add(vectors)
 
-    def save(self, path):
+    def save(self, path: Path) -> None:
         self._faiss.write_index(self._graph, path)
 
-    def load(self, path, vectors):
+    def load(self, path: Path, vectors: Any):
         try:
             self._graph = self._faiss.read_index(path)
         except RuntimeError as error:
             raise ValueError(f"'{path}' is no index: {error}") from None
         return self._graph.ntotal
 
-    def search(self, queries, top_k):
+    def search(self, queries: Any, top_k: int) -> tuple[np.ndarray, np.ndarray]:
         self._graph.hnsw.efSearch = max(self._effort, top_k)
         return self._graph.search(np.ascontiguousarray(queries), top_k)
 
@@ -72,12 +77,12 @@ class Faiss:
 class FaissCompressed(Faiss):
     """Vectors in lists around centers, each as its nearest codes; of the best, the vectors themselves decide."""
 
-    def __init__(self, index, vectors, trained=True):
+    def __init__(self, index: Any, vectors: Any, trained: bool = True) -> None:
         self._faiss, self._effort, self._index = _library("faiss"), index.effort, index
         if trained:
             self._graph = self._trained(vectors)
 
-    def _trained(self, vectors):
+    def _trained(self, vectors: Any):
         count, width = vectors.shape
         if count < 256 or width % 4:
             raise ValueError(
@@ -90,7 +95,7 @@ class FaissCompressed(Faiss):
         graph.train(np.ascontiguousarray(vectors[chosen], "float32"))
         return graph
 
-    def search(self, queries, top_k):
+    def search(self, queries: Any, top_k: int) -> tuple[np.ndarray, np.ndarray]:
         self._graph.nprobe = max(1, -(-self._graph.nlist * self._effort // 1000))
         count = min(_CANDIDATES * top_k, self._graph.ntotal)
         _, ids = self._graph.search(np.ascontiguousarray(queries), count)
@@ -103,24 +108,24 @@ class FaissCompressed(Faiss):
 class Usearch:
     """As `Faiss`, by another library."""
 
-    def __init__(self, index, vectors, trained=True):
+    def __init__(self, index: Any, vectors: Any, trained: bool = True) -> None:
         options = {"connectivity": index.neighbors, "expansion_add": index.effort, "expansion_search": index.effort}
         self._graph = _library("usearch.index").Index(ndim=vectors.shape[1], metric="ip", dtype="f32", **options)
 
-    def add(self, vectors, start):
+    def add(self, vectors: Any, start: bool) -> None:
         self._graph.add(np.arange(start, start + len(vectors), dtype="uint64"), vectors)
 
-    def save(self, path):
+    def save(self, path: Path) -> None:
         self._graph.save(path)
 
-    def load(self, path, vectors):
+    def load(self, path: Path, vectors: Any):
         try:
             self._graph.load(path)
         except RuntimeError as error:
             raise ValueError(f"'{path}' is no index: {error}") from None
         return len(self._graph)
 
-    def search(self, queries, top_k):
+    def search(self, queries: Any, top_k: int) -> tuple[np.ndarray, np.ndarray]:
         found = self._graph.search(np.ascontiguousarray(queries), top_k)
         # It gives distances, 1 - product.
         shape = (len(queries), top_k)
@@ -130,7 +135,7 @@ class Usearch:
 SEARCH_BACKENDS = {"exact": Exact, "faiss": Faiss, "faiss_compressed": FaissCompressed, "usearch": Usearch}
 
 
-def _best(scores, ids, count):
+def _best(scores: np.ndarray, ids: Any, count: int):
     """The `count` largest scores of each row, or all, in any order, and the ids `(1 | Q, S)` beside them."""
     if scores.shape[1] > count:
         places = np.argpartition(scores, -count, axis=1)[:, -count:]
@@ -139,12 +144,12 @@ def _best(scores, ids, count):
     return scores, np.broadcast_to(ids, scores.shape)
 
 
-def _sorted(scores, ids):
+def _sorted(scores: np.ndarray, ids: Any):
     order = np.argsort(-scores, axis=1, kind="stable")
     return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
 
 
-def _library(name):
+def _library(name: Any):
     try:
         return __import__(name, fromlist=["_"])
     except ImportError as error:

@@ -1,17 +1,24 @@
 """Generation that retrieves as chunks fill, in Keras and in every runtime."""
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from keras_transformer.generation.generator import Generator
 from keras_transformer.retrieval.errors import RetrievalError
 
+if TYPE_CHECKING:
+    from keras_transformer.retrieval.database import ChunkDatabase
+
 # The name of the tensor that a cache holds neighbors in ends so: see `blocks.NeighborEncoder`.
 _NEIGHBOURS = "neighbor_token_ids"
 
 
-def with_retrieval(generator, database, num_neighbors=2, neighbor_length=None):
+def with_retrieval(
+    generator: Any, database: ChunkDatabase, num_neighbors: int = 2, neighbor_length: int | None = None
+) -> Any:
     """A generator whose model is given neighbors of each chunk that its text fills.
 
     Each chunk of the prompt and of what is generated is looked up as soon as its last token is known. Everything else is as
@@ -61,17 +68,19 @@ class RetrievalSteps:
         neighbor_length: int >= 1, or None for `2 · chunk_size`. r.
     """
 
-    def __init__(self, steps, database, num_neighbors=2, neighbor_length=None):
+    def __init__(
+        self, steps: Any, database: ChunkDatabase, num_neighbors: int = 2, neighbor_length: int | None = None
+    ) -> None:
         self.steps, self.database = steps, database
         self.num_neighbors = num_neighbors
         self.neighbor_length = neighbor_length or 2 * database.chunk_size
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: Any):
         if name in ("steps", "generate"):  # The loop as one graph asks no database.
             raise AttributeError(name)
         return getattr(self.steps, name)
 
-    def init_cache(self, batch_size, length, source=None):
+    def init_cache(self, batch_size: int, length: int, source: Any = None) -> Any:
         """The cache of the model, and what has been read: nothing."""
         cache = self.steps.init_cache(batch_size, length, source)
         slots, share = self._slab(cache)[1].shape[2:]
@@ -84,25 +93,25 @@ class RetrievalSteps:
         neighbors = np.zeros((batch_size, 1, slots, share), "int32")
         return _Cache(cache, np.zeros((batch_size, slots), "int32"), neighbors)
 
-    def prefill(self, token_ids, lengths, cache):
+    def prefill(self, token_ids: Any, lengths: Any, cache: Any) -> tuple[Any, Any]:
         """Reads prompts, padded on the right."""
         cache = self._read(cache, token_ids, np.zeros(len(token_ids), "int32"), np.asarray(lengths))
         output, model_cache = self.steps.prefill(token_ids, lengths, cache.model)
         return output, cache._replace(model=model_cache)
 
-    def decode_step(self, token_ids, cache, cache_index):
+    def decode_step(self, token_ids: Any, cache: Any, cache_index: Any) -> tuple[Any, Any]:
         """Reads new tokens."""
         index = np.asarray(cache_index)
         cache = self._read(cache, token_ids, index, index + token_ids.shape[1])
         output, model_cache = self.steps.decode_step(token_ids, cache.model, cache_index)
         return output, cache._replace(model=model_cache)
 
-    def take_rows(self, cache, rows):
+    def take_rows(self, cache: Any, rows: Any) -> Any:
         """The cache with its rows chosen anew."""
         rows = np.asarray(rows)
         return _Cache(self.steps.take_rows(cache.model, rows), cache.token_ids[rows], cache.neighbors[rows])
 
-    def _read(self, cache, token_ids, starts, ends):
+    def _read(self, cache: Any, token_ids: Any, starts: Any, ends: Any):
         """The cache that has noted new tokens, and holds the neighbors of the chunks that they fill."""
         size, texts, found = self.database.chunk_size, cache.token_ids.copy(), cache.neighbors
         wanted = []
@@ -121,7 +130,7 @@ class RetrievalSteps:
             found[row, 0, chunk * size : (chunk + 1) * size] = tokens
         return _Cache(self._written(cache.model, found), texts, found)
 
-    def _written(self, cache, neighbors):
+    def _written(self, cache: Any, neighbors: Any):
         name, _ = self._slab(cache)
         if not hasattr(self.steps, "make_cache"):
             return {**cache, name: neighbors}
@@ -129,7 +138,7 @@ class RetrievalSteps:
         arrays = {each: np.array(self.steps.as_numpy(tensor)) for each, tensor in cache.items() if each != name}
         return self.steps.make_cache({**arrays, name: neighbors.copy()})
 
-    def _slab(self, cache):
+    def _slab(self, cache: Any):
         for name, tensor in cache.items():
             if name.endswith(_NEIGHBOURS):
                 return name, self.steps.as_numpy(tensor) if hasattr(self.steps, "as_numpy") else tensor

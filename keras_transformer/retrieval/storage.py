@@ -1,19 +1,23 @@
 """Folders of large files: written beside their place and moved there when whole, and checked when they are read."""
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import json
 import pathlib
+from typing import Any
 
 from keras_transformer.retrieval.errors import InvalidDatabaseError
 from keras_transformer.utils.atomic_write import replacing_folder
+from keras_transformer.utils.types import Path
 
 MANIFEST = "database.json"
 _BLOCK_BYTES = 2**20
 
 
 @contextlib.contextmanager
-def writing(directory):
+def writing(directory: Any):
     """A folder to write to, which takes the place of `directory` when the block ends well, and vanishes when it does not.
 
     Yields:
@@ -29,13 +33,13 @@ def writing(directory):
         yield work
 
 
-def seal(directory, config):
+def seal(directory: Any, config: dict[str, Any]) -> None:
     """Writes the manifest of a folder: its config, and the size and SHA-256 of each file."""
     files = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(directory.iterdir())}
     (directory / MANIFEST).write_text(json.dumps({**config, "files": files}, indent=2) + "\n", encoding="utf-8")
 
 
-def unseal(directory, verify=True):
+def unseal(directory: Any, verify: bool = True):
     """The config of a folder whose files are those that were sealed.
 
     Args:
@@ -65,7 +69,7 @@ def unseal(directory, verify=True):
     return config
 
 
-def _sha256(path):
+def _sha256(path: Path):
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(_BLOCK_BYTES):

@@ -1,9 +1,14 @@
 """Texts, ids and words as they are given, as lists."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 from keras_transformer.text.errors import TextError
 
 
-def as_list(text):
+def as_list(text: str | Sequence[str]) -> tuple[list[str], bool]:
     """A list of str, and whether a lone str was given."""
     if isinstance(text, str):
         return [text], True
@@ -16,7 +21,7 @@ def as_list(text):
     return texts, False
 
 
-def as_rows(ids):
+def as_rows(ids: Any) -> Any:
     """Token ids as a list: of int, or of whatever stands for each text."""
     for method in ("numpy", "tolist"):
         # A ragged tensor's `numpy` is an array of arrays.
@@ -27,7 +32,7 @@ def as_rows(ids):
     return list(ids)
 
 
-def word_indices(words, offsets):
+def word_indices(words: Any, offsets: Any) -> list[int]:
     """The word that each token of the words joined by spaces came from; -1 for a token of the space alone."""
     place = [index for number, word in enumerate(words) for index in [*[number] * len(word), -1]]
     return [place[stop - 1] if stop > begin else -1 for begin, stop in offsets]

@@ -1,9 +1,13 @@
 """Streaming text from files or from memory, with UTF-8 checked on the way."""
 
+from __future__ import annotations
+
 import codecs
 import gzip
 import itertools
 import os
+from collections.abc import Iterator
+from typing import Any
 
 from keras_transformer.text.errors import (
     EmptyTextError,
@@ -11,11 +15,12 @@ from keras_transformer.text.errors import (
     MissingTextError,
     TextError,
 )
+from keras_transformer.utils.types import Path
 
 BLOCK_BYTES = 2**20
 
 
-def stream_texts(files_or_texts):
+def stream_texts(files_or_texts: Any) -> Iterator[str]:
     """Opens a corpus: what is given is checked at once, and read as it is consumed.
 
     Args:
@@ -51,7 +56,7 @@ def stream_texts(files_or_texts):
     return itertools.chain([first], texts)
 
 
-def all_paths(items):
+def all_paths(items: Any) -> Any:
     """Whether a list names files, all of it."""
     if not items:
         return False
@@ -61,14 +66,14 @@ def all_paths(items):
     return all(isinstance(item, str) and len(item) < 4096 and _is_file(item) for item in items)
 
 
-def _is_file(name):
+def _is_file(name: Any):
     try:
         return os.path.isfile(name)
     except ValueError:  # A null character.
         return False
 
 
-def _checked(texts):
+def _checked(texts: Any):
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise TextError(f"Item {index} must be str. Received: {type(text).__name__}")
@@ -76,12 +81,12 @@ def _checked(texts):
         yield text
 
 
-def _blocks_of_files(paths):
+def _blocks_of_files(paths: Any):
     for path in paths:
         yield from read_blocks(path)
 
 
-def read_blocks(path, block_bytes=BLOCK_BYTES):
+def read_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[str]:
     """Yields the text of one file in blocks that end where a line ends; their concatenation is the text."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     opener = gzip.open if str(path).endswith(".gz") else open
@@ -103,7 +108,7 @@ def read_blocks(path, block_bytes=BLOCK_BYTES):
         yield "".join(rest)
 
 
-def _decode(decoder, block, path, offset, final=False):
+def _decode(decoder: Any, block: Any, path: Path, offset, final: bool = False):
     pending = len(decoder.getstate()[0])
     try:
         return decoder.decode(block, final)
@@ -112,7 +117,7 @@ def _decode(decoder, block, path, offset, final=False):
         raise EncodingError(f"'{path}' is not UTF-8: byte {at} ({error.reason}).") from None
 
 
-def check_unicode(text):
+def check_unicode(text: str) -> None:
     """Refuses a str with a lone surrogate, which UTF-8 cannot hold."""
     try:
         text.encode("utf-8")
@@ -121,7 +126,7 @@ def check_unicode(text):
         raise EncodingError(f"Character {error.start} of a text is the lone surrogate U+{code:04X}.") from None
 
 
-def lines_of(texts):
+def lines_of(texts: Any) -> Iterator[str]:
     """Yields the non-empty lines of `texts`, without their ends."""
     for text in texts:
         for line in text.split("\n"):
@@ -129,7 +134,7 @@ def lines_of(texts):
                 yield line
 
 
-def check_size(vocabulary_size, least):
+def check_size(vocabulary_size: int, least: int) -> None:
     """Refuses a size of a vocabulary that is no int, or below `least`."""
     if isinstance(vocabulary_size, bool) or not isinstance(vocabulary_size, int) or vocabulary_size < least:
         raise TextError(f"vocabulary_size must be an int of at least {least} here. Received: {vocabulary_size!r}")

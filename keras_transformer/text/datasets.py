@@ -1,17 +1,21 @@
 """Tokenizers in `tf.data`. Imported by `Tokenizer.map_dataset` alone: it needs TensorFlow."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.text.errors import GraphError, TextError
 
 
-def map_dataset(tokenizer, dataset, fields=None, **options):
+def map_dataset(tokenizer: Any, dataset: Any, fields: Any = None, **options: Any) -> Any:
     """Turns the strings of a data set into ids; see `Tokenizer.map_dataset`."""
     paths = _string_paths(dataset.element_spec, fields)
     to_ids = _ids_function(tokenizer, options)
 
-    def transform(*element):
+    def transform(*element: Any):
         element = element[0] if len(element) == 1 and not isinstance(dataset.element_spec, tuple) else element
         if paths == [None]:
             return to_ids(element)
@@ -22,7 +26,7 @@ def map_dataset(tokenizer, dataset, fields=None, **options):
     return dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
-def _string_paths(spec, fields):
+def _string_paths(spec: Any, fields: Any):
     """Keys or places of the scalar strings to turn into ids; `[None]` when the element itself is one."""
     if isinstance(spec, tf.TensorSpec):
         if fields is not None:
@@ -40,7 +44,7 @@ def _string_paths(spec, fields):
     return chosen
 
 
-def _ids_function(tokenizer, options):
+def _ids_function(tokenizer: Any, options: dict[str, Any]):
     """A function of a scalar string tensor that gives int32 `(T,)`: in the graph, or outside for a kind that cannot."""
     # Wrong arguments show here rather than inside the pipeline.
     tokenizer.encode("", **options)
@@ -48,10 +52,10 @@ def _ids_function(tokenizer, options):
         graph = tokenizer.graph()
     except GraphError:
 
-        def encode(text):
+        def encode(text: Any) -> Any:
             return np.array(tokenizer.encode(text.decode("utf-8"), **options), "int32")
 
-        def outside(text):
+        def outside(text: Any):
             ids = tf.numpy_function(encode, [text], tf.int32, stateful=False)
             return tf.ensure_shape(ids, [None])
 

@@ -1,5 +1,9 @@
 """A tokenizer back from its folder."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from keras_transformer.text.errors import InvalidTokenizerError, TextError
 from keras_transformer.text.hugging_face.tokenizer import HuggingFaceTokenizer
 from keras_transformer.text.tokenizers import storage
@@ -8,6 +12,10 @@ from keras_transformer.text.tokenizers.bytes import Bytes
 from keras_transformer.text.tokenizers.characters import Characters
 from keras_transformer.text.tokenizers.sentencepiece import SentencePiece
 from keras_transformer.text.tokenizers.wordpiece import WordPiece
+from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 
 TOKENIZERS = {
     "wordpiece": WordPiece,
@@ -19,7 +27,7 @@ TOKENIZERS = {
 }
 
 
-def load_tokenizer(directory):
+def load_tokenizer(directory: Path) -> Tokenizer:
     """Reads a tokenizer that `Tokenizer.save` has written.
 
     Args:
@@ -48,7 +56,7 @@ def load_tokenizer(directory):
         raise InvalidTokenizerError(f"'{directory}' holds a tokenizer that does not hang together: {error}") from error
 
 
-def from_parts(config, files):
+def from_parts(config: dict[str, Any], files: dict[str, bytes]) -> Tokenizer:
     """A tokenizer from what `config()` gives and the content of its files.
 
     Args:

@@ -1,9 +1,13 @@
 """Two texts in one sequence, in BERT's manner."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from keras_transformer.text.errors import TextError
 
 
-def encode_pair(tokenizer, first, second, max_length=None):
+def encode_pair(tokenizer: Any, first: Any, second: Any, max_length: int | None = None) -> tuple[list, list]:
     """Ids and segment ids of pairs of texts; see `Tokenizer.encode_pair`."""
     single = isinstance(first, str)
     if single != isinstance(second, str) or (not single and len(first) != len(second)):
@@ -24,11 +28,11 @@ def encode_pair(tokenizer, first, second, max_length=None):
     return (rows[0], segments[0]) if single else (rows, segments)
 
 
-def _id(tokenizer, name, otherwise):
+def _id(tokenizer: Any, name: Any, otherwise: Any):
     return otherwise() if getattr(tokenizer, name) is None else getattr(tokenizer, name)
 
 
-def truncate_longest_first(first, second, length):
+def truncate_longest_first(first: Any, second: Any, length: int) -> Any:
     """Cuts the ends of two lists so that together they have `length` items at most.
 
     One item at a time goes from the longer of the two, from the second where they are equal.

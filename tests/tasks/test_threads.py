@@ -2,6 +2,7 @@
 
 import threading
 
+import keras
 import numpy as np
 import pytest
 
@@ -17,6 +18,7 @@ ASKS = [
 
 
 def language_model():
+    keras.utils.set_random_seed(0)
     model = tasks.LanguageModel(models.Decoder(models.Size(2, 16, 4, 32), 30, max_sequence_length=40), end_id=0)
     rng = np.random.default_rng(0)
     for weight in model.weights:

@@ -1,7 +1,10 @@
 """Ids to text as transformers does it, on top of what the `tokenizers` library does."""
 
+from __future__ import annotations
+
 import json
 import re
+from typing import Any
 
 from keras_transformer.text.hugging_face.json import added_tokens
 
@@ -25,7 +28,7 @@ class Decoding:
         clean_up_spaces: see above.
     """
 
-    def __init__(self, content, tokenizer, clean_up_spaces):
+    def __init__(self, content: dict[str, Any], tokenizer: Any, clean_up_spaces: bool) -> None:
         self.clean_up_spaces = clean_up_spaces
         self._tokenizer = tokenizer
         decoder, suffix = content.get("decoder") or {}, content["model"].get("end_of_word_suffix")
@@ -36,7 +39,7 @@ class Decoding:
         self._prompt_id = tokenizer.token_to_id("<|startofprev|>")
         self._has_moments = any(_TIMESTAMP.fullmatch(each["content"]) for each in added_tokens(content))
 
-    def __call__(self, ids, skip_special_tokens):
+    def __call__(self, ids: Any, skip_special_tokens: bool):
         if skip_special_tokens and ids and ids[0] == self._prompt_id:
             # Whisper's prompt is no part of what was heard.
             start = self._tokenizer.token_to_id("<|startoftranscript|>")

@@ -1,6 +1,9 @@
 """What the tokenizers of each family of Hugging Face's have in common: special tokens and templates."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.formats import library
@@ -104,15 +107,15 @@ _FAMILY_OF = {alias: name for name, aliases in _ALIASES.items() for alias in ali
 }
 
 
-def family_of(config):
+def family_of(config: dict[str, Any]) -> Family | None:
     """The `Family` that a folder's files name by the class of the tokenizer, or by the type of the model; or None."""
     name = str(config.get("tokenizer_class") or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
     if not name:
         name = str(config.get("model_type") or "").lower()
-    return FAMILIES.get(_FAMILY_OF.get(name))
+    return FAMILIES.get(_FAMILY_OF.get(name, ""))
 
 
-def set_template(tokenizer, family, roles):
+def set_template(tokenizer: Any, family: Family, roles: dict[str, Any]) -> None:
     """Gives a tokenizer the template of its family.
 
     Raises:

@@ -1,6 +1,9 @@
 """The tokenizer of a folder as Hugging Face lays it out."""
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.families import family_of, set_template
@@ -11,6 +14,10 @@ from keras_transformer.text.hugging_face.vocabulary import SENTENCEPIECE_FILES, 
 from keras_transformer.text.tokenizers.special_tokens import well_known_roles
 from keras_transformer.text.tokenizers.tokenizer_files import naming, read_text
 from keras_transformer.utils.json_files import read_json
+from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    from keras_transformer.text.hugging_face.families import Family
 
 ROLES = {
     "bos_token": "start",
@@ -31,7 +38,7 @@ _BERT = {
 }
 
 
-def from_huggingface(folder):
+def from_huggingface(folder: Path) -> HuggingFaceTokenizer:
     """Reads the tokenizer of a checkpoint of Hugging Face.
 
     What is read: `tokenizer.json`; or else the older `vocab.txt` (BERT's family), `vocab.json` with `merges.txt` (GPT-2,
@@ -74,12 +81,12 @@ def from_huggingface(folder):
         return _tokenizer(content, config, family, has_own)
 
 
-def _read_object(folder, name):
+def _read_object(folder: Path, name: Any):
     path = os.path.join(folder, name)
     return read_json(path, InvalidTokenizerError) if os.path.isfile(path) else {}
 
 
-def _config(folder):
+def _config(folder: Path):
     """All that the small files say, the later ones over the earlier."""
     listed = (*ROLES, "additional_special_tokens")
     config = {key: value for key, value in _read_object(folder, "special_tokens_map.json").items() if key in listed}
@@ -89,7 +96,7 @@ def _config(folder):
     return config
 
 
-def _tokenizer(content, config, family, has_own):
+def _tokenizer(content: dict[str, Any], config: dict[str, Any], family: Family | None, has_own: bool):
     """The tokenizer; `has_own` says whether its template came with it."""
     content = _adjusted(content, config, family)
     tokenizer = runnable({**content, "truncation": None, "padding": None})
@@ -97,7 +104,7 @@ def _tokenizer(content, config, family, has_own):
     _add(tokenizer, _missing(content, config, tokenizer))
     roles = _roles(tokenizer, config, family)
     _mark_special(tokenizer, roles, family)
-    if not has_own:
+    if not has_own and family is not None:
         set_template(tokenizer, family, roles)
     _set_ends(tokenizer, config, family, roles)
     text = tokenizer.to_str()
@@ -113,13 +120,13 @@ def _tokenizer(content, config, family, has_own):
     )
 
 
-def _special(tokenizer):
+def _special(tokenizer: Any):
     """The special tokens in the order of their ids."""
     added = tokenizer.get_added_tokens_decoder()
     return [added[index].content for index in sorted(added) if added[index].special]
 
 
-def _mark_special(tokenizer, roles, family):
+def _mark_special(tokenizer: Any, roles: dict[str, Any], family: Family | None) -> None:
     """Makes special tokens of those that play a role; the vocabulary gets those that it lacks, behind all others."""
     special = set(_special(tokenizer))
     for token in dict.fromkeys(roles.values()):
@@ -128,14 +135,14 @@ def _mark_special(tokenizer, roles, family):
             tokenizer.add_special_tokens([library().AddedToken(token, special=True, lstrip=takes_space)])
 
 
-def _side(config, name, otherwise):
+def _side(config: dict[str, Any], name: Any, otherwise: Any):
     side = config.get(name) or otherwise
     if side not in ("left", "right"):
         raise InvalidTokenizerError(f"{name} must be 'left' or 'right'. Received: {side!r}")
     return side
 
 
-def _adjusted(content, config, family):
+def _adjusted(content: dict[str, Any], config: dict[str, Any], family: Family | None):
     """The content with what `tokenizer_config.json` says otherwise, which holds in transformers."""
     normalizer, before = content.get("normalizer"), content.get("pre_tokenizer")
     if isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
@@ -149,13 +156,13 @@ def _adjusted(content, config, family):
     return content
 
 
-def _name(token):
+def _name(token: Any):
     """The string of a token that is given as such, or with its properties."""
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) and token else None
 
 
-def _missing(content, config, tokenizer):
+def _missing(content: dict[str, Any], config: dict[str, Any], tokenizer: Any):
     """The tokens to add, with their properties, in the order in which transformers adds them.
 
     Raises:
@@ -199,7 +206,7 @@ def _missing(content, config, tokenizer):
     return missing
 
 
-def _add(tokenizer, tokens):
+def _add(tokenizer: Any, tokens: Any) -> None:
     added = library().AddedToken
     for token in tokens:
         token = token if isinstance(token, dict) else {"content": token}
@@ -209,7 +216,7 @@ def _add(tokenizer, tokens):
         tokenizer.add_tokens([added(token["content"], special=special, **flags)])
 
 
-def _roles(tokenizer, config, family):
+def _roles(tokenizer: Any, config: dict[str, Any], family: Family | None):
     """dict of role to token: as the files say, or else as the kind of tokenizer has it.
 
     A role that the files give to null has no token. Where they name no kind that is known, and no role, names that are
@@ -223,7 +230,7 @@ def _roles(tokenizer, config, family):
     return {role: token for role, token in roles.items() if token is not None}
 
 
-def _set_ends(tokenizer, config, family, roles):
+def _set_ends(tokenizer: Any, config: dict[str, Any], family: Family | None, roles: dict[str, Any]) -> None:
     """The template of start and end tokens where `tokenizer_config.json` asks for one."""
     asked = {"start": config.get("add_bos_token"), "end": config.get("add_eos_token")}
     own = family is not None and family.single

@@ -1,7 +1,11 @@
 """What the kinds that run on the `tokenizers` library share."""
 
+from __future__ import annotations
 
-def library():
+from typing import Any
+
+
+def library() -> Any:
     """The `tokenizers` package, imported on first use.
 
     Raises:
@@ -19,7 +23,7 @@ def library():
     return tokenizers
 
 
-def encode_batch(tokenizer, texts, offsets):
+def encode_batch(tokenizer: Any, texts: Any, offsets: Any) -> tuple[list, list | None]:
     """Ids of each text, and with `offsets` the characters of each token, without any special token added."""
     if not offsets:
         # One text is quicker without the threads that a batch starts.

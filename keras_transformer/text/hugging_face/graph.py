@@ -1,12 +1,16 @@
 """Which tokenizers of Hugging Face can run inside a TensorFlow graph: those of BERT's kind."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from keras_transformer.text.errors import SpecialTokenError
 from keras_transformer.text.hugging_face.json import added_tokens
 from keras_transformer.text.tokenizers.wordpiece import WordPiece
 from keras_transformer.text.tokenizers.wordpiece_vocabulary import MAX_CHARACTERS_PER_WORD, PREFIX
 
 
-def as_wordpiece(content, tokenizer):
+def as_wordpiece(content: dict[str, Any], tokenizer: Any) -> WordPiece | None:
     """The `WordPiece` that gives the same ids, or None where there is none.
 
     Args:
@@ -30,7 +34,7 @@ def as_wordpiece(content, tokenizer):
     return words if (tokenizer._before, tokenizer._after) == ends else None
 
 
-def _is_berts(content):
+def _is_berts(content: dict[str, Any]):
     """Whether words are made and split as in BERT's published code."""
     model, normalizer = content["model"], content.get("normalizer") or {}
     wanted = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}

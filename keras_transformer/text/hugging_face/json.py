@@ -1,7 +1,11 @@
 """The content of a `tokenizer.json`: parsed, checked, and run."""
 
+from __future__ import annotations
+
 import contextlib
 import json
+from collections.abc import Iterator
+from typing import Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.formats import library
@@ -10,7 +14,7 @@ from keras_transformer.text.hugging_face.formats import library
 _SPARSEST, _FEW = 8, 100_000
 
 
-def parsed(text):
+def parsed(text: str) -> dict[str, Any]:
     """The JSON object, with a model in it.
 
     Raises:
@@ -30,7 +34,7 @@ def parsed(text):
     return content
 
 
-def added_tokens(content):
+def added_tokens(content: dict[str, Any]) -> list[dict[str, Any]]:
     """The list of dicts of the tokens outside of the model.
 
     Raises:
@@ -42,12 +46,12 @@ def added_tokens(content):
     return added
 
 
-def is_id(value):
+def is_id(value: Any) -> bool:
     """Whether this may be the id of a token."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _check_vocabulary(vocabulary):
+def _check_vocabulary(vocabulary: Any) -> None:
     if isinstance(vocabulary, list):  # Of pairs of token and score.
         return
     if not isinstance(vocabulary, dict):
@@ -60,7 +64,7 @@ def _check_vocabulary(vocabulary):
         raise InvalidTokenizerError(f"Not a tokenizer.json: an id of {largest} among {len(vocabulary)} tokens.")
 
 
-def runnable(content):
+def runnable(content: dict[str, Any]) -> Any:
     """A tokenizer of the library.
 
     Raises:
@@ -72,7 +76,7 @@ def runnable(content):
 
 
 @contextlib.contextmanager
-def refused(name):
+def refused(name: Any) -> Iterator[None]:
     """Turns what the library raises into an error that names the file.
 
     It has no narrower class than Exception, and panics, with a class beside that, on some content.
@@ -85,7 +89,7 @@ def refused(name):
         raise InvalidTokenizerError(f"'{name}' holds no tokenizer that can be used: {error}") from None
 
 
-def without_special(content, ids):
+def without_special(content: dict[str, Any], ids: Any) -> dict[str, Any]:
     """The content with special tokens that no text can spell; all others keep their ids."""
     added = [each for each in added_tokens(content) if each["id"] not in ids]
     vocabulary = content["model"]["vocab"]
@@ -97,7 +101,7 @@ def without_special(content, ids):
     return {**content, "added_tokens": added, "model": {**content["model"], "vocab": vocabulary}}
 
 
-def check_ids(content, tokenizer):
+def check_ids(content: dict[str, Any], tokenizer: Any) -> None:
     """Proves that added tokens have the ids that the file gives them, and that templates name no others.
 
     Raises:
@@ -117,7 +121,7 @@ def check_ids(content, tokenizer):
             )
 
 
-def _template_ids(processor):
+def _template_ids(processor: Any):
     """Yields token and id of all that a post-processor adds."""
     if not isinstance(processor, dict):
         return

@@ -1,5 +1,9 @@
 """Tokenizers of Hugging Face's from the SentencePiece models that came before `tokenizer.json`."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.formats import library
 from keras_transformer.text.tokenizers.sentencepiece_model import (
@@ -11,7 +15,7 @@ from keras_transformer.text.tokenizers.sentencepiece_model import (
 )
 
 
-def _unigram(pieces, model, unknown, normalizers, prefix=True):
+def _unigram(pieces: list, model: bytes, unknown: Any, normalizers: list, prefix: bool = True):
     """A unigram model over words, with the spaces put in front of them.
 
     Args:
@@ -35,7 +39,7 @@ def _unigram(pieces, model, unknown, normalizers, prefix=True):
     return tokenizer
 
 
-def _add_symbols(tokenizer, model):
+def _add_symbols(tokenizer: Any, model: bytes) -> None:
     """Tells the tokenizer of the pieces that stand for themselves, wherever they have an id."""
     added = library().AddedToken
     for piece, _, kind in read_pieces(model):
@@ -43,11 +47,11 @@ def _add_symbols(tokenizer, model):
             tokenizer.add_tokens([added(piece, normalized=False, special=kind == CONTROL)])
 
 
-def _scores(model):
+def _scores(model: bytes):
     return [(piece, score) for piece, score, _ in read_pieces(model)]
 
 
-def _t5(model, config):
+def _t5(model: bytes, config: dict[str, Any]):
     number = config.get("extra_ids", 100)
     if not isinstance(number, int) or not 0 <= number <= 10_000:
         raise InvalidTokenizerError(f"extra_ids must be an int from 0 to 10000. Received: {number!r}")
@@ -57,7 +61,7 @@ def _t5(model, config):
     return tokenizer
 
 
-def _quotes(config, strips_accents, lowercase):
+def _quotes(config: dict[str, Any], strips_accents: bool, lowercase: bool):
     """The normalization of ALBERT and XLNet."""
     normalizers = library().normalizers
     chain = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
@@ -66,30 +70,30 @@ def _quotes(config, strips_accents, lowercase):
     return [*chain, normalizers.Lowercase()] if lowercase else chain
 
 
-def _albert(model, config):
+def _albert(model: bytes, config: dict[str, Any]):
     chain = _quotes(config, not config.get("keep_accents"), config.get("do_lower_case") is not False)
     return _unigram(_scores(model), model, 1, chain, config.get("add_prefix_space") is not False)
 
 
-def _xlnet(model, config):
+def _xlnet(model: bytes, config: dict[str, Any]):
     tokenizer = _unigram(_scores(model), model, 0, _quotes(config, True, config.get("do_lower_case") is True))
     tokenizer.add_special_tokens(["<eop>", "<eod>"])
     return tokenizer
 
 
-def _camembert(model, config):
+def _camembert(model: bytes, config: dict[str, Any]):
     first = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>NOTUSED", -100.0)]
     pieces = [*first, *_scores(model)[1:], ("<mask>", 0.0)]
     return _unigram(pieces, model, 3, [], config.get("add_prefix_space") is not False)
 
 
-def _xlm_roberta(model, config):
+def _xlm_roberta(model: bytes, config: dict[str, Any]):
     first = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
     pieces = [*first, *_scores(model)[3:], ("<mask>", 0.0)]
     return _unigram(pieces, model, 3, [], config.get("add_prefix_space") is not False)
 
 
-def _merged(model, **options):
+def _merged(model: bytes, **options: Any):
     """BPE with the merges that a list of pieces implies: those found first are the pieces that come first."""
     ids = {piece: index for index, (piece, _, _) in enumerate(read_pieces(model))}
     merges = []
@@ -102,7 +106,7 @@ def _merged(model, **options):
     )
 
 
-def _llama(model, config):
+def _llama(model: bytes, config: dict[str, Any]):
     tokenizer, tokenizers = _merged(model), library()
     prefix, legacy = config.get("add_prefix_space") is not False, config.get("legacy") is True
     scheme = ("always" if legacy else "first") if prefix else "never"
@@ -114,7 +118,7 @@ def _llama(model, config):
     return tokenizer
 
 
-def _gemma(model, config):
+def _gemma(model: bytes, config: dict[str, Any]):
     tokenizer, tokenizers = _merged(model, unk_token="<unk>"), library()
     tokenizer.normalizer = tokenizers.normalizers.Replace(" ", SPACE)
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split(" ", behavior="merged_with_previous", invert=False)

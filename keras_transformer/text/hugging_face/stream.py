@@ -1,5 +1,9 @@
 """Text from the ids of a tokenizer that decodes whole sequences only."""
 
+from __future__ import annotations
+
+from typing import Any
+
 # No cleaning of spaces reaches further back than this.
 _CLEANED = 16
 
@@ -23,14 +27,14 @@ class HuggingFaceStream:
     ['n', '', 'é', '']
     """
 
-    def __init__(self, tokenizer, skip_special_tokens=True):
+    def __init__(self, tokenizer: Any, skip_special_tokens: bool = True) -> None:
         self._tokenizer = tokenizer
         self._skip = skip_special_tokens
         self._ids = []
         self._given = 0
         self._in_bytes = False
 
-    def push(self, index):
+    def push(self, index: int) -> str:
         """Takes the next id; returns the text that is certain now, "" while a character is unfinished."""
         self._ids.append(self._tokenizer._check_id(index))
         # The bytes of a run stand or fall together: one that fits nowhere makes all of them unreadable.
@@ -45,15 +49,15 @@ class HuggingFaceStream:
             certain = min(certain, len(text) - _CLEANED)
         return self._new(text, certain)
 
-    def finish(self):
+    def finish(self) -> str:
         """Returns what is left."""
         text = self._text()
         return self._new(text, len(text))
 
-    def _text(self):
+    def _text(self) -> str:
         return self._tokenizer._decoded(self._ids, self._skip)
 
-    def _new(self, text, certain):
+    def _new(self, text: str, certain: int) -> str:
         if certain <= self._given:
             return ""
         new = text[self._given : certain]

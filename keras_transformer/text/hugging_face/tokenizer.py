@@ -1,7 +1,10 @@
 """Any tokenizer of Hugging Face, run by the `tokenizers` library."""
 
+from __future__ import annotations
+
 import json
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +19,7 @@ from keras_transformer.text.hugging_face.stream import HuggingFaceStream
 from keras_transformer.text.tokenizers.special_tokens import well_known_roles
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import naming, read_text
+from keras_transformer.utils.types import Path
 
 FILE = "tokenizer.json"
 SIDES = ("left", "right")
@@ -65,12 +69,12 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def __init__(
         self,
-        tokenizer_json,
-        special_tokens=None,
-        padding_side="right",
-        truncation_side="right",
-        clean_up_spaces=False,
-    ):
+        tokenizer_json: str,
+        special_tokens: dict[str, Any] | None = None,
+        padding_side: str = "right",
+        truncation_side: str = "right",
+        clean_up_spaces: bool = False,
+    ) -> None:
         for name, side in (("padding_side", padding_side), ("truncation_side", truncation_side)):
             if side not in SIDES:
                 raise TextError(f'{name} must be "left" or "right". Received: {side!r}')
@@ -112,7 +116,7 @@ class HuggingFaceTokenizer(Tokenizer):
         raise InvalidTokenizerError("The template of this tokenizer.json does not hold a text once, in one piece.")
 
     @classmethod
-    def from_file(cls, path, special_tokens=None):
+    def from_file(cls, path: Path, special_tokens: dict[str, Any] | None = None) -> HuggingFaceTokenizer:
         """Reads a `tokenizer.json`; see `keras_transformer.text.from_huggingface` for a whole folder.
 
         Args:
@@ -126,28 +130,28 @@ class HuggingFaceTokenizer(Tokenizer):
             return cls(read_text(path), special_tokens)
 
     @property
-    def vocabulary_size(self):
+    def vocabulary_size(self) -> int:
         return self._size
 
     @property
-    def lossless(self):
+    def lossless(self) -> bool:
         """False: a `tokenizer.json` does not say."""
         return False
 
     @property
-    def template_options(self):
+    def template_options(self) -> dict[str, bool]:
         """dict of "start" and "end", as `encode` takes them: what transformers adds to a single text by itself."""
         return {"start": bool(self._before), "end": bool(self._after)}
 
-    def token_to_id(self, token):
+    def token_to_id(self, token: str) -> int | None:
         return self._tokenizer.token_to_id(token)
 
-    def id_to_token(self, index):
+    def id_to_token(self, index: int) -> str:
         return self._tokenizer.id_to_token(self._check_id(index)) or ""
 
     # Text to ids.
 
-    def _encode_batch(self, texts, offsets):
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
         rows, spans = encode_batch(self._tokenizer, texts, offsets)
         names = self._special_ids - {self.unknown_id}
         for place, row in enumerate(rows):
@@ -159,7 +163,7 @@ class HuggingFaceTokenizer(Tokenizer):
                     spans[place] = found_spans[0]
         return rows, spans
 
-    def _encoding(self, text):
+    def _encoding(self, text: str):
         """What the library says of a text, in which names of special tokens are text."""
         as_list(text)
         check_unicode(text)
@@ -168,10 +172,10 @@ class HuggingFaceTokenizer(Tokenizer):
             return encoding
         return self._twin("nameless").encode(text, add_special_tokens=False)
 
-    def _encode_with_special(self, text):
+    def _encode_with_special(self, text: str):
         return self._twin("reading").encode(text, add_special_tokens=False).ids
 
-    def _twin(self, which):
+    def _twin(self, which: str):
         """Another tokenizer for the few texts that need it: a switch of the library's would be one for all threads.
 
         "reading" takes the names of special tokens for the tokens; "nameless" has no special tokens.
@@ -185,7 +189,7 @@ class HuggingFaceTokenizer(Tokenizer):
                 self._twins[which].encode_special_tokens = which == "nameless"
             return self._twins[which]
 
-    def _frame(self, start, end, max_length, filler=None):
+    def _frame(self, start: bool, end: bool, max_length: int | None, filler: Any = None):
         before = list(self._before or ([self.opening_id()] if start else [])) if start else []
         after = list(self._after or ([self.closing_id()] if end else [])) if end else []
         if filler is not None:
@@ -193,7 +197,7 @@ class HuggingFaceTokenizer(Tokenizer):
         room = self._room(max_length, len(before) + len(after))
         return lambda row: [*before, *self._cut(row, room), *after]
 
-    def _room(self, max_length, taken):
+    def _room(self, max_length: int | None, taken: int):
         if max_length is None:
             return None
         if not isinstance(max_length, (int, np.integer)) or max_length < 1 or max_length < taken:
@@ -202,12 +206,12 @@ class HuggingFaceTokenizer(Tokenizer):
             )
         return max_length - taken
 
-    def _cut(self, row, room):
+    def _cut(self, row: Any, room: int):
         if room is None or len(row) <= room:
             return row
         return row[:room] if self.truncation_side == "right" else row[len(row) - room :]
 
-    def encode_pair(self, first, second, max_length=None):
+    def encode_pair(self, first: Any, second: Any, max_length: int | None = None) -> tuple[list, list]:
         """Turns a pair of texts into one sequence, by the tokenizer's own template for pairs.
 
         Args:
@@ -232,7 +236,7 @@ class HuggingFaceTokenizer(Tokenizer):
             segments.append(encoding.type_ids)
         return (rows[0], segments[0]) if single else (rows, segments)
 
-    def _pair_encoding(self, first, second, max_length):
+    def _pair_encoding(self, first: Any, second: Any, max_length: int | None):
         one, two = self._encoding(first), self._encoding(second)
         room = self._room(max_length, self._processor.num_special_tokens_to_add(True))
         if room is not None:
@@ -240,7 +244,16 @@ class HuggingFaceTokenizer(Tokenizer):
                 encoding.truncate(length, direction=self.truncation_side)
         return self._processor.process(one, two, True)
 
-    def __call__(self, texts, *, padding="longest", max_length=None, start=False, end=False, return_offsets=False):
+    def __call__(
+        self,
+        texts: Any,
+        *,
+        padding: str | int = "longest",
+        max_length: int | None = None,
+        start: bool = False,
+        end: bool = False,
+        return_offsets: bool = False,
+    ) -> dict[str, np.ndarray]:
         if self.padding_side == "right":
             options = {"start": start, "end": end, "return_offsets": return_offsets}
             return super().__call__(texts, padding=padding, max_length=max_length, **options)
@@ -257,19 +270,19 @@ class HuggingFaceTokenizer(Tokenizer):
 
     # Ids to text.
 
-    def decode(self, ids, skip_special_tokens=True):
+    def decode(self, ids: Any, skip_special_tokens: bool = True) -> Any:
         rows = as_rows(ids)
         if rows and not isinstance(rows[0], int) and hasattr(rows[0], "__iter__"):
             return [self.decode(row, skip_special_tokens) for row in rows]
         return self._decoded([self._check_id(index) for index in rows], skip_special_tokens)
 
-    def _token_bytes(self, index):
+    def _token_bytes(self, index: int) -> bytes:
         return self._decoded([index], False).encode("utf-8")
 
-    def stream(self, skip_special_tokens=True):
+    def stream(self, skip_special_tokens: bool = True) -> Any:
         return HuggingFaceStream(self, skip_special_tokens)
 
-    def _graph(self):
+    def _graph(self) -> Any:
         from keras_transformer.text.hugging_face.graph import as_wordpiece
 
         words = as_wordpiece(parsed(self._json), self)
@@ -281,22 +294,24 @@ class HuggingFaceTokenizer(Tokenizer):
 
     # Files.
 
-    def _options(self):
+    def _options(self) -> dict[str, Any]:
         return {
             "padding_side": self.padding_side,
             "truncation_side": self.truncation_side,
             "clean_up_spaces": self.clean_up_spaces,
         }
 
-    def _files(self):
+    def _files(self) -> dict[str, bytes]:
         return {FILE: self._json.encode("utf-8")}
 
     @classmethod
-    def _from_files(cls, files, special_tokens, options):
+    def _from_files(
+        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+    ) -> HuggingFaceTokenizer:
         return cls(files[FILE].decode("utf-8"), special_tokens, **options)
 
 
-def _shares(first, second, room):
+def _shares(first: Any, second: Any, room: int):
     """The lengths of two texts that are to share `room` tokens, as the `tokenizers` library divides them.
 
     Example:

@@ -1,6 +1,9 @@
 """Tokenizers of Hugging Face's from the vocabulary files that came before `tokenizer.json`."""
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.families import FAMILIES, family_of
@@ -11,6 +14,10 @@ from keras_transformer.text.tokenizers.special_tokens import BERT
 from keras_transformer.text.tokenizers.tokenizer_files import read_file
 from keras_transformer.text.tokenizers.wordpiece_vocabulary import PREFIX, vocabulary_lines
 from keras_transformer.utils.json_files import read_json
+from keras_transformer.utils.types import Path
+
+if TYPE_CHECKING:
+    from keras_transformer.text.hugging_face.families import Family
 
 SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model")
 # How text is split before the merges, where it is not GPT-2's own way.
@@ -20,7 +27,7 @@ _QWEN_WORDS = (
 )
 
 
-def from_vocabulary(folder, config):
+def from_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[Family, Any]:
     """Builds a tokenizer from the files that came before `tokenizer.json`.
 
     Args:
@@ -59,7 +66,7 @@ def from_vocabulary(folder, config):
 # BERT.
 
 
-def _wordpiece(path, config):
+def _wordpiece(path: Path, config: dict[str, Any]):
     words = vocabulary_lines(read_file(path), path)
     tokenizers = library()
     unknown = config.get("unk_token") or BERT["unknown"]
@@ -81,7 +88,7 @@ def _wordpiece(path, config):
 # Byte-level BPE.
 
 
-def _byte_pairs(family, vocabulary_path, merges_path, config):
+def _byte_pairs(family: Family, vocabulary_path: Path, merges_path: Path, config: dict[str, Any]):
     ids, merges = _read_ids(vocabulary_path), _read_merges(merges_path)
     tokenizers = library()
     options = {"end_of_word_suffix": "</w>", "unk_token": "<|endoftext|>"} if family.name == "clip" else {}
@@ -93,14 +100,14 @@ def _byte_pairs(family, vocabulary_path, merges_path, config):
     return tokenizer
 
 
-def _read_ids(path):
+def _read_ids(path: Path):
     ids = read_json(path, InvalidTokenizerError)
     if not ids or not all(map(is_id, ids.values())):
         raise InvalidTokenizerError(f"'{path}' is no object of token to id.")
     return ids
 
 
-def _read_merges(path):
+def _read_merges(path: Path):
     merges = []
     for number, line in enumerate(vocabulary_lines(read_file(path), path), 1):
         if not line or (number == 1 and line.startswith("#version")):
@@ -112,18 +119,18 @@ def _read_merges(path):
     return merges
 
 
-def _gpt2_words(tokenizers, prefix):
+def _gpt2_words(tokenizers: Any, prefix: bool):
     return None, tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=prefix)
 
 
-def _clip_words(tokenizers, prefix):
+def _clip_words(tokenizers: Any, prefix: bool):
     normalizers, parts = tokenizers.normalizers, tokenizers.pre_tokenizers
     clean = [normalizers.NFC(), normalizers.Replace(tokenizers.Regex(r"\s+"), " "), normalizers.Lowercase()]
     words = parts.Split(tokenizers.Regex(_CLIP_WORDS), behavior="removed", invert=True)
     return normalizers.Sequence(clean), parts.Sequence([words, parts.ByteLevel(add_prefix_space=False)])
 
 
-def _qwen_words(tokenizers, prefix):
+def _qwen_words(tokenizers: Any, prefix: bool):
     parts = tokenizers.pre_tokenizers
     words = parts.Split(tokenizers.Regex(_QWEN_WORDS), behavior="isolated", invert=False)
     return tokenizers.normalizers.NFC(), parts.Sequence(

@@ -1,6 +1,9 @@
 """Byte-level byte-pair encoding, in the format of Hugging Face's tokenizers."""
 
+from __future__ import annotations
+
 import json
+from typing import Any
 
 from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError
@@ -13,11 +16,12 @@ from keras_transformer.text.tokenizers.special_tokens import (
 )
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import naming, read_text
+from keras_transformer.utils.types import Path
 
 FILE = "tokenizer.json"
 
 
-def byte_alphabet():
+def byte_alphabet() -> Any:
     """dict of the 256 characters that stand for bytes in a byte-level vocabulary to those bytes.
 
     Printable bytes stand for themselves; the others follow from U+0100 on (Radford et al. 2019, published code).
@@ -53,7 +57,7 @@ class BytePair(Tokenizer):
 
     kind = "byte_pair"
 
-    def __init__(self, tokenizer_json, special_tokens=None):
+    def __init__(self, tokenizer_json: str, special_tokens: dict[str, Any] | None = None) -> None:
         # Kept as it is: another version of the library might write it otherwise.
         self._json = tokenizer_json
         self._content = _parsed(tokenizer_json)
@@ -75,7 +79,7 @@ class BytePair(Tokenizer):
         alphabet = byte_alphabet()
         self._bytes = [self._spelling(index, added, alphabet) for index in range(self._size)]
 
-    def _spelling(self, index, added, alphabet):
+    def _spelling(self, index: int, added: Any, alphabet: Any):
         token = self._tokenizer.id_to_token(index)
         if token is None:
             return b""
@@ -84,7 +88,14 @@ class BytePair(Tokenizer):
         return bytes(alphabet[character] for character in token)
 
     @classmethod
-    def train(cls, files_or_texts, vocabulary_size, *, special_tokens=None, min_frequency=2):
+    def train(
+        cls,
+        files_or_texts: Any,
+        vocabulary_size: int,
+        *,
+        special_tokens: dict[str, Any] | None = None,
+        min_frequency: int = 2,
+    ) -> BytePair:
         """Learns the merges from text.
 
         Args:
@@ -120,7 +131,7 @@ class BytePair(Tokenizer):
         return cls(tokenizer.to_str(), roles)
 
     @classmethod
-    def from_file(cls, path, special_tokens=None):
+    def from_file(cls, path: Path, special_tokens: dict[str, Any] | None = None) -> BytePair:
         """Reads a `tokenizer.json` in Hugging Face's format, such as GPT-2's.
 
         Its post-processor is not applied: special tokens are added by `encode` when asked.
@@ -138,11 +149,11 @@ class BytePair(Tokenizer):
             return cls(content, special_tokens)
 
     @property
-    def vocabulary_size(self):
+    def vocabulary_size(self) -> int:
         return self._size
 
     @property
-    def lossless(self):
+    def lossless(self) -> bool:
         """True unless the file that it was read from normalizes text, adds or strips a space, or lacks a byte."""
         known = all(self._tokenizer.token_to_id(character) is not None for character in byte_alphabet())
         prefix = any(part.get("add_prefix_space") for part in _byte_levels(self._content["pre_tokenizer"]))
@@ -153,32 +164,34 @@ class BytePair(Tokenizer):
         )
         return known and self._content.get("normalizer") is None and not prefix and not strips
 
-    def token_to_id(self, token):
+    def token_to_id(self, token: str) -> int | None:
         return self._tokenizer.token_to_id(token)
 
-    def id_to_token(self, index):
+    def id_to_token(self, index: int) -> str:
         return self._tokenizer.id_to_token(self._check_id(index)) or ""
 
-    def _token_bytes(self, index):
+    def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts, offsets):
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
         return encode_batch(self._tokenizer, texts, offsets)
 
-    def _files(self):
+    def _files(self) -> dict[str, bytes]:
         return {FILE: self._json.encode("utf-8")}
 
     @classmethod
-    def _from_files(cls, files, special_tokens, options):
+    def _from_files(
+        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+    ) -> BytePair:
         return cls(files[FILE].decode("utf-8"), special_tokens)
 
 
-def _byte_levels(pre_tokenizer):
+def _byte_levels(pre_tokenizer: Any):
     parts = (pre_tokenizer or {}).get("pretokenizers", [pre_tokenizer or {}])
     return [part for part in parts if part.get("type") == "ByteLevel"]
 
 
-def _parsed(tokenizer_json):
+def _parsed(tokenizer_json: str):
     try:
         content = json.loads(tokenizer_json)
         is_bpe = content["model"].get("type", "BPE") == "BPE" and "merges" in content["model"]

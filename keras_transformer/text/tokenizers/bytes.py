@@ -1,5 +1,9 @@
 """One token for every byte of UTF-8."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 from keras_transformer.text.corpus import stream_texts
@@ -36,7 +40,7 @@ class Bytes(Tokenizer):
 
     kind = "bytes"
 
-    def __init__(self, special_tokens=None):
+    def __init__(self, special_tokens: dict[str, Any] | None = None) -> None:
         roles = special_token_roles(special_tokens, WITHOUT_UNKNOWN)
         special = tokens_in(roles)
         self._first_byte = len(special)
@@ -46,7 +50,13 @@ class Bytes(Tokenizer):
         super().__init__(roles)
 
     @classmethod
-    def train(cls, files_or_texts=None, vocabulary_size=None, *, special_tokens=None):
+    def train(
+        cls,
+        files_or_texts: Any = None,
+        vocabulary_size: int | None = None,
+        *,
+        special_tokens: dict[str, Any] | None = None,
+    ) -> Bytes:
         """There is nothing to learn; this is here so that every kind is made in the same way.
 
         Args:
@@ -71,24 +81,24 @@ class Bytes(Tokenizer):
         return tokenizer
 
     @property
-    def vocabulary_size(self):
+    def vocabulary_size(self) -> int:
         return len(self._tokens)
 
     @property
-    def lossless(self):
+    def lossless(self) -> bool:
         """True: bytes spell every text."""
         return True
 
-    def token_to_id(self, token):
+    def token_to_id(self, token: str) -> int | None:
         return self._ids.get(token)
 
-    def id_to_token(self, index):
+    def id_to_token(self, index: int) -> str:
         return self._tokens[self._check_id(index)]
 
-    def _token_bytes(self, index):
+    def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts, offsets):
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
         first = self._first_byte
         rows = [(np.frombuffer(text.encode("utf-8"), "uint8") + np.int32(first)).tolist() for text in texts]
         if not offsets:
@@ -99,14 +109,16 @@ class Bytes(Tokenizer):
         ]
         return rows, spans
 
-    def _graph(self):
+    def _graph(self) -> Any:
         from keras_transformer.text.tokenizers.graphs import BytesGraph
 
         return BytesGraph(self)
 
-    def _files(self):
+    def _files(self) -> dict[str, bytes]:
         return {}
 
     @classmethod
-    def _from_files(cls, files, special_tokens, options):
+    def _from_files(
+        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+    ) -> Bytes:
         return cls(special_tokens)

@@ -1,8 +1,12 @@
 """One token for every character."""
 
+from __future__ import annotations
+
 import collections
 import itertools
 import json
+from collections.abc import Iterable
+from typing import Any
 
 from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, SpecialTokenError, TextError
@@ -41,7 +45,9 @@ class Characters(Tokenizer):
 
     kind = "characters"
 
-    def __init__(self, characters, byte_fallback=False, special_tokens=None):
+    def __init__(
+        self, characters: str | Iterable[str], byte_fallback: bool = False, special_tokens: dict[str, Any] | None = None
+    ) -> None:
         self.characters = list(characters)
         self.byte_fallback = bool(byte_fallback)
         roles = special_token_roles(special_tokens, PLAIN)
@@ -59,7 +65,7 @@ class Characters(Tokenizer):
         self._bytes[len(special) : first] = [bytes([value]) for value in range(len(fallback))]
         super().__init__(roles)
 
-    def _check(self, special, roles):
+    def _check(self, special: Any, roles: dict[str, Any]) -> None:
         for character in self.characters:
             if not isinstance(character, str) or len(character) != 1 or "\ud800" <= character <= "\udfff":
                 raise TextError(f"Expected one character. Received: {character!r}")
@@ -73,7 +79,14 @@ class Characters(Tokenizer):
             raise TextError("Without byte_fallback, Characters cannot do without an unknown token.")
 
     @classmethod
-    def train(cls, files_or_texts, vocabulary_size=None, *, special_tokens=None, byte_fallback=False):
+    def train(
+        cls,
+        files_or_texts: Any,
+        vocabulary_size: int | None = None,
+        *,
+        special_tokens: dict[str, Any] | None = None,
+        byte_fallback: bool = False,
+    ) -> Characters:
         """Collects the characters of a text.
 
         Args:
@@ -100,56 +113,58 @@ class Characters(Tokenizer):
         return cls(sorted(kept), byte_fallback, special_tokens)
 
     @property
-    def vocabulary_size(self):
+    def vocabulary_size(self) -> int:
         return len(self._tokens)
 
     @property
-    def lossless(self):
+    def lossless(self) -> bool:
         """Whether there is `byte_fallback`."""
         return self.byte_fallback
 
-    def token_to_id(self, token):
+    def token_to_id(self, token: str) -> int | None:
         return self._ids.get(token)
 
-    def id_to_token(self, index):
+    def id_to_token(self, index: int) -> str:
         return self._tokens[self._check_id(index)]
 
-    def _token_bytes(self, index):
+    def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts, offsets):
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
         if offsets:
             spelled = [[self._spell(character) for character in text] for text in texts]
             ids = [list(itertools.chain.from_iterable(row)) for row in spelled]
             return ids, [[(place, place + 1) for place, part in enumerate(row) for _ in part] for row in spelled]
         return [self._encode_one(text) for text in texts], None
 
-    def _encode_one(self, text):
+    def _encode_one(self, text: str):
         try:
             return [*map(self._ids_of_characters.__getitem__, text)]
         except KeyError:
             return list(itertools.chain.from_iterable(map(self._spell, text)))
 
-    def _spell(self, character):
+    def _spell(self, character: str):
         index = self._ids_of_characters.get(character)
         if index is not None:
             return (index,)
         data = character.encode("utf-8")
         return [self._first_byte + value for value in data] if self.byte_fallback else (self.unknown_id,)
 
-    def _graph(self):
+    def _graph(self) -> Any:
         from keras_transformer.text.tokenizers.graphs import CharactersGraph
 
         return CharactersGraph(self)
 
-    def _options(self):
+    def _options(self) -> dict[str, Any]:
         return {"byte_fallback": self.byte_fallback}
 
-    def _files(self):
+    def _files(self) -> dict[str, bytes]:
         return {FILE: json.dumps({"characters": self.characters}).encode("utf-8")}
 
     @classmethod
-    def _from_files(cls, files, special_tokens, options):
+    def _from_files(
+        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+    ) -> Characters:
         try:
             characters = json.loads(files[FILE])["characters"]
         except (ValueError, KeyError, TypeError) as error:

@@ -3,6 +3,10 @@
 Imported by `Tokenizer.graph` alone, for it needs TensorFlow.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -42,14 +46,14 @@ class GraphTokenizer(tf.Module):
         SpecialTokenError: the tokenizer has no token for `start` or `end`.
     """
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: Any) -> None:
         super().__init__(name=f"{tokenizer.kind}_graph")
         self._opening = tokenizer.opening_id
         self._closing = tokenizer.closing_id
         self._drops_first_space = tokenizer._drops_first_space
         self._spelling = np.array(tokenizer._spellings(skip_special_tokens=True), dtype=object)
 
-    def __call__(self, texts, start=False, end=False, max_length=None):
+    def __call__(self, texts: Any, start: bool = False, end: bool = False, max_length: int | None = None):
         before = [self._opening()] if start else []
         after = [self._closing()] if end else []
         if max_length is not None and (max_length < 1 or max_length < len(before) + len(after)):
@@ -62,7 +66,7 @@ class GraphTokenizer(tf.Module):
         parts = [parts[0], ids, parts[1]]
         return tf.concat([part for part in parts if part is not None], axis=1) if start or end else ids
 
-    def detokenize(self, ids):
+    def detokenize(self, ids: Any):
         """Turns ids into strings, as `Tokenizer.decode` does; special tokens, padding included, are left out.
 
         Args:
@@ -78,7 +82,7 @@ class GraphTokenizer(tf.Module):
             texts = tf.strings.regex_replace(texts, "^ ", "", replace_global=False)
         return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
 
-    def _tokenize(self, texts):
+    def _tokenize(self, texts: Any) -> None:
         raise NotImplementedError
 
 
@@ -89,7 +93,7 @@ class WordPieceGraph(GraphTokenizer):
     a full-width comma an ASCII one).
     """
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: Any) -> None:
         super().__init__(tokenizer)
         import tensorflow_text
 
@@ -105,7 +109,7 @@ class WordPieceGraph(GraphTokenizer):
             unknown_token=tokenizer.special_tokens["unknown"],
         )
 
-    def _tokenize(self, texts):
+    def _tokenize(self, texts: Any):
         texts = tf.strings.regex_replace(texts, _REMOVED, "")
         if self._lowercase:
             texts = self._text.normalize_utf8(texts, "NFD")
@@ -116,7 +120,7 @@ class WordPieceGraph(GraphTokenizer):
         has_long_run = tf.reduce_any(tf.strings.regex_full_match(texts, _LONG_RUN % (self._longest + 1)))
         return self._fast.tokenize(tf.cond(has_long_run, lambda: self._without_long_words(texts), lambda: texts))
 
-    def _without_long_words(self, texts):
+    def _without_long_words(self, texts: Any):
         """Puts a character that no vocabulary holds in the place of each word of more than the allowed characters."""
         marked = tf.strings.regex_replace(texts, f"({_WORD})", f"{_MARK}\\1{_MARK}")
         parts = tf.strings.split(marked, _MARK)
@@ -130,7 +134,7 @@ class WordPieceGraph(GraphTokenizer):
 class EncodingGraph(WordPieceGraph):
     """A `WordPieceGraph` for a tokenizer that decodes in another way."""
 
-    def detokenize(self, ids):
+    def detokenize(self, ids: Any) -> None:
         raise GraphError("This tokenizer decodes outside the TensorFlow graph alone.")
 
 
@@ -140,7 +144,7 @@ class SentencePieceGraph(GraphTokenizer):
     The fast one takes every model for a unigram model and has no byte fallback, so it serves unigram models without those.
     """
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: Any) -> None:
         super().__init__(tokenizer)
         import tensorflow_text
 
@@ -152,7 +156,7 @@ class SentencePieceGraph(GraphTokenizer):
         else:
             self._tokenizer = tensorflow_text.SentencepieceTokenizer(tokenizer._model, out_type=tf.int32)
 
-    def _tokenize(self, texts):
+    def _tokenize(self, texts: Any):
         if self._space_ids is None:
             return self._tokenizer.tokenize(texts)
         # The model takes U+2581 for a space; it is spelled in bytes, in front of each part but the first.
@@ -172,7 +176,7 @@ class SentencePieceGraph(GraphTokenizer):
 class CharactersGraph(GraphTokenizer):
     """`Characters` by a search among its code points."""
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: Any) -> None:
         super().__init__(tokenizer)
         codes = np.array([ord(character) for character in tokenizer.characters], "int32")
         order = np.argsort(codes)
@@ -182,7 +186,7 @@ class CharactersGraph(GraphTokenizer):
         self._unknown = tokenizer.unknown_id
         self._first_byte = tokenizer._first_byte if tokenizer.byte_fallback else None
 
-    def _tokenize(self, texts):
+    def _tokenize(self, texts: Any):
         codes = tf.strings.unicode_decode(texts, "UTF-8")
         place = tf.searchsorted(self._codes, codes.flat_values)
         found = tf.equal(tf.gather(self._codes, place), codes.flat_values)
@@ -199,15 +203,15 @@ class CharactersGraph(GraphTokenizer):
 class BytesGraph(GraphTokenizer):
     """`Bytes` by the bytes of the strings."""
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: Any) -> None:
         super().__init__(tokenizer)
         self._first_byte = tokenizer._first_byte
 
-    def _tokenize(self, texts):
+    def _tokenize(self, texts: Any):
         return _byte_values(texts) + self._first_byte
 
 
-def _byte_values(texts):
+def _byte_values(texts: Any):
     """The bytes of strings `(B,)` as a ragged int32 `(B, None)`."""
     values = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
     lengths = tf.strings.length(texts, unit="BYTE")

@@ -1,6 +1,9 @@
 """SentencePiece: subwords of raw text, spaces included."""
 
+from __future__ import annotations
+
 import io
+from typing import Any
 
 from keras_transformer.text.corpus import check_size, lines_of, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, TextError
@@ -8,6 +11,7 @@ from keras_transformer.text.tokenizers.sentencepiece_model import SPACE, read_mo
 from keras_transformer.text.tokenizers.special_tokens import PLAIN, special_token_roles, tokens_in
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import read_file
+from keras_transformer.utils.types import Path
 
 FILE = "sentencepiece.model"
 MODEL_TYPES = ("unigram", "bpe")
@@ -53,7 +57,7 @@ class SentencePiece(Tokenizer):
 
     kind = "sentencepiece"
 
-    def __init__(self, model, special_tokens=None):
+    def __init__(self, model: bytes, special_tokens: dict[str, Any] | None = None) -> None:
         library = _library()
         try:
             self._processor = library.SentencePieceProcessor(model_proto=bytes(model))
@@ -65,7 +69,7 @@ class SentencePiece(Tokenizer):
         super().__init__(_own_roles(self._processor) if special_tokens is None else special_tokens)
         self._read_spelling()
 
-    def _read_spelling(self):
+    def _read_spelling(self) -> None:
         """How each piece spells text, and how the model treats spaces."""
         probe = self._processor
         self._byte_ids = [probe.piece_to_id(f"<0x{value:02X}>") for value in range(256)]
@@ -77,7 +81,7 @@ class SentencePiece(Tokenizer):
         )
         self._bytes = [self._spelling(index) for index in range(self._size)]
 
-    def _spelling(self, index):
+    def _spelling(self, index: int):
         piece = self._processor.id_to_piece(index)
         if self._processor.is_byte(index):
             return bytes([int(piece[3:5], 16)])
@@ -86,17 +90,17 @@ class SentencePiece(Tokenizer):
     @classmethod
     def train(
         cls,
-        files_or_texts,
-        vocabulary_size,
+        files_or_texts: Any,
+        vocabulary_size: int,
         *,
         model_type="unigram",
-        special_tokens=None,
+        special_tokens: dict[str, Any] | None = None,
         lossless=False,
-        byte_fallback=True,
+        byte_fallback: bool = True,
         normalization="nmt_nfkc",
         character_coverage=0.9995,
         num_threads=2,
-    ):
+    ) -> SentencePiece:
         """Learns the pieces from text.
 
         Args:
@@ -141,7 +145,7 @@ class SentencePiece(Tokenizer):
         return cls(with_exact_scores(model) if model_type == "unigram" else model, roles)
 
     @classmethod
-    def from_file(cls, path, special_tokens=None):
+    def from_file(cls, path: Path, special_tokens: dict[str, Any] | None = None) -> SentencePiece:
         """Reads a SentencePiece model file, such as one published with a pretrained model.
 
         Args:
@@ -154,25 +158,25 @@ class SentencePiece(Tokenizer):
         return cls(read_file(path), special_tokens)
 
     @property
-    def vocabulary_size(self):
+    def vocabulary_size(self) -> int:
         return self._size
 
     @property
-    def lossless(self):
+    def lossless(self) -> bool:
         """Whether the model normalizes nothing, keeps every space, and has bytes for what it has no piece for."""
         return self._lossless
 
-    def token_to_id(self, token):
+    def token_to_id(self, token: str) -> int | None:
         index = self._processor.piece_to_id(token)
         return index if self._processor.id_to_piece(index) == token else None
 
-    def id_to_token(self, index):
+    def id_to_token(self, index: int) -> str:
         return self._processor.id_to_piece(self._check_id(index))
 
-    def _token_bytes(self, index):
+    def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts, offsets):
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
         if not offsets:
             if self._lossless and any(SPACE in text for text in texts):
                 return [self._encode_escaped(text, False)[0] for text in texts], None
@@ -180,7 +184,7 @@ class SentencePiece(Tokenizer):
         pairs = [self._encode_escaped(text, True) for text in texts]
         return [ids for ids, _ in pairs], [spans for _, spans in pairs]
 
-    def _encode_escaped(self, text, offsets):
+    def _encode_escaped(self, text: str, offsets: Any):
         """Spells U+2581, which the model takes for a space, in bytes when the model is lossless."""
         parts = text.split(SPACE) if self._lossless else [text]
         ids, spans, begin = [], [], 0
@@ -198,24 +202,26 @@ class SentencePiece(Tokenizer):
             begin += len(part)
         return ids, spans
 
-    def _graph(self):
+    def _graph(self) -> Any:
         from keras_transformer.text.tokenizers.graphs import SentencePieceGraph
 
         return SentencePieceGraph(self)
 
-    def _files(self):
+    def _files(self) -> dict[str, bytes]:
         return {FILE: self._model}
 
     @classmethod
-    def _from_files(cls, files, special_tokens, options):
+    def _from_files(
+        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+    ) -> SentencePiece:
         return cls(files[FILE], special_tokens)
 
 
-def _spaced(text):
+def _spaced(text: str):
     return text.replace(" ", SPACE)
 
 
-def _whole_characters(offsets, shift):
+def _whole_characters(offsets: Any, shift: Any):
     """Offsets where the bytes that spell a character all have its offset; the library gives it to the last alone."""
     spans, stop = [], None
     for begin, end in reversed(offsets):
@@ -227,7 +233,7 @@ def _whole_characters(offsets, shift):
     return spans[::-1]
 
 
-def _meta_pieces(roles):
+def _meta_pieces(roles: dict[str, Any]):
     """The library's options for special tokens with the ids 0, 1, ... in the order of `roles`."""
     tokens = tokens_in(roles)
     own = {"pad": "pad", "unknown": "unk", "start": "bos", "end": "eos"}
@@ -240,7 +246,7 @@ def _meta_pieces(roles):
     return {**options, "control_symbols": others} if others else options
 
 
-def _own_roles(processor):
+def _own_roles(processor: Any):
     ids = {
         "pad": processor.pad_id(),
         "unknown": processor.unk_id(),
@@ -259,7 +265,7 @@ def _own_roles(processor):
     return {**roles, "additional": controls} if controls else roles
 
 
-def _train(texts, options):
+def _train(texts: Any, options: dict[str, Any]):
     library = _library()
     writer, lines = io.BytesIO(), _Lines(texts)
     try:
@@ -283,7 +289,7 @@ def _train(texts, options):
 class _Lines:
     """The lines of texts, and the error that ended them: the library reports it as one of its own."""
 
-    def __init__(self, texts):
+    def __init__(self, texts: Any) -> None:
         self._texts = texts
         self.error = None
 

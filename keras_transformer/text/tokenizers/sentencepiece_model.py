@@ -4,6 +4,8 @@ The file is a protocol buffer (sentencepiece_model.proto): field 1 holds the pie
 field 2 the trainer's options (the kind of model is field 3), field 3 those of the normalizer.
 """
 
+from __future__ import annotations
+
 import struct
 
 from keras_transformer.text.errors import InvalidTokenizerError
@@ -17,7 +19,7 @@ CONTROL, USER_DEFINED = 3, 4
 SCORE_STEP = 1 / 256
 
 
-def read_model_type(model):
+def read_model_type(model: bytes) -> str:
     """ "unigram", "bpe", "word" or "char": the kind of a model, given its bytes."""
     kind = 1
     for _, start, stop in _fields(model, 0, len(model), wanted=2):
@@ -26,7 +28,7 @@ def read_model_type(model):
     return KINDS[kind]
 
 
-def read_pieces(model):
+def read_pieces(model: bytes) -> list[tuple[str, float, int]]:
     """The pieces in the order of their ids, each as text, score and kind (1: normal, 2: unknown, 6: byte).
 
     Raises:
@@ -51,14 +53,14 @@ def read_pieces(model):
     return pieces
 
 
-def _text(data):
+def _text(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidTokenizerError("Not a SentencePiece model: a piece is not UTF-8.") from None
 
 
-def read_charsmap(model):
+def read_charsmap(model: bytes) -> bytes:
     """The table of the model's normalizer as bytes; empty when it normalizes nothing."""
     charsmap = b""
     for _, start, stop in _fields(model, 0, len(model), wanted=3):
@@ -67,7 +69,7 @@ def read_charsmap(model):
     return charsmap
 
 
-def with_exact_scores(model):
+def with_exact_scores(model: bytes) -> bytes:
     """Rounds the scores of a unigram model so that two implementations cannot disagree about it.
 
     Two ways to split a text that use the same pieces in another order have the same score ("1" "11" and "11" "1"), and
@@ -88,7 +90,7 @@ def with_exact_scores(model):
     return bytes(changed)
 
 
-def _fields(data, at, stop, wanted):
+def _fields(data: bytes, at: int, stop: int, wanted: int):
     """Yields value (of a varint, else None), start and end of each field with the number `wanted`."""
     while at < stop:
         key, at = _varint(data, at)
@@ -109,7 +111,7 @@ def _fields(data, at, stop, wanted):
             yield value, start, at
 
 
-def _varint(data, at):
+def _varint(data: bytes, at: int):
     value = shift = 0
     while True:
         if at >= len(data):

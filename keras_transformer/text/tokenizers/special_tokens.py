@@ -1,5 +1,9 @@
 """The special tokens of a tokenizer: which string plays which role, and the id of each."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from keras_transformer.text.errors import SpecialTokenError
 
 # Also the order of their ids in a vocabulary that is trained here.
@@ -28,7 +32,7 @@ WELL_KNOWN = {
 }
 
 
-def special_token_roles(special_tokens, default):
+def special_token_roles(special_tokens: dict[str, Any] | None, default: dict[str, str]) -> dict[str, Any]:
     """Checks a set of special tokens and puts it into the order of their ids.
 
     Args:
@@ -57,13 +61,13 @@ def special_token_roles(special_tokens, default):
     return {**roles, "additional": additional} if additional else roles
 
 
-def tokens_in(roles):
+def tokens_in(roles: dict[str, Any]) -> list[str]:
     """Every special token once, in the order of `roles`."""
     named = [token for role, token in roles.items() if role != "additional"]
     return list(dict.fromkeys([*named, *roles.get("additional", ())]))
 
 
-def well_known_roles(tokens):
+def well_known_roles(tokens: Any) -> dict[str, Any]:
     """Roles of those of `tokens` that bear a well-known name; the rest are additional."""
     roles = {}
     for role, names in WELL_KNOWN.items():

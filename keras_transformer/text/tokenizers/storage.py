@@ -1,18 +1,22 @@
 """Tokenizers as folders: written in one step, and checked when they are read."""
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import json
 import os
 import pathlib
+from typing import Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.utils.atomic_write import replacing_folder
+from keras_transformer.utils.types import Path
 
 CONFIG = "tokenizer_config.json"
 
 
-def fingerprint(config, files):
+def fingerprint(config: dict[str, Any], files: dict[str, bytes]) -> str:
     """SHA-256, in hex, of a config and of the files beside it."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode("utf-8"))
     for name in sorted(files):
@@ -21,7 +25,7 @@ def fingerprint(config, files):
     return digest.hexdigest()
 
 
-def save(directory, config, files):
+def save(directory: Path, config: dict[str, Any], files: dict[str, bytes]) -> None:
     """Writes the folder beside its place, then moves it there.
 
     Args:
@@ -41,7 +45,7 @@ def save(directory, config, files):
         (work / CONFIG).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _check_target(target):
+def _check_target(target: Any) -> None:
     if not target.exists():
         return
     if not target.is_dir():
@@ -55,7 +59,7 @@ def _check_target(target):
         raise InvalidTokenizerError(f"'{target}' holds '{foreign[0]}', which is no part of a tokenizer: not replaced.")
 
 
-def read_config(directory):
+def read_config(directory: Path) -> dict[str, Any]:
     """The config of a folder.
 
     Raises:
@@ -79,7 +83,7 @@ def read_config(directory):
     return config
 
 
-def read(directory):
+def read(directory: Path):
     """Config and files of a folder, proven to be what was saved.
 
     Raises:

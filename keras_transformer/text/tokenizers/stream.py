@@ -1,9 +1,12 @@
 """From the bytes of tokens to text, at once or piece by piece."""
 
+from __future__ import annotations
+
 import codecs
+from typing import Any
 
 
-def join_bytes(pieces, drops_first_space=False):
+def join_bytes(pieces: list, drops_first_space: bool = False) -> str:
     """Text of a list of bytes, U+FFFD where they are no UTF-8; a first space is dropped if asked."""
     data = b"".join(pieces)
     if drops_first_space and data[:1] == b" ":
@@ -27,13 +30,13 @@ class TextStream:
     ['n', '', 'é', '']
     """
 
-    def __init__(self, tokenizer, skip_special_tokens=True):
+    def __init__(self, tokenizer: Any, skip_special_tokens: bool = True) -> None:
         self._tokenizer = tokenizer
         self._skip = skip_special_tokens
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._drops_first_space = tokenizer._drops_first_space
 
-    def push(self, index):
+    def push(self, index: int) -> str:
         """Takes the next id; returns the text that is certain now, "" while a character is unfinished."""
         data = b"".join(self._tokenizer._spelled([index], self._skip))
         if data and self._drops_first_space:
@@ -41,6 +44,6 @@ class TextStream:
             data = data[1:] if data[:1] == b" " else data
         return self._decoder.decode(data)
 
-    def finish(self):
+    def finish(self) -> str:
         """Returns what is left; U+FFFD for a character that was never finished."""
         return self._decoder.decode(b"", final=True)

@@ -1,5 +1,10 @@
 """The interface of every tokenizer: what is the same for all kinds is written here once."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from keras_transformer.text.arguments import as_list, as_rows, word_indices
@@ -10,6 +15,7 @@ from keras_transformer.text.pairs import encode_pair
 from keras_transformer.text.tokenizers import storage
 from keras_transformer.text.tokenizers.stream import TextStream, join_bytes
 from keras_transformer.text.tokenizers.vocabulary import Vocabulary
+from keras_transformer.utils.types import Path
 
 
 class Tokenizer(Vocabulary):
@@ -27,34 +33,44 @@ class Tokenizer(Vocabulary):
 
     # What a kind implements.
 
-    def _encode_batch(self, texts, offsets):
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
         """Ids of each text, and with `offsets` the `(start, end)` of each token: two lists of lists (or None)."""
         raise NotImplementedError
 
-    def _token_bytes(self, index):
+    def _token_bytes(self, index: int) -> bytes:
         """UTF-8 bytes that the token adds to a text; a special token's own name."""
         raise NotImplementedError
 
-    def _files(self):
+    def _files(self) -> dict[str, bytes]:
         """dict of file name to the bytes that, with the config, make this tokenizer."""
         raise NotImplementedError
 
-    def _options(self):
+    def _options(self) -> dict[str, Any]:
         """dict of the options that the config carries."""
         return {}
 
     @classmethod
-    def _from_files(cls, files, special_tokens, options):
+    def _from_files(
+        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+    ) -> Tokenizer:
         """The tokenizer that `_files` and `_options` describe."""
         raise NotImplementedError
 
-    def _graph(self):
+    def _graph(self) -> Any:
         """A `tf.Module` that does the same inside a TensorFlow graph."""
         raise GraphError(f"{type(self).__name__} runs outside the TensorFlow graph: use map_dataset in tf.data.")
 
     # Text to ids.
 
-    def encode(self, text, *, start=False, end=False, max_length=None, allow_special_tokens=False):
+    def encode(
+        self,
+        text: str | Sequence[str],
+        *,
+        start: bool = False,
+        end: bool = False,
+        max_length: int | None = None,
+        allow_special_tokens: bool = False,
+    ) -> Any:
         """Turns text into token ids.
 
         Args:
@@ -79,7 +95,9 @@ class Tokenizer(Vocabulary):
         rows = [frame(row) for row in rows]
         return rows[0] if single else rows
 
-    def encode_with_offsets(self, text, *, start=False, end=False, max_length=None):
+    def encode_with_offsets(
+        self, text: str | Sequence[str], *, start: bool = False, end: bool = False, max_length: int | None = None
+    ) -> tuple[list, list]:
         """Turns text into token ids, and says which characters of it each token stands for.
 
         Args:
@@ -100,7 +118,7 @@ class Tokenizer(Vocabulary):
         rows, offsets = [frame(row) for row in rows], [frame_offsets(row) for row in offsets]
         return (rows[0], offsets[0]) if single else (rows, offsets)
 
-    def encode_words(self, words):
+    def encode_words(self, words: Any) -> tuple[list, list]:
         """Turns words that are separated already into token ids, for tagging.
 
         The ids are those of the words joined by spaces.
@@ -126,7 +144,7 @@ class Tokenizer(Vocabulary):
         indices = [word_indices(*each) for each in zip(sentences, offsets, strict=True)]
         return (rows[0], indices[0]) if single else (rows, indices)
 
-    def encode_pair(self, first, second, max_length=None):
+    def encode_pair(self, first: Any, second: Any, max_length: int | None = None) -> tuple[list, list]:
         """Turns a pair of texts into one sequence: [CLS] first [SEP] second [SEP].
 
         A tokenizer without those tokens uses its start and end tokens in their place.
@@ -148,7 +166,16 @@ class Tokenizer(Vocabulary):
         """
         return encode_pair(self, first, second, max_length)
 
-    def __call__(self, texts, *, padding="longest", max_length=None, start=False, end=False, return_offsets=False):
+    def __call__(
+        self,
+        texts: Any,
+        *,
+        padding: str | int = "longest",
+        max_length: int | None = None,
+        start: bool = False,
+        end: bool = False,
+        return_offsets: bool = False,
+    ) -> dict[str, np.ndarray]:
         """Turns texts into arrays for a model.
 
         Args:
@@ -174,7 +201,7 @@ class Tokenizer(Vocabulary):
         rows, offsets = self.encode_with_offsets(texts, **options)
         return pad_batch(rows, self.pad_id, padding, offsets)
 
-    def _encode_checked(self, texts, offsets, allow_special_tokens):
+    def _encode_checked(self, texts: Any, offsets: Any, allow_special_tokens: bool):
         if allow_special_tokens and self._special_pattern is not None:
             return [self._encode_with_special(text) for text in texts], None
         try:
@@ -185,7 +212,7 @@ class Tokenizer(Vocabulary):
                 check_unicode(text)
             raise
 
-    def _encode_with_special(self, text):
+    def _encode_with_special(self, text: str):
         parts = self._special_pattern.split(text)
         # Every second part is a special token.
         texts = [part for part in parts[::2] if part]
@@ -198,7 +225,7 @@ class Tokenizer(Vocabulary):
                 ids.extend(next(encoded))
         return ids
 
-    def _frame(self, start, end, max_length, filler=None):
+    def _frame(self, start: bool, end: bool, max_length: int | None, filler: Any = None):
         """A function that puts the start and end tokens (or `filler`) around a row, and cuts it."""
         before = [self.opening_id() if filler is None else filler] if start else []
         after = [self.closing_id() if filler is None else filler] if end else []
@@ -213,7 +240,7 @@ class Tokenizer(Vocabulary):
 
     # Ids to text.
 
-    def decode(self, ids, skip_special_tokens=True):
+    def decode(self, ids: Any, skip_special_tokens: bool = True) -> Any:
         """Turns token ids into text.
 
         Bytes that are no UTF-8, as an unfinished sequence may end with, become U+FFFD.
@@ -233,7 +260,7 @@ class Tokenizer(Vocabulary):
             return [self.decode(row, skip_special_tokens) for row in rows]
         return join_bytes(self._spelled(rows, skip_special_tokens), self._drops_first_space)
 
-    def _spelled(self, ids, skip_special_tokens):
+    def _spelled(self, ids: Any, skip_special_tokens: bool) -> list[bytes]:
         if skip_special_tokens not in self._tables:
             self._tables[skip_special_tokens] = self._spellings(skip_special_tokens)
         table = self._tables[skip_special_tokens]
@@ -244,12 +271,12 @@ class Tokenizer(Vocabulary):
             pass
         return [table[self._check_id(index)] for index in ids]
 
-    def _spellings(self, skip_special_tokens):
+    def _spellings(self, skip_special_tokens: bool) -> list[bytes]:
         """The bytes of every token, none for the special ones if they are skipped."""
         skipped = self.special_ids if skip_special_tokens else ()
         return [b"" if index in skipped else self._token_bytes(index) for index in range(self.vocabulary_size)]
 
-    def stream(self, skip_special_tokens=True):
+    def stream(self, skip_special_tokens: bool = True) -> Any:
         """A decoder that is handed ids one by one and gives the text as soon as it is certain.
 
         Args:
@@ -262,7 +289,7 @@ class Tokenizer(Vocabulary):
 
     # TensorFlow.
 
-    def graph(self):
+    def graph(self) -> Any:
         """The tokenizer as a `tf.Module`, for `tf.data` and inside a SavedModel.
 
         Returns:
@@ -274,7 +301,9 @@ class Tokenizer(Vocabulary):
         """
         return self._graph()
 
-    def map_dataset(self, dataset, *, fields=None, start=False, end=False, max_length=None):
+    def map_dataset(
+        self, dataset: Any, *, fields: Any = None, start: bool = False, end: bool = False, max_length: int | None = None
+    ) -> Any:
         """Turns the strings of a `tf.data.Dataset` into token ids. Works for every kind.
 
         Args:
@@ -297,19 +326,19 @@ class Tokenizer(Vocabulary):
     def __reduce__(self):
         return _restored, (type(self), self._files(), self.special_tokens, self._options())
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}(vocabulary_size={self.vocabulary_size}, special_tokens={self.special_tokens})"
 
     @property
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """SHA-256, in hex, of all that decides what this tokenizer does. It survives saving and loading."""
         return storage.fingerprint(self.config(), self._files())
 
-    def config(self):
+    def config(self) -> dict[str, Any]:
         """dict of the kind, the special tokens and the options."""
         return {"kind": self.kind, "special_tokens": self.special_tokens, "options": self._options()}
 
-    def save(self, directory):
+    def save(self, directory: Path) -> None:
         """Writes a folder that `load_tokenizer` reads. A tokenizer that lies there already is replaced in one step.
 
         Args:
@@ -321,6 +350,6 @@ class Tokenizer(Vocabulary):
         storage.save(directory, self.config(), self._files())
 
 
-def _restored(kind, files, special_tokens, options):
+def _restored(kind: Any, files: dict[str, bytes], special_tokens: dict[str, Any], options: dict[str, Any]):
     """Returns a tokenizer from its pickled parts."""
     return kind._from_files(files, special_tokens, options)

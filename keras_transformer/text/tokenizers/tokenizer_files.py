@@ -1,15 +1,19 @@
 """Reading the files of tokenizers; every error names the file."""
 
+from __future__ import annotations
+
 import contextlib
 import os
+from collections.abc import Iterator
 
 from keras_transformer.text.errors import InvalidTokenizerError
+from keras_transformer.utils.types import Path
 
 # Larger than any vocabulary.
 MAX_BYTES = 2**29
 
 
-def read_file(path):
+def read_file(path: Path) -> bytes:
     """The bytes of a tokenizer's file.
 
     Raises:
@@ -22,7 +26,7 @@ def read_file(path):
         raise InvalidTokenizerError(f"'{path}' cannot be read: {error.strerror}.") from None
 
 
-def read_text(path):
+def read_text(path: Path) -> str:
     """The UTF-8 text of a tokenizer's file.
 
     Raises:
@@ -33,7 +37,7 @@ def read_text(path):
     return decode_file(read_file(path), path)
 
 
-def decode_file(data, path):
+def decode_file(data: bytes, path: Path) -> str:
     """Bytes of a tokenizer's file as text.
 
     Raises:
@@ -46,7 +50,7 @@ def decode_file(data, path):
 
 
 @contextlib.contextmanager
-def naming(path):
+def naming(path: Path) -> Iterator[None]:
     """Has errors about a tokenizer say which file it is in."""
     try:
         yield

@@ -1,6 +1,9 @@
 """The tokens of a tokenizer, and the roles that some of them play."""
 
+from __future__ import annotations
+
 import re
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +22,7 @@ class Vocabulary:
         SpecialTokenError: a special token is not in the vocabulary.
     """
 
-    def __init__(self, special_tokens):
+    def __init__(self, special_tokens: dict[str, Any]) -> None:
         self.special_tokens = dict(special_tokens)
         self._ids_of_special = {}
         for token in tokens_in(self.special_tokens):
@@ -35,20 +38,20 @@ class Vocabulary:
         self._special_pattern = re.compile("(" + "|".join(map(re.escape, ordered)) + ")") if ordered else None
 
     @property
-    def vocabulary_size(self):
+    def vocabulary_size(self) -> int:
         """Number of tokens; ids run from 0 to one below."""
         raise NotImplementedError
 
     @property
-    def lossless(self):
+    def lossless(self) -> bool:
         """Whether `decode(encode(text)) == text` for every Unicode text."""
         raise NotImplementedError
 
-    def token_to_id(self, token):
+    def token_to_id(self, token: str) -> int | None:
         """Id of a token, or None."""
         raise NotImplementedError
 
-    def id_to_token(self, index):
+    def id_to_token(self, index: int) -> str:
         """The token with this id, as the vocabulary spells it.
 
         Raises:
@@ -56,7 +59,7 @@ class Vocabulary:
         """
         raise NotImplementedError
 
-    def _id_of_role(self, role):
+    def _id_of_role(self, role) -> int | None:
         return self._ids_of_special.get(self.special_tokens.get(role))
 
     pad_id = property(lambda self: self._id_of_role("pad"), doc="Id that fills a batch, or None.")
@@ -68,11 +71,11 @@ class Vocabulary:
     classification_id = property(lambda self: self._id_of_role("classification"), doc="Id that stands first, or None.")
 
     @property
-    def special_ids(self):
+    def special_ids(self) -> frozenset[int]:
         """frozenset of the ids of all special tokens."""
         return self._special_ids
 
-    def opening_id(self):
+    def opening_id(self) -> int:
         """Id that `start=True` puts first: of the start token, or of the classification token in BERT's manner.
 
         Raises:
@@ -80,7 +83,7 @@ class Vocabulary:
         """
         return self._first_id("start", "classification")
 
-    def closing_id(self):
+    def closing_id(self) -> int:
         """Id that `end=True` puts last: of the end token, or of the separator in BERT's manner.
 
         Raises:
@@ -88,13 +91,13 @@ class Vocabulary:
         """
         return self._first_id("end", "separator")
 
-    def _first_id(self, *roles):
+    def _first_id(self, *roles: Any) -> int:
         for role in roles:
             if self._id_of_role(role) is not None:
                 return self._id_of_role(role)
         raise SpecialTokenError(f"This {type(self).__name__} has no {' and no '.join(roles)} token.")
 
-    def _check_id(self, index):
+    def _check_id(self, index: int) -> int:
         if not isinstance(index, (int, np.integer)) or not 0 <= index < self.vocabulary_size:
             raise TextError(f"A token id must be an int from 0 to {self.vocabulary_size - 1}. Received: {index!r}")
         return int(index)

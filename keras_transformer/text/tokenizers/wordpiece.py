@@ -1,5 +1,9 @@
 """WordPiece, in BERT's manner: words split into the longest pieces that the vocabulary holds."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, SpecialTokenError
 from keras_transformer.text.hugging_face.formats import encode_batch, library
@@ -7,6 +11,7 @@ from keras_transformer.text.tokenizers.special_tokens import BERT, special_token
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import read_file
 from keras_transformer.text.tokenizers.wordpiece_vocabulary import MAX_CHARACTERS_PER_WORD, PREFIX, vocabulary_lines
+from keras_transformer.utils.types import Path
 
 FILE = "vocab.txt"
 
@@ -48,7 +53,7 @@ class WordPiece(Tokenizer):
     kind = "wordpiece"
     _drops_first_space = True
 
-    def __init__(self, vocabulary, lowercase=True, special_tokens=None):
+    def __init__(self, vocabulary: Any, lowercase: bool = True, special_tokens: dict[str, Any] | None = None) -> None:
         self.vocabulary = list(vocabulary)
         self.lowercase = bool(lowercase)
         self._ids = {token: index for index, token in enumerate(self.vocabulary)}
@@ -65,20 +70,28 @@ class WordPiece(Tokenizer):
         self._refuse_words()
         self._bytes = [self._spelling(index, token) for index, token in enumerate(self.vocabulary)]
 
-    def _refuse_words(self):
+    def _refuse_words(self) -> None:
         for token, index in self._ids_of_special.items():
             if index != self.unknown_id and index in self.encode(token):
                 raise SpecialTokenError(
                     f"The special token {token!r} is spelled like a word: use one like '[{token}]'."
                 )
 
-    def _spelling(self, index, token):
+    def _spelling(self, index: int, token: str):
         if token.startswith(PREFIX) and index not in self._special_ids and token != PREFIX:
             return token[len(PREFIX) :].encode("utf-8")
         return f" {token}".encode()
 
     @classmethod
-    def train(cls, files_or_texts, vocabulary_size, *, special_tokens=None, lowercase=True, min_frequency=2):
+    def train(
+        cls,
+        files_or_texts: Any,
+        vocabulary_size: int,
+        *,
+        special_tokens: dict[str, Any] | None = None,
+        lowercase: bool = True,
+        min_frequency: int = 2,
+    ) -> WordPiece:
         """Learns the pieces from text.
 
         Args:
@@ -117,7 +130,7 @@ class WordPiece(Tokenizer):
         return cls(sorted(ids, key=ids.get), lowercase, roles)
 
     @classmethod
-    def from_file(cls, path, lowercase=True, special_tokens=None):
+    def from_file(cls, path: Path, lowercase: bool = True, special_tokens: dict[str, Any] | None = None) -> WordPiece:
         """Reads a `vocab.txt`, one token a line, such as BERT's.
 
         Args:
@@ -130,43 +143,43 @@ class WordPiece(Tokenizer):
         return cls(vocabulary_lines(read_file(path), path), lowercase, special_tokens)
 
     @property
-    def vocabulary_size(self):
+    def vocabulary_size(self) -> int:
         return len(self.vocabulary)
 
     @property
-    def lossless(self):
+    def lossless(self) -> bool:
         """False: normalization and spacing cannot be undone."""
         return False
 
-    def token_to_id(self, token):
+    def token_to_id(self, token: str) -> int | None:
         return self._ids.get(token)
 
-    def id_to_token(self, index):
+    def id_to_token(self, index: int) -> str:
         return self.vocabulary[self._check_id(index)]
 
-    def _token_bytes(self, index):
+    def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts, offsets):
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
         return encode_batch(self._tokenizer, texts, offsets)
 
-    def _graph(self):
+    def _graph(self) -> Any:
         from keras_transformer.text.tokenizers.graphs import WordPieceGraph
 
         return WordPieceGraph(self)
 
-    def _options(self):
+    def _options(self) -> dict[str, Any]:
         return {"lowercase": self.lowercase}
 
-    def _files(self):
+    def _files(self) -> dict[str, bytes]:
         return {FILE: "".join(f"{token}\n" for token in self.vocabulary).encode("utf-8")}
 
     @classmethod
-    def _from_files(cls, files, special_tokens, options):
+    def _from_files(cls, files: dict[str, bytes], special_tokens: dict[str, Any], options: dict[str, Any]) -> WordPiece:
         return cls(vocabulary_lines(files[FILE], FILE), options["lowercase"], special_tokens)
 
 
-def _build(ids, unknown, lowercase):
+def _build(ids: Any, unknown: Any, lowercase: bool):
     tokenizers = library()
     model = tokenizers.models.WordPiece(
         vocab=ids, unk_token=unknown, max_input_chars_per_word=MAX_CHARACTERS_PER_WORD, continuing_subword_prefix=PREFIX
