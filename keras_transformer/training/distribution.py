@@ -93,9 +93,15 @@ def cluster_size() -> int:
 
 
 def is_chief(model: Any) -> bool:
-    """Whether this process writes the files of all workers that train `model`."""
+    """Whether this process writes the files of all workers that train `model`.
+
+    Example:
+
+    >>> is_chief(keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]))
+    True
+    """
     if keras.backend.backend() == "tensorflow":
-        return model.distribute_strategy.extended.should_checkpoint
+        return bool(model.distribute_strategy.extended.should_checkpoint)
     if keras.backend.backend() == "jax":
         import jax
 

@@ -71,7 +71,7 @@ class ImagesInText:
     ) -> None:
         if not 0 <= begin_id < tokenizer.vocabulary_size:
             raise ValueError(f"begin_id must be in [0, {tokenizer.vocabulary_size}). Received: {begin_id}")
-        framed: Any = tokenizer.encode(frame)
+        framed: Any = list(tokenizer.encode(frame))
         if framed.count(begin_id) != 1 or len(framed) < 2:
             begin = tokenizer.id_to_token(begin_id)
             raise ValueError(f"frame must contain {begin!r} once, and the end of an image. Received: {frame!r}")

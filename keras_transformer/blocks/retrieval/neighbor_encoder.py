@@ -186,8 +186,8 @@ class NeighborEncoder(CachedLayer):
     def compute_output_spec(
         self, inputs: Tensor, token_ids: Tensor | None = None, *args: Any, cache: Cache | None = None, **options: Any
     ) -> Any:
-        length_known = cache is None and token_ids is not None
-        shape = (inputs.shape[0], token_ids.shape[1] if length_known else None)
+        num_chunks = token_ids.shape[1] if cache is None and token_ids is not None else None
+        shape = (inputs.shape[0], num_chunks)
         count, length = self._neighbors if self.built or token_ids is None else token_ids.shape[2:]
         encoded = keras.KerasTensor((*shape, count * length, self.hidden_dim), dtype=self.compute_dtype)
         output = (encoded, keras.KerasTensor((*shape, count, length), dtype="bool"))
