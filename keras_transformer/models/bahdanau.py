@@ -1,4 +1,4 @@
-"""The recurrent encoder-decoder of Bahdanau, Cho and Bengio, in which attention began."""
+"""The recurrent encoder-decoder of Bahdanau, Cho and Bengio, the first with attention."""
 
 from __future__ import annotations
 

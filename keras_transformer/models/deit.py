@@ -31,7 +31,7 @@ def DeiT(
     layer_norm_epsilon: float = 1e-6,
     name: str = "deit",
 ) -> keras.Model:
-    """A vision transformer with a second token beside the class token, which learns from a teacher.
+    """A vision transformer with a distillation token besides the class token.
 
     `tasks.DistilledImageClassifier` puts its two heads on it; `models.ViT` is DeiT without distillation.
 

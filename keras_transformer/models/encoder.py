@@ -140,7 +140,7 @@ def Encoder(
 
 
 def _add_segments(x, inputs, num_segments):
-    """The vectors of the segments added; where there is but one, no input tells it."""
+    """Adds segment embeddings; a single segment needs no input."""
     if num_segments > 1:
         inputs["segment_ids"] = token_input("segment_ids")
     segment_ids = inputs["segment_ids"] if num_segments > 1 else ops.zeros_like(inputs["token_ids"])
@@ -149,6 +149,6 @@ def _add_segments(x, inputs, num_segments):
 
 
 def _add_boxes(x, inputs, num_coordinates):
-    """The vectors of the places on the page added, which are one more input."""
+    """Adds box position embeddings, and the input "boxes"."""
     inputs["boxes"] = keras.Input((None, 4), dtype="int32", name="boxes")
     return BoxPosition(num_coordinates, name="box_position")(x, boxes=inputs["boxes"])

@@ -1,4 +1,4 @@
-"""Kosmos: a causal model of text with images in its midst."""
+"""Kosmos: a causal model of interleaved text and images."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def Kosmos(
     layer_norm_epsilon: float = 1e-5,
     name: str = "kosmos",
 ) -> keras.Model:
-    """A decoder of text and images in one sequence: a few tokens of each image stand in the midst of those of the text.
+    """A decoder of interleaved text and images: each image becomes a few tokens within those of the text.
 
     An image goes through an image encoder of any kind; learned queries make `num_image_tokens` tokens of its features; and
     these take the places behind the token that says that an image begins (`vision.PlaceImages`, `vision.mark_images`).
@@ -140,7 +140,7 @@ def Kosmos2(
     layer_norm_epsilon: float = 1e-5,
     name: str = "kosmos2",
 ) -> keras.Model:
-    """Kosmos-2: a `Kosmos` that reads images through CLIP, and says where on them things are, in tokens of places.
+    """Kosmos-2: a `Kosmos` with the image encoder of CLIP and location tokens for grounding.
 
     Args:
         size: "base", or a `Size`: of the text model.
@@ -191,7 +191,7 @@ def Kosmos2(
 
 
 def kosmos2_vision(tower: Any) -> Any:
-    """What Kosmos-2 reads of a `CLIPVision`: all of its tokens behind the last norm, each of length 1.
+    """Image features of Kosmos-2: all tokens of a `CLIPVision` after the last norm, each of length 1.
 
     Args:
         tower: `models.CLIPVision`. Its layers are used, not copied.

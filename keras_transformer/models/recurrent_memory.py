@@ -36,7 +36,7 @@ def RecurrentMemory(
     dropout: float = 0.0,
     name: str = "recurrent_memory",
 ) -> keras.Model:
-    """A decoder that reads in segments, with memory tokens that it writes at the end of one and reads in the next.
+    """A decoder with segment-level recurrence: memory tokens pass from each segment to the next.
 
     It trains on rows of several segments, back through time, and generates from a cache of one segment and its memory.
 

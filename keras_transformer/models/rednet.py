@@ -79,7 +79,7 @@ def RedNet(
 
 
 def _block(x, width, involution, name):
-    """A bottleneck: narrower, an involution, wider; around it a residual, projected where the shape changes."""
+    """A residual bottleneck around an involution, with a projection where the shape changes."""
     wide = _EXPANSION * width
     y = _convolution(x, width, 1, 1, f"{name}_reduce")
     y = _normalized(involution(y), f"{name}_involution")

@@ -40,7 +40,7 @@ def Reformer(
     reversible: bool = True,
     name: str = "reformer",
 ) -> keras.Model:
-    """A stack of reversible blocks whose attention is local and by hashes, in turn: for long rows, in little memory.
+    """A stack of reversible blocks with alternating local and LSH attention, for long sequences in little memory.
 
     Args:
         size: "novel", "enwik8", or a `Size`, whose heads need not divide its width.

@@ -1,4 +1,4 @@
-"""RETRO: a decoder that reads what was found for each chunk of its text."""
+"""RETRO: a decoder with retrieved neighbors for each chunk of its text."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def RETRO(
 
 
 class _Sublayers(NamedTuple):
-    """What the blocks of the decoder, or of the encoder, are made of; new layers at each call."""
+    """Sublayers of the decoder or encoder blocks; new layers at each call."""
 
     size: RetroSize
     position: AttentionPosition | None
@@ -185,7 +185,7 @@ class _Sublayers(NamedTuple):
 
 
 def _neighbor_blocks(sublayers, retrieval_layers, options):
-    """The blocks of the encoder, of which those in `retrieval_layers` look at the chunk."""
+    """The blocks of the encoder; those in `retrieval_layers` attend to the chunk."""
 
     def block(index):
         cross_attention = sublayers.attention("cross_attention") if index + 1 in retrieval_layers else None

@@ -36,7 +36,7 @@ def TransformerXL(
     dropout: float = 0.0,
     name: str = "transformer_xl",
 ) -> keras.Model:
-    """A decoder whose layers see their segment and a memory of what each read before it.
+    """A decoder whose layers attend to the segment and to a memory of the previous ones.
 
     It trains on rows of several segments in parallel; no gradient goes from a segment into the one before. It generates from
     a cache of fixed size, and reads back over `num_layers · memory_length` tokens.

@@ -102,7 +102,7 @@ def YOCO(
 
 
 def _mixer(self_decoder, size, window, key_heads, position, dropout):
-    """What the blocks of the self-decoder copy."""
+    """The mixer that the blocks of the self-decoder copy."""
     if not isinstance(self_decoder, str):
         return self_decoder
     head_dim = size.hidden_dim // size.num_heads

@@ -1,1 +1,1 @@
-"""What architectures share: sizes, embeddings, stacks of blocks and wrappers of models."""
+"""Parts that architectures share: sizes, embeddings, stacks of blocks and wrappers of models."""

@@ -1,4 +1,4 @@
-"""The two recurrent networks of Bahdanau: the one that reads both ways, and the one that attends while it writes."""
+"""The recurrent layers of Bahdanau: a bidirectional GRU and an attentional GRU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from keras_transformer.utils.types import Cache, Config, DType, Initializer, Sha
 
 @serializable
 class BidirectionalGRU(keras.layers.Layer):
-    """Two gated recurrent networks over the same tokens, one of which reads them from the end: `h_t = [h→_t; h←_t]`.
+    """Bidirectional GRU: `h_t = [h→_t; h←_t]`.
 
     `h_t = (1 - z) h_{t-1} + z tanh(W x_t + U (r h_{t-1}))`, with update gate `z = σ(W_z x_t + U_z h_{t-1})` and reset gate
     `r = σ(W_r x_t + U_r h_{t-1})`. Both run in one loop over the length, which a product of all tokens goes before.
@@ -98,7 +98,7 @@ class BidirectionalGRU(keras.layers.Layer):
 
 @serializable
 class AttentionalGRU(CachedLayer):
-    """A gated recurrent network that looks at a source before every step, and says what comes next.
+    """GRU decoder with additive attention to a source at each step.
 
     `c_t = Σ_s α_ts h_s` with `α_t = softmax_s(vᵀ tanh(W_a s_{t-1} + U_a h_s))`; then `s_t` as in `BidirectionalGRU`, of
     `W x_t + C c_t`; and the output is the larger of each two neighbors in `U_o s_{t-1} + V_o x_t + C_o c_t`. The first

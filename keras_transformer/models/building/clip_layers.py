@@ -1,4 +1,4 @@
-"""What CLIP is made of beside its towers."""
+"""Layers of CLIP besides its two towers."""
 
 from __future__ import annotations
 

@@ -70,6 +70,6 @@ def encode_in_windows(
 
 
 def _starts(length, window, overlap):
-    """Where windows begin; the last one ends with the text, unless the text is shorter than a window."""
+    """Starts of the windows; the last window ends with the text, unless the text is shorter than a window."""
     starts = np.arange(0, max(length - overlap, 1), window - overlap)
     return np.minimum(starts, max(length - window, 0))

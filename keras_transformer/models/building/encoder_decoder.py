@@ -1,4 +1,4 @@
-"""What the encoder-decoders share: the graph of two stacks, of which one reads what the other gives."""
+"""The graph that encoder-decoders share: a decoder with cross-attention to an encoder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def encoder_decoder(encoder: Side, decoder: Side, *, name: str, source: Tensor =
 
 
 def encode(encoder: Side, source: Tensor, padding_mask: Tensor) -> Any:
-    """What an encoder, a `Side`, gives for a symbolic input: `(B, S, D)`."""
+    """Output of an encoder, a `Side`, for a symbolic input: `(B, S, D)`."""
     x = _through(encoder.front, source)
     for block in encoder.blocks:
         x = block(x, padding_mask=padding_mask)

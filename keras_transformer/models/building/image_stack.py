@@ -1,4 +1,4 @@
-"""What the models of images share: patches through a stack of encoder blocks."""
+"""The stack of encoder blocks over patches that image models share."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _JOINING = ("output", "output_dense")
 
 
 def layout_map(model: keras.Model, mesh: Any, axis: str = "model") -> Any:
-    """Where each weight of a model is split among devices, for `keras.distribution.ModelParallel`.
+    """Layout map that shards the weights of a model over devices, for `keras.distribution.ModelParallel`.
 
     Attention is split by heads, a feed-forward by its hidden channels, a mixture of experts by experts, an embedding by
     tokens, a dense head by classes. What two layers split alike needs no exchange between them: devices add up what they

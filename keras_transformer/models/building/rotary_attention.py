@@ -54,7 +54,7 @@ def rotary_attention(
     dropout: float = 0.0,
     **options: Any,
 ) -> Any:
-    """Attention for the blocks of a stack, which copy it.
+    """Attention layer for the blocks of a stack to copy.
 
     Args:
         grouped: `GroupedSize`.

@@ -64,12 +64,12 @@ def make_attention(
 
 
 def in_turn(attention: Any, index: int) -> Any:
-    """What the block at `index` takes of an attention that is one for all blocks, or a list that they take in turn."""
+    """The attention of the block at `index`, from one for all blocks or a list that repeats."""
     return attention[index % len(attention)] if isinstance(attention, (list, tuple)) else attention
 
 
 def make_cross_attention(size: Any, template: Any = None, dropout: float = 0.0) -> Any:
-    """Attention to other tokens: as `make_attention`, but softmax where the mechanism is for self-attention alone."""
+    """Cross-attention: as `make_attention`, but softmax if the mechanism supports self-attention only."""
     if isinstance(template, str):
         template = template if "cross" in choice(template, MECHANISMS, argument="attention").supports else None
     elif "cross" not in getattr(template, "supports", {"cross"}):
@@ -111,17 +111,17 @@ def make_blocks(make_block: Any, num_layers: int, num_groups: int | None = None)
 
 
 def of_depth(residual: Any, norm: str | keras.layers.Layer, scheme: Any, *depths: Any) -> Any:
-    """A residual scheme as a model is given it; DeepNorm by name is made by `scheme`, which knows the depths."""
+    """The residual scheme of a model; "deepnorm" is built by `scheme` from the depths."""
     return scheme(*depths, norm=norm) if residual == "deepnorm" else residual
 
 
 def first_layer(residual: Any, name: str = "open_streams") -> Any:
-    """What stands in front of a stack, or None: its scheme says."""
+    """The layer before a stack that its residual scheme needs, or None."""
     return resolve(residual, RESIDUALS, Residual, argument="residual").stack_input_layer(name=name)
 
 
 def final_norm(residual: Any, norm: str | keras.layers.Layer, name: str = "final_norm") -> Any:
-    """The norm at the end of a stack, or None where the residual scheme has normalized already."""
+    """The final norm of a stack, or None if the residual scheme has normalized already."""
     return resolve(residual, RESIDUALS, Residual, argument="residual").stack_output_layer(norm, name=name)
 
 

@@ -234,7 +234,7 @@ def walk(nodes: Any, values: Tensor, call: Any) -> Any:
 
 
 def _argument(node, name, values):
-    """What the layer of `node` is called with as argument `name`, or None."""
+    """The argument `name` of the call of a node, or None."""
     args, kwargs = node.arguments.fill_in({**dict.fromkeys(map(id, node.input_tensors)), **values})
     return inspect.signature(node.operation.call).bind(*args, **kwargs).arguments.get(name)
 
