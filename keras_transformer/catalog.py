@@ -1,19 +1,25 @@
-"""What there is, read from the dicts, the classes and their docstrings: nothing here is kept by hand."""
+"""The catalog of models and layers, generated from the dicts, the classes and their docstrings."""
+
+from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from keras_transformer import attention, blocks, feedforward, generation, models, positions, recurrence, tasks, text
-from keras_transformer.checkpoints import ARCHITECTURES
+from keras_transformer.checkpoints import ARCHITECTURES, Architecture
+
+_Row = dict[str, str]
 
 _FORMS = {"bidirectional": "two-sided", "causal": "causal", "cross": "cross", "attention_mask": "any mask"}
 
 
-def tables():
-    """Every section of the catalog.
+def tables() -> dict[str, list[_Row]]:
+    """Returns all sections of the catalog.
 
     Returns:
-        dict of the name of a section to its rows: dicts of column to text, all with the same columns.
+        dict of the name of a section to its rows: dicts of column to text, with the same columns.
 
     Example:
 
@@ -37,49 +43,50 @@ def tables():
     }
 
 
-def summary(thing):
-    """The first sentence of a docstring, which often is the formula, on one line."""
+def summary(thing: Any) -> str:
+    """Returns the first paragraph of a docstring, often the formula, on one line."""
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
-def cost(thing):
-    """What the docstring says of growth."""
-    words = " ".join(inspect.getdoc(thing).split("Args:")[0].split())
+def cost(thing: Any) -> str:
+    """Returns the sentences of a docstring about the growth of time and memory."""
+    words = " ".join((inspect.getdoc(thing) or "").split("Args:")[0].split())
     sentences = re.split(r"(?<=[.;:]) (?=[A-Z(])", words)
     return " ".join(each for each in sentences if re.search(r"\bgrows?\b", each))
 
 
-def reference(thing):
-    """Paper and number of the first reference."""
+def reference(thing: Any) -> str:
+    """Returns the paper and arXiv number of the first reference."""
     found = re.search(r"References?: (.*)", " ".join((inspect.getdoc(thing) or "").split()))
     if not found:
         return ""
-    return re.match(r".*?(?:arXiv:? ?\d{4}\.\d{4,5}|\. )", found[1] + ". ")[0].rstrip(". ")
+    first = re.match(r".*?(?:arXiv:? ?\d{4}\.\d{4,5}|\. )", found[1] + ". ")
+    return first[0].rstrip(". ") if first else ""
 
 
-def forms(supports):
-    """Directions, and what else can be asked for, of what a layer supports."""
+def forms(supports: Collection[str]) -> str:
+    """Returns the forms of attention that a layer supports."""
     return ", ".join(word for what, word in _FORMS.items() if what in supports)
 
 
-def _rows(choices):
+def _rows(choices: Mapping[str, Any]) -> list[_Row]:
     return [
         {"name": name, "what it is": summary(thing), "reference": reference(thing)} for name, thing in choices.items()
     ]
 
 
-def _model_row(name, build):
+def _model_row(name: str, build: Any) -> _Row:
     returns = (inspect.getdoc(build) or "").partition("Returns:")[2].partition("Raises:")[0]
     takes = dict.fromkeys(re.findall(r'"(\w+)"', returns.partition(" to ")[0]))
     return {"name": name, "takes": ", ".join(takes), "what it is": summary(build), "reference": reference(build)}
 
 
-def _checkpoint_row(name, architecture):
+def _checkpoint_row(name: str, architecture: type[Architecture]) -> _Row:
     return {"model_type": name, "heads": ", ".join(architecture.heads), "reference": summary(architecture)}
 
 
-def _mixer_row(name, cls):
-    # What depends on arguments is asked of an instance; what is made of other layers does what these do.
+def _mixer_row(name: str, cls: Any) -> _Row:
+    # A property depends on the arguments, so it is read from an instance; composed layers support what their parts do.
     layer = _example(cls) if isinstance(cls.supports, property) else cls
     supported, cache = "those of its parts", "those of its parts"
     if layer is not None:
@@ -94,8 +101,8 @@ def _mixer_row(name, cls):
     }
 
 
-def _example(cls):
-    """A small layer, where the arguments that have no default are numbers; else None."""
+def _example(cls: Any) -> Any:
+    """Returns a small layer, if the required arguments are numbers; else None."""
     parameters = inspect.signature(cls).parameters.values()
     required = [each.name for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
     try:

@@ -1,1 +1,1 @@
-"""Helpers without tensors: lazy names, atomic writes, JSON, layer order and serialization."""
+"""Small utilities without a backend: serialization, JSON, atomic writing, shared types."""

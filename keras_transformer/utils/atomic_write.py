@@ -1,20 +1,25 @@
-"""Files and folders that are written beside their place, and moved there when they are whole."""
+"""Atomic writing: files and folders are written next to their target and moved there when they are complete."""
+
+from __future__ import annotations
 
 import contextlib
 import pathlib
 import secrets
 import shutil
+from collections.abc import Iterator
+
+from keras_transformer.utils.types import Path
 
 
 @contextlib.contextmanager
-def replacing_file(path):
-    """Gives a path beside `path`, whose file takes the place of that one if the block completes, and is removed if not.
+def replacing_file(path: Path) -> Iterator[pathlib.Path]:
+    """Context that writes a temporary file, which replaces `path` if the block completes and is removed otherwise.
 
     Args:
         path: str or path.
 
     Yields:
-        The path to write to; it ends as `path` does.
+        The path to write to, with the suffix of `path`.
     """
     path = pathlib.Path(path)
     partial = path.with_name(f"{path.stem}.partial{path.suffix}")
@@ -26,10 +31,10 @@ def replacing_file(path):
 
 
 @contextlib.contextmanager
-def replacing_folder(target):
-    """Gives an empty folder beside `target`, which takes the place of that one if the block completes.
+def replacing_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Context with an empty temporary folder, which replaces `target` if the block completes.
 
-    Whatever ends the block early, an interrupt too, the new folder is removed and the old one stays.
+    If the block raises, or is interrupted, the new folder is removed and the old one is kept.
 
     Args:
         target: absolute path.
@@ -39,8 +44,8 @@ def replacing_folder(target):
     """
     replacement = FolderReplacement(target)
     try:
-        replacement.begin()
-        yield replacement.work
+        work = replacement.begin()
+        yield work
         replacement.commit()
     except BaseException:
         replacement.abandon()
@@ -48,43 +53,46 @@ def replacing_folder(target):
 
 
 class FolderReplacement:
-    """One folder on its way to a target. `abandon` undoes it at whatever point it has reached."""
+    """The replacement of a folder, which `abandon` undoes at any point."""
 
-    def __init__(self, target):
+    def __init__(self, target: pathlib.Path) -> None:
         self.target = target
-        self.made = []
-        self.work = None
-        self.aside = None
+        self.created: list[pathlib.Path] = []
+        self.work: pathlib.Path | None = None
+        self.backup: pathlib.Path | None = None
 
-    def begin(self):
-        """Makes `work`, the folder to fill."""
+    def begin(self) -> pathlib.Path:
+        """Creates and returns `work`, the folder to fill."""
         parent = self.target.parent
-        self.made = [each for each in (parent, *parent.parents) if not each.exists()]
+        self.created = [each for each in (parent, *parent.parents) if not each.exists()]
         parent.mkdir(parents=True, exist_ok=True)
-        # Known before it is made, so that an interrupt between the two leaves nothing unknown.
+        # Assigned before it is created, so that an interrupt in between does not leak it.
         self.work = self._beside(".partial")
         self.work.mkdir()
+        return self.work
 
-    def commit(self):
-        """Moves it to the target."""
+    def commit(self) -> None:
+        """Moves the folder to the target."""
+        if self.work is None:
+            raise RuntimeError("begin() was not called")
         if self.target.exists():
-            self.aside = self._beside(".old")
-            self.target.rename(self.aside)
+            self.backup = self._beside(".old")
+            self.target.rename(self.backup)
         self.work.rename(self.target)
         self.work = None
-        if self.aside is not None:
-            shutil.rmtree(self.aside, ignore_errors=True)
+        if self.backup is not None:
+            shutil.rmtree(self.backup, ignore_errors=True)
 
-    def abandon(self):
-        """Leaves things as they were."""
-        if self.aside is not None and self.aside.exists() and not self.target.exists():
-            self.aside.rename(self.target)
-        for leftover in (self.work, self.aside):
+    def abandon(self) -> None:
+        """Restores the original state."""
+        if self.backup is not None and self.backup.exists() and not self.target.exists():
+            self.backup.rename(self.target)
+        for leftover in (self.work, self.backup):
             if leftover is not None:
                 shutil.rmtree(leftover, ignore_errors=True)
-        for parent in self.made:
+        for parent in self.created:
             with contextlib.suppress(OSError):
                 parent.rmdir()
 
-    def _beside(self, suffix):
+    def _beside(self, suffix: str) -> pathlib.Path:
         return self.target.parent / f".{self.target.name}.{secrets.token_hex(4)}{suffix}"

@@ -1,4 +1,6 @@
-"""Silence for the converters, which print pages on success and need to be heard on failure."""
+"""Capture of stderr: converters print pages on success, which are only needed on failure."""
+
+from __future__ import annotations
 
 import contextlib
 import logging
@@ -7,36 +9,38 @@ import sys
 import tempfile
 import threading
 import warnings
+from collections.abc import Callable, Iterator
+from typing import IO
 
 _LOGGERS = ("tensorflow", "absl", "tf2onnx", "tf2onnx.tfonnx", "h5py")
 
 
-# Duplicates of the true stderr, one for each capture in progress.
-_saved = []
-# Two threads that put the descriptor back in another order would lose it.
+# Duplicates of the real stderr, one for each capture in progress.
+_saved: list[int] = []
+# Two threads that restore the descriptor in another order would lose it.
 _capturing = threading.RLock()
 
 
-def real_stderr():
-    """File descriptor that reaches the user, whether or not stderr is being caught."""
+def real_stderr() -> int:
+    """Returns the file descriptor of the real stderr, whether or not it is being captured."""
     return _saved[0] if _saved else 2
 
 
 @contextlib.contextmanager
-def quiet():
-    """Catches everything that Python loggers, warnings and C++ code write to stderr.
+def quiet() -> Iterator[Callable[[], str]]:
+    """Context that captures the output of Python loggers, warnings and C++ code on stderr.
 
     Yields:
-        A function that returns what was caught so far.
+        A function that returns the output captured so far.
     """
-    with captured_stderr() as read, warnings.catch_warnings(), _levels():
+    with captured_stderr() as read, warnings.catch_warnings(), _silenced_loggers():
         warnings.simplefilter("ignore")
         yield read
 
 
 @contextlib.contextmanager
-def _levels():
-    """Raises the loggers' levels; their handlers may hold a stream that no file descriptor reaches."""
+def _silenced_loggers() -> Iterator[None]:
+    """Context that raises the levels of loggers, whose handlers may bypass the file descriptor."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     before = [logger.level for logger in loggers]
     try:
@@ -49,10 +53,10 @@ def _levels():
 
 
 @contextlib.contextmanager
-def captured_stderr():
-    """Points file descriptor 2 at a temporary file, which C++ writes to, for the length of the block.
+def captured_stderr() -> Iterator[Callable[[], str]]:
+    """Context that redirects file descriptor 2, which C++ code writes to, to a temporary file.
 
-    The descriptor belongs to the process: while one thread catches it, others neither can nor need to.
+    The descriptor belongs to the process: while one thread captures it, contexts of other threads do nothing.
     """
     if not _capturing.acquire(blocking=False):
         yield str
@@ -65,11 +69,11 @@ def captured_stderr():
 
 
 @contextlib.contextmanager
-def _capture():
+def _capture() -> Iterator[Callable[[], str]]:
     try:
         sys.stderr.flush()
         saved = os.dup(2)
-    except (OSError, ValueError, AttributeError):  # a process without a stderr has nothing to silence
+    except (OSError, ValueError, AttributeError):  # The process has no stderr.
         yield str
         return
     with tempfile.TemporaryFile() as caught:
@@ -83,7 +87,7 @@ def _capture():
             os.close(saved)
 
 
-def _content(file):
+def _content(file: IO[bytes]) -> str:
     position = file.tell()
     file.seek(0)
     text = file.read().decode(errors="replace")

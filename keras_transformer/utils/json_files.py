@@ -1,25 +1,30 @@
-"""JSON files that others have written, read with care."""
+"""Safe reading of JSON files from other sources."""
+
+from __future__ import annotations
 
 import json
+from typing import Any
 
-# Nothing that is read so is larger: Whisper's older settings hold mel filters, an index names each tensor.
+from keras_transformer.utils.types import Path
+
+# The largest such files: older settings of Whisper with mel filters, and indices of many tensors.
 MAX_BYTES = 2**28
 _NAMES = {dict: "object", list: "list"}
 
 
-def read_json(path, error, kind=dict):
-    """What a file holds.
+def read_json(path: Path, error: type[Exception], kind: type = dict) -> Any:
+    """Returns the content of a JSON file.
 
     Args:
         path: str or path.
-        error: class of the exceptions.
-        kind: dict or list.
+        error: class of the exception to raise.
+        kind: dict or list. The expected type.
 
     Returns:
-        An object of that kind.
+        An object of that type.
 
     Raises:
-        error: the file cannot be read, is too large, is not JSON, or holds something else.
+        error: the file cannot be read, is too large, is not JSON, or has another type.
 
     Example:
 
@@ -40,5 +45,5 @@ def read_json(path, error, kind=dict):
     except (ValueError, RecursionError) as problem:
         raise error(f"'{path}' is not JSON: {str(problem)[:80]}.") from None
     if not isinstance(content, kind):
-        raise error(f"'{path}' holds no JSON {_NAMES[kind]}.")
+        raise error(f"'{path}' is not a JSON {_NAMES[kind]}.")
     return content

@@ -1,3 +1,3 @@
-"""The label of tokens that losses, metrics and pipelines leave out."""
+"""The label of tokens that losses, metrics and pipelines ignore."""
 
-IGNORE_ID = -100
+IGNORE_ID: int = -100

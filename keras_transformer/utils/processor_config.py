@@ -1,26 +1,30 @@
-"""The files in which Hugging Face keeps how pictures and sound are prepared, read with care."""
+"""Hugging Face's settings of image processors and feature extractors."""
+
+from __future__ import annotations
 
 import os
+from typing import Any
 
 from keras_transformer.utils.json_files import read_json
+from keras_transformer.utils.types import Path
 
 FILE, NESTED_FILE = "preprocessor_config.json", "processor_config.json"
 
 
-def read_processor_config(folder, part, error):
-    """The settings of an image processor or a feature extractor.
+def read_processor_config(folder: Path, part: str, error: type[Exception]) -> dict[str, Any]:
+    """Returns the settings of an image processor or a feature extractor.
 
     Args:
         folder: str or path.
-        part: "image_processor" or "feature_extractor": its name in `processor_config.json`, which transformers 5 writes for
-            models of several modalities. `preprocessor_config.json` holds it alone.
-        error: class of the exceptions.
+        part: "image_processor" or "feature_extractor". The key in `processor_config.json`, which transformers 5 writes for
+            multimodal models; `preprocessor_config.json` contains the settings alone.
+        error: class of the exception to raise.
 
     Returns:
         dict.
 
     Raises:
-        error: there is no such folder or file, or it holds no JSON object.
+        error: the folder or file does not exist, or is not a JSON object.
 
     Example:
 
@@ -38,14 +42,14 @@ def read_processor_config(folder, part, error):
             return content[part]
     path = os.path.join(folder, FILE)
     if not os.path.isfile(path):
-        raise error(f"'{folder}' holds no {FILE}, and no {NESTED_FILE} with {part!r}.")
+        raise error(f"'{folder}' has no {FILE}, and no {NESTED_FILE} with {part!r}.")
     content = read_json(path, error)
-    # Written by transformers for a processor of two parts.
+    # transformers writes a nested section for a processor of two parts.
     return content[part] if isinstance(content.get(part), dict) else content
 
 
-def has_processor(folder, part):
-    """Whether a folder says how pictures, or sounds, are prepared; what it says is not judged.
+def has_processor(folder: Path, part: str) -> bool:
+    """Returns whether a folder has settings of an image processor or feature extractor, valid or not.
 
     Args:
         folder: str or path.
@@ -65,15 +69,15 @@ def has_processor(folder, part):
         config = read_processor_config(folder, part, ValueError)
     except ValueError:
         return False
-    # Image processors were feature extractors once; only sound has a sample rate.
+    # Image processors were once called feature extractors; only audio has a sampling rate.
     return ("sampling_rate" in config) == (part == "feature_extractor")
 
 
-def is_count(value):
-    """Whether a setting is an int of at least 1."""
+def is_count(value: Any) -> bool:
+    """Returns whether a setting is an int of at least 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def is_number(value):
-    """Whether a setting is a finite number."""
+def is_number(value: Any) -> bool:
+    """Returns whether a setting is a finite number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")

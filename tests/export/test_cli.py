@@ -160,7 +160,7 @@ def test_interrupted_export_leaves_the_old_bundle(exported, keras_file, tmp_path
         process.send_signal(number)
         rest = process.stderr.read()
     assert process.returncode == 128 + number
-    assert rest.splitlines()[-1] == "keras-transformer: error: interrupted; nothing half-written was kept"
+    assert rest.splitlines()[-1] == "keras-transformer: error: interrupted; partial output was removed"
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
     assert (tmp_path / "bundle" / "manifest.json").read_text() == before
 

@@ -306,7 +306,7 @@ def test_damaged_tokenizer_json(name, change, match, tmp_path):
         ("bert", "tokenizer.json", b"[]", "holds no model"),
         ("bert", "tokenizer.json", b"\xff", "is not UTF-8: byte 0"),
         ("bert", "tokenizer_config.json", b"{", "tokenizer_config.json' is not JSON"),
-        ("bert", "tokenizer_config.json", b"[]", "tokenizer_config.json' holds no JSON object"),
+        ("bert", "tokenizer_config.json", b"[]", "tokenizer_config.json' is not a JSON object"),
         ("bert", "tokenizer_config.json", b'{"padding_side": "up"}', "padding_side must be 'left' or 'right'"),
         ("bert", "added_tokens.json", b'{"<new>": "x"}', "added_tokens.json gives '<new>' the id 'x'"),
         ("bert", "added_tokens.json", b'{"<new>": 5000}', "'<new>' has the id 5000 in one file, 184 in another"),

@@ -254,11 +254,11 @@ def test_unfit_folders(tmp_path):
     with pytest.raises(ImageProcessorError, match="is not a folder"):
         ImageProcessor.from_huggingface(tmp_path / "nowhere")
     with pytest.raises(
-        ImageProcessorError, match="holds no preprocessor_config.json, and no processor_config.json with"
+        ImageProcessorError, match="has no preprocessor_config.json, and no processor_config.json with"
     ):
         ImageProcessor.from_huggingface(tmp_path)
     path = tmp_path / "preprocessor_config.json"
-    for content, match in ((b"{", "is not JSON"), (b"[]", "holds no JSON object"), (b"\xff{}", "is not JSON")):
+    for content, match in ((b"{", "is not JSON"), (b"[]", "is not a JSON object"), (b"\xff{}", "is not JSON")):
         path.write_bytes(content)
         with pytest.raises(ImageProcessorError, match=match):
             ImageProcessor.from_huggingface(tmp_path)
