@@ -253,9 +253,7 @@ def test_unfit_files(change, match, tmp_path):
 def test_unfit_folders(tmp_path):
     with pytest.raises(ImageProcessorError, match="is not a folder"):
         ImageProcessor.from_huggingface(tmp_path / "nowhere")
-    with pytest.raises(
-        ImageProcessorError, match="has no preprocessor_config.json, and no processor_config.json with"
-    ):
+    with pytest.raises(ImageProcessorError, match="has no preprocessor_config.json, and no processor_config.json with"):
         ImageProcessor.from_huggingface(tmp_path)
     path = tmp_path / "preprocessor_config.json"
     for content, match in ((b"{", "is not JSON"), (b"[]", "is not a JSON object"), (b"\xff{}", "is not JSON")):
