@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from keras_transformer.utils.types import Shape, Tensor
+from collections.abc import Sequence
+
+from keras_transformer.utils.types import Shape
 
 
-def positive(name: str, value: Tensor):
-    """`value` if it is a positive integer; `ValueError` names the argument otherwise."""
+def positive(name: str, value: int) -> int:
+    """Returns `value`; raises `ValueError` unless it is a positive integer."""
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise ValueError(
             f"Received an invalid value for argument `{name}`, expected a positive integer. Received: {name}={value}"
@@ -14,8 +16,8 @@ def positive(name: str, value: Tensor):
     return value
 
 
-def key_value_heads(num_key_value_heads, num_heads: int):
-    """The number of key/value heads: all heads by default, else a divisor of them."""
+def key_value_heads(num_key_value_heads: int | None, num_heads: int) -> int:
+    """Returns the number of key/value heads, by default `num_heads`; raises `ValueError` unless it divides `num_heads`."""
     if num_key_value_heads is None:
         return num_heads
     if num_heads % positive("num_key_value_heads", num_key_value_heads):
@@ -25,8 +27,8 @@ def key_value_heads(num_key_value_heads, num_heads: int):
     return num_key_value_heads
 
 
-def output_shape_tuple(output_shape):
-    """The shape of an output vector as a tuple; None stays None."""
+def output_shape_tuple(output_shape: int | Sequence[int] | None) -> tuple[int, ...] | None:
+    """Returns the shape of an output vector as a tuple; None stays None."""
     if output_shape is None:
         return None
     shape = (output_shape,) if isinstance(output_shape, int) else output_shape
@@ -35,7 +37,7 @@ def output_shape_tuple(output_shape):
     return tuple(shape)
 
 
-def check_key_shape(value_shape: Shape, key_shape: Shape):
+def check_key_shape(value_shape: Shape, key_shape: Shape) -> None:
     """Raises `ValueError` for keys and values of unequal length."""
     if tuple(value_shape[1:-1]) != tuple(key_shape[1:-1]):
         raise ValueError(
@@ -44,7 +46,7 @@ def check_key_shape(value_shape: Shape, key_shape: Shape):
         )
 
 
-def check_shapes(query_shape: Shape, value_shape: Shape, key_shape: Shape):
+def check_shapes(query_shape: Shape, value_shape: Shape, key_shape: Shape) -> None:
     """Raises `ValueError` for keys and values of unequal length, and for inputs that are not of rank 3."""
     check_key_shape(value_shape, key_shape)
     if len(query_shape) != 3 or len(value_shape) != 3:

@@ -1,4 +1,4 @@
-"""What linear attention makes of queries and keys, so that `φ(q) · φ(k)` stands for the exponential of their product."""
+"""Feature maps φ of linear attention, whose products `φ(q) · φ(k)` approximate a kernel of queries and keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_transformer.utils.types import Config, Shape, Tensor
 
 
 class FeatureMap(keras.layers.Layer):
-    """Base of feature maps; a subclass computes `call`, and says in `features` how many it makes.
+    """Base class of feature maps; a subclass implements `call`, and `features` if M is not H.
 
     Queries and keys are mapped alike unless `map_query` and `map_key` are overridden. Features that are not negative keep
     the weights of attention positive.

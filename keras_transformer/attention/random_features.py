@@ -1,4 +1,4 @@
-"""Random features: a product of them stands, on average, for a kernel of queries and keys."""
+"""Random features, whose products are unbiased estimates of a kernel of queries and keys."""
 
 from __future__ import annotations
 

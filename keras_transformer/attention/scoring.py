@@ -1,7 +1,7 @@
-"""Scoring functions: how well a query and a key fit. Each is a small layer with one contract.
+"""Attention scoring functions, as layers.
 
-`scoring(query, key)` takes `(B, T, N, H)` and `(B, S, K, H)` with N a multiple of K, and gives scores `(B, N, T, S)`.
-Key head j serves the consecutive query heads `j * N/K .. (j + 1) * N/K - 1`.
+`scoring(query, key)` maps `(B, T, N, H)` and `(B, S, K, H)`, N a multiple of K, to scores `(B, N, T, S)`.
+The query heads that use key head j are `j * N/K .. (j + 1) * N/K - 1`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
 def grouped_scores(query: Tensor, key: Tensor):
-    """`q · k` for every query and key of each head, without repeating the keys of grouped heads."""
+    """`q · k` for every query and key of each head, without a copy of the keys for each head of a group."""
     key = ops.transpose(key, (0, 2, 3, 1))
     heads, key_heads = query.shape[2], key.shape[1]
     query = ops.transpose(query, (0, 2, 1, 3))
@@ -36,7 +36,7 @@ def soft_cap(x: Tensor, cap: float):
 
 
 class _Scoring(keras.layers.Layer):
-    """A layer of `(query_shape, key_shape)` whose default is to hold no weights."""
+    """Base class of scoring functions; without weights by default."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -119,7 +119,7 @@ class Cosine(_Scoring):
     """`q · k / (|q| |k|) / τ`, with one learned temperature τ for each head.
 
     Args:
-        temperature: float > 0. Where τ starts. Default 0.1.
+        temperature: float > 0. Initial τ. Default 0.1.
         epsilon: float. Keeps the norms away from zero.
 
     Reference: Liu et al., Swin Transformer V2, arXiv 2111.09883, equation 2, which also keeps τ above 0.01. Here τ is
@@ -160,7 +160,7 @@ class Gaussian(_Scoring):
     `|q|²` is the same for all keys of a query: softmax does not see it, and it is left out.
 
     Args:
-        width: float > 0, or None for `H^(1/4)`, where products weigh as in scaled dot. Where w starts.
+        width: float > 0, or None for `H^(1/4)`, where products weigh as in scaled dot. Initial w.
 
     Reference: Zhang et al., Dive into Deep Learning, arXiv 2106.11342, "Attention Pooling by Similarity"; Tsai et al.,
     Transformer Dissection, arXiv 1908.11775, section 3.1.
@@ -219,7 +219,7 @@ class Bilinear(_Scoring):
 class Additive(_Scoring):
     """`vᵀ tanh(W q + U k)`, with W, U and v for each head. Query and key heads may differ in width.
 
-    Holds `(B · N, T, S, units)` at once: the tanh stands between query and key, so no matrix product computes it.
+    Holds `(B · N, T, S, units)` at once: no matrix product computes the tanh of a sum of query and key.
 
     Args:
         units: int, or None for the width of the query head. The width of the hidden layer.
@@ -254,11 +254,11 @@ class Additive(_Scoring):
         return self.score(query, self.hidden_keys(key))
 
     def hidden_keys(self, key: Tensor):
-        """`U k`, `(B, N, S, units)`: what is the same for all queries, where these come one after another."""
+        """Returns `U k`, `(B, N, S, units)`, which is shared by all queries of a step-by-step decoder."""
         return shared_matmul(ops.transpose(key, (0, 2, 1, 3)), self.key_kernel)
 
     def score(self, query: Tensor, hidden_keys):
-        """What `call` gives, of keys that `hidden_keys` has seen."""
+        """Returns the scores of queries and the result of `hidden_keys`."""
         heads, units = query.shape[2], self.score_kernel.shape[1]
         length, key_length = ops.shape(query)[1], ops.shape(hidden_keys)[2]
         hidden = shared_matmul(ops.transpose(query, (0, 2, 1, 3)), self.query_kernel)
@@ -278,7 +278,7 @@ class Additive(_Scoring):
 
 @serializable
 class Location(_Scoring):
-    """`W q`: the score of slot s comes from the query alone, whatever key stands there.
+    """`W q`: the score of slot s depends on the query only, not on the key.
 
     Args:
         max_sequence_length: int. The number of slots that W knows.
