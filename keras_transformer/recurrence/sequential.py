@@ -1,4 +1,4 @@
-"""A loop over steps that must wait for one another, with gradients on every backend."""
+"""Sequential scan: recurrences that cannot be parallelized, with gradients on every backend."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from keras_transformer.utils.types import Tensor
 
 
 def sequential_scan(
-    step: Callable[..., Any], carry: Tensor, inputs: Tensor, training: bool | None = False
+    step: Callable[..., Any], carry: tuple[Tensor, ...], inputs: tuple[Tensor, ...], training: bool | None = False
 ) -> tuple[tuple[Tensor, ...], Tensor]:
     """`carry, outputs[i] = step(i, carry, inputs[0][i], inputs[1][i], ...)` for i = 0, 1, ...
 
-    The graph holds one step, however many there are. Gradients flow through all of them.
+    The graph has one step for any number of steps. All steps have gradients.
 
     Args:
         step: function of an index, int32 `()`, the carry and a slice of each input, to the next carry and an output, which
-            is shaped as the slice of the first input.
-        carry: tuple of tensors, whose shapes and dtypes stay.
+            has the shape of the slice of the first input.
+        carry: tuple of tensors with constant shapes and dtypes.
         inputs: tuple of tensors `(n, ...)`.
-        training: bool or None. Whether gradients are about to be asked for; on TensorFlow these are slow without it, and
-            with it TFLite has no form for the graph.
+        training: bool or None. Whether gradients will be computed. On TensorFlow they are slow if False; if True, the
+            graph cannot be converted to TFLite.
 
     Returns:
         The last carry, and the outputs `(n, ...)`.
@@ -46,12 +46,12 @@ def sequential_scan(
         indices = ops.arange(count, dtype="int32")
         return ops.scan(lambda carry, each: step(each[0], carry, *each[1:]), carry, (indices, *inputs))
 
-    # There, ops.scan does not say how often it runs, without which XLA keeps nothing for gradients.
+    # On TensorFlow, ops.scan does not set the maximum number of iterations, which XLA needs for gradients.
     return (_by_lists if training else _by_rows)(step, carry, inputs, count)
 
 
 def _by_lists(step, carry, inputs, count):
-    """Rows in lists: there a row's gradient is a row, where that of one taken from a tensor is as large as the tensor."""
+    """Loops over lists of rows: the gradient of a row has its size, and that of a row of a tensor the size of the tensor."""
     lists = [row_list(x, count).unstack(x) for x in inputs]
 
     def advance(index, outputs, *carry):
@@ -63,7 +63,7 @@ def _by_lists(step, carry, inputs, count):
 
 
 def _by_rows(step, carry, inputs, count):
-    """Rows scattered into one tensor, as TFLite has no lists of tensors whose shape is dynamic."""
+    """Loops with rows scattered into one tensor, because TFLite has no tensor lists of dynamic shape."""
 
     def advance(index, outputs, *carry):
         carry, output = step(index, carry, *(ops.take(x, index, axis=0) for x in inputs))

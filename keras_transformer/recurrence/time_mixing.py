@@ -86,9 +86,9 @@ class TimeMixing(Recurrence):
             _mixes(width, depth, self.layer_index / self.num_layers), dtype=self.dtype_policy, name="token_shift"
         )
         self.token_shift.build(query_shape)
-        place = np.arange(channels)
-        decay = -5 + 8 * (place / max(1, channels - 1)) ** (0.7 + 1.3 * depth)
-        bonus = np.log(0.3) + 0.5 * ((place + 1) % 3 - 1)
+        channel = np.arange(channels)
+        decay = -5 + 8 * (channel / max(1, channels - 1)) ** (0.7 + 1.3 * depth)
+        bonus = np.log(0.3) + 0.5 * ((channel + 1) % 3 - 1)
         self.log_decay = self._vector("log_decay", decay)
         self.bonus = self._vector("bonus", bonus)
         for name in ("receptance", "key", "value"):
@@ -146,9 +146,9 @@ def _state(log_weight, mean):
 
 def _mixes(width, depth, share):
     """Returns the initial values of the mixes for key, value and receptance."""
-    place = np.arange(width) / width
-    key = place ** (1 - share)
-    return {"key": key, "value": key + 0.3 * depth, "receptance": place ** (0.5 * (1 - share))}
+    channel = np.arange(width) / width
+    key = channel ** (1 - share)
+    return {"key": key, "value": key + 0.3 * depth, "receptance": channel ** (0.5 * (1 - share))}
 
 
 def check_layer_index(layer_index: int, num_layers: int) -> None:

@@ -122,8 +122,8 @@ class ChunkedCrossAttention(CachedLayer):
         }
         if x.shape[1] == 1:
             chosen = self._chosen(tensors, progress.last, cache)
-            place = ops.reshape(ops.mod(progress.index + 1, self.chunk_size), (-1, 1)) + (self.chunk_size - 1)
-            output = self._read(x, chosen, (place, _key_positions(mask)))
+            position = ops.reshape(ops.mod(progress.index + 1, self.chunk_size), (-1, 1)) + (self.chunk_size - 1)
+            output = self._read(x, chosen, (position, _key_positions(mask)))
         else:
             output = self._read_chunks(x, tensors, mask, cache, progress)
         return output, self._chosen(tensors, progress.last, cache)

@@ -132,13 +132,15 @@ class SegmentRecurrentAttention(TokenMixer):
             return self._output_dense(context)
         _, *remembered = self._heads(ops.stop_gradient(x), visibility.query_positions)
         (batch, length), memory, blocks = ops.shape(x)[:2], self.memory_length, self._blocks
-        mask, places = visibility.key_mask, None
+        mask, block_positions = visibility.key_mask, None
         mask = ops.ones((batch, length), dtype="bool") if mask is None else ops.cast(mask, "bool")
         if _are_given(visibility):
             positions = with_batch_axis(visibility.query_positions, batch)
-            places = blocks.pad(positions), blocks.pad(positions, memory)
+            block_positions = blocks.pad(positions), blocks.pad(positions, memory)
         own, remembered = [blocks.pad(x) for x in (key, value)], [blocks.pad(x, memory) for x in remembered]
-        context = self._attend(blocks.pad(query), own, remembered, blocks.pad(mask, memory), places, inputs.training)
+        context = self._attend(
+            blocks.pad(query), own, remembered, blocks.pad(mask, memory), block_positions, inputs.training
+        )
         return self._output_dense(context[:, :length])
 
     def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
@@ -173,14 +175,14 @@ class SegmentRecurrentAttention(TokenMixer):
         def of_keys(x):
             return blocks.align(x, offsets, aligned, self._kept)
 
-        places = None
+        block_positions = None
         if _are_given(visibility):
             positions = (with_batch_axis(x, batch) for x in (visibility.query_positions, visibility.key_positions))
-            places = tuple(move(x) for move, x in zip((of_queries, of_keys), positions, strict=True))
+            block_positions = tuple(move(x) for move, x in zip((of_queries, of_keys), positions, strict=True))
         remembered = [of_keys(x) for x in (key, value)]
         own = [x[:, self.memory_length :] for x in remembered]
         seen = of_keys(with_batch_axis(visibility.key_slots, batch)) >= 0
-        context = self._attend(of_queries(query), own, remembered, seen, places, training)
+        context = self._attend(of_queries(query), own, remembered, seen, block_positions, training)
         return take_rows(context, offsets, length)
 
     def _attend(self, query, own, remembered, seen, positions, training):
