@@ -142,13 +142,15 @@ def _train(data: ImageData, patch_size: int, epochs: int, seed: int) -> tuple[ke
         }
         training, testing = batches(data.train, BATCH, classes, **options), batches(data.test, 256, classes)
         steps = epochs * len(training)
-        optimizer = keras.optimizers.AdamW(WarmupCosine(3e-3, steps // 10, steps), weight_decay=0.05)
+        schedule: Any = WarmupCosine(3e-3, steps // 10, steps)
+        optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.05)
         model.compile(optimizer, "categorical_crossentropy", metrics=["accuracy"])
     print_status(f"training a ViT of {model.count_params():,} parameters for {epochs} epochs with model.fit")
     with quiet():
         report = _progress(epochs)
+        silent: Any = 0  # Keras types it as str.
         history = model.fit(
-            training, validation_data=testing, epochs=epochs, shuffle=False, verbose=0, callbacks=[report]
+            training, validation_data=testing, epochs=epochs, shuffle=False, verbose=silent, callbacks=[report]
         )
     return model, history.history
 

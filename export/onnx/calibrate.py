@@ -1,7 +1,7 @@
 """Calibration: the ranges of the inputs of products, from runs of a float ONNX file on data."""
 
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ _CLIPPED = 1e-5
 
 
 def ranges_of(
-    directory: pathlib.Path, files: dict[str, str], calibration: Iterable[dict[str, Any]]
+    directory: pathlib.Path, files: dict[str, str], calibration: Iterable[Mapping[str, Any]]
 ) -> dict[str, tuple[float, float]]:
     """Returns the least and largest value of every tensor that is multiplied by a weight, over a calibration data set.
 

@@ -1,6 +1,6 @@
 """Static quantization of matrix products: activation ranges from calibration data, and integer arithmetic."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from keras_transformer.utils.captured_stderr import quiet
 _PRODUCT = "FULLY_CONNECTED"
 
 
-def find_ranges(content: bytes, calibration: Iterable[dict[str, Any]]) -> dict[int, Any]:
+def find_ranges(content: bytes, calibration: Iterable[Mapping[str, Any]]) -> dict[int, Any]:
     """Runs the float file on examples and records the ranges of inputs and outputs of each product.
 
     Args:
@@ -60,7 +60,7 @@ def _takes(runner, example) -> bool:
     )
 
 
-def _typed(interpreter: Any, name: str, example: dict[str, Any]) -> dict[str, np.ndarray]:
+def _typed(interpreter: Any, name: str, example: Mapping[str, Any]) -> dict[str, np.ndarray]:
     details = interpreter.get_signature_runner(name).get_input_details()
     return {key: np.ascontiguousarray(array, details[key]["dtype"]) for key, array in example.items()}
 
