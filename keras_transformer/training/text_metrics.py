@@ -100,8 +100,7 @@ def _streams(references):
 
 def _scorers(metrics, tokenize, lowercase):
     try:
-        from sacrebleu.metrics.bleu import BLEU
-        from sacrebleu.metrics.chrf import CHRF
+        from sacrebleu.metrics import BLEU, CHRF  # type: ignore[attr-defined]  # Re-exported without __all__.
     except ImportError as error:
         raise ImportError("BLEU and chrF need sacrebleu: pip install sacrebleu") from error
     scorers = {"bleu": lambda: BLEU(lowercase=lowercase, tokenize=tokenize), "chrf": lambda: CHRF(lowercase=lowercase)}
