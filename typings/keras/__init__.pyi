@@ -1,7 +1,5 @@
-# Keras has no type hints, and pyright infers wrong ones: the result of `keras.ops.shape` may be None there.
-# As for mypy, which does not look into packages without hints, all of it is Any.
+# Keras declares no types, and what pyright infers from its code is wrong: every operation could return None. To mypy, too,
+# all of Keras is Any.
 from typing import Any
-
-from . import ops as ops
 
 def __getattr__(name: str) -> Any: ...
