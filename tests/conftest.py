@@ -17,13 +17,14 @@ def _seeded():
     keras.utils.set_random_seed(0)
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items):
-    """Slow tests first, so that no process is left alone with them; tests that share a fixture run in one process."""
-    for item in items:
+    """Tests that share a fixture run in one process; slow ones come first, so that no process is left alone with them."""
+    for item in items:  # Before pytest-xdist looks at the groups.
         group = _shared_fixture(item)
         if group and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
+    yield
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parents[1] / "docs"
 WORKER = Path(__file__).with_name("docs_worker.py")
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))

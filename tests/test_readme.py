@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+pytestmark = pytest.mark.slow
+
 README = Path(__file__).parents[1] / "README.md"
 CHECKPOINT = Path(__file__).parent / "data" / "checkpoints" / "bert-SequenceClassification"
 BOUNDS = ", min_agreement=0.98, max_loss=0.005"

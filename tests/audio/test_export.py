@@ -9,6 +9,8 @@ import pytest
 
 from keras_transformer.export import load
 
+pytestmark = pytest.mark.slow
+
 HERE = pathlib.Path(__file__).parent
 DATA = np.load(HERE.parent / "data" / "processors" / "audio.npz")
 FORMATS = ("saved_model", "tflite", "onnx")

@@ -13,6 +13,8 @@ sys.path.append(str(pathlib.Path(__file__).parents[2] / "benchmarks"))
 import architecture_tasks as tasks
 import architectures
 
+pytestmark = pytest.mark.slow
+
 TASK = types.SimpleNamespace(vocabulary_size=500, image_size=32, chunk_size=16, num_neighbors=2)
 # Many experts, each as large as what it stands for; one block for all places; and a twin that takes over weights.
 OF_ANOTHER_SIZE = {"switch", "mixtral", "albert", "bitnet"}

@@ -10,6 +10,8 @@ import types
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).parents[2]
 COMMANDS = {
     "long_sequences": ["--only", "local", "--modes", "train"],

@@ -4,6 +4,10 @@ import asyncio
 import importlib.util
 import pathlib
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 FOLDER = pathlib.Path(__file__).parents[2] / "benchmarks"
 ANSWERS = [
     b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 COMMANDS = {
     "memory": (["--only", "plain", "mixed_bfloat16, recompute"], {"tensors_mb", "step_s", "of_plain"}, 2),

@@ -16,6 +16,8 @@ from keras_transformer import load_model
 from keras_transformer.export import load
 from keras_transformer.text import Characters
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "character_lm.py"
 SPEAKERS = ("ROMEO", "First Citizen", "The king")
 WORDS = ("to", "be", "or", "not", "that", "is", "the", "question", "whether", "'tis", "nobler", "in", "mind")

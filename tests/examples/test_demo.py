@@ -13,6 +13,8 @@ from keras_transformer.export import ExportError, load
 from keras_transformer.export.commands import demo
 from keras_transformer.export.reporting.report import readable_size
 
+pytestmark = pytest.mark.slow
+
 
 def keras_transformer(*words, cwd):
     command = [sys.executable, "-m", "keras_transformer.export.commands.main", *map(str, words)]

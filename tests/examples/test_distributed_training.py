@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "distributed_training.py"
 RUNS = {
     "language": ("tensorflow", ["--devices", "2", "--recompute"]),

@@ -8,6 +8,8 @@ import pytest
 
 from keras_transformer.utils.serialization import load_model
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, run_example):

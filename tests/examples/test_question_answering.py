@@ -7,6 +7,8 @@ import pytest
 
 from keras_transformer.text import WordPiece
 
+pytestmark = pytest.mark.slow
+
 PLACES = ("paris", "rome", "the old town")
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from keras_transformer import text, training
 
+pytestmark = pytest.mark.slow
+
 WORDS = ("a", "film", "of", "rare", "wit", "and", "dull", "stretches", "that", "never", "ends", "its", "cast", "shines")
 
 

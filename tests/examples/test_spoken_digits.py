@@ -9,6 +9,8 @@ import pytest
 from keras_transformer import load_model
 from keras_transformer.export import load
 
+pytestmark = pytest.mark.slow
+
 soundfile = pytest.importorskip("soundfile")
 SPEAKERS = ("ann", "bo")
 

@@ -10,6 +10,8 @@ from keras_transformer import load_model
 from keras_transformer.export import load
 from keras_transformer.text import WordPiece
 
+pytestmark = pytest.mark.slow
+
 QUESTIONS = (
     "why {} moves",
     "which {} is that",

@@ -18,6 +18,8 @@ import pytest
 from keras_transformer.attention import attention_maps
 from keras_transformer.export import ExportError, load
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "examples" / "web"
 MODULES = Path(os.environ.get("KERAS_TRANSFORMER_NODE_MODULES", FOLDER / "node_modules"))
 CHARACTERS = "\n abcdefghijklmnopqrstuvwxyz"

@@ -34,31 +34,46 @@ class Exported:
         return self.directory / name
 
 
+WORKERS = {
+    "exported": "worker.py",
+    "language": "language_worker.py",
+    "tflite": "tflite_worker.py",
+    "optimized": "onnx_worker.py",
+}
+
+
+def pytest_collection_modifyitems(items):
+    """What looks at the files of a worker waits for the converters."""
+    for item in items:
+        if WORKERS.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory):
     """The worker's results, made once even when pytest-xdist runs several sessions."""
-    return _run_once(tmp_path_factory, "worker.py", "exported")
+    return _run_once(tmp_path_factory, "exported")
 
 
 @pytest.fixture(scope="session")
 def language(tmp_path_factory):
     """The results of the worker that exports language models."""
-    return _run_once(tmp_path_factory, "language_worker.py", "language")
+    return _run_once(tmp_path_factory, "language")
 
 
 @pytest.fixture(scope="session")
 def tflite(tmp_path_factory):
     """The results of the worker that writes TFLite files of several signatures, and quantized ones."""
-    return _run_once(tmp_path_factory, "tflite_worker.py", "tflite")
+    return _run_once(tmp_path_factory, "tflite")
 
 
 @pytest.fixture(scope="session")
 def optimized(tmp_path_factory):
     """The results of the worker that exports what test_onnx_optimize.py looks at."""
-    return _run_once(tmp_path_factory, "onnx_worker.py", "optimized")
+    return _run_once(tmp_path_factory, "optimized")
 
 
-def _run_once(tmp_path_factory, worker, name):
+def _run_once(tmp_path_factory, name):
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     directory, done = base / name, base / f"{name}.done"
@@ -72,7 +87,7 @@ def _run_once(tmp_path_factory, worker, name):
     try:
         with open(directory / "log", "w") as log:
             environment = os.environ | {"KERAS_BACKEND": "tensorflow"}
-            words = [sys.executable, str(HERE / worker), str(directory)]
+            words = [sys.executable, str(HERE / WORKERS[name]), str(directory)]
             subprocess.run(words, stderr=log, stdout=log, env=environment)
     finally:
         done.touch()

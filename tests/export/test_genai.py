@@ -13,6 +13,8 @@ import pytest
 
 from keras_transformer.text import BytePair, Bytes
 
+pytestmark = pytest.mark.slow
+
 TOKENIZER = Bytes()
 PROMPTS = [[72, 105, 36, 201, 99], [84, 72], [119]]
 NEW = 9

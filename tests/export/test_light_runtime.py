@@ -13,6 +13,8 @@ import pytest
 from keras_transformer import text
 from keras_transformer.export.bundle.tokenizers import write_tokenizer
 
+pytestmark = pytest.mark.slow
+
 ALLOWED = {"onnx": {"onnxruntime", "flatbuffers", "packaging", "google"}, "tflite": {"ai_edge_litert", "flatbuffers"}}
 # Refuses every package but these, those that numpy brings and the standard library: as if nothing else were installed.
 HOOK = """

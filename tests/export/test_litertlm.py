@@ -15,6 +15,8 @@ import pytest
 
 from keras_transformer.text import Bytes
 
+pytestmark = pytest.mark.slow
+
 TOKENIZER = Bytes()
 PROMPTS = ["The engine", "ab", "c"]
 NEW, SLOTS, BUCKETS = 8, 24, (4, 8)

@@ -9,6 +9,8 @@ from onnx_graphs import operators, random, rewritten
 from keras_transformer.export.onnx.optimize import optimize_proto
 from keras_transformer.export.onnx.options import OnnxOptions
 
+pytestmark = pytest.mark.slow
+
 # What Keras writes for a masked softmax: a choice as products with 0 and 1, before it and after it.
 MASKED = """
 <ir_version: 10, opset_import: ["" : 18]>

@@ -13,6 +13,8 @@ from keras_transformer.export.commands import main as cli
 from keras_transformer.export.quantization import layer_sensitivity
 from keras_transformer.export.quantization.evaluation import Evaluation
 
+pytestmark = pytest.mark.slow
+
 FRAGILE, EXACT = "fragile/kernel", "exact/kernel"
 # One layer that 8 bits hold exactly, and one whose outliers, which meet inputs of zero, leave nothing of the rest.
 SCRIPT = """

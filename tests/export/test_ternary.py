@@ -18,6 +18,8 @@ from keras_transformer.export.onnx.ternary import _layout
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.runtime.loading import load
 
+pytestmark = pytest.mark.slow
+
 # Two layers of four projections and three kernels of the feed-forward.
 KERNELS = 2 * 7
 NUMBERS = 2 * (4 * WIDTH**2 + 3 * 2 * WIDTH**2)

@@ -12,6 +12,8 @@ from keras_transformer.export import ParityError, export, load
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.verification import verify
 
+pytestmark = pytest.mark.slow
+
 X = np.random.default_rng(0).normal(size=(4, 6)).astype("float32")
 
 

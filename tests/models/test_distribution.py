@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 # Virtual devices must be made before TensorFlow starts: a process of its own.
 SCRIPT = """
 import numpy as np, tensorflow as tf, keras

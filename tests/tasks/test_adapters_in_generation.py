@@ -14,6 +14,8 @@ from keras_transformer.retrieval import MeanEmbedding
 from keras_transformer.tasks.decoding.paged_steps import PagedSteps
 from keras_transformer.training import add_lora, load_lora, merge_lora, save_lora
 
+pytestmark = pytest.mark.slow
+
 PROMPT = list(range(1, 12))
 
 

@@ -9,6 +9,8 @@ from keras_transformer.backend.in_place import InPlace
 from keras_transformer.generation import Engine, GenerationError, Random
 from keras_transformer.tasks.decoding.paged_steps import PagedSteps
 
+pytestmark = pytest.mark.slow
+
 
 def language_model(jit_compile=False, num_layers=2, max_sequence_length=40, **options):
     size = models.Size(num_layers, 16, 4, 32)

@@ -9,6 +9,8 @@ import pytest
 from keras_transformer import models, tasks
 from keras_transformer.generation import Engine
 
+pytestmark = pytest.mark.slow
+
 ASKS = [
     ([3, 1, 4, 1, 5], {"max_new_tokens": 9}),
     (list(range(1, 21)), {"max_new_tokens": 7, "sampler": "random", "seed": 3}),

@@ -12,6 +12,8 @@ from keras_transformer.data import BatchStream
 from keras_transformer.training import AveragedWeights, TrainingCheckpoint, TrainingCheckpointError
 from keras_transformer.training.snapshot import read_snapshot, write_snapshot
 
+pytestmark = pytest.mark.slow
+
 STEPS = 6
 
 
