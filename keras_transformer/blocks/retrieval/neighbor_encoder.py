@@ -146,7 +146,7 @@ class NeighborEncoder(CachedLayer):
         reach = progress.count * size
         joined = ops.concatenate([recent, ops.cast(x, recent.dtype)], axis=1)
         # The number of tokens between the start of the first new token's chunk and that token.
-        starts = progress.spread(size - ops.mod(progress.index, size))
+        starts = progress.broadcast(size - ops.mod(progress.index, size))
         chunks = ops.cast(take_rows(pad_length(joined, 0, size), starts, reach), self.compute_dtype)
         stored = self._stored(cache[NEIGHBORS], progress)
         mask, token_ids = stored > 0, ops.maximum(stored - 1, 0)
@@ -157,14 +157,14 @@ class NeighborEncoder(CachedLayer):
 
         encoded = ops.cond(progress.fills_any, lambda: self._encode(chunks, token_ids, mask), nothing)
         encoded = ops.reshape(encoded, (-1, progress.count, stored.shape[2] * stored.shape[3], self.hidden_dim))
-        following = take_rows(joined, progress.spread(progress.tokens), size)
+        following = take_rows(joined, progress.broadcast(progress.tokens), size)
         return (encoded, mask), {**cache, "recent_inputs": following}
 
     def _stored(self, slab, progress):
         """Returns the cached neighbors of the chunks from that of the first new token on, `(B, C, k, r)`."""
         size, (count, length) = self.chunk_size, self._neighbors
         reach = progress.count * size
-        starts = progress.spread(progress.index // size * size)
+        starts = progress.broadcast(progress.index // size * size)
         slab = ops.reshape(slab, (-1, ops.shape(slab)[2], slab.shape[3]))
         rows = take_rows(pad_length(slab, 0, reach), starts, reach)
         rows = ops.reshape(rows, (-1, size * slab.shape[2]))[:, : count * length]
