@@ -11,7 +11,7 @@ import numpy as np
 from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
 from keras_transformer.export.errors import ExportError, RunError
 from keras_transformer.generation import GenerationSpec
-from keras_transformer.generation.plan import Output
+from keras_transformer.generation.decoding_request import ModelOutput
 from keras_transformer.utils.types import ArrayLike, Cache
 
 _INDEX = {"prefill": "lengths", "decode": "cache_index"}
@@ -64,11 +64,11 @@ class RuntimeSteps:
             return (np.zeros((len(token_ids), *shape), "float32"),)
         return token_ids, np.ones(token_ids.shape, bool)
 
-    def prefill(self, token_ids: ArrayLike, lengths: ArrayLike, cache: Cache) -> tuple[Output, Cache]:
+    def prefill(self, token_ids: ArrayLike, lengths: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:
         """Reads prompts: the logits after the last token of each, and the next cache."""
         return self._step("prefill", token_ids, lengths, cache)
 
-    def decode_step(self, token_ids: ArrayLike, cache: Cache, cache_index: ArrayLike) -> tuple[Output, Cache]:
+    def decode_step(self, token_ids: ArrayLike, cache: Cache, cache_index: ArrayLike) -> tuple[ModelOutput, Cache]:
         """Reads further tokens: the logits after each, and the next cache."""
         return self._step("decode", token_ids, cache_index, cache)
 
@@ -84,11 +84,11 @@ class RuntimeSteps:
         """A tensor of a cache as a numpy array."""
         return self._numpy(array)
 
-    def _step(self, signature: str, token_ids: ArrayLike, index: ArrayLike, cache: Cache) -> tuple[Output, Cache]:
+    def _step(self, signature: str, token_ids: ArrayLike, index: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:
         arrays = {"token_ids": np.ascontiguousarray(token_ids, "int32"), _INDEX[signature]: np.asarray(index, "int32")}
         with self._typed_errors(signature):
             results = self._call(signature, arrays, cache)
-            output = Output(np.asarray(results["logits"]), np.asarray(results["hidden_states"]))
+            output = ModelOutput(np.asarray(results["logits"]), np.asarray(results["hidden_states"]))
             if output.logits.ndim != 3 or output.logits.shape[-1] != self.spec.vocabulary_size:
                 raise ValueError(f"logits of shape {output.logits.shape} for {self.spec.vocabulary_size} tokens")
         new = {name: results[name] for name in self._updated if name in results}

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_transformer.generation.decoding_request import DecodingRequest
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.loop import decode, pad
-from keras_transformer.generation.plan import Plan
 from keras_transformer.generation.prompts import Prompts
 from keras_transformer.generation.sampler_names import resolve_sampler
 from keras_transformer.generation.stop import StopSequences, check_stop
@@ -26,8 +26,8 @@ class Generator:
     """Generates with one model, in any runtime. `LanguageModel.generate` and the `generate` of a bundle are this.
 
     Args:
-        steps: the model in its runtime, as `loop.decode` calls it, with its `GenerationSpec` as `spec`. It may have
-            `generate(plan, sampler)`: the whole loop at once, for plain plans and the samplers that can be part of a graph.
+        steps: the model in its runtime, a `protocols.DecodingSteps`. It may have `generate(request, sampler)`, which runs
+            the whole loop as one graph for requests where `is_plain` is True.
         tokenizer: a tokenizer of `keras_transformer.text`, or None: then prompts and results are token ids.
         start_id: int: replaces the `start_id` of `steps.spec`. Default None: that of the spec.
         end_id: int, or a list of ints: replaces the `end_id` of `steps.spec`. Default None: that of the spec.
@@ -88,18 +88,18 @@ class Generator:
         """
         sampler = resolve_sampler(sampler)
         prompts = self._read(prompts)
-        plans = self._plans(prompts, max_new_tokens, stop, seed, repetition_penalty, batch_size)
+        requests = self._requests(prompts, max_new_tokens, stop, seed, repetition_penalty, batch_size)
         if return_scores and not getattr(sampler, "has_scores", False):
             raise GenerationError(f"{type(sampler).__name__} gives no scores.")
-        self._check(sampler, plans)
+        self._check(sampler, requests)
         results: dict[int, Any] = {}
         scores: dict[int, Any] = {}
-        for rows, plan in plans:
-            if plan.is_plain and hasattr(sampler, "is_random") and hasattr(self.steps, "generate"):
-                results.update(zip(rows, self.steps.generate(plan, sampler), strict=True))
+        for rows, request in requests:
+            if request.is_plain and hasattr(sampler, "is_random") and hasattr(self.steps, "generate"):
+                results.update(zip(rows, self.steps.generate(request, sampler), strict=True))
                 continue
-            search = sampler.search(plan)
-            for _ in decode(self.steps, plan, search, plan.source):
+            search = sampler.search(request)
+            for _ in decode(self.steps, request, search, request.source):
                 pass
             results.update(zip(rows, search.results(), strict=True))
             if return_scores:
@@ -136,11 +136,11 @@ class Generator:
             raise GenerationError("One prompt at a time can be streamed.")
         if not getattr(sampler, "streams", True):
             raise GenerationError(f"{type(sampler).__name__} knows its text only in the end: use generate.")
-        plans = self._plans(prompts, max_new_tokens, stop, seed, repetition_penalty, None)
-        self._check(sampler, plans)
-        ((_, plan),) = plans
-        search = sampler.search(plan)
-        steps = decode(self.steps, plan, search, plan.source)
+        requests = self._requests(prompts, max_new_tokens, stop, seed, repetition_penalty, None)
+        self._check(sampler, requests)
+        ((_, request),) = requests
+        search = sampler.search(request)
+        steps = decode(self.steps, request, search, request.source)
         tokens = itertools.chain.from_iterable(emitted[0] for emitted in steps)
         return StopSequences(stop, self.tokenizer, self.spec.end_ids).stream(tokens, prompts.is_text, prompts.before(0))
 
@@ -153,28 +153,28 @@ class Generator:
         stop: Any = None,
         seed: int | None = None,
         repetition_penalty: float = 1.0,
-    ) -> tuple[Any, Prompts, list[Plan], StopSequences]:
-        """Checks a request as `generate` does, for who runs the loop: each prompt has a plan of its own.
+    ) -> tuple[Any, Prompts, list[DecodingRequest], StopSequences]:
+        """Checks a request as `generate` does, for who runs the loop: each prompt has a request of its own.
 
         Args: those of `generate`.
 
         Returns:
-            `(sampler, prompts, plans, stops)`: an instance, `Prompts`, a list of `Plan`, and `StopSequences`.
+            `(sampler, prompts, requests, stops)`: an instance, `Prompts`, a list of `DecodingRequest`, and `StopSequences`.
 
         Raises:
             GenerationError: as in `generate`.
         """
         sampler = resolve_sampler(sampler)
         prompts = self._read(prompts)
-        pairs = self._plans(prompts, max_new_tokens, stop, seed, repetition_penalty, batch_size=1)
+        pairs = self._requests(prompts, max_new_tokens, stop, seed, repetition_penalty, batch_size=1)
         self._check(sampler, pairs)
-        plans = [plan for _, plan in sorted(pairs, key=lambda pair: pair[0])]
-        return sampler, prompts, plans, StopSequences(stop, self.tokenizer, self.spec.end_ids)
+        requests = [request for _, request in sorted(pairs, key=lambda pair: pair[0])]
+        return sampler, prompts, requests, StopSequences(stop, self.tokenizer, self.spec.end_ids)
 
     def _read(self, prompts: Any) -> Prompts:
         return Prompts.read(prompts, self.tokenizer, self.spec)
 
-    def _plans(
+    def _requests(
         self,
         prompts: Any,
         max_new_tokens: Any,
@@ -182,8 +182,8 @@ class Generator:
         seed: int | None,
         repetition_penalty: float,
         batch_size: int | None,
-    ) -> list[tuple[list[int], Plan]]:
-        """Pairs of the rows that run together and their `Plan`. All is checked here."""
+    ) -> list[tuple[list[int], DecodingRequest]]:
+        """Pairs of the rows that run together and their `DecodingRequest`. All is checked here."""
         if max_new_tokens is None:
             max_new_tokens = prompts.room(self.spec, DEFAULT_NEW_TOKENS)
         for name, value in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
@@ -197,20 +197,20 @@ class Generator:
         seeds = np.random.SeedSequence(seed).spawn(len(prompts.decoder))
         # Prompts of like length together: less is computed for padding.
         order = sorted(range(len(seeds)), key=lambda row: len((prompts.source or prompts.decoder)[row]))
-        plans = []
+        requests = []
         for start in range(0, len(order), batch_size or len(order)):
             rows = order[start : start + (batch_size or len(order))]
             chosen, chosen_seeds = [prompts.decoder[row] for row in rows], [seeds[row] for row in rows]
             new_tokens, source = max_new_tokens, self._source(prompts, rows)
             own = (self.tokenizer.decode if prompts.is_text else None, self.spec.cache_is_rewindable)
-            request = (chosen, new_tokens, chosen_seeds, self.spec.end_ids, ends, repetition_penalty, source)
-            plans.append((rows, Plan(*request, *own)))
-        return plans
+            options = (chosen, new_tokens, chosen_seeds, self.spec.end_ids, ends, repetition_penalty, source)
+            requests.append((rows, DecodingRequest(*options, *own)))
+        return requests
 
-    def _check(self, sampler: Any, plans: list[tuple[list[int], Plan]]) -> None:
+    def _check(self, sampler: Any, requests: list[tuple[list[int], DecodingRequest]]) -> None:
         """Lets a sampler refuse what it cannot do with this model."""
         if hasattr(sampler, "check"):
-            sampler.check(self.steps, [plan for _, plan in plans])
+            sampler.check(self.steps, [request for _, request in requests])
 
     def _source(self, prompts: Prompts, rows: list[int]) -> Source | None:
         if prompts.source is None:

@@ -7,8 +7,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from keras_transformer.generation.decoding_request import DecodingRequest, ModelInput, ModelOutput
 from keras_transformer.generation.generation_spec import GenerationSpec
-from keras_transformer.generation.plan import Feed, Output, Plan
 from keras_transformer.utils.types import ArrayLike, Cache, Tensor
 
 # The source of an encoder-decoder: `(token_ids, padding_mask)`, or `(features,)`.
@@ -18,7 +18,7 @@ Source: TypeAlias = "tuple[ArrayLike, ...]"
 class DecodingSteps(Protocol):
     """A language model in its runtime, as `loop.decode` calls it.
 
-    It may also have `generate(plan, sampler)`, which runs the whole loop for a plan without stop sequences and penalties.
+    It may also have `generate(request, sampler)`, which runs the whole loop for requests where `is_plain` is True.
 
     Attributes:
         spec: `GenerationSpec`.
@@ -30,11 +30,11 @@ class DecodingSteps(Protocol):
         """Returns an empty cache for at least `length` tokens, with the encoded source."""
         ...
 
-    def prefill(self, token_ids: ArrayLike, lengths: ArrayLike, cache: Cache) -> tuple[Output, Cache]:
+    def prefill(self, token_ids: ArrayLike, lengths: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:
         """Reads prompts `(B, T)`, padded on the right, into an empty cache."""
         ...
 
-    def decode_step(self, token_ids: ArrayLike, cache: Cache, cache_index: ArrayLike) -> tuple[Output, Cache]:
+    def decode_step(self, token_ids: ArrayLike, cache: Cache, cache_index: ArrayLike) -> tuple[ModelOutput, Cache]:
         """Reads tokens `(R, T)` after the `cache_index` `(R,)` tokens of each row."""
         ...
 
@@ -113,7 +113,7 @@ class Search(Protocol):
 
     emitted: list[list[int]]
 
-    def advance(self, output: Output) -> Feed | None:
+    def advance(self, output: ModelOutput) -> ModelInput | None:
         """Takes the output of the model; returns the tokens to read next, or None at the end."""
         ...
 
@@ -126,11 +126,11 @@ class Search(Protocol):
 class Sampler(Protocol):
     """A decoding strategy, which makes a `Search` for each request.
 
-    It may have `check(steps, plans)`, which raises `GenerationError` for what it cannot do; `num_results`, int;
+    It may have `check(steps, requests)`, which raises `GenerationError` for what it cannot do; `num_results`, int;
     `has_scores` and `streams`, bool.
     """
 
-    def search(self, plan: Plan) -> Search:
+    def search(self, request: DecodingRequest) -> Search:
         """Returns the search of one request."""
         ...
 

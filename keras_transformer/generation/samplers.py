@@ -10,7 +10,7 @@ from keras_transformer.generation.search.token_search import TokenSearch
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
-    from keras_transformer.generation.plan import Plan
+    from keras_transformer.generation.decoding_request import DecodingRequest
     from keras_transformer.generation.protocols import Search
 
 
@@ -50,9 +50,9 @@ class Greedy:
         indices = ops.expand_dims(ops.arange(logits.shape[-1], dtype="int32"), 0)
         return ops.where(indices == best, 0.0, float("-inf"))
 
-    def search(self, plan: Plan) -> Search:
+    def search(self, request: DecodingRequest) -> Search:
         """The course of one request."""
-        return TokenSearch(self, plan)
+        return TokenSearch(self, request)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +121,6 @@ class Random:
             logits = keep_min_p(ops, logits, self.min_p)
         return logits
 
-    def search(self, plan: Plan) -> Search:
+    def search(self, request: DecodingRequest) -> Search:
         """The course of one request."""
-        return TokenSearch(self, plan)
+        return TokenSearch(self, request)

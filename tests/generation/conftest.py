@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.generation import GenerationSpec
-from keras_transformer.generation.plan import Output
+from keras_transformer.generation.decoding_request import ModelOutput
 
 UNWRITTEN = -1
 
@@ -43,7 +43,7 @@ class FormulaSteps:
         tokens[:, : token_ids.shape[1]] = np.where(real, token_ids, UNWRITTEN)
         output = self._read(tokens, np.where(real, np.arange(token_ids.shape[1]), -1), cache["source"])
         last = output.logits[np.arange(len(lengths)), lengths - 1][:, None]
-        return Output(last, output.hidden_states), {**cache, "tokens": tokens}
+        return ModelOutput(last, output.hidden_states), {**cache, "tokens": tokens}
 
     def decode_step(self, token_ids, cache, cache_index):
         tokens, (rows, count) = cache["tokens"].copy(), token_ids.shape
@@ -67,7 +67,7 @@ class FormulaSteps:
             outputs = outputs or [np.full((*slots.shape, each.shape[-1]), np.nan, "float32") for each in found]
             for output, each in zip(outputs, found, strict=True):
                 output[rows, places] = each
-        return Output(*outputs)
+        return ModelOutput(*outputs)
 
     def take_rows(self, cache, rows):
         return {name: array[rows] for name, array in cache.items()}

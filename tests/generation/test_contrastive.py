@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.generation import Contrastive, Generator
-from keras_transformer.generation.plan import Output, Plan
+from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
 
 
 def equation_5(steps, prompt, max_new_tokens, end_id, k, alpha, penalty=1.0):
@@ -67,13 +67,13 @@ def test_ragged_batch_is_each_alone_and_the_stream(models):
 
 
 def test_padding_of_the_context_is_not_compared():
-    plan = Plan([np.array([0]), np.array([0, 0])], max_new_tokens=1, seeds=[None, None])
-    search = Contrastive(top_k=2, alpha=0.5).search(plan)
+    request = DecodingRequest([np.array([0]), np.array([0, 0])], max_new_tokens=1, seeds=[None, None])
+    search = Contrastive(top_k=2, alpha=0.5).search(request)
     hidden_states = np.array([[[1.0, 0.0], [np.nan, np.nan]], [[1.0, 0.0], [1.0, 0.0]]])
-    search.advance(Output(np.log([[[0.1, 0.5, 0.4]]] * 2), hidden_states))
+    search.advance(ModelOutput(np.log([[[0.1, 0.5, 0.4]]] * 2), hidden_states))
     # Cosines of -0.6 and -1: 0.25 + 0.3 against 0.2 + 0.5. Against zeros the first would win.
     candidates = np.array([[[-0.6, 0.8]], [[-1.0, 0.0]]] * 2)
-    search.advance(Output(np.zeros((4, 1, 3)), candidates))
+    search.advance(ModelOutput(np.zeros((4, 1, 3)), candidates))
     assert search.results() == [[[2]], [[2]]]
 
 

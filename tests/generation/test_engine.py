@@ -186,7 +186,7 @@ def test_texts_are_those_of_each_request_alone(any_model, num_blocks):
     assert is_whole(engine)
     assert len({request.finish_reason for request in requests}) == 2
     for request, text in zip(requests, expected, strict=True):
-        ended = len(request.new_tokens) < request.plan.max_new_tokens or len(text) < len(request.new_tokens)
+        ended = len(request.new_tokens) < request.decoding_request.max_new_tokens or len(text) < len(request.new_tokens)
         assert request.finish_reason == ("stop" if ended else "length")
 
 

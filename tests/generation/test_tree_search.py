@@ -8,7 +8,7 @@ import pytest
 
 from keras_transformer.generation import GenerationError, Generator, TreeSearch
 from keras_transformer.generation.arrays import numpy_ops
-from keras_transformer.generation.plan import Output, Plan
+from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
 from keras_transformer.generation.search.tree import Tree
 
 END = 0
@@ -203,8 +203,8 @@ def test_refuses_arguments_out_of_range(options):
 
 def test_temperature_and_top_k_shape_the_priors():
     logits = np.array([[[2.0, 0.0, 1.0, -1.0]]])
-    search = TreeSearch(num_simulations=1, temperature=2.0, top_k=3).search(Plan([np.array([0])], 2, [None]))
-    search.advance(Output(logits, None))
+    search = TreeSearch(num_simulations=1, temperature=2.0, top_k=3).search(DecodingRequest([np.array([0])], 2, [None]))
+    search.advance(ModelOutput(logits, None))
     root = search._trees[0].root
     assert root.choices.tolist() == [0, 2, 1]
     np.testing.assert_allclose(root.priors, numpy_ops.softmax(np.array([1.0, 0.5, 0.0])))

@@ -147,7 +147,7 @@ class Engine:
         """
         if not isinstance(count, int) or count < 1:
             raise GenerationError(f"count must be a positive integer. Received: {count!r}")
-        sampler, prompts, plans, stops = self._reader.plan([prompt] * count, **options)
+        sampler, prompts, decoding_requests, stops = self._reader.plan([prompt] * count, **options)
         if not hasattr(sampler, "is_random"):
             raise GenerationError(
                 f"{type(sampler).__name__} keeps several texts for a prompt; an engine runs samplers that draw one token "
@@ -158,7 +158,10 @@ class Engine:
             raise MissingTokenizerError("The model has no tokenizer, so that results are token ids.")
         with self._changed:
             self._wait_for_room(count, wait)
-            requests = [Request(next(self._numbers), plan, sampler, stops, as_text) for plan in plans]
+            requests = [
+                Request(next(self._numbers), decoding_request, sampler, stops, as_text)
+                for decoding_request in decoding_requests
+            ]
             for request in requests:
                 request._on_cancel = self._wake
             first, *first.followers = requests

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_transformer.generation.decoding_request import ModelOutput
 from keras_transformer.generation.errors import RequestCancelledError
-from keras_transformer.generation.plan import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from keras_transformer.generation.decoding_request import DecodingRequest
     from keras_transformer.generation.engine.cache_pool import CacheTable
-    from keras_transformer.generation.plan import Plan
     from keras_transformer.generation.stop import StopSequences
 
 _END = object()
@@ -27,7 +27,7 @@ class Request:
 
     Args:
         number: int. Its place in the order of arrival.
-        plan: `Plan` of one prompt.
+        decoding_request: `DecodingRequest` of one prompt.
         sampler: a sampler that draws one token after another.
         stops: `StopSequences`.
         is_text: bool. Whether the prompt was text, so that the result is.
@@ -41,12 +41,14 @@ class Request:
     # The blocks and the state of the request, set by `Scheduler.add`.
     table: CacheTable
 
-    def __init__(self, number: int, plan: Plan, sampler: Any, stops: StopSequences, is_text: bool) -> None:
+    def __init__(
+        self, number: int, decoding_request: DecodingRequest, sampler: Any, stops: StopSequences, is_text: bool
+    ) -> None:
         self.number = number
-        self.plan = plan
+        self.decoding_request = decoding_request
         self.finish_reason: str | None = None
-        self.prompt = plan.prompts[0].tolist()
-        self._search = sampler.search(plan)
+        self.prompt = decoding_request.prompts[0].tolist()
+        self._search = sampler.search(decoding_request)
         self._stops = stops
         self._is_text = is_text
         self._error: BaseException | None = None
@@ -131,11 +133,11 @@ class Request:
 
     def advance(self, logits: np.ndarray) -> bool:
         """Chooses the next token from logits `(V,)`; returns whether the text is complete."""
-        feed = self._search.advance(Output(logits[None, None], None))
+        model_input = self._search.advance(ModelOutput(logits[None, None], None))
         for token in self._search.emitted[0]:
             self.tokens.append(token)
             self._arrived.put(token)
-        return feed is None
+        return model_input is None
 
     def finish(self, error: BaseException | None = None) -> None:
         """Ends it: complete, or with an error."""
@@ -153,4 +155,6 @@ class Request:
 
     def _is_stopped(self) -> bool:
         new = self.new_tokens
-        return new[-1] in self.plan.end_ids or (self.plan.ends is not None and self.plan.ends(new))
+        return new[-1] in self.decoding_request.end_ids or (
+            self.decoding_request.ends is not None and self.decoding_request.ends(new)
+        )

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
-from keras_transformer.generation.plan import Feed
+from keras_transformer.generation.decoding_request import ModelInput
 from keras_transformer.generation.repetition import penalize_rows
 
 if TYPE_CHECKING:
-    from keras_transformer.generation.plan import Output, Plan
+    from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
     from keras_transformer.generation.protocols import Search
 
 NORMALIZERS = {
@@ -41,24 +41,24 @@ class BeamSearch:
         num_results: int, 1 to `num_beams`: so many texts for each prompt. Default 1. Fewer come when no more are possible.
 
     Returns:
-        `search(plan)`: the course of one request. Its `results()` are the texts of each prompt, best first, and its
+        `search(request)`: the course of one request. Its `results()` are the texts of each prompt, best first, and its
         `scores()` their scores.
 
     Raises:
         ValueError: an argument is out of its range.
 
     Notes:
-        Any text that `Plan.is_over` calls complete is finished, whether by its end token, a stop sequence or its length. A
-        repetition penalty changes the logits before the softmax, so that scores stay logarithms of probabilities.
-        The model reads `num_beams` rows for each prompt, of which a step rearranges the cache. Texts cannot be streamed.
+        A beam is finished when `DecodingRequest.is_over` is True: at an end token, a stop sequence or the maximum length.
+        The repetition penalty changes the logits before the softmax, so scores stay logarithms of probabilities.
+        The model reads `num_beams` rows per prompt, and each step reorders the cache. Streaming is not supported.
 
     Example:
 
     >>> import numpy as np
-    >>> from keras_transformer.generation.plan import Output, Plan
-    >>> plan = Plan([np.array([0])], max_new_tokens=1, seeds=[None])
-    >>> search = BeamSearch(num_beams=2, num_results=2).search(plan)
-    >>> search.advance(Output(np.log([[[0.2, 0.5, 0.3]]]), hidden_states=None))
+    >>> from keras_transformer.generation.decoding_request import ModelOutput, DecodingRequest
+    >>> request = DecodingRequest([np.array([0])], max_new_tokens=1, seeds=[None])
+    >>> search = BeamSearch(num_beams=2, num_results=2).search(request)
+    >>> search.advance(ModelOutput(np.log([[[0.2, 0.5, 0.3]]]), hidden_states=None))
     >>> search.results(), np.exp(search.scores()).round(3).tolist()
     ([[[1], [2]]], [[0.5, 0.3]])
 
@@ -90,9 +90,9 @@ class BeamSearch:
         """The score of a text of `length` tokens."""
         return log_probability / NORMALIZERS[self.normalizer](length, self.length_penalty)
 
-    def search(self, plan: Plan) -> Search:
+    def search(self, request: DecodingRequest) -> Search:
         """The course of one request."""
-        return BatchBeams(self, plan)
+        return BatchBeams(self, request)
 
 
 class BatchBeams:
@@ -100,39 +100,39 @@ class BatchBeams:
 
     Args:
         options: `BeamSearch`.
-        plan: `Plan`.
+        request: `DecodingRequest`.
     """
 
-    def __init__(self, options: Any, plan: Plan) -> None:
+    def __init__(self, options: Any, request: DecodingRequest) -> None:
         self.options = options
-        self.plan = plan
-        self.emitted = [[] for _ in plan.prompts]
-        self._beams = [Beams(options, plan) for _ in plan.prompts]
+        self.request = request
+        self.emitted = [[] for _ in request.prompts]
+        self._beams = [Beams(options, request) for _ in request.prompts]
         # Rows of the batch for each prompt: itself at first, then its beams.
         self._width = 1
 
-    def advance(self, output: Output) -> Feed | None:
+    def advance(self, output: ModelOutput) -> ModelInput | None:
         """See `TokenSearch`."""
-        logits = penalize_rows(np.asarray(output.logits)[:, -1], self._texts(), self.plan.repetition_penalty)
+        logits = penalize_rows(np.asarray(output.logits)[:, -1], self._texts(), self.request.repetition_penalty)
         log_probs = numpy_ops.log_softmax(logits)
         for first, beams in zip(range(0, len(log_probs), self._width), self._beams, strict=True):
             if not beams.is_done:
                 beams.extend(log_probs[first : first + len(beams.live)])
         if all(beams.is_done for beams in self._beams):
             return None
-        feed = self._feed()
+        model_input = self._feed()
         self._width = self.options.num_beams
-        return feed
+        return model_input
 
     def _texts(self) -> Any:
         """What each row has read. Rows that are not looked at may come as anything."""
-        for prompt, beams in zip(self.plan.prompts, self._beams, strict=True):
+        for prompt, beams in zip(self.request.prompts, self._beams, strict=True):
             for number in range(self._width):
                 yield [*prompt, *(beams.live[number].tokens if number < len(beams.live) else ())]
 
     def _feed(self):
         rows, last, index = [], [], []
-        for number, (prompt, beams) in enumerate(zip(self.plan.prompts, self._beams, strict=True)):
+        for number, (prompt, beams) in enumerate(zip(self.request.prompts, self._beams, strict=True)):
             for place in range(self.options.num_beams):
                 if beams.is_done:
                     # The last token of the prompt again, at its own place: whatever comes of it is not looked at.
@@ -144,7 +144,7 @@ class BatchBeams:
                 rows.append(number * self._width + parent)
                 last.append([token])
                 index.append(position)
-        return Feed(np.array(last, "int32"), np.array(index, "int32"), np.array(rows, "int32"))
+        return ModelInput(np.array(last, "int32"), np.array(index, "int32"), np.array(rows, "int32"))
 
     def results(self) -> list[list[list[int]]]:
         """The new tokens of the best texts of each prompt, best first."""
@@ -174,12 +174,12 @@ class Beams:
 
     Args:
         options: `BeamSearch`.
-        plan: `Plan`.
+        request: `DecodingRequest`.
     """
 
-    def __init__(self, options: Any, plan: Plan) -> None:
+    def __init__(self, options: Any, request: DecodingRequest) -> None:
         self.options = options
-        self.plan = plan
+        self.request = request
         self.live = [Beam(0.0, [], 0)]
         self.finished = []
         self.is_done = False
@@ -195,12 +195,12 @@ class Beams:
         before = np.array([beam.log_probability for beam in self.live])
         for rank, (total, parent, token) in enumerate(_ranked(log_probs, before, 2 * num_beams)):
             tokens = [*self.live[parent].tokens, token]
-            if not self.plan.is_over(tokens):
+            if not self.request.is_over(tokens):
                 live.append(Beam(total, tokens, parent))
             elif rank < num_beams:
                 # A text that ends must be among the best itself; those behind only fill up the live ones.
                 finished.append((self.options.normalize(total, len(tokens)), tokens))
-            if rank + 1 >= num_beams and (len(live) == num_beams or len(tokens) == self.plan.max_new_tokens):
+            if rank + 1 >= num_beams and (len(live) == num_beams or len(tokens) == self.request.max_new_tokens):
                 break
         self.live = live
         self.finished = sorted(self.finished + finished, key=lambda each: -each[0])[:num_beams]
@@ -214,7 +214,7 @@ class Beams:
             return True
         length = len(self.live[0].tokens)
         if self.options.early_stopping == "never" and self.options.length_penalty > 0:
-            length = self.plan.max_new_tokens
+            length = self.request.max_new_tokens
         return self.options.normalize(self.live[0].log_probability, length) <= self.finished[-1][0]
 
 

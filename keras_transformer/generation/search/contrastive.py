@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
+from keras_transformer.generation.decoding_request import ModelInput
 from keras_transformer.generation.errors import GenerationError
-from keras_transformer.generation.plan import Feed
 from keras_transformer.generation.repetition import penalize_rows
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
-    from keras_transformer.generation.plan import Output, Plan
+    from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
     from keras_transformer.generation.protocols import DecodingSteps, Search
 
 
@@ -30,7 +30,7 @@ class Contrastive:
         alpha: float in [0, 1]. The weight of the degeneration penalty. Default 0.6; 0 is greedy.
 
     Returns:
-        `search(plan)`: the course of one request.
+        `search(request)`: the course of one request.
 
     Raises:
         ValueError: an argument is out of its range.
@@ -38,18 +38,18 @@ class Contrastive:
     Notes:
         p is the softmax over the whole vocabulary, after the repetition penalty. The model reads `top_k` rows for each
         prompt, and one token more than it gives: a candidate's hidden state is known only when it has been read. Of equally
-        good candidates the more likely wins. Needs `Output.hidden_states` of the whole prompt, which a model with a
+        good candidates the more likely wins. Needs `ModelOutput.hidden_states` of the whole prompt, which a model with a
         `models.PrefillExit` does not compute.
 
     Example:
 
     >>> import numpy as np
-    >>> from keras_transformer.generation.plan import Output, Plan
-    >>> search = Contrastive(top_k=2, alpha=0.5).search(Plan([np.array([0])], max_new_tokens=1, seeds=[None]))
-    >>> feed = search.advance(Output(np.log([[[0.1, 0.5, 0.4]]]), hidden_states=np.array([[[1.0, 0.0]]])))
-    >>> feed.token_ids.tolist()
+    >>> from keras_transformer.generation.decoding_request import ModelOutput, DecodingRequest
+    >>> search = Contrastive(top_k=2, alpha=0.5).search(DecodingRequest([np.array([0])], max_new_tokens=1, seeds=[None]))
+    >>> model_input = search.advance(ModelOutput(np.log([[[0.1, 0.5, 0.4]]]), hidden_states=np.array([[[1.0, 0.0]]])))
+    >>> model_input.token_ids.tolist()
     [[1], [2]]
-    >>> search.advance(Output(np.zeros((2, 1, 3)), hidden_states=np.array([[[1.0, 0.1]], [[0.0, 1.0]]])))
+    >>> search.advance(ModelOutput(np.zeros((2, 1, 3)), hidden_states=np.array([[[1.0, 0.1]], [[0.0, 1.0]]])))
     >>> search.results()
     [[[2]]]
 
@@ -65,7 +65,7 @@ class Contrastive:
         if not 0 <= self.alpha <= 1:
             raise ValueError(f"alpha must lie in [0, 1]. Received: {self.alpha}")
 
-    def check(self, steps: DecodingSteps, plans: list[Plan]) -> None:
+    def check(self, steps: DecodingSteps, requests: list[DecodingRequest]) -> None:
         """Refuses a model that does not compute the hidden states of a whole prompt."""
         if steps.spec.has_prefill_exit:
             raise GenerationError(
@@ -73,9 +73,9 @@ class Contrastive:
                 "for all but the last."
             )
 
-    def search(self, plan: Plan) -> Search:
+    def search(self, request: DecodingRequest) -> Search:
         """The course of one request."""
-        return ContrastiveSearch(self, plan)
+        return ContrastiveSearch(self, request)
 
 
 class ContrastiveSearch:
@@ -83,25 +83,25 @@ class ContrastiveSearch:
 
     Args:
         options: `Contrastive`.
-        plan: `Plan`.
+        request: `DecodingRequest`.
     """
 
     # The last token is read too.
     lookahead = 1
 
-    def __init__(self, options: Any, plan: Plan) -> None:
+    def __init__(self, options: Any, request: DecodingRequest) -> None:
         self.options = options
-        self.plan = plan
-        self.tokens = [[] for _ in plan.prompts]
-        self.emitted = [[] for _ in plan.prompts]
-        self._finished = np.zeros(len(plan.prompts), bool)
+        self.request = request
+        self.tokens = [[] for _ in request.prompts]
+        self.emitted = [[] for _ in request.prompts]
+        self._finished = np.zeros(len(request.prompts), bool)
         # Of unit length, (B, tokens of the longest row, D): what each row has read; zeros behind.
         self._context = np.zeros((0, 0, 0), "float32")
         # Tokens (B, k) and probabilities (B, k) of the candidates that the model is reading.
         self._candidates: np.ndarray | None = None
         self._probabilities = np.zeros((0, 0), "float32")
 
-    def advance(self, output: Output) -> Feed | None:
+    def advance(self, output: ModelOutput) -> ModelInput | None:
         """See `TokenSearch`."""
         logits, hidden_states = np.asarray(output.logits)[:, -1], _normalized(output.hidden_states)
         rows = np.arange(len(self.tokens))
@@ -119,7 +119,7 @@ class ContrastiveSearch:
         return self._propose(logits, rows)
 
     def _begin(self, hidden_states: Tensor) -> None:
-        lengths, room = self.plan.lengths, self.plan.max_new_tokens
+        lengths, room = self.request.lengths, self.request.max_new_tokens
         self._context = np.zeros((len(lengths), lengths.max() + room, hidden_states.shape[-1]), "float32")
         for context, states, length in zip(self._context, hidden_states, lengths, strict=True):
             context[:length] = states[:length]
@@ -141,16 +141,16 @@ class ContrastiveSearch:
             self.emitted[row] = [token]
             self.tokens[row].append(token)
             self._context[row, places[row]] = hidden_states[row]
-            self._finished[row] = self.plan.is_over(self.tokens[row])
+            self._finished[row] = self.request.is_over(self.tokens[row])
 
     def _propose(self, logits: Tensor, rows: Any):
         """Feeds the candidates, each continuing the row of the cache that its prompt stands in."""
-        texts = ([*prompt, *tokens] for prompt, tokens in zip(self.plan.prompts, self.tokens, strict=True))
-        logits = penalize_rows(logits, texts, self.plan.repetition_penalty)
+        texts = ([*prompt, *tokens] for prompt, tokens in zip(self.request.prompts, self.tokens, strict=True))
+        logits = penalize_rows(logits, texts, self.request.repetition_penalty)
         width = min(self.options.top_k, logits.shape[-1])
         self._probabilities, self._candidates = numpy_ops.top_k(numpy_ops.softmax(logits), width)
         # A finished row stays at the place after its last: whatever comes of it is not looked at.
-        return Feed(
+        return ModelInput(
             self._candidates.reshape(-1, 1).astype("int32"),
             np.repeat(self._lengths(), width).astype("int32"),
             np.repeat(rows, width).astype("int32"),
@@ -158,7 +158,7 @@ class ContrastiveSearch:
 
     def _lengths(self):
         """How many tokens stand in each row, `(B,)`."""
-        return self.plan.lengths + np.array([len(tokens) for tokens in self.tokens], "int32")
+        return self.request.lengths + np.array([len(tokens) for tokens in self.tokens], "int32")
 
     def results(self) -> list[list[list[int]]]:
         """The new tokens of each row, as a list of lists with one text in each."""

@@ -12,7 +12,7 @@ from keras_transformer.generation.repetition import penalize_rows
 from keras_transformer.utils.types import Cache, Tensor
 
 if TYPE_CHECKING:
-    from keras_transformer.generation.plan import Plan
+    from keras_transformer.generation.decoding_request import DecodingRequest
     from keras_transformer.generation.protocols import DecodingSteps
 
 
@@ -25,13 +25,13 @@ class Draft:
     Args:
         steps: the draft model, as `loop.decode` wants a model.
         sampler: has `filter`.
-        plan: `Plan`.
+        request: `DecodingRequest`.
     """
 
-    def __init__(self, steps: DecodingSteps, sampler: Any, plan: Plan) -> None:
+    def __init__(self, steps: DecodingSteps, sampler: Any, request: DecodingRequest) -> None:
         self.steps = steps
         self.sampler = sampler
-        self.plan = plan
+        self.request = request
         self._cache: Cache = {}
 
     def guess(self, texts: Any, count: int, uniforms: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -47,34 +47,34 @@ class Draft:
         """
         if not self._cache:
             self._read_prompts()
-        token_ids, index = window(texts, [len(text) - 2 for text in texts], 2, self.plan)
+        token_ids, index = window(texts, [len(text) - 2 for text in texts], 2, self.request)
         texts = [list(text) for text in texts]
         guesses, probabilities = [], []
         for each in range(count):
             output, self._cache = self.steps.decode_step(token_ids, self._cache, index)
             logits = np.asarray(output.logits)[:, -1]
-            probabilities.append(distribution(logits, texts, self.sampler, self.plan.repetition_penalty))
+            probabilities.append(distribution(logits, texts, self.sampler, self.request.repetition_penalty))
             guesses.append(draw_from(probabilities[-1], uniforms[:, each]))
             for text, guess in zip(texts, guesses[-1].tolist(), strict=True):
                 text.append(guess)
             # Where a row is near its end, guesses behind it are not wanted and stay at its last place.
-            token_ids, index = window(texts, [len(text) - 1 for text in texts], 1, self.plan)
+            token_ids, index = window(texts, [len(text) - 1 for text in texts], 1, self.request)
         return np.stack(guesses, axis=1), np.stack(probabilities, axis=1)
 
     def _read_prompts(self) -> None:
-        token_ids = pad(self.plan.prompts)
-        cache = self.steps.init_cache(len(token_ids), cache_length(self.plan), self.plan.source)
-        _, self._cache = self.steps.prefill(token_ids, self.plan.lengths, cache)
+        token_ids = pad(self.request.prompts)
+        cache = self.steps.init_cache(len(token_ids), cache_length(self.request), self.request.source)
+        _, self._cache = self.steps.prefill(token_ids, self.request.lengths, cache)
 
 
-def window(texts: Any, starts: Any, size: int, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+def window(texts: Any, starts: Any, size: int, request: DecodingRequest) -> tuple[np.ndarray, np.ndarray]:
     """The `size` tokens of each text from `starts` on, or earlier, as far as the room of the request wants it.
 
     Returns:
         Token ids, int32 `(B, size)`, and where each row begins, int32 `(B,)`.
     """
     # The last token of a complete text is never read.
-    ends = plan.lengths + plan.max_new_tokens - 1
+    ends = request.lengths + request.max_new_tokens - 1
     index = np.minimum(starts, ends - size)
     rows = [text[start : start + size] for text, start in zip(texts, index.tolist(), strict=True)]
     return pad([*rows, [0] * size])[:-1], index.astype("int32")

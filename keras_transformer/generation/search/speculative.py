@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_transformer.generation.decoding_request import ModelInput
 from keras_transformer.generation.errors import GenerationError, PromptTooLongError
-from keras_transformer.generation.plan import Feed
 from keras_transformer.generation.sampler_names import resolve_sampler
 from keras_transformer.generation.search.draft import Draft, distribution, draw_from, window
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
-    from keras_transformer.generation.plan import Output, Plan
+    from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
     from keras_transformer.generation.protocols import DecodingSteps, Search
 
 
@@ -37,7 +37,7 @@ class Speculative:
             before there was a step. A step gives one token more than that.
 
     Returns:
-        `search(plan)`: the course of one request.
+        `search(request)`: the course of one request.
 
     Raises:
         ValueError: an argument is out of its range, or not of its kind.
@@ -92,12 +92,12 @@ class Speculative:
         self._accepted += sum(accepted)
         self._steps += len(accepted)
 
-    def check(self, steps: DecodingSteps, plans: list[Plan]) -> None:
+    def check(self, steps: DecodingSteps, requests: list[DecodingRequest]) -> None:
         """Begins a request: refuses a draft that cannot serve it.
 
         Args:
             steps: the target.
-            plans: list of `Plan`.
+            requests: list of `DecodingRequest`.
 
         Raises:
             GenerationError: see the class.
@@ -117,15 +117,15 @@ class Speculative:
                 )
         if draft.max_length is None:
             return
-        for plan in plans:
-            sources = plan.source[0].shape[1] if plan.source and draft.source_shape is None else 0
-            longest = max(int(plan.lengths.max()) + plan.max_new_tokens, sources)
+        for request in requests:
+            sources = request.source[0].shape[1] if request.source and draft.source_shape is None else 0
+            longest = max(int(request.lengths.max()) + request.max_new_tokens, sources)
             if longest > draft.max_length:
                 raise PromptTooLongError(f"The draft can hold {draft.max_length} tokens; {longest} are asked for.")
 
-    def search(self, plan: Plan) -> Search:
+    def search(self, request: DecodingRequest) -> Search:
         """The course of one request."""
-        return SpeculativeSearch(self, plan)
+        return SpeculativeSearch(self, request)
 
 
 class SpeculativeSearch:
@@ -136,26 +136,26 @@ class SpeculativeSearch:
 
     Args:
         options: `Speculative`.
-        plan: `Plan`.
+        request: `DecodingRequest`.
     """
 
-    def __init__(self, options: Any, plan: Plan) -> None:
+    def __init__(self, options: Any, request: DecodingRequest) -> None:
         self.options = options
-        self.plan = plan
-        self.tokens = [[] for _ in plan.prompts]
-        self.emitted = [[] for _ in plan.prompts]
-        self._finished = np.zeros(len(plan.prompts), bool)
-        self._generators = [np.random.default_rng(seed) for seed in plan.seeds]
+        self.request = request
+        self.tokens = [[] for _ in request.prompts]
+        self.emitted = [[] for _ in request.prompts]
+        self._finished = np.zeros(len(request.prompts), bool)
+        self._generators = [np.random.default_rng(seed) for seed in request.seeds]
         # The last token is drawn after the guesses, so that more of them would be of no use.
-        self._most = max(0, min(options.num_draft_tokens, plan.max_new_tokens - 2))
-        self._draft = Draft(options.steps, options.sampler, plan) if self._most else None
+        self._most = max(0, min(options.num_draft_tokens, request.max_new_tokens - 2))
+        self._draft = Draft(options.steps, options.sampler, request) if self._most else None
         # What the target is reading: guesses (B, G) and their distributions (B, G, V), how many of them count in each row,
-        # and where in the feed the last token before them stands.
-        self._guesses = np.zeros((len(plan.prompts), 0), "int32")
+        # and where in the model_input the last token before them stands.
+        self._guesses = np.zeros((len(request.prompts), 0), "int32")
         self._draft_probabilities = None
-        self._counts = self._offsets = np.zeros(len(plan.prompts), int)
+        self._counts = self._offsets = np.zeros(len(request.prompts), int)
 
-    def advance(self, output: Output) -> Feed | None:
+    def advance(self, output: ModelOutput) -> ModelInput | None:
         """See `TokenSearch`."""
         probabilities = self._target_probabilities(np.asarray(output.logits))
         kept = self._keep(probabilities)
@@ -178,7 +178,7 @@ class SpeculativeSearch:
             for count in range(len(guesses) + 1)
         )
         flat = logits.reshape(-1, logits.shape[-1])
-        return distribution(flat, texts, self.options.sampler, self.plan.repetition_penalty).reshape(logits.shape)
+        return distribution(flat, texts, self.options.sampler, self.request.repetition_penalty).reshape(logits.shape)
 
     def _keep(self, probabilities: np.ndarray):
         """How many guesses of each row are kept, `(B,)`."""
@@ -209,12 +209,12 @@ class SpeculativeSearch:
             for token in [*self._guesses[row, : kept[row]], last[row]]:
                 self.emitted[row].append(int(token))
                 self.tokens[row].append(int(token))
-                self._finished[row] = self.plan.is_over(self.tokens[row])
+                self._finished[row] = self.request.is_over(self.tokens[row])
                 if self._finished[row]:
                     break
 
     def _propose(self):
-        remaining = self.plan.max_new_tokens - np.array([len(tokens) for tokens in self.tokens])
+        remaining = self.request.max_new_tokens - np.array([len(tokens) for tokens in self.tokens])
         self._counts = np.clip(remaining - 1, 0, self._most)
         texts = list(self._texts())
         if self._draft is not None:
@@ -224,13 +224,13 @@ class SpeculativeSearch:
             [[*text, *guesses] for text, guesses in zip(texts, self._guesses.tolist(), strict=True)],
             lengths - 1,
             self._most + 1,
-            self.plan,
+            self.request,
         )
         self._offsets = np.maximum(lengths - 1 - index, 0)
-        return Feed(token_ids, index)
+        return ModelInput(token_ids, index)
 
     def _texts(self) -> Any:
-        return ([*map(int, prompt), *tokens] for prompt, tokens in zip(self.plan.prompts, self.tokens, strict=True))
+        return ([*map(int, prompt), *tokens] for prompt, tokens in zip(self.request.prompts, self.tokens, strict=True))
 
     def results(self) -> list[list[list[int]]]:
         """The new tokens of each row, as a list of lists with one text in each."""

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.generation.arrays import numpy_ops
-from keras_transformer.generation.engine.lanes import Lanes
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.repetition import penalize_rows
+from keras_transformer.generation.search.batch_rows import BatchRows
 from keras_transformer.generation.search.draft import draw_from
 from keras_transformer.generation.search.tree import Tree
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
-    from keras_transformer.generation.plan import Feed, Output, Plan
+    from keras_transformer.generation.decoding_request import DecodingRequest, ModelInput, ModelOutput
     from keras_transformer.generation.protocols import Search
 
 
@@ -45,7 +45,7 @@ class TreeSearch:
             forgotten then. Default 0: texts are scored as they are.
 
     Returns:
-        `search(plan)`: the course of one request. Its `scores()` are those of the texts.
+        `search(request)`: the course of one request. Its `scores()` are those of the texts.
 
     Raises:
         ValueError: an argument is out of its range.
@@ -59,10 +59,10 @@ class TreeSearch:
 
     Example:
 
-    >>> from keras_transformer.generation.plan import Feed, Output, Plan
-    >>> plan = Plan([np.array([0])], max_new_tokens=1, seeds=[None])
-    >>> search = TreeSearch(lambda texts: [text[-1] / 2 for text in texts]).search(plan)
-    >>> search.advance(Output(np.log([[[0.2, 0.5, 0.3]]]), hidden_states=None))
+    >>> from keras_transformer.generation.decoding_request import ModelInput, ModelOutput, DecodingRequest
+    >>> request = DecodingRequest([np.array([0])], max_new_tokens=1, seeds=[None])
+    >>> search = TreeSearch(lambda texts: [text[-1] / 2 for text in texts]).search(request)
+    >>> search.advance(ModelOutput(np.log([[[0.2, 0.5, 0.3]]]), hidden_states=None))
     >>> search.results(), search.scores()
     ([[[2]]], [[1.0]])
 
@@ -93,9 +93,9 @@ class TreeSearch:
         if not self.temperature > 0:
             raise ValueError(f"temperature must be above 0. Received: {self.temperature!r}")
 
-    def search(self, plan: Plan) -> Search:
+    def search(self, request: DecodingRequest) -> Search:
         """The course of one request."""
-        return BatchTrees(self, plan)
+        return BatchTrees(self, request)
 
 
 class BatchTrees:
@@ -103,21 +103,21 @@ class BatchTrees:
 
     Args:
         options: `TreeSearch`.
-        plan: `Plan`.
+        request: `DecodingRequest`.
     """
 
-    def __init__(self, options: Any, plan: Plan) -> None:
+    def __init__(self, options: Any, request: DecodingRequest) -> None:
         self.options = options
-        self.plan = plan
-        self.keeps = not plan.cache_is_rewindable
-        self.emitted = [[] for _ in plan.prompts]
-        self._trees = [Tree(options.exploration, plan.is_over) for _ in plan.prompts]
-        self._lanes = Lanes(plan, min(options.num_leaves, options.num_simulations))
-        self._generators = [np.random.default_rng(seed) for seed in plan.seeds]
+        self.request = request
+        self.keeps = not request.cache_is_rewindable
+        self.emitted = [[] for _ in request.prompts]
+        self._trees = [Tree(options.exploration, request.is_over) for _ in request.prompts]
+        self._lanes = BatchRows(request, min(options.num_leaves, options.num_simulations))
+        self._generators = [np.random.default_rng(seed) for seed in request.seeds]
         self._course = self._run()
         next(self._course)
 
-    def advance(self, output: Output) -> Feed | None:
+    def advance(self, output: ModelOutput) -> ModelInput | None:
         """See `TokenSearch`."""
         self.emitted = [[] for _ in self._trees]
         try:
@@ -139,9 +139,9 @@ class BatchTrees:
                 if not tree.root.is_over:
                     tree.move()
                     self.emitted[row].append(tree.root.tokens[-1])
-            feed = self._lanes.move([self._text(row, tree.root.tokens) for row, tree in enumerate(self._trees)])
-            if feed is not None and any(not tree.root.is_over for tree in self._trees):
-                yield feed
+            model_input = self._lanes.move([self._text(row, tree.root.tokens) for row, tree in enumerate(self._trees)])
+            if model_input is not None and any(not tree.root.is_over for tree in self._trees):
+                yield model_input
 
     def _simulate(self, count: int):
         """So many simulations of each prompt at once."""
@@ -183,8 +183,8 @@ class BatchTrees:
         wanted = [None] * (len(self._trees) * self._lanes.width)
         for lane, text in zip(lanes, whole, strict=True):
             wanted[lane] = text
-        feed, places = self._lanes.read(wanted)
-        output = yield feed
+        model_input, places = self._lanes.read(wanted)
+        output = yield model_input
         return np.asarray(output.logits)[lanes, places[lanes]], lanes
 
     def _roll_out(self, rows: Any, texts: Any, logits: Tensor, lanes: Any):
@@ -203,7 +203,7 @@ class BatchTrees:
             for each, token in zip(going, draw_from(np.exp(log_probs[going]), uniforms), strict=True):
                 texts[each].append(int(token))
                 added[each] += log_probs[each, token]
-            going = np.array([each for each in going if not self.plan.is_over(texts[each])], int)
+            going = np.array([each for each in going if not self.request.is_over(texts[each])], int)
         return list(zip(texts, added, strict=True))
 
     def _expand(self, row: int, leaf: Any, logits: Tensor) -> None:
@@ -215,7 +215,7 @@ class BatchTrees:
 
     def _penalized(self, rows: Any, texts: Any, logits: Tensor):
         whole = (self._text(row, tokens) for row, tokens in zip(rows, texts, strict=True))
-        return penalize_rows(logits, whole, self.plan.repetition_penalty)
+        return penalize_rows(logits, whole, self.request.repetition_penalty)
 
     def _scores(self, leaves: Any, texts: Any, log_probabilities: Any):
         """The score of each text, float `(leaves,)`."""
@@ -233,12 +233,12 @@ class BatchTrees:
 
     def _judged(self, row: int, tokens: list[int]):
         """A text as the scorer sees it."""
-        tokens = tokens[:-1] if tokens[-1] in self.plan.end_ids else tokens
-        whole = self._text(row, tokens) if self.plan.source is None else tokens
-        return whole if self.plan.decode is None else self.plan.decode(whole)
+        tokens = tokens[:-1] if tokens[-1] in self.request.end_ids else tokens
+        whole = self._text(row, tokens) if self.request.source is None else tokens
+        return whole if self.request.decode is None else self.request.decode(whole)
 
     def _text(self, row: int, tokens: list[int]):
-        return [*self.plan.prompts[row].tolist(), *tokens]
+        return [*self.request.prompts[row].tolist(), *tokens]
 
     def results(self) -> list[list[list[int]]]:
         """The new tokens of each row, as a list of lists with one text in each."""

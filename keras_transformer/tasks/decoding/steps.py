@@ -9,13 +9,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.backend.compiling import compiled
+from keras_transformer.generation.decoding_request import ModelOutput
 from keras_transformer.generation.loop import pad
-from keras_transformer.generation.plan import Output
 from keras_transformer.tasks.decoding.generate_graph import generate_graph
 from keras_transformer.utils.types import Cache, Tensor
 
 if TYPE_CHECKING:
-    from keras_transformer.generation.plan import Plan
+    from keras_transformer.generation.decoding_request import DecodingRequest
     from keras_transformer.generation.protocols import Source
     from keras_transformer.tasks.language_model import LanguageModel
 
@@ -48,12 +48,12 @@ class KerasSteps:
         cache = self.model.init_cache(batch_size, _round_up(length, _CACHE_BLOCK))
         return cache if source is None else {**cache, **self._encode(*self._source(source))}
 
-    def prefill(self, token_ids: Any, lengths: Any, cache: Cache) -> tuple[Output, Cache]:
+    def prefill(self, token_ids: Any, lengths: Any, cache: Cache) -> tuple[ModelOutput, Cache]:
         """Reads prompts, padded on the right."""
         width = min(_round_up(token_ids.shape[1], _PROMPT_BLOCK, self.spec.max_length), _slots(cache))
         return _output(*self._prefill(_widen(token_ids, width), lengths, cache))
 
-    def decode_step(self, token_ids: Any, cache: Cache, cache_index: Any) -> tuple[Output, Cache]:
+    def decode_step(self, token_ids: Any, cache: Cache, cache_index: Any) -> tuple[ModelOutput, Cache]:
         """Reads new tokens."""
         return _output(*self._decode_step(token_ids, cache, cache_index))
 
@@ -62,27 +62,27 @@ class KerasSteps:
         rows = ops.convert_to_tensor(rows, "int32")
         return {name: ops.take(tensor, rows, axis=0) for name, tensor in cache.items()}
 
-    def generate(self, plan: Plan, sampler: Any) -> list[list[list[int]]]:
+    def generate(self, request: DecodingRequest, sampler: Any) -> list[list[list[int]]]:
         """The whole loop as one compiled graph, for a sampler that can be part of it.
 
         Args:
-            plan: `Plan` without stop sequences and repetition penalty.
+            request: `DecodingRequest` without stop sequences and repetition penalty.
             sampler: `Greedy` or `Random`.
 
         Returns:
             The new tokens of each row, as `TokenSearch.results` has them.
         """
-        slots = _round_up(plan.max_new_tokens, _CACHE_BLOCK)
+        slots = _round_up(request.max_new_tokens, _CACHE_BLOCK)
         if (sampler, slots) not in self._graphs:
             self._graphs[sampler, slots] = self._compiled(generate_graph(self.model, sampler, slots))
-        arrays = {"max_new_tokens": np.array(plan.max_new_tokens, "int32")}
-        if plan.source is not None:
-            arrays |= zip(self.spec.source_names, self._source(plan.source), strict=True)
-        if self.spec.takes_prompts or plan.lengths.max() > 1:
-            width = _round_up(int(plan.lengths.max()), _PROMPT_BLOCK, self.spec.max_length)
-            arrays |= {"token_ids": _widen(pad(plan.prompts), width), "lengths": plan.lengths}
+        arrays = {"max_new_tokens": np.array(request.max_new_tokens, "int32")}
+        if request.source is not None:
+            arrays |= zip(self.spec.source_names, self._source(request.source), strict=True)
+        if self.spec.takes_prompts or request.lengths.max() > 1:
+            width = _round_up(int(request.lengths.max()), _PROMPT_BLOCK, self.spec.max_length)
+            arrays |= {"token_ids": _widen(pad(request.prompts), width), "lengths": request.lengths}
         if sampler.is_random:
-            arrays["uniforms"] = plan.uniforms(slots)
+            arrays["uniforms"] = request.uniforms(slots)
         results = self._graphs[sampler, slots](arrays)
         texts, lengths = (ops.convert_to_numpy(results[name]) for name in ("new_token_ids", "new_lengths"))
         return [[text[:length].tolist()] for text, length in zip(texts, lengths, strict=True)]
@@ -94,8 +94,8 @@ class KerasSteps:
         return [_widen(array, width) for array in source]
 
 
-def _output(logits: Tensor, hidden_states: Tensor, cache: Cache) -> tuple[Output, Cache]:
-    return Output(ops.convert_to_numpy(logits), ops.convert_to_numpy(hidden_states)), cache
+def _output(logits: Tensor, hidden_states: Tensor, cache: Cache) -> tuple[ModelOutput, Cache]:
+    return ModelOutput(ops.convert_to_numpy(logits), ops.convert_to_numpy(hidden_states)), cache
 
 
 def _round_up(length: int, block: int, most: int | None = None) -> int:

@@ -6,30 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_transformer.generation.decoding_request import ModelInput
 from keras_transformer.generation.loop import pad
-from keras_transformer.generation.plan import Feed
 
 if TYPE_CHECKING:
-    from keras_transformer.generation.plan import Plan
+    from keras_transformer.generation.decoding_request import DecodingRequest
 
 
-class Lanes:
-    """Makes the `Feed` that has given texts read, each in a row of its own.
+class BatchRows:
+    """Makes the `ModelInput` that has given texts read, each in a row of its own.
 
     A cache that can go back keeps in each row what was read there: of a new text only what differs is fed. One that cannot
     is kept as it is after the text that is certain, and every text is read from there.
 
     Args:
-        plan: `Plan`.
+        request: `DecodingRequest`.
         width: int >= 1: the rows of each prompt.
     """
 
-    def __init__(self, plan: Plan, width: int) -> None:
+    def __init__(self, request: DecodingRequest, width: int) -> None:
         self.width = width
-        self._rewinds = plan.cache_is_rewindable
-        self._room = int(plan.lengths.max()) + plan.max_new_tokens - 1
-        self._certain = [len(prompt) for prompt in plan.prompts]
-        self._held = [prompt.tolist() for prompt in plan.prompts for _ in range(width)]
+        self._rewinds = request.cache_is_rewindable
+        self._room = int(request.lengths.max()) + request.max_new_tokens - 1
+        self._certain = [len(prompt) for prompt in request.prompts]
+        self._held = [prompt.tolist() for prompt in request.prompts for _ in range(width)]
         self._is_spread = False
 
     def place(self, texts: Any) -> list[list[int]]:
@@ -51,14 +51,14 @@ class Lanes:
             free.remove(places[-1])
         return places
 
-    def read(self, texts: Any) -> tuple[Feed, np.ndarray]:
+    def read(self, texts: Any) -> tuple[ModelInput, np.ndarray]:
         """Feeds texts.
 
         Args:
             texts: for each row a list of tokens, or None for a row of which nothing is wanted.
 
         Returns:
-            `(feed, places)`: and where among its logits the last token of each text stands, int `(R,)`.
+            `(model_input, places)`: and where among its logits the last token of each text stands, int `(R,)`.
         """
         texts = [held if text is None else text for text, held in zip(texts, self._held, strict=True)]
         lengths, certain = np.array([len(text) for text in texts]), np.repeat(self._certain, self.width)
@@ -74,8 +74,10 @@ class Lanes:
             index = starts
         tokens = [text[start : start + size] for text, start in zip(texts, index.tolist(), strict=True)]
         self._held = texts
-        feed = Feed(pad([*tokens, [0] * size])[:-1], index.astype("int32"), self._rows(), from_kept=not self._rewinds)
-        return feed, lengths - 1 - index
+        model_input = ModelInput(
+            pad([*tokens, [0] * size])[:-1], index.astype("int32"), self._rows(), from_kept=not self._rewinds
+        )
+        return model_input, lengths - 1 - index
 
     def _rows(self) -> Any:
         """Which rows of the kept cache, or of the last one, are continued."""
@@ -84,14 +86,14 @@ class Lanes:
         self._is_spread = True
         return np.repeat(np.arange(len(self._certain), dtype="int32"), self.width)
 
-    def move(self, texts: Any) -> Feed | None:
-        """Takes the text of each prompt that is certain now; gives a `Feed` that reads its last token, where one has to."""
+    def move(self, texts: Any) -> ModelInput | None:
+        """Commits the text of each prompt; returns the `ModelInput` that appends its last token to a kept cache, or None."""
         if self._rewinds:
             return None
         rows = np.arange(len(texts), dtype="int32")
         last, index = np.array([[text[-1]] for text in texts], "int32"), np.array(self._certain, "int32")
         self._certain = [len(text) for text in texts]
-        return Feed(last, index, rows, from_kept=True, keep=True)
+        return ModelInput(last, index, rows, from_kept=True, keep=True)
 
 
 def _shared(one: Any, other: Any) -> int:

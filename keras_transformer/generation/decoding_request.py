@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Feed(NamedTuple):
+class ModelInput(NamedTuple):
     """What a search wants the model to read next. R rows: the prompts, or several for each.
 
     Attributes:
@@ -26,7 +26,7 @@ class Feed(NamedTuple):
     keep: bool = False
 
 
-class Output(NamedTuple):
+class ModelOutput(NamedTuple):
     """What the model says of the tokens it was fed.
 
     Attributes:
@@ -40,7 +40,7 @@ class Output(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class DecodingRequest:
     """One request, checked: what every search goes by.
 
     Attributes:
