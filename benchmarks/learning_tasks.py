@@ -26,8 +26,8 @@ class Recall:
         self.num_classes = self.values
         self.guessing = 1 / self.values
         self.description = (
-            f"{self.length} tokens, {self.keys} keys with values in the first half; the accuracy is that of the "
-            f"{self.length // 4} questions, which are all in the last quarter."
+            f"{self.length} tokens, {self.keys} keys with values in the first half; accuracy over the "
+            f"{self.length // 4} questions, all in the last quarter."
         )
 
     def batches(self, seed):
@@ -83,8 +83,8 @@ class ListOps:
         self.num_classes = 10
         self.guessing = self._share_of_the_most_frequent()
         self.description = (
-            f"expressions of {self.length // 8} to {self.length} tokens, up to {self.max_depth} deep; guessing is always "
-            "giving the most frequent answer."
+            f"expressions of {self.length // 8} to {self.length} tokens, up to {self.max_depth} deep; guessing is the "
+            "most frequent answer."
         )
 
     def batches(self, seed):

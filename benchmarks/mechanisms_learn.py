@@ -117,7 +117,7 @@ def main():
             except Exception as error:  # One that fails does not take the others with it.
                 table.add(task=task.name, mechanism=name, error=f"{type(error).__name__}: {str(error)[:120]}")
             keras.backend.clear_session()
-        near = f"Patterns that look near see {task.window} tokens, both sides together."
+        near = f"Local patterns span {task.window} tokens."
         table.note(f"{task.name}: {task.description} {near}")
     table.finish(options.json)
 

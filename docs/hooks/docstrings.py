@@ -1,4 +1,4 @@
-"""Docstrings of the house as Markdown: examples as code, and the sections that the Google style does not know."""
+"""Converts docstrings to Markdown: examples to code blocks, and the Keras sections that the Google style lacks."""
 
 import re
 import textwrap
@@ -6,8 +6,8 @@ import textwrap
 import griffe
 
 
-class HouseDocstrings(griffe.Extension):
-    """An extension of griffe, which reads the docstrings for mkdocstrings."""
+class KerasDocstrings(griffe.Extension):
+    """Griffe extension that converts the docstrings for mkdocstrings."""
 
     def on_object(self, *, obj, **arguments):
         if obj.docstring is not None:
@@ -15,13 +15,13 @@ class HouseDocstrings(griffe.Extension):
 
 
 def in_markdown(text):
-    """A docstring with fences around its examples, its own sections as paragraphs and lists, and papers as links."""
+    """Returns a docstring with fenced examples, Keras sections as paragraphs and lists, and arXiv numbers as links."""
     text = re.sub(r"^>>> .*(?:\n.+)*", _fenced, text, flags=re.MULTILINE)
     text = re.sub(r"^Example:$", "**Example**", text, flags=re.MULTILINE)
     text = re.sub(r"arXiv:? ?(\d{4}\.\d{4,5})", r"[arXiv \1](https://arxiv.org/abs/\1)", text)
     text = re.sub(r"^Call arguments:\n((?:    .*\n?|\n(?=    ))+)", _call_arguments, text, flags=re.MULTILINE)
     text = re.sub(r"^Returns:\n((?:    .*\n?|\n(?=    ))+)", _returns, text, flags=re.MULTILINE)
-    # A word and a colon at the beginning of a paragraph: "Reference: ...", "Export: ...".
+    # A word and a colon at the start of a paragraph: "Reference: ...", "Export: ...".
     return re.sub(r"(?<=\n\n)([A-Z][a-z]+(?: [a-z]+)?): (?=\S)", r"**\1:** ", text)
 
 
@@ -30,12 +30,12 @@ def _fenced(match):
 
 
 def _returns(match):
-    """A paragraph: the Google style would look for a type in it."""
+    """Returns the section as a paragraph, because the Google style would parse a type from it."""
     return f"**Returns:** {textwrap.dedent(match[1]).strip()}\n\n"
 
 
 def _call_arguments(match):
-    """A list: one item for each line that is indented once."""
+    """Returns the section as a list with one item per argument."""
     lines = ["**Call arguments:**", ""]
     for line in match[1].splitlines():
         if argument := re.match(r"    (\S.*?): (.*)", line):

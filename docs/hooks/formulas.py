@@ -1,7 +1,6 @@
-"""Formulas in MathML, made when the site is built: no script, no font and no server is needed to read them.
+"""Converts formulas to MathML when the site is built, so that pages need no script, font or server.
 
-They are written as GitHub reads them too: blocks in a fence named "math", and within a line as dollar, backtick, formula,
-backtick, dollar.
+The syntax is GitHub's: "math" fences for blocks, and dollar, backtick, formula, backtick, dollar within a line.
 """
 
 import re
@@ -10,9 +9,9 @@ from latex2mathml.converter import convert
 
 
 def in_mathml(markdown):
-    """A page with its formulas in MathML."""
+    """Returns a page with its formulas in MathML."""
     markdown = re.sub(r"^```math\n(.*?)\n```$", _block, markdown, flags=re.DOTALL | re.MULTILINE)
-    # In a span: Markdown takes a line that begins with a formula for the beginning of a block.
+    # In a span: Markdown parses a line that begins with a formula as the start of a block.
     return re.sub(r"\$`(.+?)`\$", lambda match: f"<span>{convert(match[1])}</span>", markdown)
 
 

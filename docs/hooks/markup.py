@@ -1,4 +1,4 @@
-"""What the made pages share."""
+"""Helpers shared by the generated pages."""
 
 import importlib
 import inspect
@@ -16,7 +16,7 @@ cases, mechanisms_page, parameters_table = map(
     importlib.import_module, ("cases", "mechanisms_page", "parameters_table")
 )
 
-# Folder of pages -> name -> what each page is of.
+# Folder of pages -> name -> class or model function.
 PARTS = {
     "mechanisms": attention.MECHANISMS,
     "mixers": {name: cls for name, cls in attention.MIXERS.items() if name != "multi_head"},
@@ -24,45 +24,45 @@ PARTS = {
     "positions": positions.ATTENTION_POSITIONS | positions.EMBEDDING_POSITIONS,
     "models": MODELS,
 }
-# Where each thing that has a page of its own stands.
-PAGES = {thing: f"{folder}/{name}.md" for folder, things in PARTS.items() for name, thing in things.items()}
+# Class or function -> its page.
+PAGES = {part: f"{folder}/{name}.md" for folder, parts in PARTS.items() for name, part in parts.items()}
 
 
 def path_of(thing):
-    """Where a class or function is defined, as mkdocstrings wants it."""
+    """Returns the dotted path of a class or function, for mkdocstrings."""
     return f"{thing.__module__}.{thing.__qualname__}"
 
 
 def documented(thing):
-    """The docstring, with its signature."""
+    """Returns the mkdocstrings directive for a class or function."""
     return f"::: {path_of(thing)}"
 
 
 def table(rows):
-    """Rows, as dicts of column to text, in Markdown."""
+    """Returns rows, dicts of column to text, as a Markdown table."""
     columns = list(rows[0])
     lines = [columns, ["---"] * len(columns), *([_cell(row[column]) for column in columns] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def facts(rows):
-    """Pairs of a name and a text, as a table without a head line."""
+    """Returns pairs of name and text as a table without a header."""
     return table([{" ": f"**{name}**", "  ": text} for name, text in rows if text])
 
 
 def linked(text):
-    """A text with the numbers of papers as links."""
+    """Returns a text with its arXiv numbers as links."""
     return re.sub(r"arXiv:? ?(\d{4}\.\d{4,5})", r"[arXiv \1](https://arxiv.org/abs/\1)", text)
 
 
 def link(name, folder, here=""):
-    """The name of a part as a link to its page, from a page in the folder `here`."""
+    """Returns the name of a layer or model as a link to its page, from a page in the folder `here`."""
     start = "" if here == folder else f"{'../' if here else ''}{folder}/"
     return f"[`{name}`]({start}{name}.md)"
 
 
 def signature(thing):
-    """Names of the constructor arguments."""
+    """Returns the parameters of a constructor or function."""
     return inspect.signature(thing).parameters
 
 

@@ -1,4 +1,4 @@
-"""A page for each mechanism, mixer, recurrence and position."""
+"""Generates a page for each mechanism, mixer, recurrence and position."""
 
 import io
 import json
@@ -13,24 +13,24 @@ from keras_transformer.attention import mechanism as contract
 from keras_transformer.plots.attention_pattern import attention_weights, draw_patterns
 
 N, WINDOW = mechanisms_page.N, mechanisms_page.WINDOW
-_LOG = logging.getLogger("mkdocs.hooks.part_pages")  # Its warnings fail a strict build.
+_LOG = logging.getLogger("mkdocs.hooks.part_pages")  # A warning fails a strict build.
 _DIRECTIONS = {"bidirectional": "two-sided", "causal": "causal"}
-_HONOURS = {
+_CAPABILITIES = {
     "bidirectional": "two-sided attention",
     "causal": "causal attention",
-    "cross": "keys of other tokens than the queries",
-    "cache": "reading token by token, with a cache",
+    "cross": "cross-attention",
+    "cache": "decoding token by token with a cache",
     "attention_mask": "a mask of queries by keys",
-    "window": "a `sliding_window` of `MultiHeadAttention`",
-    "scores": "returning its scores",
+    "window": "`sliding_window` of `MultiHeadAttention`",
+    "scores": "returned attention scores",
     "bias": "positions that add to the scores",
-    "query": "positions that read the queries",
+    "query": "positions that depend on the queries",
     "values": "positions that add to the values",
 }
-# Cases of what is no mechanism have tokens of this width.
+# Width of a head in the cases of recurrences.
 _KEY_DIM = cases.WIDTH // 2
-# Beyond the required arguments of its case, what a position needs to fill the picture.
-_PLACES = {
+# Arguments of positions in the figures, beyond the defaults.
+_POSITION_ARGUMENTS = {
     "axial": {"shape": (8, 8), "widths": (32, 32)},
     "learned": {"max_sequence_length": 64},
     "relative_grid_bias": {"grid_size": (8, 8)},
@@ -39,10 +39,10 @@ _PARITY = json.loads((ROOT / "docs" / "parity.json").read_text())
 
 
 def attention_pages():
-    """Returns (path to content, navigation)."""
+    """Returns a dict of path to content, and the navigation."""
     keras.utils.set_random_seed(0)
     pages, navigation, patterns = {}, [], {}
-    titles = {"mechanisms": "Mechanisms", "mixers": "Layers of their own", "recurrences": "Recurrences"}
+    titles = {"mechanisms": "Mechanisms", "mixers": "Mixers", "recurrences": "Recurrences"}
     for folder, title in titles.items():
         entries = []
         for name, cls in PARTS[folder].items():
@@ -59,7 +59,7 @@ def attention_pages():
 
 
 def position_pages():
-    """Returns (path to content, navigation)."""
+    """Returns a dict of path to content, and the navigation."""
     keras.utils.set_random_seed(0)
     pages, entries = {}, []
     for name, cls in PARTS["positions"].items():
@@ -72,7 +72,7 @@ def position_pages():
     rows = [
         {
             "name": link(name, "positions", "positions"),
-            "what it is": catalog.summary(cls),
+            "description": catalog.summary(cls),
             "reference": linked(catalog.reference(cls)),
         }
         for name, cls in PARTS["positions"].items()
@@ -82,7 +82,7 @@ def position_pages():
 
 
 def _overview(patterns):
-    """The page of all of them, which also lies in the repository, with links to the others."""
+    """Returns the page of all mechanisms, which is also in the repository, with links to their pages."""
     pages = {}
     for word in _DIRECTIONS.values():
         shown = {name: each[word] for name, each in patterns.items() if word in each and name in mechanisms_page.NAMES}
@@ -107,17 +107,17 @@ def _page(folder, name, cls, layer, patterns):
         ("cost", catalog.cost(cls)),
         ("counted", f"at most {_power(growth.memory)} for the largest tensor, {_power(growth.flops)} for the operations"),
         ("positions", _positions(folder, name, layer)),
-        ("goes into", _combines()),
+        ("used in", _combines()),
         ("reference", linked(catalog.reference(cls))),
     ]  # fmt: skip
-    picture = f"![Who attends to whom]({name}_pattern.png)\n\n{_caption(folder)}\n\n" if patterns else ""
+    picture = f"![Attention pattern]({name}_pattern.png)\n\n{_caption(folder)}\n\n" if patterns else ""
     return "\n\n".join(
         [
             f"# {name}",
             catalog.summary(cls),
             picture + facts(about),
             _parity(_label(folder, name)),
-            f"## What can be asked of it\n\n{table(_answers(layer))}",
+            f"## Supported options\n\n{table(_options(layer))}",
             documented(cls),
         ]
     )
@@ -127,12 +127,10 @@ def _position_page(name, cls, has_picture):
     kind = "attention-position" if hasattr(cls, "rotate") else "embedding-position"
     parts = [f"# {name}", catalog.summary(cls)]
     if has_picture:
-        parts.append(f"![What the position tells]({name}.png)")
-        parts.append("Drawn by `plots.position_encoding`, of 64 places; weights, where it has any, are random.")
+        parts.append(f"![Position encoding]({name}.png)")
+        parts.append("Drawn by `plots.position_encoding` for 64 positions; weights, if any, are random.")
     if kind == "attention-position":
-        parts.append(
-            facts([("needs of a mechanism", ", ".join(sorted(cls.needs)) or "nothing: it turns queries and keys")])
-        )
+        parts.append(facts([("requires", ", ".join(sorted(cls.needs)) or "nothing: it rotates queries and keys")]))
     return "\n\n".join([*parts, _parity(f"{kind}-{name}"), documented(cls)])
 
 
@@ -153,7 +151,7 @@ def _label(folder, name):
 
 
 def _patterns(folder, name):
-    """Direction to the weights; none where a layer cannot be probed."""
+    """Returns a dict of direction to attention weights, without those that cannot be probed."""
     found = {}
     for direction, word in _DIRECTIONS.items():
         layer, key_dim = _probed(folder, name)
@@ -162,12 +160,12 @@ def _patterns(folder, name):
         try:
             found[word] = attention_weights(layer, N, causal=direction == "causal", key_dim=key_dim)
         except Exception as error:
-            _LOG.warning("%s/%s, %s: no picture: %s", folder, name, word, error)
+            _LOG.warning("%s/%s, %s: no figure: %s", folder, name, word, error)
     return found
 
 
 def _probed(folder, name):
-    """A layer that begins anew, and the width of a head."""
+    """Returns a new layer and the width of a head."""
     if folder == "mechanisms":
         return PARTS[folder][name](**mechanisms_page.arguments(name, N, WINDOW)), 16
     if folder == "mixers":
@@ -176,26 +174,28 @@ def _probed(folder, name):
 
 
 def _position_picture(name, cls):
-    arguments = _PLACES.get(name, {})
+    arguments = _POSITION_ARGUMENTS.get(name, {})
     if "initializer" in signature(cls) and "initializer" not in arguments:
         arguments = arguments | {"initializer": keras.initializers.RandomNormal(stddev=0.3, seed=0)}
     try:
         return _png(plots.position_encoding(cls(**arguments), n=64, width=64), dpi=100)
     except Exception as error:
-        _LOG.warning("positions/%s: no picture: %s", name, error)
+        _LOG.warning("positions/%s: no figure: %s", name, error)
 
 
 def _caption(folder):
     probed = "one-hot values" if folder == "mechanisms" else "a change of each token in turn"
     return (
-        f"*Who attends to whom: rows are {N} queries, columns {N} keys; bright is much, black is nothing, each row on a"
-        f" scale of its own. Found by probing with {probed}, with random tokens.*"
+        f"*Attention pattern: rows are {N} queries, columns are {N} keys; bright is a large weight, black is zero, and each"
+        f" row has its own scale. Found by probing with {probed}, with random tokens.*"
     )
 
 
 def _positions(folder, name, layer):
     found = (
-        mechanisms_page.positions_of(name, layer.supports) if folder != "recurrences" else "none: it has its own order"
+        mechanisms_page.positions_of(name, layer.supports)
+        if folder != "recurrences"
+        else "none: recurrent layers have order"
     )
     known = PARTS["positions"]
     return ", ".join(link(each, "positions", folder) if each in known else each for each in found.split(", "))
@@ -207,19 +207,19 @@ def _combines():
     return f"every block, with any residual scheme ({residuals}) and any feed-forward ({feedforwards})"
 
 
-def _answers(layer):
+def _options(layer):
     advice = contract._ADVICE
     rows = []
-    for what, words in _HONOURS.items():
+    for what, words in _CAPABILITIES.items():
         yes = what in layer.supports
-        rows.append({"asked for": words, "answer": "yes" if yes else f"`ValueError`: {advice[what]}"})
-    return [*rows, {"asked for": "padding, on the right or anywhere", "answer": "yes: it changes nothing"}]
+        rows.append({"option": words, "support": "yes" if yes else f"`ValueError`: {advice[what]}"})
+    return [*rows, {"option": "padding, on the right or anywhere", "support": "yes: it does not change the outputs"}]
 
 
 def _parity(label):
-    """The table of what the three files were compared on, and how far from Keras they were."""
+    """Returns the table of the differences of the three files from Keras."""
     found = _PARITY["parity"].get(label)
-    heading = "## Exported\n\n"
+    heading = "## Export\n\n"
     if not found:
         return heading + "Compared with Keras in all three runtimes by `tests/contract/test_export.py`."
     rows = [
@@ -228,13 +228,13 @@ def _parity(label):
     ]
     versions = ", ".join(f"{package} {version}" for package, version in _PARITY["versions"].items())
     return (
-        f"{heading}The largest difference from Keras, as a share of the largest value, over several batch sizes and lengths"
-        f" (at most 1e-5 is let through; {versions}):\n\n{table(rows)}"
+        f"{heading}The largest difference from Keras, relative to the largest value, over several batch sizes and lengths"
+        f" (tolerance 1e-5; {versions}):\n\n{table(rows)}"
     )
 
 
 def _share(ratio):
-    """In a code span, which is not broken at its hyphen."""
+    """Returns a figure as a code span, which is not broken at its hyphen."""
     return f"`{ratio:.1e}`" if ratio else "0"
 
 

@@ -1,4 +1,4 @@
-"""The reference: a page for each room, with what it exports, but for what has a page of its own; and the command line."""
+"""Generates the reference: a page for each package, without the classes that have a page of their own; the command line."""
 
 import ast
 import importlib
@@ -9,7 +9,7 @@ from markup import PAGES, documented
 
 from keras_transformer.export.commands import main as cli
 
-ROOMS = (
+PACKAGES = (
     "attention",
     "recurrence",
     "positions",
@@ -32,26 +32,27 @@ ROOMS = (
 
 
 def reference_pages():
-    """Returns (path to content, navigation)."""
+    """Returns a dict of path to content, and the navigation."""
     pages, homes = {}, dict(PAGES)
-    for room in ROOMS:
-        pages[f"reference/{room}.md"] = _page(room, homes)
+    for package in PACKAGES:
+        pages[f"reference/{package}.md"] = _page(package, homes)
     pages["reference/command_line.md"] = _command_line()
-    return pages, [{"command line": "reference/command_line.md"}, *({room: f"reference/{room}.md"} for room in ROOMS)]
+    entries = [{package: f"reference/{package}.md"} for package in PACKAGES]
+    return pages, [{"command line": "reference/command_line.md"}, *entries]
 
 
-def _page(room, homes):
-    """A page; what it documents is added to `homes`, the page of each class and function that has one already."""
-    module = importlib.import_module(f"keras_transformer.{room}")
+def _page(package, homes):
+    """Returns the page of a package and adds the classes and functions that it documents to `homes`, dict to pages."""
+    module = importlib.import_module(f"keras_transformer.{package}")
     things = {name: _thing(module, name) for name in _names(module)}
     elsewhere = [
         f"[`{name}`](../{homes[thing]})" for name, thing in things.items() if _is_code(thing) and thing in homes
     ]
     here = dict.fromkeys(thing for thing in things.values() if _is_code(thing) and thing not in homes)
-    homes |= dict.fromkeys(here, f"reference/{room}.md")
+    homes |= dict.fromkeys(here, f"reference/{package}.md")
     parts = [f"# {module.__name__}", inspect.getdoc(module)]
     if elsewhere:
-        parts.append(f"On pages of their own: {', '.join(elsewhere)}.")
+        parts.append(f"Documented on separate pages: {', '.join(elsewhere)}.")
     for name, thing in things.items():
         if isinstance(thing, dict):
             parts.append(f"`{name}`: {', '.join(f'`{key}`' for key in thing)}")
@@ -60,7 +61,7 @@ def _page(room, homes):
 
 
 def _thing(module, name):
-    """What a name stands for; where it needs a package that is not installed, its path, which is enough to read it."""
+    """Returns the object of a name, or its dotted path if it requires a package that is not installed."""
     try:
         return getattr(module, name)
     except ImportError:
@@ -72,7 +73,7 @@ def _thing(module, name):
 
 
 def _command_line():
-    """What `--help` says of every command."""
+    """Returns the page with the `--help` text of every command."""
     parts = ["# The command line"]
     for name in cli.COMMANDS:
         parts += [f"## {name}", f"```text\n{_options(name).format_help()}```"]
@@ -80,13 +81,13 @@ def _command_line():
 
 
 def _options(name):
-    """The parser of one command's options."""
+    """Returns the argument parser of a command."""
     commands = next(action for action in cli.build_parser(name)._actions if action.choices)
     return commands.choices[name]
 
 
 def _names(module):
-    """What it exports; of a file, its public functions."""
+    """Returns the exported names of a package, or the public functions of a module."""
     if hasattr(module, "__all__"):
         return sorted(module.__all__, key=str.lower)
     return [name for name, thing in vars(module).items() if inspect.isfunction(thing) and not name.startswith("_")]

@@ -1,4 +1,4 @@
-"""The hook of MkDocs that adds the pages of single parts, made from the dicts, the docstrings and the contract cases."""
+"""MkDocs hook that adds the pages generated from the dicts, the docstrings and the contract cases."""
 
 import os
 import pathlib
@@ -6,7 +6,7 @@ import shutil
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "Agg")
-os.environ["COLUMNS"] = "100"  # Of the help of commands.
+os.environ["COLUMNS"] = "100"  # Width of the help texts of commands.
 
 import formulas
 from example_pages import example_pages
@@ -20,19 +20,19 @@ SOURCES = ROOT / "build" / "docs_sources"
 
 
 def on_startup(command, dirty):
-    """Lays out the sources that mkdocstrings reads: it looks for their folder before hooks are configured."""
+    """Links the sources for mkdocstrings, which checks for the folder before hooks are configured."""
     _link_sources()
 
 
 def on_config(config):
-    """Makes the pages, and lists them in the navigation."""
+    """Generates the pages and adds them to the navigation."""
     config.extra["made"] = {}
     for title, make in (
         ("Examples", example_pages),
         ("Attention", attention_pages),
         ("Positions", position_pages),
         ("Models", model_pages),
-        ("Everything", table_pages),
+        ("Catalog", table_pages),
         ("Reference", reference_pages),
     ):
         pages, navigation = make()
@@ -42,24 +42,24 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """Pages of the same name replace those in the folder: they are made anew."""
+    """Adds the generated pages, which replace pages of the same name."""
     for path, content in config.extra.pop("made").items():
         if before := files.get_file_from_path(path):
             files.remove(before)
         file = File.generated(config, path, content=content, inclusion=InclusionLevel.INCLUDED)
-        # Not to be edited.
+        # Generated files have no edit link.
         file.edit_uri = None
         files.append(file)
     return files
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Formulas become MathML here: browsers draw it by themselves."""
+    """Converts the formulas of a page to MathML, which browsers render natively."""
     return formulas.in_mathml(markdown)
 
 
 def _link_sources():
-    """The package as it is when installed: links to its rooms, and to `export`, which lies beside it in a checkout."""
+    """Links the package as installed: its subpackages, and `export`, which is next to it in a checkout."""
     package = SOURCES / "keras_transformer"
     shutil.rmtree(SOURCES, ignore_errors=True)
     package.mkdir(parents=True)

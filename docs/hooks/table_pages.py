@@ -1,4 +1,4 @@
-"""A page for each architecture, and the tables of everything else."""
+"""Generates a page for each model, and the page of the catalog."""
 
 import importlib
 import inspect
@@ -15,7 +15,7 @@ _PAGED = ("mechanisms", "mixers", "recurrences", "positions", "models")
 
 
 def model_pages():
-    """Returns (path to content, navigation)."""
+    """Returns a dict of path to content, and the navigation."""
     pages, entries = {}, []
     readers = _checkpoints()
     rows = {row["name"]: row for row in catalog.tables()["models"]}
@@ -31,8 +31,8 @@ def model_pages():
 
 
 def table_pages():
-    """Returns (path to content, navigation)."""
-    parts = ["# Everything there is", "What `keras-transformer catalog` prints, from the same functions."]
+    """Returns a dict of path to content, and the navigation."""
+    parts = ["# Catalog", "The output of `keras-transformer catalog`."]
     for section, rows in catalog.tables().items():
         column = next(iter(rows[0]))
         shown = [
@@ -44,8 +44,8 @@ def table_pages():
     return {"catalog.md": "\n\n".join(parts)}, "catalog.md"
 
 
-_INTRODUCTION = """One function each, which returns an ordinary Functional Keras model up to its last norm; `tasks` puts
-heads on them. Wherever a size is taken by name, a `Size` of one's own is taken too."""
+_INTRODUCTION = """Each model is a function that returns a Functional Keras model up to its last normalization; `tasks` adds
+heads. A size is a name or a `Size`."""
 
 
 def _page(name, build, row, checkpoints):
@@ -59,15 +59,15 @@ def _page(name, build, row, checkpoints):
         parts += ["## Sizes", table(sizes)]
         vocabulary = inspect.signature(build).parameters.get("vocabulary_size")
         known = vocabulary and f", with a vocabulary of {_default(vocabulary, parameters_table.VOCABULARY):,}"
-        parts.append(f"Parameters are counted without a head{known or ''}.")
+        parts.append(f"Parameter counts exclude the head{known or ''}.")
     return "\n\n".join([*parts, documented(build)])
 
 
 def _sizes(name, build):
-    """One row for each named size."""
+    """Returns one row per named size."""
     counted = parameters_table.counts(name, build, _COUNTED)
     sizes = parameters_table.sizes(build)
-    # A file of several models may have sizes that this one has not.
+    # A file of several models may contain sizes of another model.
     rows = [
         {"size": f"`{size}`", "parameters": _in_words(count), **_measures(sizes[size])}
         for size, count in counted.items()
@@ -75,18 +75,18 @@ def _sizes(name, build):
     ]
     if not any(counted.values()):
         rows = [{key: text for key, text in row.items() if key != "parameters"} for row in rows]
-    # Sizes of one model may have measures that others have not.
+    # Sizes of one model may have different fields.
     columns = dict.fromkeys(column for row in rows for column in row)
     return [{column: row.get(column, "") for column in columns} for row in rows]
 
 
 def _default(parameter, otherwise):
-    """The default of a parameter, where it is a number."""
+    """Returns the default of a parameter if it is an integer."""
     return parameter.default if isinstance(parameter.default, int) else otherwise
 
 
 def _measures(size):
-    """The fields of a size, those of a size in it among them."""
+    """Returns the fields of a size, including those of nested sizes."""
     if not hasattr(size, "_asdict"):
         return {}
     found = {}
@@ -96,14 +96,14 @@ def _measures(size):
 
 
 def _in_words(count):
-    """Billions or millions of parameters."""
+    """Returns a number of parameters in billions or millions."""
     if not count:
         return ""
     return f"{count / 1e9:,.2f} G" if count >= 1e9 else f"{count / 1e6:,.1f} M"
 
 
 def _checkpoints():
-    """Model function to the kinds of checkpoints that become it, with their heads."""
+    """Returns a dict of model function to the kinds of checkpoints that load into it, with their heads."""
     found = {}
     for kind, architecture in ARCHITECTURES.items():
         for build in _named(architecture):
@@ -112,13 +112,13 @@ def _checkpoints():
 
 
 def _named(architecture):
-    """The model functions that the backbone of an architecture calls, by itself or by a function of its file."""
+    """Returns the model functions that the backbone of an architecture calls, directly or through its module."""
     module = importlib.import_module(architecture.backbone.__module__)
     names = set(architecture.backbone.__code__.co_names)
     for name in list(names):
         helper = getattr(module, name, None)
         if inspect.isfunction(helper) and helper.__module__ == module.__name__:
             names |= set(helper.__code__.co_names)
-    rooms = [module, models] if "models" in names else [module]
-    called = [getattr(room, name, None) for name in names for room in rooms]
+    modules = [module, models] if "models" in names else [module]
+    called = [getattr(each, name, None) for name in names for each in modules]
     return [build for build in models.MODELS.values() if build in called]

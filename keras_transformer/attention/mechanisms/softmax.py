@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class SoftmaxAttention(Mechanism):
     """`softmax(scores(Q, K) + bias) V`, the attention of the Transformer, with any scoring function.
 
-    Memory and time are O(T · S). The softmax is computed in float32 under every dtype policy. A query that may attend to
+    Memory and time grow with T · S. The softmax is computed in float32 under every dtype policy. A query that may attend to
     nothing has a zero context.
 
     Args:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class SubspaceAttention(SoftmaxBasedMechanism):
     """MSSA: `softmax(Z_k Z_kᵀ / √H) Z_k`, `Z_k = X U_k`: the projections onto subspace k of N are queries, keys and values.
 
-    Each head moves its tokens a step towards the subspaces spanned by U, which lowers their coding rate. Memory and time
-    grow with T². `MultiHeadAttention` then has one projection instead of three: U is its query
-    projection. As in CRATE: `MultiHeadAttention(N, H, mechanism="subspace", use_bias=False, use_output_bias=True)`.
+    Each head moves its tokens a step towards the subspaces spanned by U, which lowers their coding rate.
+    `MultiHeadAttention` then has one projection instead of three: U is its query projection. As in CRATE:
+    `MultiHeadAttention(N, H, mechanism="subspace", use_bias=False, use_output_bias=True)`. Memory and time grow with T².
 
     Args:
         scoring: "scaled_dot" (default), another name in `SCORINGS`, or an instance.
