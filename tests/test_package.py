@@ -125,7 +125,7 @@ def test_library_does_not_import_export():
 
 def test_export_is_found_from_a_checkout():
     """Python started in the repository finds the package there before the installed one; `export` stands beside it."""
-    code = "import keras_transformer.export as room; print(sorted(room.__all__)[:2])"
+    code = "import keras_transformer.export as package; print(sorted(package.__all__)[:2])"
     checkout = Path(__file__).parents[1]
     result = subprocess.run([sys.executable, "-c", code], cwd=checkout, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "['ArraySpec', 'Batching']"

@@ -128,7 +128,7 @@ def test_positions_of_other_keys_come_as_a_pair():
     assert layer(x, y).shape == (2, 2, 8)
 
 
-def test_keras_mask_of_an_embedding_is_honored():
+def test_keras_mask_of_an_embedding_is_applied():
     ids = np.array([[1, 2, 0, 0]])
     embedding, layer = keras.layers.Embedding(5, 8, mask_zero=True), MultiHeadAttention(2, 4)
     x = embedding(ids)

@@ -99,7 +99,7 @@ def test_padding_of_an_encoder_block_has_no_influence():
     np.testing.assert_array_equal(before[:, :3], after[:, :3])
 
 
-def test_implicit_mask_of_an_embedding_is_honored():
+def test_implicit_mask_of_an_embedding_is_applied():
     embedding = keras.layers.Embedding(9, WIDTH, mask_zero=True)
     block = EncoderBlock(attend(), DenseFeedForward(16))
     padded, short = embedding(np.array([[3, 4, 0, 0]])), embedding(np.array([[3, 4]]))

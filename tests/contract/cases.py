@@ -1,6 +1,6 @@
-"""One small case for each variant. To add a variant, add its line here; the contract tests do the rest.
+"""One small case per layer variant. To add a variant, add its case here; all contract tests then run on it.
 
-A case says how to make the layer, what to call it with, and a non-default value for each constructor argument.
+A case defines the construction of the layer, its inputs and a non-default value for each constructor argument.
 """
 
 import dataclasses
@@ -21,12 +21,12 @@ LENGTH = 7
 
 @dataclasses.dataclass(frozen=True)
 class Growth:
-    """How the cost of attention grows with the length n: as n to this power, at the most.
+    """Upper bounds of the growth of the cost of attention with the length n, as exponents of n.
 
     Attributes:
         memory: of the largest tensor.
         flops: of the operations.
-        arguments: function of n to the constructor arguments that a sequence of n needs beyond the required ones.
+        arguments: function of n to the constructor arguments for length n, in addition to the required ones.
     """
 
     memory: float = 1.0
@@ -39,17 +39,17 @@ LINEAR, QUADRATIC = Growth(), Growth(memory=2.0, flops=2.0)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """How to make a layer, and what to call it with.
+    """Construction and inputs of a layer.
 
     Attributes:
         cls: the class under test.
-        required: gives the required constructor arguments.
-        arguments: every other constructor argument, with a value that is not its default.
-        inputs: the arrays that the layer is called with.
-        wrap: puts the object under test into a layer that can be called with the inputs.
-        with_arguments: for an argument that acts only together with others: the others.
-        neutral: arguments that change the cost alone, not what is computed.
-        growth: what a mechanism or mixer claims to cost; see `test_cost.py`.
+        required: function that returns the required constructor arguments.
+        arguments: every other constructor argument, with a value other than its default.
+        inputs: function that returns the inputs of the layer.
+        wrap: function that wraps the object under test in a layer that accepts the inputs.
+        with_arguments: dict of an argument that acts only together with others to the others.
+        neutral: arguments that do not change the outputs, only the cost.
+        growth: documented growth of the cost of a mechanism or mixer; see `test_cost.py`.
     """
 
     cls: type
@@ -78,7 +78,7 @@ def images():
 
 
 def attend(**options):
-    """Attention around a mechanism, scoring or position under test."""
+    """Returns an attention layer with a mechanism, scoring or position under test."""
     return MultiHeadAttention(num_heads=4, key_dim=6, **options)
 
 
@@ -86,10 +86,10 @@ def feed_forward():
     return feedforward.DenseFeedForward(16, activation="gelu")
 
 
-# A dropout is drawn alike twice only from a seed, and a seed without a dropout does nothing.
+# Dropout is reproducible only with a seed, and a seed has no effect without dropout.
 _DROPOUT = {"seed": {"dropout": 0.5}, "dropout": {"seed": 7}}
 
-# Every argument of a regularizer, constraint or initializer kind.
+# All regularizers, constraints and initializers.
 _PROJECTION = {
     "kernel_initializer": "ones",
     "bias_initializer": "ones",
@@ -122,7 +122,7 @@ _ATTENTION = {
 
 
 def _mechanism(cls, arguments, neutral=(), with_arguments=None, growth=LINEAR, **required):
-    """A mechanism inside `MultiHeadAttention`; `required` are the arguments of a small one."""
+    """Returns the case of a mechanism in `MultiHeadAttention`; `required` are the arguments of a small one."""
     return Case(
         cls,
         required=lambda: required,
@@ -136,13 +136,13 @@ def _mechanism(cls, arguments, neutral=(), with_arguments=None, growth=LINEAR, *
 
 
 def shared(seed=0, length=LENGTH):
-    """Keys or values as `SharedKeyValue` gives them."""
+    """Returns keys or values in the shape of the outputs of `SharedKeyValue`."""
     return np.random.default_rng(seed).normal(size=(2, 2, length, 6)).astype("float32")
 
 
 @keras.saving.register_keras_serializable(package="cases")
 class SharedKeyValueReader(keras.layers.Layer):
-    """`SharedKeyValue`, read as one tensor: its values, weighed by its keys."""
+    """`SharedKeyValue` with one output tensor: its values, weighted by its keys."""
 
     def __init__(self, shared, **kwargs):
         super().__init__(**kwargs)
@@ -162,7 +162,7 @@ class SharedKeyValueReader(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="cases")
 class StreamReader(keras.layers.Layer):
-    """`TwoStreamAttention` of tokens in segments of three; or `QueryStream`, with two targets behind them."""
+    """`TwoStreamAttention` over segments of three tokens, or `QueryStream` with two targets."""
 
     def __init__(self, part, **kwargs):
         super().__init__(**kwargs)
@@ -173,14 +173,14 @@ class StreamReader(keras.layers.Layer):
 
     def call(self, inputs, training=None):
         batch, length = keras.ops.shape(inputs)[:2]
-        places = keras.ops.arange(length, dtype="int32")
+        positions = keras.ops.arange(length, dtype="int32")
         if isinstance(self.part, attention.TwoStreamAttention):
-            segments = keras.ops.broadcast_to(keras.ops.expand_dims(places // 3, 0), (batch, length))
+            segments = keras.ops.broadcast_to(keras.ops.expand_dims(positions // 3, 0), (batch, length))
             options = {"segment_ids": segments} if self.part.use_segments else {}
             return self.part(inputs, inputs, training=training, **options)
-        sees = keras.ops.broadcast_to(places[:, None] > places[None], (batch, length, length))
-        mapping = keras.ops.broadcast_to(keras.ops.equal(places, np.array([[4], [1]])), (batch, 2, length))
-        streams = self.part(inputs, inputs[:, :, 0] < 1e9, sees, mapping)
+        visible = keras.ops.broadcast_to(positions[:, None] > positions[None], (batch, length, length))
+        mapping = keras.ops.broadcast_to(keras.ops.equal(positions, np.array([[4], [1]])), (batch, 2, length))
+        streams = self.part(inputs, inputs[:, :, 0] < 1e9, visible, mapping)
         weights = keras.ops.sum(keras.ops.cast(streams["attention_mask"], inputs.dtype), axis=2, keepdims=True)
         return (streams["inputs"] * weights)[:, :length] + keras.ops.sum(streams["inputs"], axis=1, keepdims=True)
 
@@ -210,7 +210,7 @@ class FirstOutput(keras.layers.Layer):
 
 
 def neighbors(width=None):
-    """For each of two chunks two neighbors of four tokens: what they are, or vectors of them; and which are real."""
+    """Returns two neighbors of four tokens for each of two chunks, as ids or vectors, and their mask."""
     rng = np.random.default_rng(2)
     values = rng.integers(0, 9, (2, 2, 2, 4)).astype("int32") if width is None else rng.normal(size=(2, 2, 8, width))
     return (values if width is None else values.astype("float32")), rng.random((2, 2, 2, 4)) > 0.3
@@ -221,7 +221,7 @@ def neighbor_block(**options):
 
 
 def banded(count):
-    """A layout of a window of blocks, and one block that all see."""
+    """Returns a block layout with a window of blocks and one global block."""
     blocks = np.arange(count)
     return (np.abs(blocks[:, None] - blocks) <= 1) | (blocks == 0)
 
@@ -263,7 +263,7 @@ MECHANISMS = {
             "dropout": 0.5,
             "seed": 7,
         },
-        neutral={"mixing_gradient"},  # It changes the gradient alone.
+        neutral={"mixing_gradient"},  # It changes only the gradient.
         segment_lengths=[3, 6],
         dilation_rates=[1, 2],
     ),
@@ -345,7 +345,7 @@ MECHANISMS = {
         attention.RetrievalAttention,
         arguments={"top_k": 2, "block_size": 3, "dropout": 0.5, "seed": 7},
         neutral={"block_size"},
-        # The search is exact: every query meets every key.
+        # The search is exact: every query is scored against every key.
         growth=Growth(flops=2.0, arguments=lambda length: {"block_size": 256}),
         top_k=3,
         block_size=4,
@@ -467,7 +467,7 @@ ATTENTION_POSITIONS = {
     "alibi": _position(positions.ALiBi, symmetric=False),
     "relative_bias": _position(
         positions.RelativeBias,
-        # With many buckets, short sequences do not tell one reach from another.
+        # With many buckets, `max_distance` has no effect on short sequences.
         with_arguments={"max_distance": {"num_buckets": 8}},
         num_buckets=8,
         max_distance=10,
@@ -552,7 +552,7 @@ RESIDUALS = {
 
 
 def _mixer(cls, arguments, growth=LINEAR, **required):
-    """A mixer with projections of its own; `required` are the arguments of a small one."""
+    """Returns the case of a mixer with projections; `required` are the arguments of a small one."""
     return Case(
         cls,
         lambda: {name: value() if callable(value) else value for name, value in required.items()},
@@ -630,7 +630,7 @@ MIXER_LAYERS = {
         },
         with_arguments=_DROPOUT,
         inputs=twice,
-        neutral=frozenset({"max_global_tokens"}),  # It is room for a mask that a call may give.
+        neutral=frozenset({"max_global_tokens"}),  # Only the capacity for a mask argument.
     ),
     "multi_head": Case(
         MultiHeadAttention,
@@ -643,7 +643,7 @@ MIXER_LAYERS = {
 }
 
 
-# The small chunks above are many; what is carried between chunks of the usual size costs little.
+# Chunks of a usual size, so that the state between chunks costs little.
 _IN_CHUNKS = Growth(arguments=lambda length: {"chunk_size": 32})
 
 
@@ -660,14 +660,14 @@ def _state_space(cls):
             "kernel_initializer": "ones",
             "seed": 7,
         },
-        # Beside the cost: how weights start, among random ones; test_s4.py looks at that.
+        # Cost, and random initial weights; test_s4.py tests the initialization.
         neutral=frozenset({"chunk_size", "min_step", "max_step", "seed"}),
         growth=_IN_CHUNKS,
         inputs=twice,
     )
 
 
-# Where the layer stands sets how its vectors start; test_time_mixing.py looks at that.
+# The index of the layer determines the initial weights; test_time_mixing.py tests them.
 _DEPTH = {"layer_index": {"num_layers": 3}}
 _STARTS = frozenset({"chunk_size", "layer_index", "num_layers"})
 
@@ -842,7 +842,7 @@ LAYERS = {
     "memory_stack": Case(
         blocks.MemoryStack,
         lambda: {
-            # Not what JAX has a fused kernel for: inside of a loop, its kernel has no form in float16 on CPUs.
+            # Not scaled dot scores: the fused kernel of JAX does not support float16 inside a loop on CPUs.
             "blocks": [blocks.DecoderBlock(attend(mechanism=SoftmaxAttention(scoring="dot")), feed_forward())],
             "num_memory_tokens": 2,
             "segment_length": 3,
@@ -856,7 +856,7 @@ LAYERS = {
             "seed": 7,
         },
         with_arguments=_DROPOUT,
-        neutral=frozenset({"gradient_segments"}),  # It changes the gradient alone.
+        neutral=frozenset({"gradient_segments"}),  # It changes only the gradient.
     ),
     "kernel_pooling": Case(
         attention.KernelPooling,
@@ -912,7 +912,7 @@ LAYERS = {
             "momentum": 0.5,
             "kernel_initializer": "ones",
         },
-        neutral=frozenset({"momentum"}),  # Of statistics that later calls read.
+        neutral=frozenset({"momentum"}),  # Of statistics used by later calls.
         inputs=lambda: (images()[0] @ np.ones((3, 12), "float32") * np.linspace(0.5, 1, 12, dtype="float32"),),
     ),
     "ista": Case(
@@ -990,7 +990,7 @@ ALL = {
     **{f"layer-{name}": case for name, case in LAYERS.items()},
 }
 
-# What attends: each must keep the laws of masks and caches.
+# Token mixers: the tests of masks and caches run on each.
 MIXERS = {
     name: ALL[name]
     for name in ALL
@@ -999,7 +999,7 @@ MIXERS = {
 
 
 def _groups(size=6):
-    """Mixers that are exported in one graph: a few of one kind, and each with a cache. A recurrence stands alone."""
+    """Returns groups of mixers exported in one graph, each with a cache. Recurrences have graphs of their own."""
     kinds = {}
     for name in MIXERS:
         kind = name if name.startswith("recurrence-") else name.split("-")[0]

@@ -1,7 +1,7 @@
-"""Exports mixers and writes down what their files cost. `python cost_worker.py DIRECTORY LENGTHS NAME ...`.
+"""Exports mixers and records the cost of their files. `python cost_worker.py DIRECTORY LENGTHS NAME ...`.
 
-A process of its own, as converters leak. What the files compute is compared in `export_worker.py`, so here they are
-only written: the ONNX file as converted, without fused operators, whose insides no profile shows.
+Runs in a separate process because converters leak memory. `export_worker.py` compares the outputs of the files; here
+they are only written. The ONNX file is not optimized, because profiles do not show the inside of fused operators.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ COSTS = {"onnx": ("model.onnx", onnx_cost), "tflite": ("model.tflite", tflite_co
 
 
 def write(layer, directory):
-    """Both files of one mixer's self-attention, of any length."""
+    """Writes the ONNX and TFLite files of the self-attention of a mixer, for any length."""
     x = keras.Input((None, cases.WIDTH), name="x")
     causal = "causal" in layer.supports
     model = keras.Model(x, layer(x, x, use_causal_mask=causal))
@@ -39,7 +39,7 @@ def write(layer, directory):
 
 
 def measure(name, directory, lengths):
-    """Dict of format to a list of costs, one for each length."""
+    """Returns a dict of format to a list of costs, one per length."""
     directory.mkdir()
     case = cases.MIXERS[name]
     results = {}
@@ -56,7 +56,7 @@ def main(directory, lengths, *names):
     for name in names:
         try:
             results[name] = measure(name, Path(directory, name), lengths)
-        except Exception as error:  # Whatever stands in the way of one is no reason to leave the others out.
+        except Exception as error:  # An error of one mixer must not stop the others.
             results[name] = {"error": f"{type(error).__name__}: {error}"}
         Path(directory, "results.json").write_text(json.dumps(results))
         keras.backend.clear_session()

@@ -1,6 +1,6 @@
-"""Exports every variant in a process of its own, as converters leak and crash: `export_worker.py DIRECTORY [NAME ...]`.
+"""Exports every variant in a separate process, because converters leak and crash: `export_worker.py DIRECTORY [NAME ...]`.
 
-Variants share a graph where they can, one output for each: the converters' start costs more than the layers.
+Variants share a graph where possible, with one output each, because starting a converter costs more than the layers.
 """
 
 import json
@@ -22,7 +22,7 @@ MAX_LENGTH = 16
 
 
 def mixers(group):
-    """Mechanisms, scorings and positions: padded self-attention, and causal."""
+    """Returns a model of mechanisms, scorings and positions: padded and causal self-attention."""
     x, mask = keras.Input((None, cases.WIDTH), name="x"), keras.Input((None,), dtype="bool", name="padding_mask")
     outputs = {}
     for name, case in group.items():
@@ -36,14 +36,14 @@ def mixers(group):
 
 
 def cached_mixers(group):
-    """A step of each mixer: the cache in, some tokens, the cache out; a place of its own for each row."""
+    """Returns a model of one decoding step of each mixer, with the cache as inputs and outputs and an index per row."""
     x, index = keras.Input((None, cases.WIDTH), name="x"), keras.Input((), dtype="int32", name="cache_index")
     inputs, outputs = {"x": x, "cache_index": index}, {}
     for name, case in group.items():
         layer = case.make()
         if "cache" not in layer.supports:
             continue
-        build_once(layer, x.shape, x.shape)  # A state may be as wide as the tokens.
+        build_once(layer, x.shape, x.shape)  # The width of a state may be that of the tokens.
         empty = layer.init_cache(1, MAX_LENGTH)
         cache = {}
         for slab, tensor in empty.items():
@@ -57,7 +57,7 @@ def cached_mixers(group):
 
 
 def sequence_layers():
-    """Everything else that maps tokens to tokens."""
+    """Returns a model of all other layers that map tokens to tokens."""
     x = keras.Input((None, cases.WIDTH), name="x")
     kinds = ("embedding-position-", "feedforward-", "residual-", "layer-decoder_block")
     outputs = {}
@@ -79,7 +79,7 @@ def resized_dinov2():
 
 
 def swin():
-    """Images, windows and merged patches that do not divide, with shifts."""
+    """Returns a model of image layers, with windows and patches that do not divide the image, and shifts."""
     size = models.SwinSize(hidden_dim=8, num_layers=(2, 2), num_heads=(2, 4))
     backbone = models.Swin(size, patch_size=2, image_size=(19, 14), window_size=3)
     return tasks.ImageClassifier(backbone, num_classes=5, pooling="mean")
@@ -120,7 +120,7 @@ MODELS = {
 
 
 def probes_of_cache(model):
-    """Prompts of several lengths at several places of the cache, in batches of 1, 2 and 5."""
+    """Returns probes of several lengths and cache indices, in batches of 1, 2 and 5."""
     rng, probes = np.random.default_rng(0), []
     for batch_size, length, index in ((1, 1, [3]), (2, 4, [0, 9]), (5, 3, [0, 1, 2, 5, 13])):
         probe = {"x": rng.normal(size=(batch_size, length, cases.WIDTH)), "cache_index": np.array(index, "int32")}
@@ -128,7 +128,7 @@ def probes_of_cache(model):
             if name not in probe:
                 size = (batch_size, *tensor.shape[1:])
                 probe[name] = rng.integers(0, 2, size) if "int" in tensor.dtype else rng.normal(size=size)
-                if name.endswith("state"):  # Sums of positive features among them, by which outputs are divided.
+                if name.endswith("state"):  # Includes sums of positive features, by which outputs are divided.
                     probe[name] = np.abs(probe[name])
         probes.append({name: np.asarray(value, model.input[name].dtype) for name, value in probe.items()})
     return probes
@@ -145,7 +145,7 @@ def main(directory, *names):
         model = randomize(MODELS[name](), scale=0.1)
         probes = probes_of_cache(model) if name.startswith("cached_mixers") else None
         try:
-            # How a language model generates once exported is tested in tests/export/test_language.py.
+            # tests/export/test_language.py tests the generation of exported language models.
             results[name] = export(model, directory / name, probes=probes, generation=False).to_dict()
         except Exception as error:
             results[name] = {"error": f"{type(error).__name__}: {error}"}

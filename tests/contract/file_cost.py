@@ -1,4 +1,4 @@
-"""What exported files cost, read off a run of each in its own runtime: the shapes are what the runtime made of them."""
+"""Cost of exported files, from the shapes recorded in a run of each file in its runtime."""
 
 import json
 import math
@@ -18,7 +18,7 @@ _REDUCTIONS = {"SUM", "MEAN", "MAX", "MIN", "PROD", "ANY", "ALL"}
 
 
 def onnx_cost(path, inputs):
-    """The `Cost` of an ONNX file for these inputs: dict of name to array. Loops count by the rounds that they ran."""
+    """Returns the `Cost` of an ONNX file for inputs, a dict of name to array. Loops count once per iteration."""
     model = onnx.load(str(path))
     nodes = {node.name: node for node in all_nodes(model.graph)}
     constants = {each.name: tuple(each.dims) for each in model.graph.initializer}
@@ -31,21 +31,21 @@ def onnx_cost(path, inputs):
         written = [_size(shape) for shape in _shapes(event["args"]["output_type_shape"])]
         cost.see(max(written, default=0), node.name)
         if node.op_type not in _ONNX_VIEWS:
-            fed = iter(_shapes(event["args"]["input_type_shape"]))  # Of weights and constants the profile says nothing.
+            fed = iter(_shapes(event["args"]["input_type_shape"]))  # The profile omits weights and constants.
             read_shapes = [constants[name] if name in constants else next(fed, ()) for name in node.input if name]
             cost.flops += _onnx_flops(node, read_shapes, written)
     return cost
 
 
 def _profile(path, inputs):
-    """One event for each time that a node ran."""
+    """Returns one event per execution of a node."""
     import onnxruntime
 
     with tempfile.TemporaryDirectory() as directory:
         options = onnxruntime.SessionOptions()
         options.enable_profiling = True
         options.profile_file_prefix = str(pathlib.Path(directory, "profile"))
-        # The nodes as they stand in the file.
+        # The nodes of the file, not optimized.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         session = onnxruntime.InferenceSession(str(path), options)
         session.run(None, inputs)
@@ -54,12 +54,12 @@ def _profile(path, inputs):
 
 
 def _shapes(typed):
-    """`[{"float": [1, 2]}, ...]` to `[(1, 2), ...]`."""
+    """Converts `[{"float": [1, 2]}, ...]` to `[(1, 2), ...]`."""
     return [tuple(next(iter(each.values()))) for each in typed]
 
 
 def _size(shape):
-    return math.prod(map(int, shape))  # numpy's integers would overflow.
+    return math.prod(map(int, shape))  # NumPy integers would overflow.
 
 
 def _onnx_flops(node, read_shapes, written):
@@ -80,13 +80,13 @@ def _onnx_flops(node, read_shapes, written):
 
 
 def tflite_cost(path, inputs):
-    """The `Cost` of a TFLite file for these inputs; `flops` is None where it has loops: their rounds are not told."""
+    """Returns the `Cost` of a TFLite file for these inputs; `flops` is None if it has loops, whose trip count is unknown."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(
         str(path),
         experimental_preserve_all_tensors=True,
-        # A delegate would hide what it computes.
+        # A delegate would hide its operations.
         experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
     )
     details = interpreter.get_input_details()

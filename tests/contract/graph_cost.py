@@ -1,10 +1,9 @@
-"""What a traced TensorFlow graph costs, counted without running it: its largest tensor, its operations, its nodes.
+"""Cost of a traced TensorFlow graph, counted without running it: its largest tensor, operations and nodes.
 
-All shapes are known, so each node's cost is: a product counts a multiplication and an addition for each term, any
-other node one for each element that it writes, or reads if it reduces; what only looks at its input anew counts
-nothing. Bodies of functions and loops are followed, loops as often as they run. What a loop keeps of each of its
-rounds, as it does for its gradient, counts as one tensor. Nothing is guessed: an unknown shape or an unknown number
-of rounds raises `UnknownCostError`.
+All shapes are static. A matrix product counts one multiplication and one addition per term, a reduction one operation
+per input element, any other node one per output element; views count zero. Functions and loops are followed, loops
+once per iteration. The values that a loop stores for its gradient count as one tensor. An unknown shape or trip count
+raises `UnknownCostError`.
 """
 
 import dataclasses
@@ -24,9 +23,9 @@ _VIEWS = {
     *("TensorListSetItem", "TensorListPushBack", "TensorListLength", "TensorListElementShape"),
 }
 _REDUCTIONS = {"Sum", "Mean", "Max", "Min", "Prod", "Any", "All", "ArgMax", "ArgMin", "BiasAddGrad", "L2Loss"}
-# What gives no more than it is fed: its shape need not be known.
+# Operations with outputs no larger than their inputs, so that their shapes may be unknown.
 _SMALLER = {*_REDUCTIONS, "BroadcastGradientArgs"}
-_KEEPING = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # Which input is kept.
+_KEEPING = {"TensorListPushBack": 1, "TensorListSetItem": 2}  # Index of the stored input.
 _MAX_ROUNDS_OF_LOOPS = 200
 _CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
 _BRANCHES = frozenset(["If", "StatelessIf", "Case", "StatelessCase"])
@@ -34,13 +33,13 @@ _BRANCHES = frozenset(["If", "StatelessIf", "Case", "StatelessCase"])
 
 @dataclasses.dataclass
 class Cost:
-    """What a graph costs.
+    """Cost of a graph.
 
     Attributes:
-        largest: int. Elements of its largest tensor.
-        where: str. The node that makes it.
-        flops: int. Its operations; None where they cannot be counted.
-        nodes: int. Its nodes, each counted once, however often a loop runs it.
+        largest: int. Number of elements of the largest tensor.
+        where: str. Name of the node that computes it.
+        flops: int. Number of operations; None if it cannot be counted.
+        nodes: int. Number of nodes, each counted once, also in loops.
     """
 
     largest: int = 0
@@ -54,7 +53,7 @@ class Cost:
 
 
 def layer_costs(layer, shape, **options):
-    """What self-attention costs.
+    """Returns the cost of self-attention.
 
     Args:
         layer: a mixer.
@@ -62,8 +61,8 @@ def layer_costs(layer, shape, **options):
         **options: call arguments of the layer.
 
     Returns:
-        dict of "forward" and "gradient" to `Cost`. The gradient is that of all weights and the input, its forward pass
-        included.
+        dict of "forward" and "gradient" to `Cost`. The gradient is that of all weights and the input, and includes the
+        forward pass.
     """
     if not layer.built:
         layer.build(shape, shape)
@@ -74,20 +73,20 @@ def layer_costs(layer, shape, **options):
     def gradient(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            # Not the sum: its gradient is the same for all tokens, so that a graph could be simplified by it.
+            # Not the sum: its gradient is the same for all tokens, which would simplify the graph.
             loss = tf.reduce_sum(tf.square(output := forward(x)))
         return output, tape.gradient(loss, [x, *(weight.value for weight in layer.trainable_weights)])
 
     graph = _trace(gradient, shape)
     costs = {"gradient": _cost(graph, graph.outputs[1:])}
     if any(node.type in LOOPS for node in _needed(graph)):
-        # Loops of the forward pass keep nothing unless there is a gradient to come.
+        # Loops of the forward pass store values only for a gradient.
         return {**costs, "forward": traced_cost(forward, shape)}
     return {**costs, "forward": _cost(graph, graph.outputs[:1])}
 
 
 def traced_cost(function, *shapes):
-    """The `Cost` of a function of float32 tensors of these shapes."""
+    """Returns the `Cost` of a function of float32 tensors of these shapes."""
     return _cost(_trace(function, *shapes))
 
 
@@ -126,7 +125,7 @@ def _add_nodes(cost, nodes, graph, times, values, is_new=True):
 
 
 def _needed(graph, outputs=None):
-    """The nodes that the outputs of a graph depend on: the others are never run."""
+    """Returns the nodes that the outputs of a graph depend on; the others do not run."""
     outputs = graph.outputs if outputs is None else outputs
     return ancestors([*(tensor.op for tensor in outputs), *graph.control_outputs])
 
@@ -137,12 +136,12 @@ def _add_loop(cost, loop, graph, times, values, is_new):
         rounds = sum(1 for _ in values.iterations(loop))
         _add_graph(cost, body, times * rounds, values, is_new)
         return
-    # How long a loop within runs may differ from round to round.
+    # The trip count of an inner loop may differ between iterations.
     within = Cost()
     for rounds, each in enumerate(values.iterations(loop)):
         if rounds == _MAX_ROUNDS_OF_LOOPS:
             raise UnknownCostError(
-                f"{loop.name} runs loops for more than {rounds} rounds: give larger blocks in `Growth`."
+                f"{loop.name} runs inner loops for more than {rounds} iterations: set larger blocks in `Growth`."
             )
         _add_graph(within, body, times, each, is_new and rounds == 0)
     cost.see(within.largest, within.where)
@@ -154,7 +153,7 @@ def _add_loop(cost, loop, graph, times, values, is_new):
 
 
 def _inner_graphs(node, graph):
-    """The functions that a node calls."""
+    """Returns the functions that a node calls."""
     if node.type in _CALLS:
         return [function_graph(graph, node.get_attr("f"))]
     if node.type in ("If", "StatelessIf"):

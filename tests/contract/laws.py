@@ -1,4 +1,4 @@
-"""What the contract tests share."""
+"""Helpers shared by the contract tests."""
 
 import numpy as np
 from keras import ops
@@ -11,7 +11,7 @@ def built(case, **arguments):
 
 
 def randomize(layer, seed=0, scale=0.3):
-    """Weights that are all different and none zero: biases too."""
+    """Sets all weights, including biases, to different values other than zero."""
     rng = np.random.default_rng(seed)
     for weight in layer.weights:
         if weight.dtype.startswith("float"):
@@ -21,7 +21,7 @@ def randomize(layer, seed=0, scale=0.3):
 
 
 def check_pieces(layer, x, sizes, max_length, atol=1e-5):
-    """Pieces of so many tokens, one after the other with the cache, give what the whole `(B, T, D)` gives at once."""
+    """Asserts that chunks of these sizes, processed with the cache, give the outputs of the full pass `(B, T, D)`."""
     whole = as_float32(layer(x, x, use_causal_mask=True))
     cache, outputs, index = layer.init_cache(x.shape[0], max_length), [], 0
     for size in sizes:
@@ -33,5 +33,5 @@ def check_pieces(layer, x, sizes, max_length, atol=1e-5):
 
 
 def as_float32(x):
-    """A tensor of any float dtype as a numpy array."""
+    """Returns a tensor of any float dtype as a float32 NumPy array."""
     return ops.convert_to_numpy(ops.cast(x, "float32"))

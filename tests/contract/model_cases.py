@@ -1,4 +1,4 @@
-"""One tiny instance of each model and task, and inputs for it. To add a model, add its line here."""
+"""A small instance of each model and task, with inputs. To add a model, add its line here."""
 
 import keras
 import numpy as np
@@ -91,7 +91,7 @@ MODELS = {
     "t5_encoder": lambda: models.T5Encoder(models.T5Size(*SIZE, head_dim=8), VOCABULARY),
 }
 
-# Backbones that a `LanguageModel` generates from.
+# Backbones of generating `LanguageModel`s.
 GENERATIVE = sorted(
     {name for name, build in MODELS.items()}
     - {
@@ -110,7 +110,7 @@ GENERATIVE = sorted(
     }
     - {"bigbird", "distilbert", "electra", "layoutlm", "longformer", "modernbert", "mpnet", "roberta", "roformer"}
     - {"xlnet", "reformer", "whisper_encoder", "t5_encoder"}
-    - {"retro"}  # Its neighbors come as chunks fill: see tests/models/test_retro.py.
+    - {"retro"}  # Needs neighbors of each full chunk: see tests/models/test_retro.py.
 )
 
 
@@ -144,7 +144,7 @@ SAMPLERS = {
 
 
 def inputs(model, batch_size=2, length=LENGTH, seed=0):
-    """Arrays for a model's inputs, by what they are named and shaped like; without padding."""
+    """Returns arrays for the inputs of a model, by name and shape; without padding."""
     rng = np.random.default_rng(seed)
     return {
         tensor.name: _array(rng, tensor, batch_size, length)
@@ -155,12 +155,12 @@ def inputs(model, batch_size=2, length=LENGTH, seed=0):
 def _array(rng, tensor, batch_size, length):
     shape = [batch_size, *(length if size is None else size for size in tensor.shape[1:])]
     if tensor.name == "images" and tensor.shape[1] is None:
-        shape[1] = 1  # Images in text: one a row.
+        shape[1] = 1  # Images in text: one per row.
     if "retrieved" in tensor.name or tensor.name.startswith("neighbor"):
         shape[1] = length // 4
     if tensor.dtype == "bool":
         first = np.arange(shape[-1]) == 0
-        if tensor.name == "targets":  # Each target is one token.
+        if tensor.name == "targets":  # One token per target.
             return np.broadcast_to(np.eye(shape[-1], dtype=bool), shape)
         return np.broadcast_to(first, shape) if tensor.name == "global_mask" else np.ones(shape, bool)
     if "int" in tensor.dtype:

@@ -1,4 +1,4 @@
-"""No variant escapes: whatever stands in a dict of the library has a case."""
+"""Completeness: every entry of the library's dicts has a case."""
 
 import inspect
 
@@ -21,7 +21,7 @@ DICTS = {
 
 
 @pytest.mark.parametrize("name", DICTS)
-def test_every_variant_has_a_case_of_its_own_class(name):
+def test_every_variant_has_a_case_of_its_class(name):
     variants, named_cases = DICTS[name]
     assert {key: case.cls for key, case in named_cases.items()} == variants
 
@@ -39,11 +39,11 @@ def test_every_model_task_and_sampler_has_a_case(choices, named_cases):
     assert set(named_cases) == set(choices)
 
 
-def test_every_constructor_argument_has_a_value_that_is_not_its_default(case):
+def test_every_constructor_argument_has_a_non_default_value(case):
     parameters = inspect.signature(case.cls).parameters.values()
     optional = {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD and p.default is not p.empty}
     named = {name for name in optional if name not in case.required()}
-    if case.cls.__name__ in ("GatedFeedForward",):  # Passes the rest on to its base.
+    if case.cls.__name__ in ("GatedFeedForward",):  # Passes `**kwargs` to its base.
         named |= {"kernel_initializer", "seed"}
     missing = named - set(case.arguments) - {"cross_attention"}
     assert not missing, f"{case.cls.__name__}: no value in cases.py for {sorted(missing)}"

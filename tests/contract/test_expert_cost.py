@@ -1,4 +1,4 @@
-"""A mixture of experts costs what the chosen experts cost: counted in traced graphs, never timed."""
+"""The cost of a mixture of experts is that of the selected experts; counted in traced graphs, not timed."""
 
 import keras
 import pytest
@@ -32,7 +32,7 @@ def test_a_token_costs_its_experts_and_a_quarter(num_experts, top_k, training):
 
 @on_tensorflow
 @pytest.mark.parametrize("training", [False, True])
-def test_no_tensor_of_tokens_by_experts_by_places(training):
+def test_no_tensor_of_tokens_by_experts_by_slots(training):
     capacity = {"capacity_factor": 1.0} if training else {}
     sizes = [cost(mixture(16, 2, **capacity), length, training=training) for length in (LENGTH, 2 * LENGTH)]
     assert sizes[1].largest <= 2.1 * sizes[0].largest

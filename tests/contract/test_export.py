@@ -1,4 +1,4 @@
-"""Every variant in three runtimes: what each file computes is what Keras computes."""
+"""Parity of every variant with Keras in three runtimes."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def test_three_runtimes_agree_with_keras(results, name):
         assert artifact["parity"], "nothing was compared"
         for figures in artifact["parity"]:
             assert figures["ratio"] <= 1e-5
-            assert figures["scale"] > 1e-3, f"{figures['output']} is zero whatever goes in"
+            assert figures["scale"] > 1e-3, f"{figures['output']} is zero for all inputs"
 
 
 def test_every_mixer_was_compared_with_and_without_a_cache(results):
@@ -68,6 +68,6 @@ def test_every_mixer_was_compared_with_and_without_a_cache(results):
 
 
 def _outputs(results, kind):
-    """The outputs of all groups of a kind that were compared."""
+    """Returns the compared outputs of all groups of a kind."""
     groups = [result["artifacts"]["onnx"]["parity"] for name, result in results.items() if name.startswith(kind)]
     return {figures["output"] for parity in groups for figures in parity}

@@ -1,4 +1,4 @@
-"""The counters, against costs computed by hand."""
+"""Counted costs against costs computed by hand."""
 
 import keras
 import pytest
@@ -57,22 +57,22 @@ def test_a_convolution_and_its_gradient():
     forward, both = (traced_cost(each, (1, 20, 1, 3)).flops for each in (convolve, gradient(convolve)))
     product = 2 * 20 * 4 * 5 * 3
     assert forward == product
-    # The gradient of a linear map does not need the map itself; ones are 20 * 4, their shapes a few more.
+    # The gradient of a linear map does not need its output; the ones are 20 * 4 elements, their shapes a few more.
     assert product <= both <= product + 20 * 4 + 20
 
 
-def test_a_loop_counts_as_often_as_it_runs():
+def test_loop_counts_once_per_iteration():
     def sums(x):
         rounds = x.shape[0] // BLOCK
         return ops.while_loop(lambda i, y: i < rounds, lambda i, y: (i + 1, y + ops.sum(block(x, i))), (0, 0.0))[1]
 
     short, long = (traced_cost(sums, (n, 3)).flops for n in (64, 128))
-    # A round reads its block twice, to slice and to sum it.
+    # Each iteration reads its block twice, to slice and to sum it.
     assert long - short == pytest.approx((128 - 64) * 3 * 2, rel=0.15)
 
 
-def test_a_loop_within_a_loop_that_runs_longer_with_every_round():
-    """Causal blocks: round i reads i + 1 blocks, so n (n + 1) / 2 in all."""
+def test_nested_loop_with_growing_trip_count():
+    """Causal blocks: iteration i reads i + 1 blocks, n (n + 1) / 2 in total."""
 
     def pairs(x):
         rounds = x.shape[0] // BLOCK
@@ -87,8 +87,8 @@ def test_a_loop_within_a_loop_that_runs_longer_with_every_round():
     assert (costs[128] - costs[64]) / (blocks[128] - blocks[64]) == pytest.approx(BLOCK * 3 * 2, rel=0.15)
 
 
-def test_what_a_loop_keeps_for_its_gradient_is_one_tensor():
-    """A scan that squares its state of 50 numbers n times must remember all states."""
+def test_tensor_stored_by_a_loop_for_its_gradient():
+    """A scan that squares its state of 50 elements n times stores all states."""
 
     def squares(x):
         steps = x.shape[0]
@@ -99,7 +99,7 @@ def test_what_a_loop_keeps_for_its_gradient_is_one_tensor():
     assert traced_cost(gradient(squares), (64, 3)).largest == 64 * 50
 
 
-def test_the_gradient_of_a_loop_within_a_loop_is_followed():
+def test_gradient_of_a_nested_loop():
     def pairs(x):
         rounds = x.shape[0] // BLOCK
 
@@ -111,11 +111,11 @@ def test_the_gradient_of_a_loop_within_a_loop_is_followed():
         return ops.while_loop(lambda i, y: i < rounds, lambda i, y: (i + 1, row(i, y)), (0, 1.0))[1]
 
     forward, both = (traced_cost(each, (64, 3)).flops for each in (pairs, gradient(pairs)))
-    # Of each slice TensorFlow makes a gradient of the whole length, and adds it up: 10 blocks, 64 * 3 numbers each.
+    # TensorFlow computes a gradient of the full length for each slice and sums them: 10 blocks of 64 * 3 elements.
     assert both > forward + 2 * 10 * 64 * 3
 
 
-def test_nothing_is_guessed():
+def test_unknown_costs_raise():
     with pytest.raises(UnknownCostError, match="is not known"):
         traced_cost(lambda x: tf.boolean_mask(x, x > 0), (8,))
     with pytest.raises(UnknownCostError, match="is not known"):

@@ -1,4 +1,4 @@
-"""What every layer must pass."""
+"""Tests of every layer."""
 
 import json
 
@@ -13,18 +13,18 @@ from laws import built, randomize
 
 
 def inner(layer, cls):
-    """The object under test inside the layer that wraps it."""
+    """Returns the object under test inside the layer that wraps it."""
     return next(part for part in (layer, *layer._flatten_layers()) if type(part) is cls)
 
 
 def through_config(layer):
-    """A layer from the configuration, as a saved model holds it: text."""
+    """Returns a layer restored from its configuration in JSON, as in a saved model."""
     config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
     return keras.saving.deserialize_keras_object(config)
 
 
 def fingerprint(layer, inputs):
-    """All that an argument can change: how weights start, outputs in inference and training, losses, constraints."""
+    """Returns all that an argument can change: initial weights, outputs in inference and training, losses, constraints."""
     layer(*inputs)
     starts = [(tuple(weight.shape), _constant(np.asarray(weight))) for weight in layer.weights]
     constraints = [type(getattr(weight, "constraint", None)).__name__ for weight in layer.weights]
@@ -37,7 +37,7 @@ def fingerprint(layer, inputs):
 
 
 def _constant(values):
-    """The value that all entries share; None for random ones."""
+    """Returns the value that all entries share, or None."""
     return float(values.flat[0]) if np.all(values == values.flat[0]) else None
 
 
@@ -50,7 +50,7 @@ def test_argument_survives_config_and_acts(name, argument):
     case = cases.ALL[name]
     others = case.with_arguments.get(argument, {})
     value = case.arguments[argument]
-    if argument == "attention_axes":  # Inputs of rank 3 have one axis to attend over: nothing may change.
+    if argument == "attention_axes":  # Inputs of rank 3 have one attention axis: the outputs are the same.
         assert through_config(case.make(attention_axes=value)).attention_axes == value
         return
     changed = case.make(**{**others, argument: value})
@@ -64,14 +64,14 @@ def test_argument_survives_config_and_acts(name, argument):
     assert effect == fingerprint(changed, case.inputs())
     if argument in case.neutral:
         return
-    assert effect != _fingerprint_without(name, others), f"{argument} changes nothing"
+    assert effect != _fingerprint_without(name, others), f"{argument} has no effect"
 
 
 _DEFAULTS = {}
 
 
 def _fingerprint_without(name, others):
-    """Of a case as it is by default, but for other arguments: the same for most of its arguments."""
+    """Returns the fingerprint of a case with default arguments except `others`; cached."""
     key = name, repr(others)
     if key not in _DEFAULTS:
         _DEFAULTS[key] = fingerprint(cases.ALL[name].make(**others), cases.ALL[name].inputs())
@@ -79,12 +79,12 @@ def _fingerprint_without(name, others):
 
 
 def _assert_flash_attention_acts(layer, case):
-    """TensorFlow has no fused kernel, and JAX's refuses the CPU: asking for one must not be ignored."""
+    """TensorFlow has no fused kernel and JAX has none for the CPU: `flash_attention=True` must raise."""
     with pytest.raises((ValueError, RuntimeError), match=r"(?i)flash|cudnn"):
         layer(*case.inputs())
 
 
-def test_unknown_argument_is_refused(case):
+def test_unknown_argument_raises(case):
     with pytest.raises((TypeError, ValueError)):
         case.cls(**case.required(), no_such_argument=1)
 
@@ -100,8 +100,8 @@ def test_save_and_load_in_a_model(case, tmp_path):
     assert [weight.path for weight in loaded.weights] == [weight.path for weight in model.weights]
 
 
-def test_build_alone_makes_all_weights(case):
-    """`build` with shapes makes the very weights that a call makes: loading depends on it."""
+def test_build_creates_all_weights(case):
+    """`build` with shapes creates the same weights as a call; loading depends on it."""
     inputs = case.inputs()
     by_call = built(case)
     by_shape = case.make()
@@ -109,7 +109,7 @@ def test_build_alone_makes_all_weights(case):
     assert [tuple(w.shape) for w in by_shape.weights] == [tuple(w.shape) for w in by_call.weights]
 
 
-def test_symbolic_output_is_what_the_call_gives(case):
+def test_symbolic_output_matches_the_call(case):
     inputs = case.inputs()
     layer = case.make()
     symbolic = layer(*(keras.Input(batch_shape=x.shape, dtype=str(x.dtype)) for x in inputs))
@@ -130,14 +130,14 @@ def test_gradients_reach_every_weight_and_are_finite(case):
         new = np.asarray(weight)
         assert np.all(np.isfinite(new)), weight.path
         if "key" in weight.path and weight.name == "bias":
-            continue  # A key bias adds the same to every score of a query; softmax does not see it.
+            continue  # A key bias adds a constant to all scores of a query; softmax is invariant to it.
         if "location" in weight.path or _is_unseen_by_location(layer, weight):
             continue
-        assert np.any(new != old), f"no gradient at {weight.path}"
+        assert np.any(new != old), f"no gradient for {weight.path}"
 
 
 def _is_unseen_by_location(layer, weight):
-    """Location scores come from the query alone: what makes the key is never used."""
+    """Location scores depend on the query only: the key projection is unused."""
     scoring = getattr(getattr(layer, "mechanism", None), "scoring", None)
     return type(scoring).__name__ == "Location" and "key" in weight.path
 
@@ -156,13 +156,13 @@ def test_mixed_precision(case, policy):
     assert keras.backend.standardize_dtype(output.dtype) == policy.removeprefix("mixed_")
     assert all(weight.dtype == "float32" for weight in mixed.trainable_weights)
     expected = np.asarray(full(*inputs))
-    # One unit in the last place of the narrow type is 2^-8 or 2^-11; a few layers of it.
+    # One unit in the last place is 2^-8 in bfloat16 and 2^-11 in float16; several layers add up.
     tolerance = (2**-8 if policy == "mixed_bfloat16" else 2**-11) * 12 * np.abs(expected).max()
     np.testing.assert_allclose(np.asarray(ops.cast(output, "float32")), expected, atol=tolerance)
 
 
 @pytest.mark.slow
-def test_jit_compiled_is_eager(case):
+def test_jit_compiled_equals_eager(case):
     layer, inputs = randomize(built(case)), case.inputs()
     symbolic = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in inputs]
     model = keras.Model(symbolic, layer(*symbolic))

@@ -1,4 +1,4 @@
-"""The laws of masks and caches, for every mechanism, scoring and position."""
+"""Masks and caches of every mechanism, mixer, scoring function, position and recurrence."""
 
 import keras
 import numpy as np
@@ -18,26 +18,26 @@ def layer(mixer_case):
 
 
 def attend(layer, x, **options):
-    """Self-attention, causal where the mechanism is so by nature."""
+    """Self-attention, causal if the mechanism supports no other."""
     options.setdefault("use_causal_mask", "bidirectional" not in layer.supports)
     return np.asarray(layer(x, x, **options))
 
 
 def needs(layer, what):
-    """Skips what a mechanism does not honor; that it says so is `test_what_is_not_honored_is_refused`."""
+    """Skips the test if the layer does not support an option; `test_unsupported_options_raise` tests the error."""
     if what not in layer.supports:
-        pytest.skip(f"{type(layer).__name__} does not honor {what}")
+        pytest.skip(f"{type(layer).__name__} does not support {what}")
 
 
 @pytest.mark.parametrize("what", ["causal", "bidirectional", "cross", "attention_mask", "window", "scores", "cache"])
-def test_what_is_not_honored_is_refused(mixer_case, what):
+def test_unsupported_options_raise(mixer_case, what):
     layer = built(mixer_case)
     if what in layer.supports:
-        pytest.skip("it is honored")
+        pytest.skip("supported")
     x, causal = cases.tokens(), "bidirectional" not in layer.supports
     if what == "window":
         if not hasattr(layer, "mechanism"):
-            pytest.skip("a layer of its own has no such argument")
+            pytest.skip("only `MultiHeadAttention` has this argument")
         layer._sliding_window = 3
     options = {
         "causal": {"use_causal_mask": True},
@@ -51,7 +51,7 @@ def test_what_is_not_honored_is_refused(mixer_case, what):
         layer(x, value, **{"use_causal_mask": causal, **options})
 
 
-def test_what_is_masked_has_no_influence(layer):
+def test_masked_tokens_have_no_influence(layer):
     x, changed = cases.tokens(), cases.tokens()
     changed[:, 5:] += 3.0
     mask = np.asarray(length_mask([5, 5], cases.LENGTH))
@@ -62,11 +62,11 @@ def test_what_is_masked_has_no_influence(layer):
 
 
 def test_attention_mask_blocks_one_pair(layer):
-    """Query 2 may not see key 4: changing token 4 moves every other query, and not query 2."""
+    """Query 2 must not attend to key 4: a change of token 4 changes every query except query 2."""
     needs(layer, "attention_mask")
     x, changed = cases.tokens(), cases.tokens()
     changed[:, 4] += 3.0
-    query = x if "cross" in layer.supports else changed  # Where queries are the keys, they change together.
+    query = x if "cross" in layer.supports else changed  # Self-attention only: queries and keys change together.
     mask = np.ones((cases.LENGTH, cases.LENGTH), bool)
     mask[2, 4] = False
     for shaped in (mask, np.stack([mask, mask]), np.broadcast_to(mask, (2, 4, *mask.shape))):
@@ -93,18 +93,18 @@ def test_causality(layer):
     assert np.abs(np.asarray(before)[:, 4:] - np.asarray(after)[:, 4:]).max() > 1e-3
 
 
-def test_a_row_of_padding_alone_gives_zeros(layer):
+def test_row_of_padding_only_gives_zeros(layer):
     x, mask = cases.tokens(), np.ones((2, cases.LENGTH), bool)
     mask[1] = False
     output = attend(layer, x, query_mask=mask, value_mask=mask)
-    # A mixer with a state gives zeros at padding; attention the output of a zero context.
+    # A mixer with a state returns zeros at padding; attention returns the output of a zero context.
     nothing = np.zeros(cases.WIDTH) if isinstance(layer, Recurrence) else np.asarray(layer.output_dense.bias)
     np.testing.assert_allclose(output[1], np.tile(nothing, (cases.LENGTH, 1)), atol=1e-6)
     np.testing.assert_allclose(output[0], attend(layer, x)[0], atol=1e-6)
     assert np.abs(output[0, 2] - nothing).max() > 1e-3
 
 
-def test_a_query_that_sees_nothing_gives_zeros(layer):
+def test_query_without_visible_keys_gives_zeros(layer):
     needs(layer, "attention_mask")
     x = cases.tokens()
     mask = np.ones((2, cases.LENGTH, cases.LENGTH), bool)
@@ -131,19 +131,19 @@ def test_scores_sum_to_one(layer):
 
 
 @pytest.mark.parametrize("chunks", [[1] * 7, [4, 1, 2], [7], [2, 5]])
-def test_whole_is_chunked_is_stepwise(layer, chunks):
+def test_full_pass_equals_chunks_and_steps(layer, chunks):
     needs(layer, "cache")
     check_pieces(layer, cases.tokens(), chunks, MAX_LENGTH)
 
 
-def test_a_ragged_batch_is_each_row_alone(layer):
-    """Prompts of 3 and 5 tokens in one padded batch, then two more tokens each, at each row's own place."""
+def test_ragged_batch_equals_single_rows(layer):
+    """Prompts of 3 and 5 tokens in one padded batch, then two more tokens each, at the cache index of each row."""
     needs(layer, "cache")
     lengths = [3, 5]
     x = cases.tokens(length=8)
     prompt = x[:, :5].copy()
     prompt[0, 3:] = 99.0  # Padding, on the right.
-    # A cache of fixed size must be told what is padding; one that goes back writes over it.
+    # A cache of fixed size needs the mask of the padding; a rewindable cache overwrites it.
     mask = None if layer.cache_is_rewindable else np.asarray(length_mask(lengths, 5))
     cache = layer.init_cache(2, MAX_LENGTH)
     first, cache = layer(prompt, prompt, query_mask=mask, cache=cache, cache_index=0)
@@ -166,7 +166,7 @@ def test_cache_is_not_mutated_and_keeps_its_shape(layer):
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_cache_in_mixed_precision(mixer_case, policy):
-    """Its dtypes are those of `init_cache`; what is no token changes no digit of it; stepwise is whole."""
+    """Its dtypes are those of `init_cache`; padding does not change it; steps equal the full pass."""
     layer = randomize(built_in(mixer_case, policy))
     needs(layer, "cache")
     x, nothing = cases.tokens(), np.zeros((2, 1), bool)
@@ -177,14 +177,14 @@ def test_cache_in_mixed_precision(mixer_case, policy):
         for name, slab in empty.items():
             assert cache[name].dtype == slab.dtype
             before, now = (as_float32(each[name]) for each in (cache, after))
-            if layer.cache_is_rewindable:  # It is written, behind what is read.
+            if layer.cache_is_rewindable:  # Padding is written behind the valid slots.
                 before, now = before[:, :, : cases.LENGTH], now[:, :, : cases.LENGTH]
             np.testing.assert_array_equal(now, before)
     check_pieces(layer, x, [1, 4, 1, 1], MAX_LENGTH, atol=tolerance(policy))
 
 
 def built_in(case, policy):
-    """A layer whose dtype policy, and that of its parts, is this one."""
+    """Returns a layer with this dtype policy, also in its sublayers."""
     keras.config.set_dtype_policy(policy)
     try:
         return built(case)
@@ -193,14 +193,14 @@ def built_in(case, policy):
 
 
 def tolerance(policy):
-    """Some units in the last place of numbers near 2."""
+    """Several units in the last place of numbers near 2."""
     return (2**-8 if policy == "mixed_bfloat16" else 2**-11) * 24
 
 
-def test_cache_without_room_is_refused(layer):
+def test_full_cache_raises(layer):
     needs(layer, "cache")
     x = cases.tokens()
-    if not layer.cache_is_rewindable:  # Of fixed size: it never runs out of room.
+    if not layer.cache_is_rewindable:  # A cache of fixed size is never full.
         sizes = ({name: slab.shape for name, slab in layer.init_cache(2, n).items()} for n in (100, 1000))
         assert next(sizes) == next(sizes)
         return
@@ -210,7 +210,7 @@ def test_cache_without_room_is_refused(layer):
         layer(x, x, cache=layer.init_cache(2, MAX_LENGTH), cache_index=3)
 
 
-def test_mask_that_does_not_cover_the_cache_is_refused(layer):
+def test_mask_of_wrong_length_raises(layer):
     needs(layer, "cache")
     x = cases.tokens()
     with pytest.raises(ValueError, match="slots" if layer.cache_is_rewindable else "query_mask"):
@@ -218,7 +218,7 @@ def test_mask_that_does_not_cover_the_cache_is_refused(layer):
 
 
 def test_dynamic_batch_and_length(layer):
-    """One graph, two shapes of batch and length: what each gives eagerly."""
+    """One graph for two batch sizes and lengths; outputs equal the eager ones."""
     symbolic, causal = keras.Input((None, cases.WIDTH)), "causal" in layer.supports
     model = keras.Model(symbolic, layer(symbolic, symbolic, use_causal_mask=causal))
     for batch_size, length in ((1, 4), (3, 7)):

@@ -1,4 +1,4 @@
-"""What every model and task must pass."""
+"""Tests of every model and task."""
 
 import keras
 import model_cases as cases
@@ -12,16 +12,16 @@ from keras_transformer.utils.serialization import load_model
 from laws import as_float32, randomize
 
 BUILDERS = {**cases.MODELS, **cases.TASKS}
-# Padding is a matter of tokens: features of a fixed length have none.
+# Only tokens are padded; features of a fixed length are not.
 OF_TOKENS = sorted(set(BUILDERS) - {"clip", "clip_text", "clip_vision", "whisper_encoder"})
-# What a mixed policy leaves in float32 whatever the model's dtype.
+# Layers that stay in float32 under a mixed policy.
 FLOAT32_OUTPUTS = {*cases.TASKS, "clip"}
 
 
 def make(name, seed=0):
     keras.utils.set_random_seed(seed)
     model = BUILDERS[name]()
-    # Through the batch norms of a convolutional network random statistics would grow beyond float32.
+    # Random statistics in the batch normalization of a convolutional network would overflow float32.
     return model if name == "rednet" else randomize(model, scale=0.2)
 
 
@@ -30,7 +30,7 @@ def outputs(model, arrays):
 
 
 @pytest.mark.parametrize("name", sorted(BUILDERS))
-def test_saved_and_loaded_it_is_the_same(name, tmp_path):
+def test_saved_and_loaded_model_is_equal(name, tmp_path):
     model = make(name)
     model.save(tmp_path / "model.keras")
     loaded = load_model(tmp_path / "model.keras")
@@ -42,12 +42,12 @@ def test_saved_and_loaded_it_is_the_same(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(BUILDERS))
-def test_a_row_does_not_depend_on_the_others(name):
+def test_row_does_not_depend_on_other_rows(name):
     model = make(name)
     arrays = cases.inputs(model, batch_size=3)
     one = {key: array[1:2] for key, array in arrays.items()}
     for whole, alone in zip(outputs(model, arrays), outputs(model, one), strict=True):
-        if alone.shape == (1, 1):  # CLIP's similarities of every image with every text.
+        if alone.shape == (1, 1):  # CLIP: similarities of all images and texts.
             whole = whole[:, 1:2]
         np.testing.assert_allclose(alone[0], whole[1], atol=2e-5 * max(1, np.abs(whole).max()))
 
@@ -60,7 +60,7 @@ def masks(model):
 def test_padding_changes_nothing(name):
     model = make(name)
     if not masks(model):
-        pytest.skip("it reads no tokens")
+        pytest.skip("no token inputs")
     arrays = cases.inputs(model)
     padded = {key: _pad(array, key, model) for key, array in arrays.items()}
     for expected, got in zip(outputs(model, arrays), outputs(model, padded), strict=True):
@@ -69,7 +69,7 @@ def test_padding_changes_nothing(name):
 
 
 def _pad(array, name, model):
-    """Four tokens more on the right, which are padding: other tokens, so that one that is read shows."""
+    """Appends four padding tokens on the right, different from the others, so that an unmasked one is detected."""
     axes = [axis for axis, size in enumerate(model_input(model, name).shape) if axis and size is None]
     if name == "images" or name.startswith("neighbor") or name == "targets":
         return array if name != "targets" else np.pad(array, [(0, 0), (0, 0), (0, 4)])
@@ -99,7 +99,7 @@ def test_gradients_reach_every_weight(name):
     for weight in model.trainable_weights:
         assert np.all(np.isfinite(np.asarray(weight))), weight.path
     still = [weight.path for weight in model.trainable_weights if np.all(np.asarray(weight) == before[weight.path])]
-    # The bias of keys adds the same to every score of a query, which softmax does not see.
+    # A key bias adds a constant to all scores of a query; softmax is invariant to it.
     assert [path for path in still if "/key" not in path or not path.endswith("bias")] == []
 
 
@@ -120,13 +120,13 @@ def test_mixed_precision(name):
             assert keras.backend.standardize_dtype(tensor.dtype) == "float32"
         got = np.asarray(ops.cast(tensor, "float32"))
         scale = np.abs(reference[np.abs(reference) < 1e8]).max()
-        # A unit in the last place of bfloat16 is 2^-8; through two blocks they add up.
+        # A unit in the last place of bfloat16 is 2^-8; errors of two blocks add up.
         assert np.sqrt(np.mean((got - reference) ** 2)) <= 2**-8 * 8 * scale
 
 
 @pytest.mark.parametrize("sizes", [[1] * 8, [5, 1, 2], [8]], ids=str)
 @pytest.mark.parametrize("name", cases.GENERATIVE)
-def test_whole_is_chunked_is_stepwise(name, sizes):
+def test_full_pass_equals_chunks_and_steps(name, sizes):
     backbone = make(name)
     steps = Stepwise(backbone)
     arrays = cases.inputs(backbone)
@@ -149,8 +149,8 @@ def writer():
 
 
 @pytest.mark.parametrize("name", sorted(cases.SAMPLERS))
-def test_a_sampler_continues_a_prompt_as_alone(writer, name):
-    """Each prompt in turn comes first in a batch of several lengths; the same seed continues it as it does alone."""
+def test_sampler_continuation_is_independent_of_the_batch(writer, name):
+    """Each prompt in turn is first in a ragged batch; with the same seed its continuation equals that without a batch."""
     sampler = SAMPLERS[name](**cases.SAMPLERS[name])
     prompts, options = [[5, 6, 7], [8], [9, 4, 3, 12, 11]], {"max_new_tokens": 5, "sampler": sampler, "seed": 4}
     for first in range(3):

@@ -17,7 +17,7 @@ import numpy as np
 import small_models
 import tensorflow as tf
 
-from keras_transformer import export as room
+from keras_transformer import export as export_package
 from keras_transformer.export.spec import functional
 
 ALL = ("saved_model", "tflite", "onnx")
@@ -34,7 +34,7 @@ def fresh_arrays(model, sizes):
 
 def good(out, name, sizes=None, **options):
     model = getattr(small_models, name)()
-    report = room.export(model, out / name, **options)
+    report = export_package.export(model, out / name, **options)
     if sizes:
         np.savez(out / f"{name}.npz", **fresh_arrays(model, sizes))
     return {"report": report.to_dict(), "text": str(report)}
@@ -43,12 +43,12 @@ def good(out, name, sizes=None, **options):
 def bad(out, name, format, **options):
     """Exports over a bundle that is there already; the test looks whether it survived."""
     target = out / f"bad_{name}_{format}"
-    room.export(small_models.mlp(), target, ["onnx"])
+    export_package.export(small_models.mlp(), target, ["onnx"])
     before = (target / "manifest.json").read_text()
     result = {"error": None}
     try:
-        room.export(getattr(small_models, name)(), target, [format], **options)
-    except room.ExportError as error:
+        export_package.export(getattr(small_models, name)(), target, [format], **options)
+    except export_package.ExportError as error:
         state = {key: str(value) for key, value in vars(error).items()}
         result = {"error": type(error).__name__, "message": str(error), **state}
     result["survived"] = (target / "manifest.json").read_text() == before
@@ -63,7 +63,7 @@ def mixed(out, policy):
         model = small_models.encoder()
     finally:
         keras.config.set_dtype_policy("float32")
-    report = room.export(model, out / policy)
+    report = export_package.export(model, out / policy)
     return {
         "report": report.to_dict(),
         "policies": sorted({layer.dtype_policy.name for layer in model.layers if layer.weights}),
@@ -82,9 +82,9 @@ def two_signatures(out):
         new = tensors["x"] @ weight
         return {"cache": tf.concat([tensors["cache"][:, 1:], tf.expand_dims(new, 1)], axis=1), "last": new}
 
-    cache = room.ArraySpec("cache", "float32", (None, 6, 4), ("batch", None, None))
-    many = room.ArraySpec("x", "float32", (None, None, 4), ("batch", "length", None))
-    one = room.ArraySpec("x", "float32", (None, 4), ("batch", None))
+    cache = export_package.ArraySpec("cache", "float32", (None, 6, 4), ("batch", None, None))
+    many = export_package.ArraySpec("x", "float32", (None, None, 4), ("batch", "length", None))
+    one = export_package.ArraySpec("x", "float32", (None, 4), ("batch", None))
     signatures = {}
     for name, function, x in (("prefill", prefill, many), ("decode_step", decode_step, one)):
         random = np.random.default_rng(1)
@@ -93,10 +93,14 @@ def two_signatures(out):
             shape = (batch, length, 4) if x is many else (batch, 4)
             arrays = {"cache": random.standard_normal((batch, 6, 4)), "x": random.standard_normal(shape)}
             arrays = {key: array.astype("float32") for key, array in arrays.items()}
-            probes.append(room.Probe(arrays, f"batch={batch}, length={length}"))
-        signatures[name] = room.Signature(function, (cache, x), probes)
+            probes.append(export_package.Probe(arrays, f"batch={batch}, length={length}"))
+        signatures[name] = export_package.Signature(function, (cache, x), probes)
         functional.fill_references(signatures[name])
-    return {"report": room.export_spec(room.ExportSpec(signatures), out / "two_signatures", ALL).to_dict()}
+    return {
+        "report": export_package.export_spec(
+            export_package.ExportSpec(signatures), out / "two_signatures", ALL
+        ).to_dict()
+    }
 
 
 def wrong_erfc(out):
@@ -137,7 +141,9 @@ CASES = {
     "whole_numbers": lambda out: good(out, "whole_numbers", {"batch": 3, "length": 4}),
     "masked_embedding": lambda out: good(out, "masked_embedding", {"batch": 2, "length": 31}),
     "image_transformer": lambda out: good(out, "image_transformer", {"batch": 3}),
-    "only_tflite": lambda out: {"report": room.export(small_models.mlp(), out / "only", ["tflite"]).to_dict()},
+    "only_tflite": lambda out: {
+        "report": export_package.export(small_models.mlp(), out / "only", ["tflite"]).to_dict()
+    },
     "mixed_bfloat16": lambda out: mixed(out, "mixed_bfloat16"),
     "mixed_float16": lambda out: mixed(out, "mixed_float16"),
     "two_signatures": two_signatures,

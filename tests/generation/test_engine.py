@@ -41,8 +41,8 @@ class PagedFormula:
         self.keeps_slots, self.keeps_states = "slots" in keeps, "states" in keeps
         self.chunk_size = chunk_size
         self.max_batch_size = max_batch_size
-        room = (num_blocks - 1) * block_size if self.keeps_slots else 1000
-        self.spec = dataclasses.replace(spec, max_length=min(room, spec.max_length or room))
+        capacity = (num_blocks - 1) * block_size if self.keeps_slots else 1000
+        self.spec = dataclasses.replace(spec, max_length=min(capacity, spec.max_length or capacity))
         self.pool = np.full((num_blocks, block_size), UNWRITTEN)
         self.states = [[UNWRITTEN]] * (max_batch_size + 1)
         self.calls = []  # (rows, tokens of each) of every step.

@@ -210,7 +210,7 @@ def test_refused(database, tmp_path):
 
 
 def test_n_grams_count_shared_runs():
-    """With room for all, products of counts are those of a dictionary of runs."""
+    """With a slot for every n-gram, dot products of counts equal those of dictionaries."""
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 3, (6, 10))
     sizes = (1, 2, 3)

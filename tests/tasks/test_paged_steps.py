@@ -75,7 +75,7 @@ def test_compiled_serving_compiles_nothing_after_the_warm_up(monkeypatch):
     extend = model.extend
     monkeypatch.setattr(model, "extend", lambda *given: traces.append(given[0].shape) or extend(*given))
     asks = [
-        (list(range(1, 18)), {"max_new_tokens": 2}),  # Read up to the last position, where padding has no room.
+        (list(range(1, 18)), {"max_new_tokens": 2}),  # Read up to the last position, without slots for padding.
         ([3, 1, 4], {"max_new_tokens": 9}),
         ([3, 1], {"max_new_tokens": 3}),
         ([5], {"max_new_tokens": 14}),

@@ -1,4 +1,4 @@
-"""The room works where neither TensorFlow nor Keras is."""
+"""The package works without TensorFlow and Keras."""
 
 import subprocess
 import sys

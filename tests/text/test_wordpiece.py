@@ -96,7 +96,7 @@ def test_trained_on_frequent_pairs():
     assert (tokenizer.unknown_id, tokenizer.mask_id, tokenizer.pad_id) == (0, 1, None)
     assert [tokenizer.id_to_token(index) for index in tokenizer.encode("Hug hugs")][0] == "hug"
     assert tokenizer.vocabulary_size <= 40
-    # More characters than there is room for: the most frequent stay.
+    # More characters than the vocabulary holds: the most frequent are kept.
     small = WordPiece.train(["aaaa bbb cc d"], 9, min_frequency=1)
     assert small.vocabulary_size == 9
     assert small.unknown_id not in small.encode("a b")
