@@ -108,7 +108,8 @@ class _BundleWriter:
         before = self._size()
         files = FORMATS[name].write(self._traced, self._spec, self._folder)
         size = self._size() - before
-        record = self.manifest["artifacts"][name] = {"signatures": files, "bytes": size, "milliseconds": {}}
+        record: dict[str, Any] = {"signatures": files, "bytes": size, "milliseconds": {}}
+        self.manifest["artifacts"][name] = record
         self._report_progress(f"verifying {name}")
         probes = {key: self._spec.signatures[key].probes for key in self._spec.names(name)}
         parity = self._verify(name, probes, record["milliseconds"])

@@ -4,6 +4,7 @@ import math
 import pathlib
 import zipfile
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,8 @@ def write_probes(directory: Path, probes: Mapping[str, Sequence[Probe]], limit: 
             arrays[f"{prefix}/label"] = np.array(probe.label)
             arrays.update({f"{prefix}/inputs/{name}": array for name, array in probe.inputs.items()})
             arrays.update({f"{prefix}/outputs/{name}": array for name, array in probe.outputs.items()})
-    np.savez_compressed(pathlib.Path(directory, PROBES), **arrays)
+    named: dict[str, Any] = arrays  # numpy declares a keyword of its own, of another type.
+    np.savez_compressed(pathlib.Path(directory, PROBES), **named)
 
 
 def read_probes(directory: Path, signature: str | None = None) -> dict[str, list[Probe]]:
@@ -112,9 +114,9 @@ def resized_inputs(inputs: Sequence[ArraySpec], probe: Probe, sizes: Mapping[str
     arrays = {}
     for spec in inputs:
         array = probe.inputs[spec.name]
-        for index, axis in enumerate(spec.axes):
-            if axis in sizes:
-                array = np.take(array, np.arange(sizes[axis]) % array.shape[index], axis=index)
+        for index, name in enumerate(spec.axes):
+            if name is not None and name in sizes:
+                array = np.take(array, np.arange(sizes[name]) % array.shape[index], axis=index)
         arrays[spec.name] = array
     return arrays
 

@@ -34,7 +34,7 @@ class Binding:
             else:
                 self._binding.bind_output(label)
         self._positions = {name: names.index(name) for name in self._others}
-        self._values = None
+        self._values: dict[str, Any] | None = None
 
     def run(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the outputs outside the cache: dict of name to `OrtValue`, overwritten by the next run."""

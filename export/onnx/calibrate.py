@@ -34,7 +34,7 @@ def ranges_of(
     path = directory / next(iter(files.values()))
     names = _inputs_of_products(onnx.load(str(path), load_external_data=False).graph)
     session = _session_with_outputs(path, names)
-    ranges = {}
+    ranges: dict[str, tuple[float, float]] = {}
     for batch in calibration:
         try:
             results = session.run(names, {key: np.asarray(array) for key, array in batch.items()})

@@ -148,7 +148,7 @@ def output_labels(signature: Signature) -> dict[str, str]:
 
 def _check_unsupported(model: Any, locate: Any) -> None:
     """Raises for ops that tf2onnx left in the graph under their TensorFlow names."""
-    found = {}
+    found: dict[tuple[str, Any], None] = {}
     for node in all_nodes(model.graph):
         if node.domain not in ("", "ai.onnx", "ai.onnx.ml") or not onnx.defs.has(node.op_type, OPSET, ""):
             found[node.op_type, locate(node.op_type, node.name)] = None

@@ -68,7 +68,7 @@ def _numpy_dtype(graph: Any, tensor: str) -> Any:
     return map_onnx_to_numpy_type(graph.get_dtype(tensor))
 
 
-HANDLERS = {
+HANDLERS: dict[str, tuple[Any, list[Any]]] = {
     "Erfc": (erfc, []),
     "XlaDynamicUpdateSlice": (dynamic_update_slice, []),
 }

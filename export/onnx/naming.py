@@ -50,7 +50,8 @@ class _Names:
     """Unique names: a number is appended to a name that is taken."""
 
     def __init__(self, taken: Iterable[str | None] = ()):
-        self._taken, self._counts = set(taken), collections.Counter()
+        self._taken = set(taken)
+        self._counts: collections.Counter[str] = collections.Counter()
 
     def __call__(self, wanted: str) -> str:
         name = wanted

@@ -81,7 +81,7 @@ def quantize_files(
     names = {name for _, arrays in loaded.values() for name in arrays}
     kept = matches(names, quantization.keep_float)
     tied = {name for model, arrays in loaded.values() for name in _tied(model, arrays)}
-    done = {}
+    done: dict[Any, Any] = {}
     for model, arrays in loaded.values():
         _Quantizer(model, arrays, quantization, (kept, tied), contrib_ops, ranges, done).run()
     save(directory, loaded)
@@ -89,7 +89,7 @@ def quantize_files(
 
 def _tied(model: onnx.ModelProto, arrays: dict[str, np.ndarray]) -> set[str]:
     """Weights that are both an embedding table and a projection matrix."""
-    roles = {}
+    roles: dict[str, Any] = {}
     for node in all_nodes(model.graph):
         for position, name in enumerate(node.input):
             if name in arrays:
@@ -130,8 +130,8 @@ class _Quantizer:
         self.contrib_ops, self.ranges = contrib_ops, ranges or {}
         self.bits = _BITS.get(quantization.mode, 8)
         self.candidates = {name for name, array in arrays.items() if is_candidate(array) and name not in kept}
-        self.transposed = {}
-        self.top = []
+        self.transposed: dict[str, str] = {}
+        self.top: list[Any] = []
 
     def run(self) -> None:
         if self.quantization.mode == "fp16":
@@ -173,7 +173,8 @@ class _Quantizer:
                 self.transposed[node.output[0]] = name
 
     def _rewrite(self, graph: Any):
-        nodes, quantized = [], {}
+        nodes: list[Any] = []
+        quantized: dict[Any, Any] = {}
         for node in graph.node:
             make = NodeMaker(nodes, node, self._store)
             if not self._product(node, make, quantized) and not self._table(node, make):

@@ -71,7 +71,8 @@ class _Packer:
             import_contrib(self.model)
 
     def _rewrite(self, graph: Any):
-        nodes, rows = [], {}
+        nodes: list[Any] = []
+        rows: dict[Any, Any] = {}
         for node in graph.node:
             if node.op_type in ("MatMul", "Gemm") and node.input[1] in self.kernels and len(node.input) == 2:
                 self._multiply(NodeMaker(nodes, node, self._store), node, rows)

@@ -19,7 +19,7 @@ FILE = "model.weights"
 _INLINE = 1024
 _PAGE, _ALIGNMENT = 4096, 64
 # Operators that only move data are applied to weights when the file is written.
-_FOLDS = {
+_FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "Identity": lambda x: x,
     "Reshape": lambda x, shape: x.reshape(_sizes(x, shape)),
     "Squeeze": lambda x, axes=None: np.squeeze(x, None if axes is None else tuple(axes)),
@@ -36,7 +36,7 @@ class WeightsFile:
 
     def __init__(self, path: pathlib.Path):
         self._path = path
-        self._offsets = {}
+        self._offsets: dict[Any, Any] = {}
         self._end = 0
 
     def initializer(self, name: str, array: np.ndarray) -> onnx.TensorProto:
@@ -165,14 +165,14 @@ def _fold(graph: onnx.GraphProto, weights: dict[str, np.ndarray]) -> dict[str, s
     Returns:
         Dict of the name of a result to the name of its origin.
     """
-    origins = {}
+    origins: dict[str, str] = {}
     constants = {
         tensor.name: numpy_helper.to_array(tensor)
         for each in all_graphs(graph)
         for tensor in each.initializer
         if tensor.dims == [] or np.prod(tensor.dims) < _INLINE
     }
-    counts = {}
+    counts: dict[str, int] = {}
     for each in all_graphs(graph):
         for name in (name for node in each.node for name in node.input):
             counts[name] = counts.get(name, 0) + 1

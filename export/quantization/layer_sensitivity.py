@@ -93,8 +93,8 @@ def sensitivity(
     weights = [name for name, array in arrays.items() if is_candidate(array) and name not in kept]
     found = []
     for weight in ["", *weights]:
-        kept = (*quantization.keep_float, *([_literal(weight)] if weight else []))
-        changed = dataclasses.replace(quantization, keep_float=kept)
+        keep_float = (*quantization.keep_float, *([_literal(weight)] if weight else []))
+        changed = dataclasses.replace(quantization, keep_float=keep_float)
         after, size = _measured(pathlib.Path(bundle), files, changed, evaluation)
         found.append(Sensitivity(weight=weight, size=size, **check_loss(evaluation, ONNX.name, before, after)))
         if progress is not None:
@@ -119,7 +119,7 @@ def _measured(
 
 
 def _ranges(folder: pathlib.Path, files: dict[str, str], quantization: Quantization) -> Any:
-    if quantization.mode != "int8_static":
+    if quantization.mode != "int8_static" or quantization.calibration is None:
         return None
     from keras_transformer.export.onnx.calibrate import ranges_of
 

@@ -169,7 +169,7 @@ class _Worker:
 
     def load(self) -> None:
         self._loaded = self._ask(self._request)
-        self._seconds = [[] for _ in self._loaded["cases"]]
+        self._seconds: list[list[float]] = [[] for _ in self._loaded["cases"]]
 
     def run_round(self) -> None:
         for kept, new in zip(self._seconds, self._ask({"calls": _CALLS})["seconds"], strict=True):

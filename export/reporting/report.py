@@ -77,7 +77,7 @@ class Report:
         return self.artifacts[format]
 
     def __str__(self) -> str:
-        rows = [("format", "size", "difference", "of scale", "probes", "seconds")]
+        rows: list[tuple[str, ...]] = [("format", "size", "difference", "of scale", "probes", "seconds")]
         for each in self.artifacts.values():
             figures = (f"{each.difference:.1e}", f"{each.ratio:.1e}", str(each.probes), f"{each.seconds:.1f}")
             rows.append((each.format, readable_size(each.size), *figures))

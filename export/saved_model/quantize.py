@@ -53,8 +53,8 @@ class QuantizedModule(tf.Module):
         self.functions = {
             name: self._trace(name, spec.signatures[name], chosen) for name in spec.names(saved_model.NAME)
         }
-        variables = {id(v): v for function in self.functions.values() for v in function.graph.variables}
-        self.exported_variables = list(variables.values())
+        exported = {id(v): v for function in self.functions.values() for v in function.graph.variables}
+        self.exported_variables = list(exported.values())
 
     def _trace(self, name: str, signature: Signature, chosen: list[keras.Variable]) -> Any:
         def traced(**tensors: Tensor) -> dict[str, Tensor]:

@@ -38,7 +38,8 @@ def run_batched(
 
 def _groups(requests: Sequence[dict[str, np.ndarray]], max_batch_size: int) -> list[list[int]]:
     """Lists of indices in `requests`."""
-    groups, open_groups = [], {}
+    groups: list[list[int]] = []
+    open_groups: dict[Any, Any] = {}
     for index, arrays in enumerate(requests):
         key = tuple((name, array.dtype.str, array.shape[1:]) for name, array in sorted(arrays.items()))
         count, group = open_groups.get(key, (max_batch_size, None))

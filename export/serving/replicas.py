@@ -109,7 +109,8 @@ class TextReplica:
         Yields:
             The ASGI messages of the response. Closing the generator cancels the request.
         """
-        messages, gone = asyncio.Queue(maxsize=64), asyncio.Event()
+        messages: asyncio.Queue[Any] = asyncio.Queue(maxsize=64)
+        gone = asyncio.Event()
         parts = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive():

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Shape, Tensor
 
 DEFAULT_TOLERANCE = 1e-5
 
@@ -24,7 +24,7 @@ class ArraySpec:
 
     name: str
     dtype: str
-    shape: tuple[int | None, ...]
+    shape: Shape
     axes: tuple[str | None, ...]
 
     def to_dict(self) -> dict[str, Any]:

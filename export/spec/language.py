@@ -68,7 +68,8 @@ def language_spec(
         fill_references(signature)
     layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     locate = lambda op, node: layer_of(op, node, layers, [])  # noqa: E731
-    limits = dict.fromkeys(("length", "cache_length"), model.max_length) if model.max_length else {}
+    most = model.max_length
+    limits = {} if most is None else {"length": most, "cache_length": most}
     record = model.generation_spec.to_dict()
     return ExportSpec(signatures, tolerance, locate, tuple(model.variables), record, axis_limits=limits)
 

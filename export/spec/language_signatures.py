@@ -135,13 +135,13 @@ def _int_per_row(name: str) -> ArraySpec:
 
 def _cache_specs(model: Any) -> tuple[ArraySpec, ...]:
     """Specs of the tensors of the cache."""
-    return _dynamic_specs(*(model.init_cache(*sizes) for sizes in ((1, 2), (2, 2), (1, 3))), "cache_length")
+    return _dynamic_specs(model.init_cache(1, 2), model.init_cache(2, 2), model.init_cache(1, 3), "cache_length")
 
 
 def _memory_specs(model: Any, probes: LanguageProbes) -> tuple[ArraySpec, ...]:
     """Specs of the tensors of an encoded source."""
-    sizes = ((1, 5), (2, 5), (1, 6))
-    return _dynamic_specs(*(model.encode(*probes.source(*each).values()) for each in sizes), "source_length")
+    small, wide, long = (model.encode(*probes.source(*sizes).values()) for sizes in ((1, 5), (2, 5), (1, 6)))
+    return _dynamic_specs(small, wide, long, "source_length")
 
 
 def _dynamic_specs(

@@ -9,7 +9,7 @@ import numpy as np
 from keras_transformer.export.errors import InvalidModelError
 from keras_transformer.export.spec.axes import sizes_of
 from keras_transformer.export.spec.export_spec import ArraySpec, Probe
-from keras_transformer.utils.types import ArrayLike
+from keras_transformer.utils.types import ArrayLike, Shape
 
 Limits = Mapping[str, int | None]
 
@@ -86,9 +86,7 @@ def is_mask(spec: ArraySpec) -> bool:
     return spec.dtype == "bool" or spec.name.endswith("mask")
 
 
-def _values(
-    spec: ArraySpec, shape: tuple[int, ...], limit: int | None, padded: bool, random: np.random.Generator
-) -> np.ndarray:
+def _values(spec: ArraySpec, shape: Shape, limit: int | None, padded: bool, random: np.random.Generator) -> np.ndarray:
     if is_mask(spec):
         return (_padded_mask(shape) if padded else np.ones(shape)).astype(spec.dtype)
     if "int" in spec.dtype:
@@ -96,7 +94,7 @@ def _values(
     return random.standard_normal(shape).astype(spec.dtype)
 
 
-def _padded_mask(shape: tuple[int, ...]) -> np.ndarray:
+def _padded_mask(shape: Shape) -> np.ndarray:
     """A mask that is True on a prefix of the last axis: about half in the first row, other lengths >= 1 in later rows."""
     length = shape[-1] if shape else 1
     rows = np.arange(shape[0]) if len(shape) > 1 else np.zeros(1, int)

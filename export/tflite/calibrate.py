@@ -35,7 +35,7 @@ def find_ranges(content: bytes, calibration: Iterable[Mapping[str, Any]]) -> dic
             experimental_preserve_all_tensors=True,
         )
     entries = {each.signatureKey.decode(): each.subgraphIndex for each in model.signatureDefs}
-    ranges = {}
+    ranges: dict[int, tuple[float, float]] = {}
     for example in calibration:
         names = [name for name in entries if _takes(interpreter.get_signature_runner(name), example)]
         if not names:
@@ -96,7 +96,7 @@ def use_ranges(model: Any, buffers: set[int], ranges: dict[int, Any]) -> None:
         ranges: the result of `find_ranges`. A product without a range keeps dynamic quantization of its input.
     """
     for graph in graphs(model):
-        quantized = {}
+        quantized: dict[int, int] = {}
         for operator, buffer in list(_products(graph)):
             if buffer in buffers and buffer in ranges:
                 _compute_in_integers(graph, operator, ranges[buffer], quantized)
@@ -131,7 +131,7 @@ def _parameters(least: float, largest: float) -> Any:
 def _like(graph: Graph, index: int, suffix: str, parameters: Any) -> int:
     """Adds an int8 tensor of the same shape; returns its index."""
     tensor = graph.tensors[index]
-    shape = [int(size) for size in tensor.shape]
+    shape: list[int | None] = [int(size) for size in tensor.shape]
     if tensor.shapeSignature is not None and len(tensor.shapeSignature):
         shape = [None if size < 0 else int(size) for size in tensor.shapeSignature]
     return graph.add_tensor(f"{tensor.name.decode()}/{suffix}", "INT8", shape, 0, parameters)

@@ -89,7 +89,7 @@ def _convert(spec: ExportSpec, names: list[str], source: str) -> bytes:
 
 def _typed(message: str, locate: Any, log: str) -> ExportError:
     """Converts the message of the converter to a typed error."""
-    found = {}
+    found: dict[tuple[str, Any], None] = {}
     for match in _UNSUPPORTED.finditer(message):
         node = _NODE.search(match["where"])
         found[match["op"], locate(match["op"], node["node"] if node else "unknown")] = None

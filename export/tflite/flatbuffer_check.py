@@ -38,7 +38,7 @@ class _Checker:
         self._names = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
         codes = [self._model.OperatorCodes(index) for index in range(self._model.OperatorCodesLength())]
         self._codes = [max(code.BuiltinCode(), code.DeprecatedBuiltinCode()) for code in codes]
-        self._calls = {}
+        self._calls: dict[Any, Any] = {}
 
     def run(self) -> None:
         for number in range(self._model.SubgraphsLength()):

@@ -199,7 +199,8 @@ def _gpu_warnings(content: bytes) -> dict[int, tuple[str, ...]]:
 
     with quiet():
         text = analyzer.ModelAnalyzer(content, False, True)
-    found, current = {}, 0
+    found: dict[Any, Any] = {}
+    current = 0
     for line in text.splitlines():
         header, warning = _SUBGRAPH.match(line), _GPU_WARNING.search(line)
         if header:

@@ -56,7 +56,7 @@ def find_weights(model: Any, variables: Sequence[Any] = ()) -> list[Weight]:
     Returns:
         List of `Weight`, by buffer.
     """
-    found = {}
+    found: dict[int, list[tuple[Any, int, bool]]] = {}
     for graph in graphs(model):
         ends = {*_indices(graph.subgraph.inputs), *_indices(graph.subgraph.outputs)}
         for index, tensor in enumerate(graph.tensors):

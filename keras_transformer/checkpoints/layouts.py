@@ -55,7 +55,7 @@ class Matrix(Layout):
         self.transposed = transposed
 
     def shapes(self, shapes: _Shapes) -> _Shapes:
-        flat = [(math.prod(shape[: self.inputs]), math.prod(shape[self.inputs :])) for shape in shapes]
+        flat: _Shapes = [(math.prod(shape[: self.inputs]), math.prod(shape[self.inputs :])) for shape in shapes]
         return [shape[::-1] for shape in flat] if self.transposed else flat
 
     def read(self, tensors: _Arrays, shapes: _Shapes) -> _Arrays:

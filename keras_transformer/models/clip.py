@@ -94,7 +94,7 @@ def CLIPText(
     vocabulary_size: int = 49408,
     *,
     max_sequence_length: int = 77,
-    end_id: int | Sequence[int] = 49407,
+    end_id: int | Sequence[int] | None = 49407,
     projection_dim: int | None = None,
     activation: Activation = "quick_gelu",
     attention_dropout: float = 0.0,

@@ -43,7 +43,7 @@ SIZES = {
 
 def Swin(
     size: Any = "T",
-    patch_size: int = 4,
+    patch_size: int | tuple[int, int] = 4,
     image_size: int | tuple[int, int] = 224,
     *,
     num_channels: int = 3,

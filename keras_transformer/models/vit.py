@@ -24,7 +24,7 @@ SIZES = {
 
 def ViT(
     size: str | Size = "B",
-    patch_size: int = 16,
+    patch_size: int | tuple[int, int] = 16,
     image_size: int | tuple[int, int] = 224,
     *,
     num_channels: int = 3,

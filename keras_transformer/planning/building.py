@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import pathlib
+from typing import Any
 
 import keras
 
@@ -68,7 +69,7 @@ def _from_name(name: str) -> keras.Model:
     family, colon, size = name.partition(":")
     if not colon:
         raise PlanningError(f"'{name}' is neither a config.json nor MODEL:SIZE, such as llama:3-8B")
-    function = choice(family, models.MODELS, argument="model")
+    function: Any = choice(family, models.MODELS, argument="model")
     parameters = inspect.signature(function).parameters
     options = {
         name: _VOCABULARY

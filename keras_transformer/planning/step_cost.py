@@ -228,7 +228,7 @@ class _Counter:
 
     def _moved(self, node: Any, readers: dict[Any, list[Any]]) -> float:
         """Returns the bytes that a node reads and writes."""
-        read = {tensor.ref(): tensor for tensor in node.inputs}.values()
+        read = list({tensor.ref(): tensor for tensor in node.inputs}.values())
         if node.type in ("GatherV2", "ResourceGather"):
             read = [node.outputs[0]]  # Not the whole table.
         moved = sum(self._bytes(tensor) for tensor in read if not self._is_fused(tensor, node, readers))

@@ -100,15 +100,15 @@ class StaticValues:
                 that the condition depends on, and that the caller evaluates in the first iteration, are added.
         """
         condition, body = (function_graph(self._graph, loop.get_attr(name)) for name in ("cond", "body"))
-        state = {} if state is None else state
+        loop_state: dict[int, Any] = {} if state is None else state
         trips = 0
 
         def current(index: int) -> Any:
-            if index not in state:
+            if index not in loop_state:
                 if trips:
                     raise UnknownCostError(f"A counter of {loop.name} depends on more with every iteration.")
-                state[index] = self.value(loop.inputs[index])
-            return state[index]
+                loop_state[index] = self.value(loop.inputs[index])
+            return loop_state[index]
 
         for trips in range(_MAX_TRIPS):  # noqa: B007 - read by `current`
             if not StaticValues(condition, current).value(condition.outputs[0]):
@@ -116,9 +116,9 @@ class StaticValues:
             values = StaticValues(body, current)
             following: dict[int, Any] = {}
             yield values
-            while pending := [index for index in state if index not in following]:
+            while pending := [index for index in loop_state if index not in following]:
                 following |= {index: values.value(body.outputs[index]) for index in pending}
-            state |= following
+            loop_state |= following
         raise UnknownCostError(f"{loop.name} runs more than {_MAX_TRIPS} iterations.")
 
     def _after(self, loop: Any, index: int) -> Any:

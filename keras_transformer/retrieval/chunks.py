@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import pathlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,7 @@ def token_dtype(vocabulary_size: int) -> Any:
 
 def _documents(documents: Any, separator: Any):
     """Yields an iterable of blocks of text for each document."""
+    sources: Iterator[Iterable[str]]
     paths = [documents] if isinstance(documents, (str, os.PathLike)) else documents
     if isinstance(paths, (list, tuple)) and (paths is not documents or all_paths(paths)):
         stream_texts(documents)  # Checks that all can be read, before anything is.

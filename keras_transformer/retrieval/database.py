@@ -222,14 +222,15 @@ def _new_index(backend: Any):
 
 
 def _write_keys(path: Path, chunks: Any, embed: Any) -> None:
-    keys = None
+    keys: np.memmap | None = None
     for start in range(0, len(chunks), _BATCH):
         ids = np.arange(start, min(start + _BATCH, len(chunks)))
         vectors = unit(embed(chunks.tokens(ids)))
         if keys is None:
             keys = np.lib.format.open_memmap(path, "w+", "float32", (len(chunks), vectors.shape[1]))
         keys[ids] = vectors
-    keys.flush()
+    if keys is not None:
+        keys.flush()
 
 
 def _config(chunks: Any, index: Any, embed: Any, vocabulary_size: int):

@@ -49,8 +49,9 @@ class NearestNeighbors:
         self.backend = backend
         self.chunk_size = _positive("chunk_size", chunk_size)
         self.neighbors, self.effort = _positive("neighbors", neighbors), _positive("effort", effort)
-        self._parts, self._length = [], 0
-        self._searcher = None
+        self._parts: list[Any] = []
+        self._length = 0
+        self._searcher: Any = None
 
     def __len__(self) -> int:
         return self._length

@@ -123,7 +123,7 @@ class RetrievalSteps:
         chunks = np.stack([texts[row, chunk * size : (chunk + 1) * size] for row, chunk in wanted])
         neighbors, mask = self.database.neighbors(chunks, self.num_neighbors, self.neighbor_length)
         # As `NeighborEncoder` reads them: zeros for nothing, so all tokens are one more.
-        stored = np.where(mask, neighbors + 1, 0).reshape(len(wanted), -1)
+        stored: np.ndarray = np.where(mask, neighbors + 1, 0).reshape(len(wanted), -1)
         share, found = found.shape[3], found.copy()
         stored = np.pad(stored, ((0, 0), (0, size * share - stored.shape[1]))).reshape(-1, size, share)
         for (row, chunk), tokens in zip(wanted, stored, strict=True):

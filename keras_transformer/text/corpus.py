@@ -90,7 +90,8 @@ def read_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[str]:
     """Yields the text of one file in blocks that end where a line ends; their concatenation is the text."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     opener = gzip.open if str(path).endswith(".gz") else open
-    offset, rest = 0, []
+    offset = 0
+    rest: list[str] = []
     try:
         with opener(path, "rb") as file:
             while block := file.read(block_bytes):

@@ -31,7 +31,7 @@ def _string_paths(spec: Any, fields: Any):
     if isinstance(spec, tf.TensorSpec):
         if fields is not None:
             raise TextError("fields is for data sets of dicts or tuples; this one holds single tensors.")
-        items = {None: spec}
+        items: dict[Any, Any] = {None: spec}
     else:
         items = dict(spec) if isinstance(spec, dict) else dict(enumerate(spec))
     strings = [key for key, each in items.items() if isinstance(each, tf.TensorSpec) and each.dtype == tf.string]

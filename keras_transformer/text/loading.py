@@ -17,7 +17,7 @@ from keras_transformer.utils.types import Path
 if TYPE_CHECKING:
     from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 
-TOKENIZERS = {
+TOKENIZERS: dict[str, type[Tokenizer]] = {
     "wordpiece": WordPiece,
     "sentencepiece": SentencePiece,
     "byte_pair": BytePair,

@@ -45,7 +45,8 @@ def greedy(
     token_ids = np.zeros((len(prompts), lengths.max()), "int64")
     for row, prompt in zip(token_ids, prompts, strict=True):
         row[: len(prompt)] = prompt
-    past, start = empty_past(cache, len(prompts), str), 0
+    past = empty_past(cache, len(prompts), str)
+    start: Any = 0
     for _ in range(max_new_tokens):
         results: Any = session.run(None, arrays(token_ids, lengths, start, past))
         outputs = dict(zip(names, results, strict=True))

@@ -99,14 +99,15 @@ def write_genai(
     spec = dataclasses.replace(genai_spec(model, tolerance), quantization=quantization)
     with writing.replacing(target) as work:
         manifest, artifact, spec = _write(spec, work, metadata)
-        check_greedy(work / FILE, model, cache, *_decoding(model, length), tolerance)
+        prompts, max_new_tokens = _decoding(model, length)
+        check_greedy(work / FILE, model, cache, prompts, max_new_tokens, tolerance)
         if quantization is not None:
             artifact = quantize_artifact(artifact, spec, work, manifest, lambda: _bytes(work))
         if written_tokenizer is not None:
             write_hugging_face(written_tokenizer, work, length, ENGINE)
         _write_json(work / CONFIG, genai_config(model, cache, length))
         if is_installed():
-            check_engine(work, cache, *_decoding(model, length), model.end_id)
+            check_engine(work, cache, prompts, max_new_tokens, model.end_id)
         manifest["files"] = file_records(work)
         writing.write_manifest(work, manifest)
     artifact.path = str(target / FILE)
@@ -174,7 +175,8 @@ def _write(spec: ExportSpec, work: pathlib.Path, metadata: dict[str, Any] | None
     files = onnx.write(traced, spec, work)
     spec = with_dots(spec, work / FILE)
     manifest = writing.new_manifest(spec, metadata)
-    manifest["artifacts"][onnx.NAME] = record = {"signatures": files, "bytes": _bytes(work)}
+    record: dict[str, Any] = {"signatures": files, "bytes": _bytes(work)}
+    manifest["artifacts"][onnx.NAME] = record
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
     parity = verify.verify_format(work, onnx.NAME, probes, spec.tolerance, manifest)
     record["parity"] = [vars(each) for each in parity]
@@ -184,7 +186,7 @@ def _write(spec: ExportSpec, work: pathlib.Path, metadata: dict[str, Any] | None
     return manifest, artifact, spec
 
 
-def _decoding(model: Any, length):
+def _decoding(model: Any, length: int) -> tuple[list[list[int]], int]:
     """Prompts and a number of new tokens for a text of `length` tokens."""
     new = min(_NEW_TOKENS, length - 1)
     random = np.random.default_rng(0)

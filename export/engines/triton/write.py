@@ -6,7 +6,7 @@ import contextlib
 import pathlib
 import re
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.bundle.manifest import check_hashes, files_of, read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes
@@ -87,7 +87,7 @@ def write_triton(
     check_hashes(bundle, manifest, files_of(manifest, ONNX.name))
     probes = read_probes(bundle)
     with contextlib.ExitStack() as stack:
-        weights = {}
+        weights: dict[Any, Any] = {}
         for model, target in zip(models, targets, strict=True):
             work = stack.enter_context(replacing(target))
             folder_of_version = work

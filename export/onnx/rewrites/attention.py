@@ -1,5 +1,7 @@
 """Rules that fuse matrix products around a softmax into `Attention`, in the layout that runs fastest."""
 
+from collections.abc import Callable
+
 import onnx_ir as ir
 from onnxscript.rewriter import RewriteRuleSet
 
@@ -226,6 +228,7 @@ class RepeatedHeads(Rule):
 
 def attention_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
     """Returns the rules for `Attention`."""
+    rules: list[Callable[[Dims], Rule]]
     rules = [Attention, AttentionWithoutBias, GroupedAttention, GroupedAttentionWithoutBias]
     rules += [TokensFirst, TokensFirstMasked, ScaleThroughTranspose, ScaleIntoAttention, RepeatedHeads]
     return [rule_set([rule(dims) for rule in rules], commute=True)]

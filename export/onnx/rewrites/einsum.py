@@ -3,6 +3,8 @@
 The converter aligns the axes of an einsum in rank 5 and multiplies in rank 3; the rules restore a product of rank 4.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx_ir as ir
 from onnxscript.rewriter import RewriteRuleSet
@@ -194,7 +196,9 @@ class BiasOfReshape(Rule):
 
 def einsum_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
     """Returns the rules for einsums."""
+    rules: list[Callable[[Dims], Rule]]
     rules = [StackOfHalves, TransposeOfOnes, ProductOfGroups, GroupsOfTranspose, TransposeOfProduct]
+    found: list[Rule]
     found = [rule(dims, each) for each in ("Squeeze", "Unsqueeze") for rule in (ReshapeOfAxes, AxesOfReshape)]
-    products = [ScaleOfScores, BiasOfReshape]
+    products: list[Callable[[Dims], Rule]] = [ScaleOfScores, BiasOfReshape]
     return [rule_set(found + [rule(dims) for rule in rules]), rule_set([rule(dims) for rule in products], commute=True)]

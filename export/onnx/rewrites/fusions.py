@@ -4,6 +4,7 @@ A rule applies only where its conditions are proven from the graph; otherwise th
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -217,12 +218,12 @@ class GemmOfReshaped(GemmOfTransposed):
 
 def fusion_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
     """Returns the rules for norms, GELUs, table lookups and `Gemm`."""
-    norms: list[type[Rule]] = [LayerNormalization]
+    norms: list[Callable[[Dims], Rule]] = [LayerNormalization]
     norms += [RMSNormalization, RMSNormalizationOfPower] if options.target >= 23 else []
     has_gelu = options.target >= 20
     gelus = (
         [rule(dims, not has_gelu) for rule in (GeluErfc, GeluErf, GeluTanh)] if has_gelu or options.contrib_ops else []
     )
-    rules = [*norms, GatherAnyIndex, PlainGemm, GemmOfTransposed, GemmOfReshaped]
+    rules: list[Callable[[Dims], Rule]] = [*norms, GatherAnyIndex, PlainGemm, GemmOfTransposed, GemmOfReshaped]
     sets = [rule_set([rule(dims) for rule in rules])]
     return [*sets, rule_set(gelus, commute=True)] if gelus else sets

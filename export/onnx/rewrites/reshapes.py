@@ -1,5 +1,7 @@
 """Rules that remove reshapes and transposes that move no data, and compute projections in rank 2."""
 
+from collections.abc import Callable
+
 from onnxscript.rewriter import RewriteRuleSet
 
 from keras_transformer.export.onnx.options import OnnxOptions
@@ -180,8 +182,9 @@ class NormThenReshape(Rule):
 
 def reshape_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
     """Returns the rules for reshapes and transposes."""
+    rules: list[Callable[[Dims], Rule]]
     rules = [TransposeOfTranspose, TransposeOfReshapable, ReshapeOfReshape, ReshapeToItself, PlainTarget]
-    found = [rule(dims) for rule in rules]
+    found: list[Rule] = [rule(dims) for rule in rules]
     found += [rule(dims, norm) for norm in _NORMS for rule in (NormThenReshape, NormOfReshape)]
     found += [UnaryOfReshape(dims, each) for each in _UNARY]
     found += [rule(dims, each) for each in _BINARY for rule in (BinaryOfReshape, BinaryOfReshapeFirst)]

@@ -1,7 +1,7 @@
 """Symbolic values of the integers of a graph that are sizes."""
 
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from keras_transformer.export.onnx.shapes.symbolic import multiply
 # A size is an int or a text; see `symbolic`.
 Sizes: TypeAlias = list[Any]
 INTEGERS = (ir.DataType.INT32, ir.DataType.INT64)
-_OPERATORS = {"Add": operator.add, "Sub": operator.sub, "Max": max, "Min": min}
+_OPERATORS: dict[str, Callable[[int, int], int]] = {"Add": operator.add, "Sub": operator.sub, "Max": max, "Min": min}
 _LONGEST = 8
 
 

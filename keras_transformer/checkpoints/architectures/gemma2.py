@@ -19,7 +19,9 @@ from keras_transformer.checkpoints.rotary import rotary
 from keras_transformer.models import Gemma2 as Gemma2Model
 
 
-def capped_language_model(backbone: keras.Model, config: Config, *, default: float, **options: Any) -> keras.Model:
+def capped_language_model(
+    backbone: keras.Model, config: Config, *, default: float | None, **options: Any
+) -> keras.Model:
     """Returns the language model, with soft-capped logits if the config has a cap."""
     return language_model(
         backbone, config, logit_soft_cap=soft_cap(config, "final_logit_softcapping", default), **options

@@ -101,5 +101,5 @@ def _text_entries(text: Config) -> list[Entry]:
 
 
 def _attention(theirs: str, ours: str) -> list[Entry]:
-    names = {ours: f"{theirs}.{letter}_proj" for ours, letter in (("query", "q"), ("key", "k"), ("value", "v"))}
-    return attention(ours, **names, output=f"{theirs}.out_proj")
+    query, key, value = (f"{theirs}.{letter}_proj" for letter in "qkv")
+    return attention(ours, query=query, key=key, value=value, output=f"{theirs}.out_proj")

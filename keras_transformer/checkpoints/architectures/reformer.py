@@ -153,7 +153,7 @@ def _pair(config: Config, name: str) -> tuple[int, int]:
     pair = config.get(name)
     if not isinstance(pair, list) or len(pair) != 2 or not all(_is_count(number) for number in pair):
         raise ConfigError(f"{config.source}: {name!r} is {str(pair)[:80]!r}; expected two positive integers.")
-    return pair
+    return pair[0], pair[1]
 
 
 def _is_count(value: Any) -> bool:

@@ -114,7 +114,8 @@ class MT5Architecture(T5Architecture):
     heads = {name: T5Architecture.heads[name] for name in ("ConditionalGeneration", "EncoderModel", "Model")}
 
 
-def _feedforward(config: Config) -> list[Entry]:
+def _feedforward(config: Config) -> tuple[str, str]:
+    """Returns the kind of feed-forward network and the activation."""
     default = "gated-gelu" if config.get("model_type") == "mt5" else "relu"
     return config.choice("feed_forward_proj", _FEEDFORWARDS, default)
 

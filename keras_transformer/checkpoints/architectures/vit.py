@@ -78,14 +78,16 @@ def image_options(config: Config, image_size: int = 224, patch_size: int = 16) -
     return {"patch_size": patch, "image_size": image, "num_channels": config.integer("num_channels", 3)}
 
 
-def sides(config: Config, name: str, default: int) -> tuple[int, ...]:
+def sides(config: Config, name: str, default: int) -> tuple[int, int]:
     """Returns height and width, from one number or two."""
     found = config.get(name, default)
     if not isinstance(found, list):
-        return (config.integer(name, default),) * 2
+        side = config.integer(name, default)
+        return side, side
     if len(found) != 2:
         raise ConfigError(f"{config.source}: {name!r} is {str(found)[:80]}; expected one number or two.")
-    return integers(config, name, default)
+    height, width = integers(config, name, default)
+    return height, width
 
 
 def integers(config: Config, name: str, default: Any) -> tuple[int, ...]:

@@ -11,8 +11,10 @@ from keras_transformer.text.hugging_face.json import added_tokens
 # What Whisper's tokenizer spells moments with; its text leaves them out.
 _TIMESTAMP = re.compile(r"<\|\d+\.\d+\|>")
 # Spaces that decoding takes away where the files ask for it, in this order.
-_CLEANING = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"))
-_CLEANING += ((" 's", "'s"), (" 've", "'ve"), (" 're", "'re"))
+_CLEANING = (
+    *((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'")),
+    *((f" {ending}", ending) for ending in ("n't", "'m", "'s", "'ve", "'re")),
+)
 
 
 class Decoding:

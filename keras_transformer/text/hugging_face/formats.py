@@ -23,7 +23,7 @@ def library() -> Any:
     return tokenizers
 
 
-def encode_batch(tokenizer: Any, texts: Any, offsets: Any) -> tuple[list, list | None]:
+def encode_batch(tokenizer: Any, texts: Any, offsets: Any) -> tuple[list, Any]:
     """Ids of each text, and with `offsets` the characters of each token, without any special token added."""
     if not offsets:
         # One text is quicker without the threads that a batch starts.

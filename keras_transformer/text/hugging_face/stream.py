@@ -30,7 +30,7 @@ class HuggingFaceStream:
     def __init__(self, tokenizer: Any, skip_special_tokens: bool = True) -> None:
         self._tokenizer = tokenizer
         self._skip = skip_special_tokens
-        self._ids = []
+        self._ids: list[int] = []
         self._given = 0
         self._in_bytes = False
 

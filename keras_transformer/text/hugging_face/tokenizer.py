@@ -95,7 +95,8 @@ class HuggingFaceTokenizer(Tokenizer):
         # A special token's name in a text is text; see `encode`.
         self._tokenizer.encode_special_tokens = True
         # Made when they are first used.
-        self._twins, self._lock = {}, threading.Lock()
+        self._twins: dict[str, Any] = {}
+        self._lock = threading.Lock()
         self._size = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         self._decoded = Decoding(content, self._tokenizer, self.clean_up_spaces)
         if special_tokens is None:
@@ -151,7 +152,7 @@ class HuggingFaceTokenizer(Tokenizer):
 
     # Text to ids.
 
-    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, Any]:
         rows, spans = encode_batch(self._tokenizer, texts, offsets)
         names = self._special_ids - {self.unknown_id}
         for place, row in enumerate(rows):
@@ -194,10 +195,10 @@ class HuggingFaceTokenizer(Tokenizer):
         after = list(self._after or ([self.closing_id()] if end else [])) if end else []
         if filler is not None:
             before, after = [filler] * len(before), [filler] * len(after)
-        room = self._room(max_length, len(before) + len(after))
-        return lambda row: [*before, *self._cut(row, room), *after]
+        limit = self._limit(max_length, len(before) + len(after))
+        return lambda row: [*before, *self._cut(row, limit), *after]
 
-    def _room(self, max_length: int | None, taken: int):
+    def _limit(self, max_length: int | None, taken: int) -> int | None:
         if max_length is None:
             return None
         if not isinstance(max_length, (int, np.integer)) or max_length < 1 or max_length < taken:
@@ -206,10 +207,10 @@ class HuggingFaceTokenizer(Tokenizer):
             )
         return max_length - taken
 
-    def _cut(self, row: Any, room: int):
-        if room is None or len(row) <= room:
+    def _cut(self, row: Any, limit: int | None):
+        if limit is None or len(row) <= limit:
             return row
-        return row[:room] if self.truncation_side == "right" else row[len(row) - room :]
+        return row[:limit] if self.truncation_side == "right" else row[len(row) - limit :]
 
     def encode_pair(self, first: Any, second: Any, max_length: int | None = None) -> tuple[list, list]:
         """Turns a pair of texts into one sequence, by the tokenizer's own template for pairs.
@@ -238,9 +239,9 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def _pair_encoding(self, first: Any, second: Any, max_length: int | None):
         one, two = self._encoding(first), self._encoding(second)
-        room = self._room(max_length, self._processor.num_special_tokens_to_add(True))
-        if room is not None:
-            for encoding, length in zip((one, two), _shares(len(one), len(two), room), strict=True):
+        limit = self._limit(max_length, self._processor.num_special_tokens_to_add(True))
+        if limit is not None:
+            for encoding, length in zip((one, two), _shares(len(one), len(two), limit), strict=True):
                 encoding.truncate(length, direction=self.truncation_side)
         return self._processor.process(one, two, True)
 
@@ -255,12 +256,13 @@ class HuggingFaceTokenizer(Tokenizer):
         return_offsets: bool = False,
     ) -> dict[str, np.ndarray]:
         if self.padding_side == "right":
-            options = {"start": start, "end": end, "return_offsets": return_offsets}
-            return super().__call__(texts, padding=padding, max_length=max_length, **options)
+            return super().__call__(
+                texts, padding=padding, max_length=max_length, start=start, end=end, return_offsets=return_offsets
+            )
         if self.pad_id is None:
             raise SpecialTokenError(f"This {type(self).__name__} has no pad token, so it cannot make a batch.")
         texts = [texts] if isinstance(texts, str) else texts
-        options = {"start": start, "end": end, "max_length": max_length}
+        options: dict[str, Any] = {"start": start, "end": end, "max_length": max_length}
         rows, offsets = self.encode(texts, **options), None
         if return_offsets:
             rows, offsets = self.encode_with_offsets(texts, **options)

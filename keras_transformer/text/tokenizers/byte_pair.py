@@ -173,7 +173,7 @@ class BytePair(Tokenizer):
     def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, Any]:
         return encode_batch(self._tokenizer, texts, offsets)
 
     def _files(self) -> dict[str, bytes]:

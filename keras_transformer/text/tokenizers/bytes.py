@@ -98,7 +98,7 @@ class Bytes(Tokenizer):
     def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, Any]:
         first = self._first_byte
         rows = [(np.frombuffer(text.encode("utf-8"), "uint8") + np.int32(first)).tolist() for text in texts]
         if not offsets:

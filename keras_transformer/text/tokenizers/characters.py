@@ -105,7 +105,7 @@ class Characters(Tokenizer):
         others = len(tokens_in(special_token_roles(special_tokens, PLAIN))) + 256 * bool(byte_fallback)
         if vocabulary_size is not None:
             check_size(vocabulary_size, others + 1)
-        counts = collections.Counter()
+        counts: collections.Counter[str] = collections.Counter()
         for text in stream_texts(files_or_texts):
             counts.update(text)
         ordered = sorted(counts, key=lambda character: (-counts[character], character))
@@ -130,7 +130,7 @@ class Characters(Tokenizer):
     def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, Any]:
         if offsets:
             spelled = [[self._spell(character) for character in text] for text in texts]
             ids = [list(itertools.chain.from_iterable(row)) for row in spelled]

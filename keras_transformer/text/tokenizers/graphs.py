@@ -82,7 +82,7 @@ class GraphTokenizer(tf.Module):
             texts = tf.strings.regex_replace(texts, "^ ", "", replace_global=False)
         return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
 
-    def _tokenize(self, texts: Any) -> None:
+    def _tokenize(self, texts: Any) -> Any:
         raise NotImplementedError
 
 

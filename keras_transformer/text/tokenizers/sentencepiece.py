@@ -176,7 +176,7 @@ class SentencePiece(Tokenizer):
     def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, Any]:
         if not offsets:
             if self._lossless and any(SPACE in text for text in texts):
                 return [self._encode_escaped(text, False)[0] for text in texts], None
@@ -223,7 +223,8 @@ def _spaced(text: str):
 
 def _whole_characters(offsets: Any, shift: Any):
     """Offsets where the bytes that spell a character all have its offset; the library gives it to the last alone."""
-    spans, stop = [], None
+    spans: list[tuple[int, int]] = []
+    stop = None
     for begin, end in reversed(offsets):
         if begin == end and spans and stop is not None and end == stop[0]:
             begin, end = stop

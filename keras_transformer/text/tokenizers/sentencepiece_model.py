@@ -7,6 +7,8 @@ field 2 the trainer's options (the kind of model is field 3), field 3 those of t
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
 
@@ -90,7 +92,7 @@ def with_exact_scores(model: bytes) -> bytes:
     return bytes(changed)
 
 
-def _fields(data: bytes, at: int, stop: int, wanted: int):
+def _fields(data: bytes, at: int, stop: int, wanted: int) -> Iterator[tuple[Any, int, int]]:
     """Yields value (of a varint, else None), start and end of each field with the number `wanted`."""
     while at < stop:
         key, at = _varint(data, at)

@@ -27,13 +27,13 @@ class Tokenizer(Vocabulary):
         special_tokens: as for `Vocabulary`.
     """
 
-    kind = None
+    kind: str | None = None
     # The text of a token starts with a space that the first token of a text does not show.
     _drops_first_space = False
 
     # What a kind implements.
 
-    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, Any]:
         """Ids of each text, and with `offsets` the `(start, end)` of each token: two lists of lists (or None)."""
         raise NotImplementedError
 
@@ -195,13 +195,13 @@ class Tokenizer(Vocabulary):
         if self.pad_id is None:
             raise SpecialTokenError(f"This {type(self).__name__} has no pad token, so it cannot make a batch.")
         texts = [texts] if isinstance(texts, str) else texts
-        options = {"start": start, "end": end, "max_length": max_length}
+        options: dict[str, Any] = {"start": start, "end": end, "max_length": max_length}
         if not return_offsets:
             return pad_batch(self.encode(texts, **options), self.pad_id, padding)
         rows, offsets = self.encode_with_offsets(texts, **options)
         return pad_batch(rows, self.pad_id, padding, offsets)
 
-    def _encode_checked(self, texts: Any, offsets: Any, allow_special_tokens: bool):
+    def _encode_checked(self, texts: Any, offsets: Any, allow_special_tokens: bool) -> tuple[list, Any]:
         if allow_special_tokens and self._special_pattern is not None:
             return [self._encode_with_special(text) for text in texts], None
         try:
@@ -212,8 +212,8 @@ class Tokenizer(Vocabulary):
                 check_unicode(text)
             raise
 
-    def _encode_with_special(self, text: str):
-        parts = self._special_pattern.split(text)
+    def _encode_with_special(self, text: str) -> list[int]:
+        parts = self._special_pattern.split(text) if self._special_pattern else [text]
         # Every second part is a special token.
         texts = [part for part in parts[::2] if part]
         encoded = iter(self._encode_checked(texts, False, False)[0])

@@ -24,14 +24,14 @@ class Vocabulary:
 
     def __init__(self, special_tokens: dict[str, Any]) -> None:
         self.special_tokens = dict(special_tokens)
-        self._ids_of_special = {}
+        self._ids_of_special: dict[str, int] = {}
         for token in tokens_in(self.special_tokens):
             index = self.token_to_id(token)
             if index is None:
                 raise SpecialTokenError(f"The special token {token!r} is not in the vocabulary.")
             self._ids_of_special[token] = index
         # Filled by `Tokenizer.decode` when it is first used.
-        self._tables = {}
+        self._tables: dict[bool, Any] = {}
         self._special_ids = frozenset(self._ids_of_special.values())
         # Longest first, so that no token hides another that it begins.
         ordered = sorted(self._ids_of_special, key=len, reverse=True)
@@ -59,8 +59,9 @@ class Vocabulary:
         """
         raise NotImplementedError
 
-    def _id_of_role(self, role) -> int | None:
-        return self._ids_of_special.get(self.special_tokens.get(role))
+    def _id_of_role(self, role: str) -> int | None:
+        token = self.special_tokens.get(role)
+        return None if token is None else self._ids_of_special.get(token)
 
     pad_id = property(lambda self: self._id_of_role("pad"), doc="Id that fills a batch, or None.")
     unknown_id = property(lambda self: self._id_of_role("unknown"), doc="Id for what the vocabulary lacks, or None.")
@@ -91,10 +92,11 @@ class Vocabulary:
         """
         return self._first_id("end", "separator")
 
-    def _first_id(self, *roles: Any) -> int:
+    def _first_id(self, *roles: str) -> int:
         for role in roles:
-            if self._id_of_role(role) is not None:
-                return self._id_of_role(role)
+            index = self._id_of_role(role)
+            if index is not None:
+                return index
         raise SpecialTokenError(f"This {type(self).__name__} has no {' and no '.join(roles)} token.")
 
     def _check_id(self, index: int) -> int:

@@ -160,7 +160,7 @@ class WordPiece(Tokenizer):
     def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, list | None]:
+    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, Any]:
         return encode_batch(self._tokenizer, texts, offsets)
 
     def _graph(self) -> Any:
@@ -175,7 +175,9 @@ class WordPiece(Tokenizer):
         return {FILE: "".join(f"{token}\n" for token in self.vocabulary).encode("utf-8")}
 
     @classmethod
-    def _from_files(cls, files: dict[str, bytes], special_tokens: dict[str, Any], options: dict[str, Any]) -> WordPiece:
+    def _from_files(
+        cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
+    ) -> WordPiece:
         return cls(vocabulary_lines(files[FILE], FILE), options["lowercase"], special_tokens)
 
 
