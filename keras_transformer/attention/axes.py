@@ -116,21 +116,21 @@ class AttentionAxes:
         """
         if mask is None:
             return None
-        mask = ops.cast(mask, "bool")
-        if len(mask.shape) == 1 + len(self.attention) and self.batch:
+        folded = ops.cast(mask, "bool")
+        if len(folded.shape) == 1 + len(self.attention) and self.batch:
             order = sorted(self.attention)
-            mask = ops.transpose(mask, (0, *(1 + order.index(axis) for axis in self.attention)))
+            folded = ops.transpose(folded, (0, *(1 + order.index(axis) for axis in self.attention)))
             for axis in range(len(self.batch)):
-                mask = ops.expand_dims(mask, 1 + axis)
-            mask = ops.broadcast_to(mask, self._sizes(tokens, (0, *self.batch, *self.attention)))
-        elif len(mask.shape) == len(tokens.shape) - 1:
-            mask = self._transposed(mask)
+                folded = ops.expand_dims(folded, 1 + axis)
+            folded = ops.broadcast_to(folded, self._sizes(tokens, (0, *self.batch, *self.attention)))
+        elif len(folded.shape) == len(tokens.shape) - 1:
+            folded = self._transposed(folded)
         else:
             raise ValueError(
                 f"A mask of tokens {tuple(tokens.shape)} must have their axes without the features. "
-                f"Received: a mask of shape {tuple(mask.shape)}"
+                f"Received: a mask of shape {tuple(folded.shape)}"
             )
-        return ops.reshape(mask, (-1, math.prod(self._sizes(tokens, self.attention))))
+        return ops.reshape(folded, (-1, math.prod(self._sizes(tokens, self.attention))))
 
     def fold_attention_mask(self, mask: Tensor | None, query: Tensor, value: Tensor) -> Tensor | None:
         """An attention mask to `(B · F, N | 1, T, S)`.
@@ -143,20 +143,20 @@ class AttentionAxes:
         """
         if mask is None:
             return None
-        mask = ops.cast(mask, "bool")
+        folded = ops.cast(mask, "bool")
         lengths = (*self._sizes(query, self.attention), *self._sizes(value, self.attention))
-        missing = 2 + len(self.batch) + len(lengths) - len(mask.shape)
-        if len(mask.shape) < len(lengths) or missing < 0:
+        missing = 2 + len(self.batch) + len(lengths) - len(folded.shape)
+        if len(folded.shape) < len(lengths) or missing < 0:
             raise ValueError(
                 f"attention_mask must end in the attention axes of queries and keys, {len(lengths)} axes, after at most "
-                f"{2 + len(self.batch)} axes of batch and heads. Received shape: {tuple(mask.shape)}"
+                f"{2 + len(self.batch)} axes of batch and heads. Received shape: {tuple(folded.shape)}"
             )
         for _ in range(missing):
-            mask = ops.expand_dims(mask, -len(lengths) - 1)
-        heads = mask.shape[1 + len(self.batch)]
-        mask = ops.broadcast_to(mask, (*self._sizes(query, (0, *self.batch)), heads, *lengths))
+            folded = ops.expand_dims(folded, -len(lengths) - 1)
+        heads = folded.shape[1 + len(self.batch)]
+        folded = ops.broadcast_to(folded, (*self._sizes(query, (0, *self.batch)), heads, *lengths))
         half = len(lengths) // 2
-        return ops.reshape(mask, (-1, heads, math.prod(lengths[:half]), math.prod(lengths[half:])))
+        return ops.reshape(folded, (-1, heads, math.prod(lengths[:half]), math.prod(lengths[half:])))
 
     def _transposed(self, x: Tensor) -> Tensor:
         """The batch axes first, the attention axes after them, in order."""

@@ -43,7 +43,7 @@ def attention_maps(model: keras.Model, layers: Iterable[keras.layers.Layer] | No
 
 @serializable
 class _AttentionMaps(keras.Model):
-    def __init__(self, model: keras.Model, chosen: Tensor) -> None:
+    def __init__(self, model: keras.Model, chosen: dict[str, keras.layers.Layer]) -> None:
         super().__init__(name=f"{model.name}_attention_maps")
         self.model = model
         self.chosen = dict(chosen)
@@ -54,23 +54,23 @@ class _AttentionMaps(keras.Model):
         return {path: scores[id(layer)] for path, layer in self.chosen.items()}
 
 
-def attention_layers(model: keras.Model):
+def attention_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """Returns the layers of a model that record attention scores, in call order."""
     layers = layers_in_order(model)
     return [layer for layer in layers if isinstance(layer, MultiHeadAttention) or _records_scores(layer)]
 
 
-def _records_scores(layer: keras.layers.Layer):
+def _records_scores(layer: keras.layers.Layer) -> bool:
     """Whether a layer other than `MultiHeadAttention` records attention scores."""
     return getattr(layer, "records_attention_scores", False)
 
 
-def _path(layer: keras.layers.Layer):
+def _path(layer: keras.layers.Layer) -> str:
     """The path of a layer inside its model, e.g. `encoder_block_0/self_attention`."""
     return layer.path or layer.name
 
 
-def _choose(found, layers: Iterable[keras.layers.Layer]):
+def _choose(found: dict[str, keras.layers.Layer], layers: Iterable[int | str] | None) -> dict[str, keras.layers.Layer]:
     if layers is None:
         return found
     paths, chosen = list(found), {}

@@ -162,18 +162,18 @@ class Visibility:
         return combine(*masks)
 
 
-def _as_rank_4(mask: Tensor | None):
+def _as_rank_4(mask: Tensor | None) -> Tensor | None:
     """`(T, S)`, `(B, T, S)` or `(B, N, T, S)` to rank 4."""
     if mask is None:
         return None
-    mask = ops.cast(mask, "bool")
-    if len(mask.shape) == 2:
-        mask = ops.expand_dims(mask, 0)
-    if len(mask.shape) == 3:
-        mask = ops.expand_dims(mask, 1)
-    if len(mask.shape) != 4:
-        raise ValueError(f"attention_mask must be (T, S), (B, T, S) or (B, N, T, S). Received shape: {mask.shape}")
-    return mask
+    expanded = ops.cast(mask, "bool")
+    if len(expanded.shape) == 2:
+        expanded = ops.expand_dims(expanded, 0)
+    if len(expanded.shape) == 3:
+        expanded = ops.expand_dims(expanded, 1)
+    if len(expanded.shape) != 4:
+        raise ValueError(f"attention_mask must be (T, S), (B, T, S) or (B, N, T, S). Received shape: {expanded.shape}")
+    return expanded
 
 
 def implicit_mask(x: Tensor):

@@ -165,9 +165,9 @@ class Mechanism(CachedLayer):
         value: Tensor,
         visibility: Visibility,
         position: AttentionPosition | None,
-        cache: Cache,
+        cache: Cache | None,
         return_attention_scores: bool,
-    ):
+    ) -> None:
         lengths = (query.shape[1], value.shape[1])  # Not the length of the key, which may be the query.
         requested = {
             "cache": cache is not None,  # First, as a cache makes attention causal.
@@ -207,7 +207,7 @@ def check_cross_attention(layer: keras.layers.Layer):
         raise ValueError(f"{layer.name} supports self-attention only and cannot be a cross-attention.")
 
 
-def check_no_key_mask(layer: keras.layers.Layer, key_mask: Tensor | None, cache: Cache):
+def check_no_key_mask(layer: keras.layers.Layer, key_mask: Tensor | None, cache: Cache | None) -> None:
     """Raises `ValueError` for a key mask together with a cache that does not keep all keys."""
     if cache is not None and not layer.cache_is_rewindable and key_mask is not None:
         raise ValueError(

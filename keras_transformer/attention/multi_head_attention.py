@@ -441,7 +441,7 @@ class MultiHeadAttention(CachedLayer):
         Returns:
             dict with "key" `(B, K, S, key_dim)` and "value" `(B, K, S, value_dim)`.
         """
-        if self._key_dense is None:
+        if self._key_dense is None or self._value_dense is None:
             raise ValueError(f"{type(self.mechanism).__name__} uses its queries as keys and has no memory_cache.")
         check_shapes(value.shape, value.shape, value.shape if key is None else key.shape)
         key, value = self._key_dense(value if key is None else key), self._value_dense(value)
@@ -466,16 +466,16 @@ class MultiHeadAttention(CachedLayer):
         **options: Any,
     ) -> Any:
         shape = (*query.shape[:-1], *(self._output_shape or (query.shape[-1],)))
-        if value is not None:
+        has_value = value is not None  # A cache may hold the projected value.
+        if has_value:
             shape = self.compute_output_shape(query.shape, value.shape, None if key is None else key.shape)
         specs = [keras.KerasTensor(shape, dtype=self.compute_dtype)]
         if return_attention_scores:
-            shape = (query.shape[0], self._num_heads, query.shape[1], None)
-            if cache is None:
+            if cache is not None:
+                shape = (query.shape[0], self._num_heads, query.shape[1], cache_length(cache))
+            else:
                 axes = AttentionAxes.of_rank(self._attention_axes, len(query.shape))
                 shape = axes.scores_shape(query.shape, value.shape, self._num_heads)
-            else:
-                shape = (*shape[:3], cache_length(cache))
             specs.append(keras.KerasTensor(shape, dtype=self.compute_dtype))
         if cache is not None:
             specs.append(cache_spec(cache))

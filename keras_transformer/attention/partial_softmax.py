@@ -80,24 +80,24 @@ def partial_attention(
     largest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
     weights = ops.exp(scores - largest)
     total = ops.sum(weights, axis=-1, keepdims=True)  # (B, N, T, 1)
-    adds_values = position is not None and "values" in position.needs
-    if adds_values:
+    value_term = None if position is None or "values" not in position.needs else position.values
+    if value_term is not None:
         weights = weights / total
     weights = softmax.drop(ops.cast(weights, query.dtype), training)
     context = weighted_sum(weights, value)
-    if adds_values:
-        context = context + position.values(weights, *positions)
+    if value_term is not None:
+        context = context + value_term(weights, *positions)
     log_sum_exp = _heads_last(largest + ops.log(total))
     # Divide the context, which is smaller than the weights.
     # Invert before the transposition: TensorFlow Lite's converter drops a division after it.
-    factor = None if adds_values else _heads_last(1.0 / total)
+    factor = None if value_term is not None else _heads_last(1.0 / total)
     if mask is not None:
         seen = ops.cast(log_sum_exp > 0.5 * MASKED_SCORE, "float32")
         factor = seen if factor is None else seen * factor
     return PartialAttention(context if factor is None else context * ops.cast(factor, context.dtype), log_sum_exp)
 
 
-def merge_parts(parts: Sequence[PartialAttention]):
+def merge_parts(parts: Sequence[PartialAttention]) -> Tensor:
     """Returns the context of softmax attention to all keys of disjoint subsets.
 
     Args:

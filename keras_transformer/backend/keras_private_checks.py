@@ -107,9 +107,10 @@ def _remove_variables() -> None:
 @_self_test("Layer._convert_input_args")
 def _unconverted_inputs() -> None:
     class Layer(private.InputConversion, keras.layers.Identity):
-        pass
+        def __init__(self) -> None:
+            super().__init__(dtype="float16")
 
-    layer = Layer(dtype="float16")
+    layer = Layer()
     x = ops.ones((1,), "float32")
     _expect(private.converts_inputs(layer), True)
     with private.unconverted_inputs(layer):

@@ -50,7 +50,8 @@ def recomputed(layer: keras.layers.Layer, function: Callable[..., Tensor], *tens
         changed[:] = [(variable, new) for variable, old, new in pairs if new is not old]
         return (output, *scope.losses), [new for _, new in changed]
 
-    run = {"tensorflow": _on_tensorflow, "jax": _on_jax}.get(keras.backend.backend(), keras.remat)(pure)
+    checkpointed = {"tensorflow": _on_tensorflow, "jax": _on_jax, "torch": keras.remat}[keras.backend.backend()]
+    run = checkpointed(pure)
     (output, *losses), states = run(*tensors, *values.weights)
     for loss in losses:
         layer.add_loss(loss)

@@ -43,7 +43,7 @@ def _by_tensorflow(function: Callable[..., Any], *arguments: Tensor) -> tuple[An
         value = function(*arguments)
 
     def pullback(cotangent: Any) -> list[Tensor]:
-        gradients = tape.gradient(value, arguments, cotangent, unconnected_gradients="zero")
+        gradients = tape.gradient(value, arguments, cotangent, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return [tf.convert_to_tensor(gradient) for gradient in gradients]  # That of a gather is sparse.
 
     return value, pullback
@@ -57,15 +57,15 @@ def _by_jax(function: Callable[..., Any], *arguments: Tensor) -> tuple[Any, Call
 
 
 def _by_torch(function: Callable[..., Any], *arguments: Tensor) -> tuple[Any, Callable[[Any], list[Tensor]]]:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]: an optional backend, which need not be installed.
 
     with torch.enable_grad():
-        arguments = [argument.detach().requires_grad_() for argument in arguments]
-        value = function(*arguments)
+        inputs = [argument.detach().requires_grad_() for argument in arguments]
+        value = function(*inputs)
 
     def pullback(cotangent: Any) -> list[Tensor]:
         outputs, cotangents = keras.tree.flatten(value), keras.tree.flatten(cotangent)
-        return list(torch.autograd.grad(outputs, arguments, cotangents, materialize_grads=True))
+        return list(torch.autograd.grad(outputs, inputs, cotangents, materialize_grads=True))
 
     return keras.tree.map_structure(lambda x: x.detach(), value), pullback
 

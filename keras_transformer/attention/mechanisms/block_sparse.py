@@ -108,8 +108,8 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
         contexts, order = [], []
         for index, pattern in enumerate(patterns):  # Heads with the same layout.
             heads = np.flatnonzero(group.ravel() == index)
-            parts = [_of_heads(x, heads, query.shape[2]) for x in (query, key, value)]
-            contexts.append(self._attend(pattern, *parts, visibility, options))
+            queries, keys, values = (_of_heads(x, heads, query.shape[2]) for x in (query, key, value))
+            contexts.append(self._attend(pattern, queries, keys, values, visibility, options))
             order.extend(heads)
         return _of_heads(ops.concatenate(contexts, axis=2), np.argsort(order), query.shape[2])
 
@@ -206,8 +206,8 @@ def _buckets(layout: Any):
         yield rows.astype("int32"), columns.astype("int32"), valid
 
 
-def _of_heads(x: Tensor, heads: int, num_heads: int):
+def _of_heads(x: Tensor, heads: np.ndarray, num_heads: int) -> Tensor:
     """These heads of `(B, T, N, H)`, or the key heads of `(B, S, K, H)` that these query heads use."""
     if x.shape[2] == 1:
         return x
-    return ops.take(x, ops.convert_to_tensor((np.asarray(heads) * x.shape[2] // num_heads).astype("int32")), axis=2)
+    return ops.take(x, ops.convert_to_tensor((heads * x.shape[2] // num_heads).astype("int32")), axis=2)

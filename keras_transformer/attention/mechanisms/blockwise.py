@@ -106,8 +106,10 @@ class BlockwiseAttention(Mechanism):
             return self.softmax(query, key, value, visibility=visibility, position=position, training=training)
         lengths, sizes, counts = self._block_sizes(query, key)
         padding = [size * count - length for size, count, length in zip(sizes, counts, lengths, strict=True)]
-        dropout = CounterBasedDropout(self.dropout, self._seeds.next()) if training and self.dropout > 0 else None
-        tiles = Tiles(sizes, counts, _padded(visibility, lengths, padding), TilePosition(position), dropout)
+        dropout = CounterBasedDropout(self.dropout, self._seeds.next()) if training and self._seeds else None
+        tiles = Tiles(
+            tuple(sizes), tuple(counts), _padded(visibility, lengths, padding), TilePosition(position), dropout
+        )
         scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         key = _heads_first(key * ops.cast(scale, key.dtype), padding[1])
         context = tiled_attention(_heads_first(query, padding[0]), key, _heads_first(value, padding[1]), tiles)
@@ -200,9 +202,9 @@ def _padded_mask(mask: Tensor | None, padding: Tensor):
     """`(T, S)`, `(B, T, S)` or `(B, N, T, S)`, padded at the ends with False."""
     if mask is None:
         return None
-    rank, mask = len(mask.shape), ops.cast(mask, "bool")
+    rank, padded = len(mask.shape), ops.cast(mask, "bool")
     for axis, count in zip((rank - 2, rank - 1), padding, strict=True):
-        if mask.shape[axis] != 1:
-            shape = [count if at == axis else size for at, size in enumerate(ops.shape(mask))]
-            mask = ops.concatenate([mask, ops.zeros(shape, dtype="bool")], axis=axis)
-    return mask
+        if padded.shape[axis] != 1:
+            shape = [count if at == axis else size for at, size in enumerate(ops.shape(padded))]
+            padded = ops.concatenate([padded, ops.zeros(shape, dtype="bool")], axis=axis)
+    return padded

@@ -172,8 +172,8 @@ class ChunkedAttention(SoftmaxBasedMechanism):
             query_positions=slots,
             key_positions=slots,
         )
-        rows = (pad_length(query, self._kept, 0), key, value)
-        context = self.attend(*(moved(x) for x in rows), visibility, position, training=training)
+        query, key, value = (moved(x) for x in (pad_length(query, self._kept, 0), key, value))
+        context = self.attend(query, key, value, visibility, position, training=training)
         return take_rows(context, offsets + self._memory, length)
 
     def _is_short(self, query: Tensor):

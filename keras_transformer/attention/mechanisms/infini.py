@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
 
 
+# Features of queries and of keys, and values.
+_Features = tuple[Tensor, Tensor, Tensor]
 _UPDATES = ("linear", "delta")
 
 
@@ -147,12 +149,12 @@ class InfiniAttention(SoftmaxBasedMechanism):
     ) -> tuple[Tensor, Cache]:
         mask = visibility.query_mask
         rotated, rotated_key = _rotate(position, query, key, visibility)
-        *recent, slots, following = extend_window_cache(cache, rotated_key, value, cache_index, mask)
+        keys, values, slots, following = extend_window_cache(cache, rotated_key, value, cache_index, mask)
         features = _features(query, key, value, mask)
         read = with_batch_axis(token_slots(cache_index, 1), ops.shape(query)[0]) % self.segment_length
         options = {"position": position, "training": training}
         step = self._step if query.shape[1] == 1 else self._steps
-        context, memory = step(rotated, *recent, features, slots, read, cache, visibility, options)
+        context, memory = step(rotated, keys, values, features, slots, read, cache, visibility, options)
         return ops.cast(zero_masked(context, mask), value.dtype), {**following, **memory}
 
     def _step(
@@ -160,9 +162,9 @@ class InfiniAttention(SoftmaxBasedMechanism):
         query: Tensor,
         keys: Tensor,
         values: Tensor,
-        features,
+        features: _Features,
         slots: Tensor,
-        read,
+        read: Tensor,
         cache: Cache,
         visibility: Visibility,
         options: Any,
@@ -176,27 +178,26 @@ class InfiniAttention(SoftmaxBasedMechanism):
             key_positions=slots,
         )
         local = self.softmax(query, keys, values, visibility=own, **options)
-        past = (cache["memory"], cache["pending"])
-        features = [segment_heads(x, 1, keys.shape[2]) for x in features]
-        context = self._gated(local, features[0], past[0], 1)
-        is_delta = self.update == "delta"
-        memory_before, sums = memories(*features[1:], 1, is_delta, *past)
+        past, pending = cache["memory"], cache["pending"]
+        query, new_keys, new_values = (segment_heads(x, 1, keys.shape[2]) for x in features)
+        context = self._gated(local, query, past, 1)
+        memory_before, sums = memories(new_keys, new_values, 1, self.update == "delta", past, pending)
         tokens = 1 if visibility.query_mask is None else ops.cast(visibility.query_mask, "int32")
         ends = ops.expand_dims(read + tokens == self.segment_length, (2, 3))
         memory_before, sums = (
-            ops.reshape(memory_before[:, 1], ops.shape(past[0])),
-            ops.reshape(sums[:, 0], ops.shape(past[0])),
+            ops.reshape(memory_before[:, 1], ops.shape(past)),
+            ops.reshape(sums[:, 0], ops.shape(past)),
         )
-        return context, {"memory": ops.where(ends, memory_before, past[0]), "pending": ops.where(ends, 0.0, sums)}
+        return context, {"memory": ops.where(ends, memory_before, past), "pending": ops.where(ends, 0.0, sums)}
 
     def _steps(
         self,
         query: Tensor,
         keys: Tensor,
         values: Tensor,
-        features,
+        features: _Features,
         slots: Tensor,
-        read,
+        read: Tensor,
         cache: Cache,
         visibility: Visibility,
         options: Any,
@@ -229,10 +230,10 @@ class InfiniAttention(SoftmaxBasedMechanism):
             visibility=bands.visibility(whole, query, keys),
             **options,
         )
-        features = [segment_heads(aligned(x, 0), size, key_heads) for x in features]
-        is_delta = self.update == "delta"
-        memory_before, sums = memories(*features[1:], count, is_delta, cache["memory"], cache["pending"])
-        context = self._gated(local, features[0], _before(memory_before, features[1]), size)
+        query, new_keys, new_values = (segment_heads(aligned(x, 0), size, key_heads) for x in features)
+        past = (cache["memory"], cache["pending"])
+        memory_before, sums = memories(new_keys, new_values, count, self.update == "delta", *past)
+        context = self._gated(local, query, _before(memory_before, new_keys), size)
         context = take_rows(bands.join(context, count * size), read, new)
         shape = ops.shape(cache["memory"])
         memory = ops.reshape(take_rows(memory_before, total // size, 1), shape)
@@ -261,7 +262,7 @@ def _rotate(position: AttentionPosition | None, query: Tensor, key: Tensor, visi
     return position.rotate(query, key, visibility.query_positions, visibility.key_positions)
 
 
-def _features(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None):
+def _features(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> _Features:
     """σ of queries and keys, zeros at padding, and values with a column of ones, for the normalizer; all float32."""
     query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
     query, key = ops.elu(query) + 1.0, zero_masked(ops.elu(key) + 1.0, key_mask)

@@ -97,10 +97,10 @@ class LinearAttention(Mechanism):
         operands = self._operands(query, key, value, visibility, visibility.key_mask, training)
         if visibility.causal:
             _check_lengths(query, key)
-            sums = _split(causal_unnormalized_attention(*_with_ones(*operands), self.chunk_size)[0])
+            sums, totals = _split(causal_unnormalized_attention(*_with_ones(*operands), self.chunk_size)[0])
         else:
-            sums = unnormalized_attention(*operands)
-        return self._normalize(*sums, visibility.query_mask, value.dtype)
+            sums, totals = unnormalized_attention(*operands)
+        return self._normalize(sums, totals, visibility.query_mask, value.dtype)
 
     def init_cache(
         self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
@@ -123,7 +123,8 @@ class LinearAttention(Mechanism):
     ) -> tuple[Tensor, Cache]:
         operands = self._operands(query, key, value, visibility, visibility.query_mask, training)
         sums, state = causal_unnormalized_attention(*_with_ones(*operands), self.chunk_size, cache["state"])
-        return self._normalize(*_split(sums), visibility.query_mask, value.dtype), {"state": state}
+        sums, totals = _split(sums)
+        return self._normalize(sums, totals, visibility.query_mask, value.dtype), {"state": state}
 
     def _operands(
         self,
@@ -141,7 +142,7 @@ class LinearAttention(Mechanism):
         key = key if key_mask is None else key * _per_token(key_mask)
         return query, key, self._dropout_layer(value, training=training)
 
-    def _normalize(self, sums: Tensor, totals, query_mask: Tensor | None, dtype: DType):
+    def _normalize(self, sums: Tensor, totals: Tensor, query_mask: Tensor | None, dtype: DType) -> Tensor:
         factors = 1.0 / (totals + self.epsilon)  # `(B, T, N, 1)`: a product with them has a cheaper gradient.
         factors = factors if query_mask is None else factors * _per_token(query_mask)
         return ops.cast(sums * factors, dtype)

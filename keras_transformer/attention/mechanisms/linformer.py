@@ -89,7 +89,7 @@ class LinformerAttention(SoftmaxBasedMechanism):
         projected = (key_shape[0], self.projected_length)
         build_once(self.softmax, query_shape, (*projected, *key_shape[2:]), (*projected, *value_shape[2:]))
 
-    def _make_projection(self, name: str, heads: int):
+    def _make_projection(self, name: str, heads: tuple[int, ...]) -> keras.Variable:
         initializer = self.kernel_initializer or keras.initializers.RandomNormal(stddev=self.projected_length**-0.5)
         # A shared initializer would make equal weights.
         initializer = initializer.clone()

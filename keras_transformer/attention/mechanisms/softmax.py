@@ -85,8 +85,8 @@ class SoftmaxAttention(Mechanism):
     ) -> Tensor:
         positions = (visibility.query_positions, visibility.key_positions)
         bias = None if position is None else position.bias(query, *positions)
-        adds_values = position is not None and "values" in position.needs
-        takes_kernel = not adds_values and self._takes_kernel(key, value, return_attention_scores, training)
+        value_term = None if position is None or "values" not in position.needs else position.values
+        takes_kernel = value_term is None and self._takes_kernel(key, value, return_attention_scores, training)
         if takes_kernel and visibility.is_only_causal:
             return self._fused(query, key, value, None, bias, is_causal=True)
         mask, seen = visibility.dense(), None
@@ -97,8 +97,8 @@ class SoftmaxAttention(Mechanism):
         weights = self._softmax(self.scoring(query, key), masked_bias(mask, bias))
         dropped = self.drop(weights, training)
         context = weighted_sum(dropped, value)
-        if adds_values:
-            context = context + position.values(dropped, *positions)
+        if value_term is not None:
+            context = context + value_term(dropped, *positions)
         context = zero_masked_queries(context, seen)
         if not return_attention_scores:
             return context

@@ -107,8 +107,8 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
             near = self._near(query, key, value, visibility, options)
             return merge_parts([near, self._strided(query, key, value, visibility, options, with_itself=False)])
         first, second = zip(*(_halves(x) for x in (query, key, value)), strict=True)
-        near = self._near(*first, visibility, options)
-        strided = self._strided(*second, visibility, options, with_itself=True)
+        near = self._near(first[0], first[1], first[2], visibility, options)
+        strided = self._strided(second[0], second[1], second[2], visibility, options, with_itself=True)
         return ops.concatenate([near.context, strided.context], axis=2)
 
     def _near(self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any):

@@ -125,7 +125,7 @@ def scatter_blocks(context: Tensor, rows: Tensor, count: Tensor):
     return ops.reshape(filled, (-1, count, width))
 
 
-def join_blocks(context: Tensor, length: Tensor, heads: int):
+def join_blocks(context: Tensor, length: Tensor, heads: tuple[int, int]) -> Tensor:
     """`(B, n, block_size · N · H)` to `(B, length, N, H)`; `heads` is `(N, H)`."""
     size = context.shape[2] // (heads[0] * heads[1])
     joined = ops.reshape(context, (-1, ops.shape(context)[1] * size, *heads))

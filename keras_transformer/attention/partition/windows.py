@@ -101,11 +101,11 @@ def new_window_part(
 
 def window_mask_of_heads(query_slots: Tensor, key_slots: Tensor, window: int, dilations: Sequence[int]):
     """`(1 | B, N, T, S)`: the mask of `window_part`."""
-    dilations = ops.reshape(ops.convert_to_tensor(dilations, dtype="int32"), (1, -1, 1, 1))
+    rates = ops.reshape(ops.convert_to_tensor(dilations, dtype="int32"), (1, -1, 1, 1))
     query_slots = ops.expand_dims(ops.expand_dims(query_slots, 1), 3)
     distances = ops.abs(query_slots - ops.expand_dims(ops.expand_dims(key_slots, 1), 2))
-    kept = ops.equal(ops.mod(distances, dilations), 0)
-    return ops.logical_and(kept, distances < window * dilations)
+    kept = ops.equal(ops.mod(distances, rates), 0)
+    return ops.logical_and(kept, distances < window * rates)
 
 
 def _dilated(
@@ -123,8 +123,8 @@ def _dilated(
         return _windowed(softmax, query, key, value, visibility, window, position, training)
     subsequences = StridedSubsequences(dilation)
     visibility = subsequences.visibility(visibility, key)
-    heads = (subsequences.fold(x) for x in (query, key, value))
-    part = _windowed(softmax, *heads, visibility, window, position, training)
+    queries, keys, values = (subsequences.fold(x) for x in (query, key, value))
+    part = _windowed(softmax, queries, keys, values, visibility, window, position, training)
     return PartialAttention(*(subsequences.unfold(x, ops.shape(key)[1]) for x in part))
 
 

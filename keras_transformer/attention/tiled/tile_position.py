@@ -43,7 +43,7 @@ class TilePosition:
             positions: positions of the queries and of the keys of the tile.
             weights: tensors in place of `self.weights`.
         """
-        if not self._needs("bias"):
+        if self._position is None or "bias" not in self._position.needs:
             return None
         with self._with_weights(weights):
             bias = self._position.bias(ops.transpose(query, (0, 2, 1, 3)), *positions)
@@ -75,7 +75,7 @@ class TilePosition:
 
     def values(self, factors: Tensor, positions: Tensor, weights: Tensor):
         """A term `(B, N, t, H_value)` of the context, linear in the factors of the values `(B, N, t, s)`; or None."""
-        if not self._needs("values"):
+        if self._position is None or "values" not in self._position.needs:
             return None
         with self._with_weights(weights):
             return ops.transpose(self._position.values(factors, *positions), (0, 2, 1, 3))
@@ -88,7 +88,7 @@ class TilePosition:
         for_factors, *for_weights = pullback(ops.cast(slopes, values.dtype))
         return for_factors, for_weights
 
-    def _needs(self, what):
+    def _needs(self, what: str) -> bool:
         return self._position is not None and what in self._position.needs
 
     def _with_weights(self, weights: Tensor):

@@ -5,6 +5,7 @@ Shapes: queries `(B, N, T, H)`, keys `(B, K, S, H)`, with T and S multiples of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras import ops
@@ -106,7 +107,7 @@ def _backward(
 
         def step(i: Tensor, query_gradients, for_keys, for_values, *for_learned: Any):
             blocks = [take_block(x, i, size, 2) for x in rows]
-            for_queries, *more = _tile_gradients(*blocks, *columns, learned, tiles, (i, j))
+            for_queries, *more = _tile_gradients(blocks, columns, learned, tiles, (i, j))
             earlier = ops.slice(query_gradients, (i, 0, 0), (1, *ops.shape(query_gradients)[1:]))
             sums = (a + ops.cast(b, "float32") for a, b in zip((for_keys, for_values, *for_learned), more, strict=True))
             return i + 1, _put(query_gradients, i, for_queries, earlier), *sums
@@ -128,17 +129,23 @@ def _backward(
 
 
 def _tile_gradients(
-    queries: Tensor,
-    upstream: Tensor,
-    normalizer: Tensor,
-    total: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    learned,
+    rows: Sequence[Tensor],
+    columns: Sequence[Tensor],
+    learned: Sequence[Tensor],
     tiles: Tiles,
-    tile,
-):
-    """The gradients of a tile: of queries, transposed keys and values, and the weights of the position."""
+    tile: tuple[Tensor, Tensor],
+) -> tuple[Tensor, ...]:
+    """The gradients of a tile: of queries, transposed keys and values, and the weights of the position.
+
+    Args:
+        rows: blocks of the queries, of the upstream gradient, of the normalizers, and of the sums of context and gradient.
+        columns: blocks of the keys and of the values.
+        learned: weights of the position.
+        tiles: `Tiles`.
+        tile: the indices of the block of queries and of the block of keys.
+    """
+    queries, upstream, normalizer, total = rows
+    keys, values = columns
     positions, position, key_heads = tiles.positions(*tile), tiles.position, keys.shape[1]
     bias, bias_gradient = position.bias_and_gradient(queries, positions, learned)
     weights = ops.exp(_scores(queries, keys, bias, tiles.mask(*tile)) - normalizer)

@@ -40,7 +40,7 @@ class Tiles:
         slots = self._block(visible.query_slots, i, 0)
         if visible.window is not None:
             first = ops.maximum(ops.minimum(integer((ops.min(slots) - visible.window + 1) // size), end - 1), 0)
-        reach = 0 if visible.causal else visible.window - 1
+        reach = 0 if visible.causal or visible.window is None else visible.window - 1
         return first, ops.maximum(ops.minimum(integer((ops.max(slots) + reach) // size + 1), end), first + 1)
 
     def queries_of(self, j: Tensor):

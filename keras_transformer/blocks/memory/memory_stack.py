@@ -156,7 +156,7 @@ class MemoryStack(CachedLayer):
                 output, memory = self._segment(memory, tokens, mask, training)
             return (memory,), output
 
-        _, outputs = sequential_scan(step, (self.first_memory(batch),), parts, training)
+        _, outputs = sequential_scan(step, (self.first_memory(batch),), tuple(parts), training)
         outputs = ops.reshape(ops.transpose(outputs, (1, 0, 2, 3)), (-1, count * size, x.shape[2]))
         return outputs[:, :length]
 

@@ -45,7 +45,7 @@ def extend(
         output, slabs = _read_segment(stack, tokens, slabs, indices, counts, ops.logical_and(starts, is_first))
         return tuple(slabs[name] for name in names), output
 
-    slabs, outputs = sequential_scan(step, [cache[name] for name in names], (alignment.split(x),))
+    slabs, outputs = sequential_scan(step, tuple(cache[name] for name in names), (alignment.split(x),))
     return alignment.join(outputs), dict(zip(names, slabs, strict=True))
 
 

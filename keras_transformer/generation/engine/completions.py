@@ -123,8 +123,8 @@ def read_body(body: bytes) -> Any:
     return Completion(values["model"], prompts, values["n"], options, values["stream"], with_usage)
 
 
-def _values(given: Any):
-    """Every parameter, checked."""
+def _values(given: dict[str, Any]) -> dict[str, Any]:
+    """Returns the value or the default of every parameter, after validation."""
     for name, value in given.items():
         if name in _NEUTRAL:
             if value is not None and value not in _NEUTRAL[name]:

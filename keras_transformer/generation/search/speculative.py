@@ -152,7 +152,7 @@ class SpeculativeSearch:
         # What the target is reading: guesses (B, G) and their distributions (B, G, V), how many of them count in each row,
         # and where in the model_input the last token before them stands.
         self._guesses = np.zeros((len(request.prompts), 0), "int32")
-        self._draft_probabilities = None
+        self._draft_probabilities: np.ndarray | None = None
         self._counts = self._offsets = np.zeros(len(request.prompts), int)
 
     def advance(self, output: ModelOutput) -> ModelInput | None:
@@ -182,7 +182,7 @@ class SpeculativeSearch:
 
     def _keep(self, probabilities: np.ndarray):
         """How many guesses of each row are kept, `(B,)`."""
-        if not self._guesses.size:
+        if self._draft_probabilities is None or not self._guesses.size:
             return np.zeros(len(self.tokens), int)
         chosen = self._guesses[:, :, None]
         target = np.take_along_axis(probabilities[:, :-1], chosen, axis=2)[:, :, 0]
@@ -196,7 +196,7 @@ class SpeculativeSearch:
         rows = np.arange(len(kept))
         target = probabilities[rows, kept]
         rejected = kept < self._counts
-        if not rejected.any():
+        if self._draft_probabilities is None or not rejected.any():
             return target
         draft = self._draft_probabilities[rows, np.minimum(kept, self._guesses.shape[1] - 1)]
         rest = np.maximum(target - draft, 0)
