@@ -116,7 +116,7 @@ class Mechanism(CachedLayer):
         self._refuse(query, value, visibility, position, cache, return_attention_scores)
         if "cross" not in self.supports and visibility.query_mask is None and cache is None:
             visibility = dataclasses.replace(visibility, query_mask=visibility.key_mask)
-        options = {"return_attention_scores": return_attention_scores, "training": training}
+        options: dict[str, Any] = {"return_attention_scores": return_attention_scores, "training": training}
         if cache is None:
             return self.attend(query, key, value, visibility, position, **options)
         return self.extend(query, key, value, cache, cache_index, visibility, position, **options)

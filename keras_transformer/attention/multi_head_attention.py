@@ -346,8 +346,8 @@ class MultiHeadAttention(CachedLayer):
         context, scores, cache = (*result, cache) if not is_extended else result
         context = context if self.context_norm is None else self._normed(context)
         output = self._output_dense(context if gate is None else context * gate)
-        returned = (output, scores if return_attention_scores else None, cache)
-        returned = tuple(part for part in returned if part is not None)
+        parts = (output, scores if return_attention_scores else None, cache)
+        returned = tuple(part for part in parts if part is not None)
         return returned[0] if len(returned) == 1 else returned
 
     def _call_over_axes(self, query, value, key, masks, use_causal_mask, return_attention_scores, training):

@@ -64,7 +64,7 @@ class RandomFeatures(FeatureMap):
         self.num_features = None if num_features is None else positive("num_features", num_features)
         self.kernel = kernel
         self.seed = seed
-        self._generator = None
+        self._generator: np.random.Generator | None = None
 
     def features(self, width: int):
         return self.num_features or max(1, int(width * math.log(width)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -107,10 +108,10 @@ def _remove_variables() -> None:
 @_self_test("Layer._convert_input_args")
 def _unconverted_inputs() -> None:
     class Layer(private.InputConversion, keras.layers.Identity):
-        def __init__(self) -> None:
-            super().__init__(dtype="float16")
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
 
-    layer = Layer()
+    layer = Layer(dtype="float16")
     x = ops.ones((1,), "float32")
     _expect(private.converts_inputs(layer), True)
     with private.unconverted_inputs(layer):

@@ -172,7 +172,7 @@ def read_conll(
     Reference: https://universaldependencies.org/format.html for CoNLL-U.
     """
     wanted = (token_column, *columns)
-    rows = []
+    rows: list[list[str]] = []
     for number, line in _numbered_lines(path):
         if not line.strip():
             if rows:

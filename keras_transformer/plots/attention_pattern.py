@@ -62,7 +62,7 @@ def attention_pattern(
         mechanisms = {_title(mechanisms): mechanisms}
     if not mechanisms or n < 1:
         raise ValueError(f"There is nothing to plot: {len(mechanisms)} mechanisms, n={n}.")
-    options = {"causal": causal, "num_heads": num_heads, "key_dim": key_dim, "seed": seed}
+    options: dict[str, Any] = {"causal": causal, "num_heads": num_heads, "key_dim": key_dim, "seed": seed}
     weights = {title: attention_weights(each, n, **options) for title, each in mechanisms.items()}
     return draw_patterns(weights, columns)
 

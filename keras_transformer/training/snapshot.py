@@ -29,7 +29,8 @@ def training_variables(model: keras.Model) -> dict[str, list[Any]]:
         dict of group to list of variables: "model" (weights, statistics, the states of seed generators), "optimizer" (slots,
         averages, accumulated gradients, the number of updates), and "metrics".
     """
-    seen, groups = set(), {}
+    seen: set[int] = set()
+    groups = {}
     for group, variables in (
         ("model", model.variables),
         ("optimizer", model.optimizer.variables),
@@ -50,7 +51,8 @@ def write_snapshot(path: Path, groups: VariableGroups, metadata: Mapping[str, An
         is_writer: bool. False if another of several workers writes the file. Metrics are sums over the workers, which all
             must take part in reading them.
     """
-    arrays, described = {}, {}
+    arrays: dict[str, Any] = {}
+    described = {}
     for group, variables in groups.items():
         values = [keras.ops.convert_to_numpy(variable) for variable in variables]
         described[group] = [

@@ -9,7 +9,7 @@ from keras_transformer.utils.types import Path
 
 # The largest such files: older settings of Whisper with mel filters, and indices of many tensors.
 MAX_BYTES = 2**28
-_NAMES = {dict: "object", list: "list"}
+_NAMES: dict[type, str] = {dict: "object", list: "list"}
 
 
 def read_json(path: Path, error: type[Exception], kind: type = dict) -> Any:

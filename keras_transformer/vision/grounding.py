@@ -43,7 +43,9 @@ def read_grounding(text: str, side: int = 32) -> tuple[str, list[Entity]]:
 
     Reference: Peng et al., Kosmos-2, arXiv 2306.14824, section 2.
     """
-    caption, entities, span, cells = "", [], None, None  # span: start and end of a phrase; cells: indices of patches.
+    caption, entities = "", []
+    span: tuple[int, int | None] | None = None  # Start and end of a phrase.
+    cells: list[int] | None = None  # Indices of patches.
     for part in _TAG.split(text.rpartition("</image>")[2]):
         if part == "<phrase>":
             span = (len(caption), None)
@@ -53,7 +55,7 @@ def read_grounding(text: str, side: int = 32) -> tuple[str, list[Entity]]:
             cells = []
         elif part == "</object>":
             entities += [_entity(caption, span, cells, side)] if cells else []
-            span = cells = None
+            span, cells = None, None
         elif part.startswith("<patch_index_") and cells is not None:
             cells.append(int(part[len("<patch_index_") : -1]))
         elif cells is None and not _TAG.fullmatch(part):

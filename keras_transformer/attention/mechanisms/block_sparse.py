@@ -105,7 +105,8 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
         if layout.ndim == 2:
             return self._attend(layout, query, key, value, visibility, options)
         patterns, group = np.unique(layout, axis=0, return_inverse=True)
-        contexts, order = [], []
+        contexts: list[Tensor] = []
+        order: list[int] = []
         for index, pattern in enumerate(patterns):  # Heads with the same layout.
             heads = np.flatnonzero(group.ravel() == index)
             queries, keys, values = (_of_heads(x, heads, query.shape[2]) for x in (query, key, value))

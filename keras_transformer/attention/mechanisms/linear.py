@@ -97,7 +97,8 @@ class LinearAttention(Mechanism):
         operands = self._operands(query, key, value, visibility, visibility.key_mask, training)
         if visibility.causal:
             _check_lengths(query, key)
-            sums, totals = _split(causal_unnormalized_attention(*_with_ones(*operands), self.chunk_size)[0])
+            query, key, values_and_ones = _with_ones(*operands)
+            sums, totals = _split(causal_unnormalized_attention(query, key, values_and_ones, self.chunk_size)[0])
         else:
             sums, totals = unnormalized_attention(*operands)
         return self._normalize(sums, totals, visibility.query_mask, value.dtype)
@@ -122,8 +123,9 @@ class LinearAttention(Mechanism):
         **options: Any,
     ) -> tuple[Tensor, Cache]:
         operands = self._operands(query, key, value, visibility, visibility.query_mask, training)
-        sums, state = causal_unnormalized_attention(*_with_ones(*operands), self.chunk_size, cache["state"])
-        sums, totals = _split(sums)
+        query, key, values_and_ones = _with_ones(*operands)
+        joined, state = causal_unnormalized_attention(query, key, values_and_ones, self.chunk_size, cache["state"])
+        sums, totals = _split(joined)
         return self._normalize(sums, totals, visibility.query_mask, value.dtype), {"state": state}
 
     def _operands(

@@ -105,8 +105,15 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
     ) -> Tensor:
         options = {"position": position, "training": training}
         bands = Bands(self.block_size, 0, 0)
-        blocks = bands.blocks(query), bands.blocks(key), bands.blocks(value)
-        own = partial_attention(self.softmax, *blocks, bands.visibility(visibility, query, key), **options)
+        own = partial_attention(
+            self.softmax,
+            bands.blocks(query),
+            bands.blocks(key),
+            bands.blocks(value),
+            bands.visibility(visibility, query, key),
+            position,
+            training=training,
+        )
         own = PartialAttention(*(bands.join(x, ops.shape(query)[1]) for x in own))
         return merge_parts([own, self._summaries(query, key, value, visibility, bands, options)])
 

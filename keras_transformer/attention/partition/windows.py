@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keras import ops
 
@@ -48,7 +48,7 @@ def window_part(
     Returns:
         `PartialAttention`.
     """
-    options = {
+    options: dict[str, Any] = {
         "softmax": softmax,
         "visibility": visibility,
         "window": window,
@@ -60,7 +60,13 @@ def window_part(
         return _dilated(query, key, value, dilation=kinds[0], **options)
     heads = [[head for head, each in enumerate(dilations) if each == kind] for kind in kinds]
     parts = [
-        _dilated(*(ops.take(x, chosen, axis=2) for x in (query, key, value)), dilation=kind, **options)
+        _dilated(
+            ops.take(query, chosen, axis=2),
+            ops.take(key, chosen, axis=2),
+            ops.take(value, chosen, axis=2),
+            dilation=kind,
+            **options,
+        )
         for kind, chosen in zip(kinds, heads, strict=True)
     ]
     order = [head for chosen in heads for head in chosen]

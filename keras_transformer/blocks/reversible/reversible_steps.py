@@ -28,7 +28,7 @@ def run_reversibly(stack: ReversibleStack, x: Tensor, **options: Any) -> Tensor:
         x: float `(B, T, D)`.
         **options: call arguments of the blocks: `padding_mask`, `positions`.
     """
-    steps = [_Step(stack, *pair, options) for block in stack.blocks for pair in _sublayers(block)]
+    steps = [_Step(stack, layers, run, options) for block in stack.blocks for layers, run in _sublayers(block)]
     counts = [len(step.weights) for step in steps]
 
     @ops.custom_gradient

@@ -92,9 +92,9 @@ class Ragged:
         counts = []
         with open(values, "wb") as file:
             for row in rows:
-                row = cls.of([row]).values.astype("<i4")
-                file.write(row.tobytes())
-                counts.append(len(row))
+                values_of_row = cls.of([row]).values.astype("<i4")
+                file.write(values_of_row.tobytes())
+                counts.append(len(values_of_row))
         with replacing_file(lengths) as partial:
             np.save(partial, np.array(counts, "int64"))
         return cls.open(directory)

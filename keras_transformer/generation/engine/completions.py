@@ -84,16 +84,16 @@ class Completion(NamedTuple):
     Attributes:
         model: str or None.
         prompts: list of str, or of lists of int.
-        count: int. Texts for each prompt.
+        num_choices: int. Texts for each prompt.
         options: dict of arguments of `Engine.submit_samples`.
         stream: bool.
         with_usage: bool. Whether a stream ends with the tokens used.
     """
 
     model: str | None
-    prompts: list
-    count: int
-    options: dict
+    prompts: list[Any]
+    num_choices: int
+    options: dict[str, Any]
     stream: bool
     with_usage: bool
 
@@ -119,7 +119,7 @@ def read_body(body: bytes) -> Any:
         **{name: values[name] for name in ("stop", "seed", "repetition_penalty")},
     }
     with_usage = bool((values["stream_options"] or {}).get("include_usage"))
-    prompts = [prompt] if is_single else prompt
+    prompts = [prompt] if is_single else list(prompt)
     return Completion(values["model"], prompts, values["n"], options, values["stream"], with_usage)
 
 

@@ -97,9 +97,9 @@ class Engine:
         self._max_waiting = max_waiting
         self._numbers = itertools.count()
         self._changed = threading.Condition()
-        self._inbox = []
-        self._thread = None
-        self._closing = None
+        self._inbox: list[Request] = []
+        self._thread: threading.Thread | None = None
+        self._closing: str | None = None
 
     def warm_up(self) -> Engine:
         """Compiles all that serving will need, so that no request waits for it. Before the first request.
@@ -242,7 +242,9 @@ class Engine:
 
     def _serve(self) -> None:
         """The engine's thread: whatever happens in it, every request ends."""
-        error = EngineClosedError("The engine was closed before the text was complete.")
+        error: EngineClosedError | EngineError = EngineClosedError(
+            "The engine was closed before the text was complete."
+        )
         try:
             self._run()
         except BaseException as failure:

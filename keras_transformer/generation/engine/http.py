@@ -145,7 +145,7 @@ class _Stream(_Answering):
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        writer, reader = anyio.create_memory_object_stream(0)
+        writer, reader = anyio.create_memory_object_stream[Any](0)
         async with anyio.create_task_group() as group, reader:
             for index, request in enumerate(self.requests):
                 group.start_soon(self._pump, index, request, writer.clone())
@@ -174,13 +174,13 @@ class _Stream(_Answering):
 
 def _submit(engine: Any, asked: Any, wait: float | None):
     """A request for each choice; all of them or none."""
-    if len(asked.prompts) * asked.count > _MAX_CHOICES:
+    if len(asked.prompts) * asked.num_choices > _MAX_CHOICES:
         raise InvalidBodyError(f"At most {_MAX_CHOICES} texts at once: prompts times 'n'.", "n")
     as_text = None if engine.tokenizer is None else True
     requests = []
     try:
         for prompt in asked.prompts:
-            requests += engine.submit_samples(prompt, asked.count, wait=wait, as_text=as_text, **asked.options)
+            requests += engine.submit_samples(prompt, asked.num_choices, wait=wait, as_text=as_text, **asked.options)
     except BaseException:
         for request in requests:
             request.cancel()

@@ -45,8 +45,8 @@ class BlockPool:
         self._references = [0] * num_blocks
         # Ordered: the first is given first.
         self._free = collections.OrderedDict.fromkeys(range(1, num_blocks))
-        self._digests = {}
-        self._found = {}
+        self._digests: dict[int, bytes] = {}
+        self._found: dict[bytes, int] = {}
 
     @property
     def num_free(self) -> int:
@@ -143,10 +143,10 @@ class BlockTable:
 
     def __init__(self, pool: BlockPool) -> None:
         self.pool = pool
-        self.blocks = []
+        self.blocks: list[int] = []
         self.length = 0
         self._digest = b""
-        self._tail = []
+        self._tail: list[int] = []
 
     def adopt(self, tokens: list[int]) -> int:
         """Takes over full blocks that hold the beginning of these tokens; the last token is left to be read.

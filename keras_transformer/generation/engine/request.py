@@ -52,7 +52,7 @@ class Request:
         self._stops = stops
         self._is_text = is_text
         self._error: BaseException | None = None
-        self._arrived = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._finished = threading.Event()
         self._cancelled = threading.Event()
         self._streamed = False

@@ -46,9 +46,9 @@ class Scheduler:
         self.pool = pool
         self.max_batch_size = max_batch_size
         self.prompt_tokens = prompt_tokens
-        self.waiting = collections.deque()
-        self.running = []
-        self.counters = collections.Counter()
+        self.waiting: collections.deque[Request] = collections.deque()
+        self.running: list[Request] = []
+        self.counters: collections.Counter[str] = collections.Counter()
         self._model_version = steps.model_version
 
     @property

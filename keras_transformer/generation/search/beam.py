@@ -106,7 +106,7 @@ class BatchBeams:
     def __init__(self, options: Any, request: DecodingRequest) -> None:
         self.options = options
         self.request = request
-        self.emitted = [[] for _ in request.prompts]
+        self.emitted: list[list[int]] = [[] for _ in request.prompts]
         self._beams = [Beams(options, request) for _ in request.prompts]
         # Rows of the batch for each prompt: itself at first, then its beams.
         self._width = 1
@@ -181,7 +181,7 @@ class Beams:
         self.options = options
         self.request = request
         self.live = [Beam(0.0, [], 0)]
-        self.finished = []
+        self.finished: list[tuple[float, list[int]]] = []
         self.is_done = False
 
     @property

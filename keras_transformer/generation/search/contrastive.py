@@ -92,8 +92,8 @@ class ContrastiveSearch:
     def __init__(self, options: Any, request: DecodingRequest) -> None:
         self.options = options
         self.request = request
-        self.tokens = [[] for _ in request.prompts]
-        self.emitted = [[] for _ in request.prompts]
+        self.tokens: list[list[int]] = [[] for _ in request.prompts]
+        self.emitted: list[list[int]] = [[] for _ in request.prompts]
         self._finished = np.zeros(len(request.prompts), bool)
         # Of unit length, (B, tokens of the longest row, D): what each row has read; zeros behind.
         self._context = np.zeros((0, 0, 0), "float32")

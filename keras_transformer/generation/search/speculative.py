@@ -142,8 +142,8 @@ class SpeculativeSearch:
     def __init__(self, options: Any, request: DecodingRequest) -> None:
         self.options = options
         self.request = request
-        self.tokens = [[] for _ in request.prompts]
-        self.emitted = [[] for _ in request.prompts]
+        self.tokens: list[list[int]] = [[] for _ in request.prompts]
+        self.emitted: list[list[int]] = [[] for _ in request.prompts]
         self._finished = np.zeros(len(request.prompts), bool)
         self._generators = [np.random.default_rng(seed) for seed in request.seeds]
         # The last token is drawn after the guesses, so that more of them would be of no use.

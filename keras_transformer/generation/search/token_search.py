@@ -27,8 +27,8 @@ class TokenSearch:
     def __init__(self, sampler: Any, request: DecodingRequest) -> None:
         self.sampler = sampler
         self.request = request
-        self.tokens = [[] for _ in request.prompts]
-        self.emitted = [[] for _ in request.prompts]
+        self.tokens: list[list[int]] = [[] for _ in request.prompts]
+        self.emitted: list[list[int]] = [[] for _ in request.prompts]
         self._finished = np.zeros(len(request.prompts), bool)
         self._lengths = request.lengths
         self._generators = [np.random.default_rng(seed) for seed in request.seeds]

@@ -110,7 +110,7 @@ class BatchTrees:
         self.options = options
         self.request = request
         self.keeps = not request.cache_is_rewindable
-        self.emitted = [[] for _ in request.prompts]
+        self.emitted: list[list[int]] = [[] for _ in request.prompts]
         self._trees = [Tree(options.exploration, request.is_over) for _ in request.prompts]
         self._lanes = BatchRows(request, min(options.num_leaves, options.num_simulations))
         self._generators = [np.random.default_rng(seed) for seed in request.seeds]
@@ -172,15 +172,15 @@ class BatchTrees:
                 tree.back_up(path, leaf.value or 0.0)
 
     def _read(self, rows: Any, texts: Any, lanes: Any = None):
-        """Has texts read, of prompts `rows`; gives the logits after each, and the lane that it stands in."""
+        """Requests that texts of the prompts `rows` are read; returns the logits after each, and the lane of each."""
         by_row = [[number for number, each in enumerate(rows) if each == row] for row in range(len(self._trees))]
         whole = [self._text(row, tokens) for row, tokens in zip(rows, texts, strict=True)]
         if lanes is None:
-            places = self._lanes.place([[whole[number] for number in numbers] for numbers in by_row])
+            placed = self._lanes.place([[whole[number] for number in numbers] for numbers in by_row])
             lanes = np.zeros(len(rows), int)
-            for row, (numbers, each) in enumerate(zip(by_row, places, strict=True)):
+            for row, (numbers, each) in enumerate(zip(by_row, placed, strict=True)):
                 lanes[numbers] = row * self._lanes.width + np.array(each, int)
-        wanted = [None] * (len(self._trees) * self._lanes.width)
+        wanted: list[Any] = [None] * (len(self._trees) * self._lanes.width)
         for lane, text in zip(lanes, whole, strict=True):
             wanted[lane] = text
         model_input, places = self._lanes.read(wanted)
@@ -188,7 +188,7 @@ class BatchTrees:
         return np.asarray(output.logits)[lanes, places[lanes]], lanes
 
     def _roll_out(self, rows: Any, texts: Any, logits: Tensor, lanes: Any):
-        """Draws tokens behind texts; gives each with them, and the logarithm of their probability."""
+        """Samples continuations of texts; returns the extended texts, and the log-probabilities of what was added."""
         texts, added = [list(text) for text in texts], np.zeros(len(texts))
         going, logits = np.arange(len(texts)), np.array(logits)
         for step in range(self.options.rollout_length):
