@@ -1,6 +1,6 @@
-"""Text to token ids and back: tokenizers with one interface.
+"""Tokenizers with a common interface: text to token ids and back.
 
-Nothing here imports TensorFlow or Keras before a tokenizer's `graph` or `map_dataset` is called.
+TensorFlow and Keras are imported only by `Tokenizer.graph` and `Tokenizer.map_dataset`.
 """
 
 from keras_transformer.text.errors import (

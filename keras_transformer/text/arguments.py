@@ -1,4 +1,4 @@
-"""Texts, ids and words as they are given, as lists."""
+"""Conversion of arguments to lists: texts, token ids and words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keras_transformer.text.errors import TextError
 
 
 def as_list(text: str | Sequence[str]) -> tuple[list[str], bool]:
-    """A list of str, and whether a lone str was given."""
+    """Returns a list of str, and whether `text` is a single str."""
     if isinstance(text, str):
         return [text], True
     if isinstance(text, (bytes, dict)) or not hasattr(text, "__iter__"):
@@ -21,10 +21,10 @@ def as_list(text: str | Sequence[str]) -> tuple[list[str], bool]:
     return texts, False
 
 
-def as_rows(ids: Any) -> Any:
-    """Token ids as a list: of int, or of whatever stands for each text."""
+def as_rows(ids: Any) -> list[Any]:
+    """Returns token ids as a list of int, or as a list with one item for each text."""
     for method in ("numpy", "tolist"):
-        # A ragged tensor's `numpy` is an array of arrays.
+        # The `numpy` of a ragged tensor is an array of arrays.
         if hasattr(ids, method):
             ids = getattr(ids, method)()
     if isinstance(ids, (str, bytes, dict)) or not hasattr(ids, "__iter__"):
@@ -32,7 +32,7 @@ def as_rows(ids: Any) -> Any:
     return list(ids)
 
 
-def word_indices(words: Any, offsets: Any) -> list[int]:
-    """The word that each token of the words joined by spaces came from; -1 for a token of the space alone."""
-    place = [index for number, word in enumerate(words) for index in [*[number] * len(word), -1]]
-    return [place[stop - 1] if stop > begin else -1 for begin, stop in offsets]
+def word_indices(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> list[int]:
+    """Word index of each token, for words joined by spaces; -1 for a token that covers only the space."""
+    word_of = [index for number, word in enumerate(words) for index in [*[number] * len(word), -1]]
+    return [word_of[stop - 1] if stop > begin else -1 for begin, stop in offsets]

@@ -1,24 +1,33 @@
-"""Rows of token ids to padded arrays."""
+"""Padding of token id sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from keras_transformer.text.errors import TextError
 
 
-def pad_batch(rows, pad_id, padding: str | int = "longest", offsets=None):
-    """Pads rows at the end.
+def pad_batch(
+    rows: Sequence[Sequence[int]],
+    pad_id: int,
+    padding: str | int = "longest",
+    offsets: Sequence[Sequence[tuple[int, int]]] | None = None,
+) -> dict[str, np.ndarray]:
+    """Pads sequences of token ids on the right.
 
     Args:
         rows: list of lists of int.
         pad_id: int.
-        padding: "longest", or the int length of every row.
-        offsets: None, or for each row a list of `(begin, stop)`.
+        padding: "longest", or the int length of all rows.
+        offsets: list of `(begin, stop)` for each row, or None.
 
     Returns:
         dict of "token_ids" int32 `(B, T)`, "padding_mask" bool `(B, T)`, and "offsets" int32 `(B, T, 2)` if given.
 
     Raises:
-        TextError: `padding` is neither, or a row is longer.
+        TextError: `padding` is invalid, or a row is longer.
 
     Example:
 
@@ -29,12 +38,12 @@ def pad_batch(rows, pad_id, padding: str | int = "longest", offsets=None):
     lengths = np.array([len(row) for row in rows], "int64")
     length = int(lengths.max(initial=0))
     if padding != "longest":
-        if isinstance(padding, bool) or not isinstance(padding, (int, np.integer)) or padding < 1:
+        if isinstance(padding, (bool, str)) or not isinstance(padding, (int, np.integer)) or padding < 1:
             raise TextError(f'padding must be "longest" or a positive int. Received: {padding!r}')
         if length > padding:
             raise TextError(
-                f"Text {int(lengths.argmax())} gives {length} tokens, more than padding={padding}. "
-                "Give max_length to cut longer texts."
+                f"Text {int(lengths.argmax())} has {length} tokens, more than padding={padding}. "
+                "Pass max_length to truncate longer texts."
             )
         length = int(padding)
     mask = np.arange(length) < lengths[:, None]

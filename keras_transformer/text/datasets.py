@@ -1,52 +1,58 @@
-"""Tokenizers in `tf.data`. Imported by `Tokenizer.map_dataset` alone: it needs TensorFlow."""
+"""Tokenization in `tf.data`. Imported by `Tokenizer.map_dataset` only, because it needs TensorFlow."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer.text.errors import GraphError, TextError
+from keras_transformer.utils.types import Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 
 
-def map_dataset(tokenizer: Any, dataset: Any, fields: Any = None, **options: Any) -> Any:
-    """Turns the strings of a data set into ids; see `Tokenizer.map_dataset`."""
-    paths = _string_paths(dataset.element_spec, fields)
-    to_ids = _ids_function(tokenizer, options)
+def map_dataset(tokenizer: Tokenizer, dataset: Any, fields: Any = None, **options: Any) -> Any:
+    """Tokenizes the strings of a dataset; see `Tokenizer.map_dataset`."""
+    keys = _string_keys(dataset.element_spec, fields)
+    tokenize = _tokenize_function(tokenizer, options)
 
-    def transform(*element: Any):
+    def transform(*element: Any) -> Any:
         element = element[0] if len(element) == 1 and not isinstance(dataset.element_spec, tuple) else element
-        if paths == [None]:
-            return to_ids(element)
+        if keys == [None]:
+            return tokenize(element)
         if isinstance(element, dict):
-            return {key: to_ids(value) if key in paths else value for key, value in element.items()}
-        return tuple(to_ids(value) if place in paths else value for place, value in enumerate(element))
+            return {key: tokenize(value) if key in keys else value for key, value in element.items()}
+        return tuple(tokenize(value) if index in keys else value for index, value in enumerate(element))
 
     return dataset.map(transform, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
-def _string_paths(spec: Any, fields: Any):
-    """Keys or places of the scalar strings to turn into ids; `[None]` when the element itself is one."""
+def _string_keys(spec: Any, fields: Any) -> list[Any]:
+    """Keys or indices of the scalar strings to tokenize; `[None]` if the element itself is a string."""
+    items: dict[Any, Any]
     if isinstance(spec, tf.TensorSpec):
         if fields is not None:
-            raise TextError("fields is for data sets of dicts or tuples; this one holds single tensors.")
-        items: dict[Any, Any] = {None: spec}
+            raise TextError("fields is for datasets of dicts or tuples; this dataset has single tensors.")
+        items = {None: spec}
     else:
         items = dict(spec) if isinstance(spec, dict) else dict(enumerate(spec))
     strings = [key for key, each in items.items() if isinstance(each, tf.TensorSpec) and each.dtype == tf.string]
     chosen = strings if fields is None else list(fields)
     if not chosen:
-        raise TextError(f"The data set holds no string. Its elements: {spec}")
+        raise TextError(f"The dataset contains no string. Element spec: {spec}")
     for key in chosen:
         if key not in strings or items[key].shape.rank != 0:
-            raise TextError(f"Field {key!r} is no scalar string. The elements of the data set: {spec}")
+            raise TextError(f"Field {key!r} is not a scalar string. Element spec: {spec}")
     return chosen
 
 
-def _ids_function(tokenizer: Any, options: dict[str, Any]):
-    """A function of a scalar string tensor that gives int32 `(T,)`: in the graph, or outside for a kind that cannot."""
-    # Wrong arguments show here rather than inside the pipeline.
+def _tokenize_function(tokenizer: Tokenizer, options: dict[str, Any]) -> Callable[[Tensor], Tensor]:
+    """Returns a function from a scalar string tensor to int32 `(T,)`. It uses `numpy_function` without a graph."""
+    # Invalid arguments raise here rather than inside the pipeline.
     tokenizer.encode("", **options)
     try:
         graph = tokenizer.graph()
@@ -55,9 +61,9 @@ def _ids_function(tokenizer: Any, options: dict[str, Any]):
         def encode(text: Any) -> Any:
             return np.array(tokenizer.encode(text.decode("utf-8"), **options), "int32")
 
-        def outside(text: Any):
+        def call_python(text: Tensor) -> Tensor:
             ids = tf.numpy_function(encode, [text], tf.int32, stateful=False)
             return tf.ensure_shape(ids, [None])
 
-        return outside
+        return call_python
     return lambda text: graph(tf.expand_dims(text, 0), **options)[0]

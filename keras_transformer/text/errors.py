@@ -1,29 +1,29 @@
-"""What can be wrong with text and tokenizers; every message is one line that names the culprit."""
+"""Exceptions of the tokenizers. Every message is one line that names the cause."""
 
 
 class TextError(ValueError):
-    """Text or a tokenizer that cannot be used as asked; the base of the errors below."""
+    """Base class of the errors below: an invalid argument, text or tokenizer."""
 
 
 class EncodingError(TextError):
-    """Bytes that are not UTF-8, or a string that UTF-8 cannot hold."""
+    """Bytes that are not valid UTF-8, or a string that UTF-8 cannot encode."""
 
 
 class EmptyTextError(TextError):
-    """Training was given no text."""
+    """The training corpus contains no text."""
 
 
 class MissingTextError(TextError, FileNotFoundError):
-    """A file of text does not exist or cannot be read."""
+    """A text file does not exist or cannot be read."""
 
 
 class SpecialTokenError(TextError):
-    """A special token is asked for that the tokenizer does not have, or a set of them is wrong."""
+    """The tokenizer does not have the requested special token, or a set of special tokens is invalid."""
 
 
 class InvalidTokenizerError(TextError):
-    """A folder or file holds no tokenizer, one of another kind, or one that was altered."""
+    """A folder or file that contains no tokenizer, a tokenizer of another kind, or a modified one."""
 
 
 class GraphError(TextError):
-    """The tokenizer cannot run inside a TensorFlow graph."""
+    """The tokenizer cannot run in a TensorFlow graph."""

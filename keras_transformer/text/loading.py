@@ -1,8 +1,8 @@
-"""A tokenizer back from its folder."""
+"""Loading of saved tokenizers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keras_transformer.text.errors import InvalidTokenizerError, TextError
 from keras_transformer.text.hugging_face.tokenizer import HuggingFaceTokenizer
@@ -11,11 +11,9 @@ from keras_transformer.text.tokenizers.byte_pair import BytePair
 from keras_transformer.text.tokenizers.bytes import Bytes
 from keras_transformer.text.tokenizers.characters import Characters
 from keras_transformer.text.tokenizers.sentencepiece import SentencePiece
+from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.wordpiece import WordPiece
 from keras_transformer.utils.types import Path
-
-if TYPE_CHECKING:
-    from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 
 TOKENIZERS: dict[str, type[Tokenizer]] = {
     "wordpiece": WordPiece,
@@ -28,17 +26,18 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
 
 
 def load_tokenizer(directory: Path) -> Tokenizer:
-    """Reads a tokenizer that `Tokenizer.save` has written.
+    """Loads a tokenizer saved with `Tokenizer.save`.
 
     Args:
-        directory: str or path of the folder.
+        directory: str or path. The folder.
 
     Returns:
-        A `WordPiece`, `SentencePiece`, `BytePair`, `Characters`, `Bytes` or `HuggingFaceTokenizer`, with the fingerprint of
-        the one saved.
+        A `WordPiece`, `SentencePiece`, `BytePair`, `Characters`, `Bytes` or `HuggingFaceTokenizer`, with the same
+        fingerprint as the saved tokenizer.
 
     Raises:
-        InvalidTokenizerError: no such folder, no tokenizer in it, one of an unknown kind, or one that was altered.
+        InvalidTokenizerError: the folder does not exist, contains no tokenizer or one of an unknown kind, or was
+            modified.
 
     Example:
 
@@ -53,11 +52,11 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     except InvalidTokenizerError as error:
         raise InvalidTokenizerError(f"'{directory}': {error}") from error
     except (TextError, KeyError) as error:
-        raise InvalidTokenizerError(f"'{directory}' holds a tokenizer that does not hang together: {error}") from error
+        raise InvalidTokenizerError(f"'{directory}' contains an inconsistent tokenizer: {error}") from error
 
 
 def from_parts(config: dict[str, Any], files: dict[str, bytes]) -> Tokenizer:
-    """A tokenizer from what `config()` gives and the content of its files.
+    """Creates a tokenizer from its `config()` and the content of its files.
 
     Args:
         config: dict of "kind", "special_tokens" and "options".
@@ -67,9 +66,9 @@ def from_parts(config: dict[str, Any], files: dict[str, bytes]) -> Tokenizer:
         The tokenizer.
 
     Raises:
-        InvalidTokenizerError: the kind is unknown, or a file unfit.
+        InvalidTokenizerError: the kind is unknown, or a file is invalid.
     """
     kind = config["kind"]
     if kind not in TOKENIZERS:
-        raise InvalidTokenizerError(f"a tokenizer of kind {kind!r}. Known kinds: {', '.join(sorted(TOKENIZERS))}")
+        raise InvalidTokenizerError(f"unknown tokenizer kind {kind!r}. Valid kinds: {', '.join(sorted(TOKENIZERS))}")
     return TOKENIZERS[kind]._from_files(files, config["special_tokens"], config["options"])

@@ -1,21 +1,25 @@
-"""Two texts in one sequence, in BERT's manner."""
+"""Encoding of text pairs as one sequence, in the format of BERT."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from keras_transformer.text.errors import TextError
 
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 
-def encode_pair(tokenizer: Any, first: Any, second: Any, max_length: int | None = None) -> tuple[list, list]:
-    """Ids and segment ids of pairs of texts; see `Tokenizer.encode_pair`."""
+
+def encode_pair(tokenizer: Tokenizer, first: Any, second: Any, max_length: int | None = None) -> tuple[list, list]:
+    """Token ids and segment ids of text pairs; see `Tokenizer.encode_pair`."""
     single = isinstance(first, str)
     if single != isinstance(second, str) or (not single and len(first) != len(second)):
         raise TextError("first and second must both be str, or lists of str of the same length.")
-    opening = _id(tokenizer, "classification_id", tokenizer.opening_id)
-    closing = _id(tokenizer, "separator_id", tokenizer.closing_id)
+    opening = _id(tokenizer.classification_id, tokenizer.opening_id)
+    closing = _id(tokenizer.separator_id, tokenizer.closing_id)
     if max_length is not None and max_length < 3:
-        raise TextError(f"max_length must hold the three special tokens of a pair. Received: {max_length!r}")
+        raise TextError(f"max_length must be at least 3, for the special tokens of a pair. Received: {max_length!r}")
     pairs = zip(
         tokenizer.encode([first] if single else first), tokenizer.encode([second] if single else second), strict=True
     )
@@ -28,14 +32,14 @@ def encode_pair(tokenizer: Any, first: Any, second: Any, max_length: int | None 
     return (rows[0], segments[0]) if single else (rows, segments)
 
 
-def _id(tokenizer: Any, name: Any, otherwise: Any):
-    return otherwise() if getattr(tokenizer, name) is None else getattr(tokenizer, name)
+def _id(index: int | None, default: Callable[[], int]) -> int:
+    return default() if index is None else index
 
 
-def truncate_longest_first(first: Any, second: Any, length: int) -> Any:
-    """Cuts the ends of two lists so that together they have `length` items at most.
+def truncate_longest_first(first: Sequence, second: Sequence, length: int) -> tuple[Sequence, Sequence]:
+    """Truncates two sequences on the right to a total of at most `length` items.
 
-    One item at a time goes from the longer of the two, from the second where they are equal.
+    Items are removed one at a time from the longer sequence, and from the second if both have the same length.
 
     Example:
 

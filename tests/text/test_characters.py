@@ -31,13 +31,13 @@ def test_bytes_of_other_characters():
 def test_errors():
     with pytest.raises(TextError, match="Expected one character. Received: 'ab'"):
         Characters(["a", "ab"])
-    with pytest.raises(TextError, match="'a' is given twice"):
+    with pytest.raises(TextError, match="'a' is a duplicate"):
         Characters("aba")
-    with pytest.raises(SpecialTokenError, match="'~' would be taken for a character"):
+    with pytest.raises(SpecialTokenError, match="'~' is a single character"):
         Characters("ab", special_tokens={"unknown": "~"})
-    with pytest.raises(SpecialTokenError, match="name of a byte"):
+    with pytest.raises(SpecialTokenError, match="name of a byte token"):
         Characters("ab", byte_fallback=True, special_tokens={"pad": "<0x00>"})
-    with pytest.raises(TextError, match="cannot do without an unknown token"):
+    with pytest.raises(TextError, match="Characters needs an unknown token"):
         Characters("ab", special_tokens={"pad": "<pad>"})
     with pytest.raises(TextError, match="at least 6"):
         Characters.train(["a"], 5)

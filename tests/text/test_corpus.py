@@ -60,7 +60,7 @@ def test_unfit_text(tmp_path, train):
     (tmp_path / "latin.txt").write_bytes("Gr\u00fc\u00dfe".encode("latin-1") * 3)
     with pytest.raises(EncodingError, match=r"latin.txt' is not UTF-8: byte 2 \(invalid"):
         train(tmp_path / "latin.txt", 400)
-    with pytest.raises(MissingTextError, match="nowhere.txt' is not a file"):
+    with pytest.raises(MissingTextError, match="nowhere.txt' is not a readable file"):
         train(str(tmp_path / "nowhere.txt"), 400)
     assert issubclass(MissingTextError, (ValueError, FileNotFoundError))
     (tmp_path / "empty.txt").write_bytes(b"")

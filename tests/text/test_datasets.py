@@ -49,11 +49,11 @@ def test_errors_come_before_the_pipeline_runs():
     tokenizer = Bytes()
     strings = tf.data.Dataset.from_tensor_slices(TEXTS)
     numbers = tf.data.Dataset.range(3)
-    with pytest.raises(TextError, match="holds no string"):
+    with pytest.raises(TextError, match="contains no string"):
         tokenizer.map_dataset(numbers)
-    with pytest.raises(TextError, match="'b' is no scalar string"):
+    with pytest.raises(TextError, match="'b' is not a scalar string"):
         tokenizer.map_dataset(strings.map(lambda text: {"a": text}), fields=["b"])
-    with pytest.raises(TextError, match="None is no scalar string"):
+    with pytest.raises(TextError, match="None is not a scalar string"):
         tokenizer.map_dataset(strings.batch(2))
     with pytest.raises(TextError, match="fields is for"):
         tokenizer.map_dataset(strings, fields=["a"])

@@ -106,7 +106,7 @@ def test_inside_a_saved_model(made, name, tmp_path):
 
 
 def test_byte_pair_says_that_it_cannot(made):
-    with pytest.raises(GraphError, match="BytePair runs outside the TensorFlow graph: use map_dataset"):
+    with pytest.raises(GraphError, match="BytePair cannot run in a TensorFlow graph: use map_dataset"):
         made("byte_pair").graph()
 
 

@@ -42,7 +42,7 @@ def test_errors():
         TOKENIZER.encode_pair(["a"], ["b", "c"])
     with pytest.raises(TextError, match="same length"):
         TOKENIZER.encode_pair("a", ["b"])
-    with pytest.raises(TextError, match="max_length must hold the three special tokens"):
+    with pytest.raises(TextError, match="max_length must be at least 3, for the special tokens"):
         TOKENIZER.encode_pair("a", "b", max_length=2)
     with pytest.raises(SpecialTokenError, match="no start and no classification token"):
         Bytes(special_tokens={}).encode_pair("a", "b")

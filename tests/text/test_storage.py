@@ -18,7 +18,7 @@ def test_replaces_a_tokenizer_and_nothing_else(tmp_path):
     assert sorted(path.name for path in target.iterdir()) == ["tokenizer_config.json"]
     # A folder with anything else is left alone.
     (target / "notes.txt").write_text("mine")
-    with pytest.raises(InvalidTokenizerError, match="holds 'notes.txt', which is no part of a tokenizer"):
+    with pytest.raises(InvalidTokenizerError, match="contains 'notes.txt', which is not part of a tokenizer"):
         Characters("ab").save(target)
     assert load_tokenizer(target).kind == "bytes"
     (tmp_path / "file").write_text("")
@@ -43,7 +43,7 @@ def test_failed_write_leaves_the_old_one(tmp_path, monkeypatch):
 
 
 def test_unfit_folders(tmp_path):
-    with pytest.raises(InvalidTokenizerError, match="holds no tokenizer: No such file"):
+    with pytest.raises(InvalidTokenizerError, match="contains no tokenizer: No such file"):
         load_tokenizer(tmp_path / "nowhere")
     target = tmp_path / "tokenizer"
     Characters("ab").save(target)
@@ -60,19 +60,19 @@ def test_unfit_folders(tmp_path):
             load_tokenizer(target)
 
     changed = json.loads(good_config)
-    check("no tokenizer's config", "{")
-    check("lacks 'kind'", "{}")
-    check("no tokenizer's config", "[]")
+    check("not a tokenizer config", "{")
+    check("missing key 'kind'", "{}")
+    check("not a tokenizer config", "[]")
     check("'files' names files outside", json.dumps({**changed, "files": ["../characters.json"]}))
-    check("was altered", json.dumps({**changed, "special_tokens": {"unknown": "<pad>"}}))
-    check("was altered", new_characters=good_characters.replace("b", "c"))
+    check("was modified", json.dumps({**changed, "special_tokens": {"unknown": "<pad>"}}))
+    check("was modified", new_characters=good_characters.replace("b", "c"))
     check("characters.json' cannot be read: No such file", new_characters=None)
-    # Whole, but of a kind that is unknown here, or made of parts that do not fit.
+    # Valid files of an unknown kind, or inconsistent with each other.
     files = {"characters.json": good_characters.encode()}
     for match, change in (
-        ("kind 'word'. Known kinds: byte_pair, bytes", {"kind": "word"}),
-        ("does not hang together", {"options": {}}),
-        ("does not hang together", {"special_tokens": {"pad": "<pad>"}}),
+        ("kind 'word'. Valid kinds: byte_pair, bytes", {"kind": "word"}),
+        ("inconsistent tokenizer", {"options": {}}),
+        ("inconsistent tokenizer", {"special_tokens": {"pad": "<pad>"}}),
     ):
         core = {key: {**changed, **change}[key] for key in ("kind", "special_tokens", "options")}
         check(match, json.dumps({**changed, **change, "fingerprint": storage.fingerprint(core, files)}))

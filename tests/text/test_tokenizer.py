@@ -150,7 +150,7 @@ def test_call_pads(tokenizer):
         assert found.tolist() == [list(span) for span in spans] + [[0, 0]] * rest
     longest = max(map(len, tokenizer.encode(SENTENCES)))
     assert tokenizer(SENTENCES)["token_ids"].shape == (4, longest)
-    with pytest.raises(TextError, match=r"Text \d gives \d+ tokens, more than padding=2"):
+    with pytest.raises(TextError, match=r"Text \d has \d+ tokens, more than padding=2"):
         tokenizer(SENTENCES, padding=2)
     with pytest.raises(TextError, match='"longest" or a positive int'):
         tokenizer(SENTENCES, padding="max")
@@ -215,7 +215,7 @@ def test_missing_special_tokens():
         tokenizer(["a"])
     with pytest.raises(SpecialTokenError, match="Unknown role 'padding'. Valid roles: pad, unknown"):
         Bytes(special_tokens={"padding": "<pad>"})
-    with pytest.raises(SpecialTokenError, match="'<s>' is given twice"):
+    with pytest.raises(SpecialTokenError, match="'<s>' is a duplicate"):
         Bytes(special_tokens={"start": "<s>", "end": "<s>"})
     with pytest.raises(SpecialTokenError, match="non-empty str"):
         Characters("ab", special_tokens={"unknown": ""})

@@ -1,1 +1,1 @@
-"""Tokenizers read from the files of Hugging Face."""
+"""Tokenizers of Hugging Face checkpoints."""

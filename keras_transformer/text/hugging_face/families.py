@@ -1,4 +1,4 @@
-"""What the tokenizers of each family of Hugging Face's have in common: special tokens and templates."""
+"""Default special tokens and templates of the tokenizer families of transformers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _ENDS = dict.fromkeys(("start", "end", "unknown"), "<|endoftext|>")
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """What the tokenizers of one kind share.
+    """Defaults of a tokenizer family.
 
     Attributes:
         name: str.
-        roles: dict of role to token, for what no file says.
-        single, pair: templates: roles and tokens, or () for none.
-        mask_takes_space: bool. Whether the mask token swallows the space before it.
+        roles: dict of role to token, for roles that no file defines.
+        single, pair: templates of `TemplateProcessing`, with roles or tokens; () for no template.
+        mask_takes_space: bool. Whether the mask token includes the space before it (`lstrip`).
         padding_side: "right" or "left".
     """
 
@@ -108,7 +108,7 @@ _FAMILY_OF = {alias: name for name, aliases in _ALIASES.items() for alias in ali
 
 
 def family_of(config: dict[str, Any]) -> Family | None:
-    """The `Family` that a folder's files name by the class of the tokenizer, or by the type of the model; or None."""
+    """Returns the `Family` for "tokenizer_class", or else for "model_type", or None if it is unknown."""
     name = str(config.get("tokenizer_class") or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
     if not name:
         name = str(config.get("model_type") or "").lower()
@@ -116,14 +116,15 @@ def family_of(config: dict[str, Any]) -> Family | None:
 
 
 def set_template(tokenizer: Any, family: Family, roles: dict[str, Any]) -> None:
-    """Gives a tokenizer the template of its family.
+    """Sets the post-processor of a tokenizer to the template of its family.
 
     Raises:
-        InvalidTokenizerError: the vocabulary lacks one of its tokens.
+        InvalidTokenizerError: a token of the template is not in the vocabulary.
     """
     if not family.single:
         return
-    parts, named = [], {}
+    parts: list[list[str]] = []
+    named: dict[str, int] = {}
     for template in (family.single, family.pair):
         filled = []
         for part in template:

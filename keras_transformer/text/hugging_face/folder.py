@@ -1,18 +1,19 @@
-"""The tokenizer of a folder as Hugging Face lays it out."""
+"""Loading of the tokenizer of a Hugging Face checkpoint folder."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.families import family_of, set_template
 from keras_transformer.text.hugging_face.formats import library
-from keras_transformer.text.hugging_face.json import added_tokens, check_ids, parsed, runnable
+from keras_transformer.text.hugging_face.json import added_tokens, check_ids, load_content, parsed
 from keras_transformer.text.hugging_face.tokenizer import FILE, HuggingFaceTokenizer
 from keras_transformer.text.hugging_face.vocabulary import SENTENCEPIECE_FILES, from_vocabulary
 from keras_transformer.text.tokenizers.special_tokens import well_known_roles
-from keras_transformer.text.tokenizers.tokenizer_files import naming, read_text
+from keras_transformer.text.tokenizers.tokenizer_files import errors_with_path, read_text
 from keras_transformer.utils.json_files import read_json
 from keras_transformer.utils.types import Path
 
@@ -28,9 +29,9 @@ ROLES = {
     "cls_token": "classification",
     "mask_token": "mask",
 }
-# A folder with one of these holds a tokenizer.
+# A folder with one of these files contains a tokenizer.
 HUGGINGFACE_FILES = (FILE, "vocab.txt", "merges.txt", *SENTENCEPIECE_FILES)
-# Of BERT's normalizer, what the file calls them.
+# Options of the `BertNormalizer`, and their keys in `tokenizer_config.json`.
 _BERT = {
     "lowercase": "do_lower_case",
     "strip_accents": "strip_accents",
@@ -39,21 +40,21 @@ _BERT = {
 
 
 def from_huggingface(folder: Path) -> HuggingFaceTokenizer:
-    """Reads the tokenizer of a checkpoint of Hugging Face.
+    """Loads the tokenizer of a Hugging Face checkpoint.
 
-    What is read: `tokenizer.json`; or else the older `vocab.txt` (BERT's family), `vocab.json` with `merges.txt` (GPT-2,
-    RoBERTa, CLIP, Whisper, Qwen2), or a SentencePiece model (T5, ALBERT, XLNet, CamemBERT, XLM-RoBERTa, Llama, Gemma); and
-    beside it `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json` and `config.json`, where there are any.
+    Reads `tokenizer.json`, or else the older `vocab.txt` (BERT family), `vocab.json` with `merges.txt` (GPT-2, RoBERTa,
+    CLIP, Whisper, Qwen2), or a SentencePiece model (T5, ALBERT, XLNet, CamemBERT, XLM-RoBERTa, Llama, Gemma). Also reads
+    `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json` and `config.json` if present.
 
     Args:
         folder: str or path.
 
     Returns:
-        A `HuggingFaceTokenizer`: ids, templates and decoded texts are those of transformers.
+        A `HuggingFaceTokenizer`, with the same ids, templates and decoded texts as transformers.
 
     Raises:
-        InvalidTokenizerError: no such folder, no tokenizer in it, one of an unknown kind, or files that are damaged or
-            contradict each other.
+        InvalidTokenizerError: the folder does not exist, contains no tokenizer or one of an unknown family, or its files
+            are invalid or inconsistent.
 
     Example:
 
@@ -71,23 +72,23 @@ def from_huggingface(folder: Path) -> HuggingFaceTokenizer:
     path = os.path.join(folder, FILE)
     has_own = os.path.isfile(path)
     if has_own:
-        with naming(path):
+        with errors_with_path(path):
             content = parsed(read_text(path))
         family = family_of(config)
     else:
         family, tokenizer = from_vocabulary(folder, config)
         content = parsed(tokenizer.to_str())
-    with naming(folder):
+    with errors_with_path(folder):
         return _tokenizer(content, config, family, has_own)
 
 
-def _read_object(folder: Path, name: Any):
+def _read_object(folder: Path, name: str) -> dict[str, Any]:
     path = os.path.join(folder, name)
     return read_json(path, InvalidTokenizerError) if os.path.isfile(path) else {}
 
 
-def _config(folder: Path):
-    """All that the small files say, the later ones over the earlier."""
+def _config(folder: Path) -> dict[str, Any]:
+    """Merges the config files; later files override earlier ones."""
     listed = (*ROLES, "additional_special_tokens")
     config = {key: value for key, value in _read_object(folder, "special_tokens_map.json").items() if key in listed}
     config.update(_read_object(folder, "tokenizer_config.json"))
@@ -96,15 +97,17 @@ def _config(folder: Path):
     return config
 
 
-def _tokenizer(content: dict[str, Any], config: dict[str, Any], family: Family | None, has_own: bool):
-    """The tokenizer; `has_own` says whether its template came with it."""
+def _tokenizer(
+    content: dict[str, Any], config: dict[str, Any], family: Family | None, has_template: bool
+) -> HuggingFaceTokenizer:
+    """Creates the tokenizer. Without `has_template`, it gets the template of its family."""
     content = _adjusted(content, config, family)
-    tokenizer = runnable({**content, "truncation": None, "padding": None})
+    tokenizer = load_content({**content, "truncation": None, "padding": None})
     check_ids(content, tokenizer)
     _add(tokenizer, _missing(content, config, tokenizer))
     roles = _roles(tokenizer, config, family)
     _mark_special(tokenizer, roles, family)
-    if not has_own and family is not None:
+    if not has_template and family is not None:
         set_template(tokenizer, family, roles)
     _set_ends(tokenizer, config, family, roles)
     text = tokenizer.to_str()
@@ -115,19 +118,19 @@ def _tokenizer(content: dict[str, Any], config: dict[str, Any], family: Family |
         {**roles, "additional": additional} if additional else roles,
         padding_side=_side(config, "padding_side", "right" if family is None else family.padding_side),
         truncation_side=_side(config, "truncation_side", "right"),
-        # Of BPE, transformers never cleans the texts.
+        # Transformers does not clean up texts of BPE.
         clean_up_spaces=bool(config.get("clean_up_tokenization_spaces")) and model != "BPE",
     )
 
 
-def _special(tokenizer: Any):
-    """The special tokens in the order of their ids."""
+def _special(tokenizer: Any) -> list[str]:
+    """Special tokens in the order of their ids."""
     added = tokenizer.get_added_tokens_decoder()
     return [added[index].content for index in sorted(added) if added[index].special]
 
 
 def _mark_special(tokenizer: Any, roles: dict[str, Any], family: Family | None) -> None:
-    """Makes special tokens of those that play a role; the vocabulary gets those that it lacks, behind all others."""
+    """Marks the tokens with a role as special. Tokens that are not in the vocabulary are appended."""
     special = set(_special(tokenizer))
     for token in dict.fromkeys(roles.values()):
         if token not in special:
@@ -135,15 +138,15 @@ def _mark_special(tokenizer: Any, roles: dict[str, Any], family: Family | None) 
             tokenizer.add_special_tokens([library().AddedToken(token, special=True, lstrip=takes_space)])
 
 
-def _side(config: dict[str, Any], name: Any, otherwise: Any):
-    side = config.get(name) or otherwise
+def _side(config: dict[str, Any], name: str, default: str) -> str:
+    side = config.get(name) or default
     if side not in ("left", "right"):
         raise InvalidTokenizerError(f"{name} must be 'left' or 'right'. Received: {side!r}")
     return side
 
 
-def _adjusted(content: dict[str, Any], config: dict[str, Any], family: Family | None):
-    """The content with what `tokenizer_config.json` says otherwise, which holds in transformers."""
+def _adjusted(content: dict[str, Any], config: dict[str, Any], family: Family | None) -> dict[str, Any]:
+    """Applies the options of `tokenizer_config.json`, which take precedence in transformers."""
     normalizer, before = content.get("normalizer"), content.get("pre_tokenizer")
     if isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
         for name, key in _BERT.items():
@@ -156,28 +159,28 @@ def _adjusted(content: dict[str, Any], config: dict[str, Any], family: Family | 
     return content
 
 
-def _name(token: Any):
-    """The string of a token that is given as such, or with its properties."""
+def _name(token: Any) -> str | None:
+    """Returns the text of a token, which is a str or a dict with its properties."""
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) and token else None
 
 
-def _missing(content: dict[str, Any], config: dict[str, Any], tokenizer: Any):
-    """The tokens to add, with their properties, in the order in which transformers adds them.
+def _missing(content: dict[str, Any], config: dict[str, Any], tokenizer: Any) -> list[Any]:
+    """Returns the tokens to add, with their properties, in the order in which transformers adds them.
 
     Raises:
-        InvalidTokenizerError: a file gives a token another id than it has, or would get.
+        InvalidTokenizerError: the id of a token in a file differs from its id in the vocabulary.
     """
     listed = config.get("added_tokens_decoder") or {}
     listed = listed if isinstance(listed, dict) else {}
-    wanted = {}
+    wanted: dict[int, Any] = {}
     for index, token in listed.items():
         if not str(index).isdigit() or _name(token) is None:
-            raise InvalidTokenizerError(f"added_tokens_decoder holds {index!r}: {str(token)[:80]}")
+            raise InvalidTokenizerError(f"added_tokens_decoder has an invalid entry {index!r}: {str(token)[:80]}")
         wanted[int(index)] = token
     for token, index in config["added_tokens.json"].items():
         if not isinstance(index, int) or index < 0:
-            raise InvalidTokenizerError(f"added_tokens.json gives {token!r} the id {index!r}.")
+            raise InvalidTokenizerError(f"added_tokens.json has an invalid id for {token!r}: {index!r}.")
         wanted.setdefault(index, token)
     size = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
     known = {each["content"] for each in added_tokens(content)}
@@ -206,37 +209,37 @@ def _missing(content: dict[str, Any], config: dict[str, Any], tokenizer: Any):
     return missing
 
 
-def _add(tokenizer: Any, tokens: Any) -> None:
+def _add(tokenizer: Any, tokens: Iterable[Any]) -> None:
     added = library().AddedToken
     for token in tokens:
         token = token if isinstance(token, dict) else {"content": token}
         flags = {name: bool(token[name]) for name in ("single_word", "lstrip", "rstrip", "normalized") if name in token}
-        # Named by a role, or marked so.
+        # Set for tokens with a role, and by the file.
         special = bool(token.get("special", False))
         tokenizer.add_tokens([added(token["content"], special=special, **flags)])
 
 
-def _roles(tokenizer: Any, config: dict[str, Any], family: Family | None):
-    """dict of role to token: as the files say, or else as the kind of tokenizer has it.
+def _roles(tokenizer: Any, config: dict[str, Any], family: Family | None) -> dict[str, str]:
+    """Returns a dict of role to token, from the files or else the defaults of the family.
 
-    A role that the files give to null has no token. Where they name no kind that is known, and no role, names that are
-    well known decide.
+    A role that is null in the files has no token. If the family is unknown and the files define no role, well-known names
+    are detected.
     """
     if family is not None:
-        usual = family.roles
+        default = family.roles
     else:
-        usual = {} if any(key in config for key in ROLES) else well_known_roles(_special(tokenizer))
-    roles = {role: _name(config[key]) if key in config else usual.get(role) for key, role in ROLES.items()}
+        default = {} if any(key in config for key in ROLES) else well_known_roles(_special(tokenizer))
+    roles = {role: _name(config[key]) if key in config else default.get(role) for key, role in ROLES.items()}
     return {role: token for role, token in roles.items() if token is not None}
 
 
 def _set_ends(tokenizer: Any, config: dict[str, Any], family: Family | None, roles: dict[str, Any]) -> None:
-    """The template of start and end tokens where `tokenizer_config.json` asks for one."""
-    asked = {"start": config.get("add_bos_token"), "end": config.get("add_eos_token")}
-    own = family is not None and family.single
-    if own or not any(isinstance(each, bool) for each in asked.values()):
+    """Sets the template for `add_bos_token` and `add_eos_token` of `tokenizer_config.json`."""
+    options = {"start": config.get("add_bos_token"), "end": config.get("add_eos_token")}
+    has_template = family is not None and family.single
+    if has_template or not any(isinstance(each, bool) for each in options.values()):
         return
-    start, end = (roles.get(role) if asked[role] else None for role in ("start", "end"))
+    start, end = (roles.get(role) if options[role] else None for role in ("start", "end"))
     single = [f"{start}:0"] * bool(start) + ["$A:0"] + [f"{end}:0"] * bool(end)
     pair = [*single, *[f"{start}:1"] * bool(start), "$B:1", *[f"{end}:1"] * bool(end)]
     tokens = [(token, tokenizer.token_to_id(token)) for token in dict.fromkeys((start, end)) if token]

@@ -1,15 +1,16 @@
-"""What the kinds that run on the `tokenizers` library share."""
+"""Functions shared by tokenizers based on the `tokenizers` library."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
 def library() -> Any:
-    """The `tokenizers` package, imported on first use.
+    """Imports and returns the `tokenizers` package.
 
     Raises:
-        ImportError: it is not installed; says how to.
+        ImportError: the package is not installed; the message has the install command.
     """
     try:
         import tokenizers
@@ -23,12 +24,12 @@ def library() -> Any:
     return tokenizers
 
 
-def encode_batch(tokenizer: Any, texts: Any, offsets: Any) -> tuple[list, Any]:
-    """Ids of each text, and with `offsets` the characters of each token, without any special token added."""
+def encode_batch(tokenizer: Any, texts: Sequence[str], offsets: bool) -> tuple[list, list]:
+    """Returns the ids of each text and, with `offsets`, the offsets of each token, without adding special tokens."""
     if not offsets:
-        # One text is quicker without the threads that a batch starts.
+        # For one text this is faster, because a batch starts threads.
         if len(texts) == 1:
-            return [tokenizer.encode(texts[0], add_special_tokens=False).ids], None
-        return [each.ids for each in tokenizer.encode_batch_fast(texts, add_special_tokens=False)], None
+            return [tokenizer.encode(texts[0], add_special_tokens=False).ids], []
+        return [each.ids for each in tokenizer.encode_batch_fast(texts, add_special_tokens=False)], []
     encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
     return [each.ids for each in encodings], [each.offsets for each in encodings]

@@ -1,4 +1,4 @@
-"""Which tokenizers of Hugging Face can run inside a TensorFlow graph: those of BERT's kind."""
+"""Conversion of BERT tokenizers to `WordPiece`, which can run in a TensorFlow graph."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from keras_transformer.text.tokenizers.wordpiece_vocabulary import MAX_CHARACTER
 
 
 def as_wordpiece(content: dict[str, Any], tokenizer: Any) -> WordPiece | None:
-    """The `WordPiece` that gives the same ids, or None where there is none.
+    """Returns a `WordPiece` with the same ids, or None if the tokenizer is not a BERT tokenizer.
 
     Args:
-        content: dict. That of the `tokenizer.json`.
-        tokenizer: the `HuggingFaceTokenizer` made of it.
+        content: dict. The content of the `tokenizer.json`.
+        tokenizer: the `HuggingFaceTokenizer` of this content.
     """
     model = content["model"]
-    if not _is_berts(content) or (tokenizer.padding_side, tokenizer.truncation_side) != ("right", "right"):
+    if not _is_bert(content) or (tokenizer.padding_side, tokenizer.truncation_side) != ("right", "right"):
         return None
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     ids = model["vocab"]
-    whole = [ids[token] for token in tokens] == list(range(len(tokens)))
+    contiguous = [ids[token] for token in tokens] == list(range(len(tokens)))
     special = all(each["special"] and ids.get(each["content"]) == each["id"] for each in added_tokens(content))
-    if not whole or not special or tokenizer.special_tokens.get("unknown") != model.get("unk_token"):
+    if not contiguous or not special or tokenizer.special_tokens.get("unknown") != model.get("unk_token"):
         return None
     try:
-        words = WordPiece(tokens, content["normalizer"]["lowercase"], tokenizer.special_tokens)
-        ends = ((words.opening_id(),), (words.closing_id(),))
+        wordpiece = WordPiece(tokens, content["normalizer"]["lowercase"], tokenizer.special_tokens)
+        template = ((wordpiece.opening_id(),), (wordpiece.closing_id(),))
     except SpecialTokenError:
         return None
-    return words if (tokenizer._before, tokenizer._after) == ends else None
+    return wordpiece if (tokenizer._before, tokenizer._after) == template else None
 
 
-def _is_berts(content: dict[str, Any]):
-    """Whether words are made and split as in BERT's published code."""
+def _is_bert(content: dict[str, Any]) -> bool:
+    """Whether normalization and splitting are those of the published code of BERT."""
     model, normalizer = content["model"], content.get("normalizer") or {}
     wanted = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
     return (

@@ -1,4 +1,4 @@
-"""Tokenizers of Hugging Face's from the SentencePiece models that came before `tokenizer.json`."""
+"""Tokenizers from the SentencePiece models of checkpoints without `tokenizer.json`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from keras_transformer.text.tokenizers.sentencepiece_model import (
 )
 
 
-def _unigram(pieces: list, model: bytes, unknown: Any, normalizers: list, prefix: bool = True):
-    """A unigram model over words, with the spaces put in front of them.
+def _unigram(
+    pieces: list[tuple[str, float]], model: bytes, unknown: int, normalizers: list[Any], prefix: bool = True
+) -> Any:
+    """Builds a unigram tokenizer with `Metaspace` pre-tokenization.
 
     Args:
         pieces: list of token and score.
         model: bytes of the SentencePiece model.
         unknown: int. Id of the unknown token.
-        normalizers: list that comes before the model's own.
-        prefix: bool. Whether the first word gets a space too.
+        normalizers: list of normalizers before that of the model.
+        prefix: bool. Whether to add a space before the first word (`prepend_scheme`).
     """
     tokenizers = library()
     tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=unknown, byte_fallback=False))
@@ -40,29 +42,29 @@ def _unigram(pieces: list, model: bytes, unknown: Any, normalizers: list, prefix
 
 
 def _add_symbols(tokenizer: Any, model: bytes) -> None:
-    """Tells the tokenizer of the pieces that stand for themselves, wherever they have an id."""
+    """Adds the control and user-defined pieces as tokens, with their ids."""
     added = library().AddedToken
     for piece, _, kind in read_pieces(model):
         if kind in (CONTROL, USER_DEFINED):
             tokenizer.add_tokens([added(piece, normalized=False, special=kind == CONTROL)])
 
 
-def _scores(model: bytes):
+def _scores(model: bytes) -> list[tuple[str, float]]:
     return [(piece, score) for piece, score, _ in read_pieces(model)]
 
 
-def _t5(model: bytes, config: dict[str, Any]):
+def _t5(model: bytes, config: dict[str, Any]) -> Any:
     number = config.get("extra_ids", 100)
     if not isinstance(number, int) or not 0 <= number <= 10_000:
         raise InvalidTokenizerError(f"extra_ids must be an int from 0 to 10000. Received: {number!r}")
-    extra = [f"<extra_id_{place}>" for place in reversed(range(number))]
+    extra = [f"<extra_id_{index}>" for index in reversed(range(number))]
     tokenizer = _unigram(_scores(model) + [(token, 0.0) for token in extra], model, 2, [])
     tokenizer.add_special_tokens(extra)
     return tokenizer
 
 
-def _quotes(config: dict[str, Any], strips_accents: bool, lowercase: bool):
-    """The normalization of ALBERT and XLNet."""
+def _normalizers(strips_accents: bool, lowercase: bool) -> list[Any]:
+    """Normalizers of ALBERT and XLNet."""
     normalizers = library().normalizers
     chain = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     if strips_accents:
@@ -70,35 +72,35 @@ def _quotes(config: dict[str, Any], strips_accents: bool, lowercase: bool):
     return [*chain, normalizers.Lowercase()] if lowercase else chain
 
 
-def _albert(model: bytes, config: dict[str, Any]):
-    chain = _quotes(config, not config.get("keep_accents"), config.get("do_lower_case") is not False)
+def _albert(model: bytes, config: dict[str, Any]) -> Any:
+    chain = _normalizers(not config.get("keep_accents"), config.get("do_lower_case") is not False)
     return _unigram(_scores(model), model, 1, chain, config.get("add_prefix_space") is not False)
 
 
-def _xlnet(model: bytes, config: dict[str, Any]):
-    tokenizer = _unigram(_scores(model), model, 0, _quotes(config, True, config.get("do_lower_case") is True))
+def _xlnet(model: bytes, config: dict[str, Any]) -> Any:
+    tokenizer = _unigram(_scores(model), model, 0, _normalizers(True, config.get("do_lower_case") is True))
     tokenizer.add_special_tokens(["<eop>", "<eod>"])
     return tokenizer
 
 
-def _camembert(model: bytes, config: dict[str, Any]):
+def _camembert(model: bytes, config: dict[str, Any]) -> Any:
     first = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>NOTUSED", -100.0)]
     pieces = [*first, *_scores(model)[1:], ("<mask>", 0.0)]
     return _unigram(pieces, model, 3, [], config.get("add_prefix_space") is not False)
 
 
-def _xlm_roberta(model: bytes, config: dict[str, Any]):
+def _xlm_roberta(model: bytes, config: dict[str, Any]) -> Any:
     first = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
     pieces = [*first, *_scores(model)[3:], ("<mask>", 0.0)]
     return _unigram(pieces, model, 3, [], config.get("add_prefix_space") is not False)
 
 
-def _merged(model: bytes, **options: Any):
-    """BPE with the merges that a list of pieces implies: those found first are the pieces that come first."""
+def _bpe(model: bytes, **options: Any) -> Any:
+    """Builds a BPE tokenizer. The merges are all pairs of pieces that form a piece, in the order of the result."""
     ids = {piece: index for index, (piece, _, _) in enumerate(read_pieces(model))}
     merges = []
     for piece in ids:
-        parts = ((piece[:place], piece[place:]) for place in range(1, len(piece)))
+        parts = ((piece[:length], piece[length:]) for length in range(1, len(piece)))
         merges += [(one, two) for one, two in parts if one in ids and two in ids]
     tokenizers = library()
     return tokenizers.Tokenizer(
@@ -106,8 +108,8 @@ def _merged(model: bytes, **options: Any):
     )
 
 
-def _llama(model: bytes, config: dict[str, Any]):
-    tokenizer, tokenizers = _merged(model), library()
+def _llama(model: bytes, config: dict[str, Any]) -> Any:
+    tokenizer, tokenizers = _bpe(model), library()
     prefix, legacy = config.get("add_prefix_space") is not False, config.get("legacy") is True
     scheme = ("always" if legacy else "first") if prefix else "never"
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme, split=False)
@@ -118,8 +120,8 @@ def _llama(model: bytes, config: dict[str, Any]):
     return tokenizer
 
 
-def _gemma(model: bytes, config: dict[str, Any]):
-    tokenizer, tokenizers = _merged(model, unk_token="<unk>"), library()
+def _gemma(model: bytes, config: dict[str, Any]) -> Any:
+    tokenizer, tokenizers = _bpe(model, unk_token="<unk>"), library()
     tokenizer.normalizer = tokenizers.normalizers.Replace(" ", SPACE)
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Split(" ", behavior="merged_with_previous", invert=False)
     parts = [tokenizers.decoders.Replace(SPACE, " "), tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse()]

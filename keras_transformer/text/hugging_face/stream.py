@@ -1,21 +1,24 @@
-"""Text from the ids of a tokenizer that decodes whole sequences only."""
+"""Incremental decoding for tokenizers that decode only whole sequences."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-# No cleaning of spaces reaches further back than this.
+if TYPE_CHECKING:
+    from keras_transformer.text.hugging_face.tokenizer import HuggingFaceTokenizer
+
+# Upper bound of the number of characters that `clean_up_spaces` can still change.
 _CLEANED = 16
 
 
 class HuggingFaceStream:
-    """Decodes token ids one by one; what it gives, put together, is what `decode` gives for all of them.
+    """Incremental decoder of token ids. The concatenation of its results is `decode` of all ids.
 
-    With every id all of them are decoded again, `O(n^2)` in their number: a tenth of a second for a thousand.
+    Each id decodes the whole sequence again, which is `O(n^2)` in the number of ids: a tenth of a second for a thousand.
 
     Args:
         tokenizer: a `HuggingFaceTokenizer`.
-        skip_special_tokens: bool.
+        skip_special_tokens: bool. Whether special tokens are left out.
 
     Example:
 
@@ -27,39 +30,39 @@ class HuggingFaceStream:
     ['n', '', 'é', '']
     """
 
-    def __init__(self, tokenizer: Any, skip_special_tokens: bool = True) -> None:
+    def __init__(self, tokenizer: HuggingFaceTokenizer, skip_special_tokens: bool = True) -> None:
         self._tokenizer = tokenizer
         self._skip = skip_special_tokens
         self._ids: list[int] = []
-        self._given = 0
+        self._length = 0
         self._in_bytes = False
 
     def push(self, index: int) -> str:
-        """Takes the next id; returns the text that is certain now, "" while a character is unfinished."""
+        """Adds the next id. Returns the newly completed text, "" within an incomplete character."""
         self._ids.append(self._tokenizer._check_id(index))
-        # The bytes of a run stand or fall together: one that fits nowhere makes all of them unreadable.
+        # A run of byte tokens is decoded as a whole: one invalid byte makes all of them invalid.
         if not (self._skip and index in self._tokenizer.special_ids):
-            self._in_bytes = index in self._tokenizer._decoded.byte_ids
+            self._in_bytes = index in self._tokenizer._decoder.byte_ids
         if self._in_bytes:
             return ""
         text = self._text()
-        # The replacement of an unfinished character, and spaces, which a decoder may take off the end.
-        certain = len(text.rstrip("\ufffd \n\t"))
+        # Not final: the replacement of an incomplete character, and spaces, which a decoder may strip.
+        final = len(text.rstrip("\ufffd \n\t"))
         if self._tokenizer.clean_up_spaces:
-            certain = min(certain, len(text) - _CLEANED)
-        return self._new(text, certain)
+            final = min(final, len(text) - _CLEANED)
+        return self._new(text, final)
 
     def finish(self) -> str:
-        """Returns what is left."""
+        """Returns the remaining text."""
         text = self._text()
         return self._new(text, len(text))
 
     def _text(self) -> str:
-        return self._tokenizer._decoded(self._ids, self._skip)
+        return self._tokenizer._decoder(self._ids, self._skip)
 
-    def _new(self, text: str, certain: int) -> str:
-        if certain <= self._given:
+    def _new(self, text: str, stop: int) -> str:
+        if stop <= self._length:
             return ""
-        new = text[self._given : certain]
-        self._given = certain
+        new = text[self._length : stop]
+        self._length = stop
         return new

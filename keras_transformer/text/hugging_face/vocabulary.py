@@ -1,4 +1,4 @@
-"""Tokenizers of Hugging Face's from the vocabulary files that came before `tokenizer.json`."""
+"""Tokenizers from the vocabulary files of checkpoints without `tokenizer.json`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.text.hugging_face.families import FAMILIES, family_of
 from keras_transformer.text.hugging_face.formats import library
-from keras_transformer.text.hugging_face.json import is_id, refused
+from keras_transformer.text.hugging_face.json import is_id, library_errors
 from keras_transformer.text.hugging_face.sentencepiece import BUILDERS
 from keras_transformer.text.tokenizers.special_tokens import BERT
 from keras_transformer.text.tokenizers.tokenizer_files import read_file
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from keras_transformer.text.hugging_face.families import Family
 
 SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model")
-# How text is split before the merges, where it is not GPT-2's own way.
+# Pre-tokenization patterns that differ from that of GPT-2.
 _CLIP_WORDS = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 _QWEN_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -28,17 +28,17 @@ _QWEN_WORDS = (
 
 
 def from_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[Family, Any]:
-    """Builds a tokenizer from the files that came before `tokenizer.json`.
+    """Builds a tokenizer from the vocabulary files of a folder without `tokenizer.json`.
 
     Args:
         folder: str or path.
-        config: dict of `tokenizer_config.json` and the like.
+        config: dict. The merged config files.
 
     Returns:
-        Pair of `Family` and a tokenizer of the library, without its template.
+        Tuple of `Family` and `tokenizers.Tokenizer` without its template.
 
     Raises:
-        InvalidTokenizerError: there are none, they do not say their kind, or are damaged.
+        InvalidTokenizerError: the files are missing, of an unknown family, or invalid.
     """
     family = family_of(config)
     present = {name: os.path.join(folder, name) for name in os.listdir(folder)}
@@ -48,30 +48,30 @@ def from_vocabulary(folder: Path, config: dict[str, Any]) -> tuple[Family, Any]:
     pairs = "vocab.json" in present and "merges.txt" in present
     if not models and not pairs:
         raise InvalidTokenizerError(
-            f"'{folder}' holds no tokenizer: no tokenizer.json, vocab.txt, vocab.json with merges.txt, nor a "
+            f"'{folder}' contains no tokenizer: no tokenizer.json, vocab.txt, vocab.json with merges.txt, nor a "
             "SentencePiece model."
         )
     if family is None:
-        raise InvalidTokenizerError(f"'{folder}' does not say which kind of tokenizer its vocabulary is for.")
+        raise InvalidTokenizerError(f"'{folder}' has a vocabulary, but no tokenizer_class or model_type that is known.")
     if family.name in _BYTE_PAIRS and pairs:
         return family, _byte_pairs(family, present["vocab.json"], present["merges.txt"], config)
     if family.name in BUILDERS and models:
         path = present[models[0]]
-        with refused(path):
+        with library_errors(path):
             return family, BUILDERS[family.name](read_file(path), config)
     found = models[0] if models else "vocab.json"
-    raise InvalidTokenizerError(f"'{folder}' names the tokenizer of {family.name}, which has no {found}.")
+    raise InvalidTokenizerError(f"'{folder}' has a tokenizer of the family {family.name}, which does not use {found}.")
 
 
 # BERT.
 
 
-def _wordpiece(path: Path, config: dict[str, Any]):
+def _wordpiece(path: Path, config: dict[str, Any]) -> Any:
     words = vocabulary_lines(read_file(path), path)
     tokenizers = library()
     unknown = config.get("unk_token") or BERT["unknown"]
     unknown = unknown["content"] if isinstance(unknown, dict) else unknown
-    with refused(path):
+    with library_errors(path):
         ids = {word: index for index, word in enumerate(words)}
         tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocab=ids, unk_token=unknown))
         tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
@@ -88,11 +88,11 @@ def _wordpiece(path: Path, config: dict[str, Any]):
 # Byte-level BPE.
 
 
-def _byte_pairs(family: Family, vocabulary_path: Path, merges_path: Path, config: dict[str, Any]):
+def _byte_pairs(family: Family, vocabulary_path: Path, merges_path: Path, config: dict[str, Any]) -> Any:
     ids, merges = _read_ids(vocabulary_path), _read_merges(merges_path)
     tokenizers = library()
     options = {"end_of_word_suffix": "</w>", "unk_token": "<|endoftext|>"} if family.name == "clip" else {}
-    with refused(merges_path):
+    with library_errors(merges_path):
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=ids, merges=merges, **options))
     prefix = config.get("add_prefix_space") is True
     tokenizer.normalizer, tokenizer.pre_tokenizer = _BYTE_PAIRS[family.name](tokenizers, prefix)
@@ -100,37 +100,37 @@ def _byte_pairs(family: Family, vocabulary_path: Path, merges_path: Path, config
     return tokenizer
 
 
-def _read_ids(path: Path):
+def _read_ids(path: Path) -> dict[str, int]:
     ids = read_json(path, InvalidTokenizerError)
     if not ids or not all(map(is_id, ids.values())):
-        raise InvalidTokenizerError(f"'{path}' is no object of token to id.")
+        raise InvalidTokenizerError(f"'{path}' is not an object of token to id.")
     return ids
 
 
-def _read_merges(path: Path):
+def _read_merges(path: Path) -> list[tuple[str, str]]:
     merges = []
     for number, line in enumerate(vocabulary_lines(read_file(path), path), 1):
         if not line or (number == 1 and line.startswith("#version")):
             continue
         parts = line.split(" ")
         if len(parts) != 2:
-            raise InvalidTokenizerError(f"'{path}' is no list of merges: line {number} is {line[:80]!r}.")
-        merges.append(tuple(parts))
+            raise InvalidTokenizerError(f"'{path}' is not a list of merges: line {number} is {line[:80]!r}.")
+        merges.append((parts[0], parts[1]))
     return merges
 
 
-def _gpt2_words(tokenizers: Any, prefix: bool):
+def _gpt2_words(tokenizers: Any, prefix: bool) -> tuple[Any, Any]:
     return None, tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=prefix)
 
 
-def _clip_words(tokenizers: Any, prefix: bool):
+def _clip_words(tokenizers: Any, prefix: bool) -> tuple[Any, Any]:
     normalizers, parts = tokenizers.normalizers, tokenizers.pre_tokenizers
     clean = [normalizers.NFC(), normalizers.Replace(tokenizers.Regex(r"\s+"), " "), normalizers.Lowercase()]
     words = parts.Split(tokenizers.Regex(_CLIP_WORDS), behavior="removed", invert=True)
     return normalizers.Sequence(clean), parts.Sequence([words, parts.ByteLevel(add_prefix_space=False)])
 
 
-def _qwen_words(tokenizers: Any, prefix: bool):
+def _qwen_words(tokenizers: Any, prefix: bool) -> tuple[Any, Any]:
     parts = tokenizers.pre_tokenizers
     words = parts.Split(tokenizers.Regex(_QWEN_WORDS), behavior="isolated", invert=False)
     return tokenizers.normalizers.NFC(), parts.Sequence(

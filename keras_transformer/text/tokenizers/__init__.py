@@ -1,1 +1,1 @@
-"""Tokenizers with one interface."""
+"""Tokenizers: WordPiece, SentencePiece, byte-pair encoding, characters and bytes."""

@@ -1,8 +1,9 @@
-"""Byte-level byte-pair encoding, in the format of Hugging Face's tokenizers."""
+"""Byte-level byte-pair encoding, in the format of the `tokenizers` library."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Container, Sequence
 from typing import Any
 
 from keras_transformer.text.corpus import check_size, stream_texts
@@ -15,35 +16,36 @@ from keras_transformer.text.tokenizers.special_tokens import (
     well_known_roles,
 )
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
-from keras_transformer.text.tokenizers.tokenizer_files import naming, read_text
+from keras_transformer.text.tokenizers.tokenizer_files import errors_with_path, read_text
 from keras_transformer.utils.types import Path
 
 FILE = "tokenizer.json"
 
 
-def byte_alphabet() -> Any:
-    """dict of the 256 characters that stand for bytes in a byte-level vocabulary to those bytes.
+def byte_alphabet() -> dict[str, int]:
+    """Returns a dict of the 256 characters that represent bytes in a byte-level vocabulary to those bytes.
 
-    Printable bytes stand for themselves; the others follow from U+0100 on (Radford et al. 2019, published code).
+    Printable bytes map to the character with the same code, the others to characters from U+0100 (Radford et al. 2019,
+    published code).
     """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [value for value in range(256) if value not in printable]
-    return {chr(value): value for value in printable} | {chr(256 + place): value for place, value in enumerate(others)}
+    return {chr(value): value for value in printable} | {chr(256 + index): value for index, value in enumerate(others)}
 
 
 class BytePair(Tokenizer):
-    """Byte-level byte-pair encoding by the `tokenizers` library: nothing is unknown, and every text comes back.
+    """Byte-level byte-pair encoding (BPE) by the `tokenizers` library. Encodes every text without unknown tokens.
 
     Args:
         tokenizer_json: str. The content of a `tokenizer.json` with a byte-level BPE model.
-        special_tokens: dict of role to token, or None for those whose names are well known.
+        special_tokens: dict of role to token, or None to detect special tokens with well-known names.
 
     Returns:
         Called with texts, a dict of padded arrays: "token_ids" and "padding_mask" `(B, T)`; see `Tokenizer.__call__`.
 
     Raises:
-        InvalidTokenizerError: the content is no byte-level BPE.
-        SpecialTokenError: a special token that is not in the vocabulary.
+        InvalidTokenizerError: the content is not a byte-level BPE.
+        SpecialTokenError: a special token is not in the vocabulary.
 
     Example:
 
@@ -58,28 +60,28 @@ class BytePair(Tokenizer):
     kind = "byte_pair"
 
     def __init__(self, tokenizer_json: str, special_tokens: dict[str, Any] | None = None) -> None:
-        # Kept as it is: another version of the library might write it otherwise.
+        # The original text: another version of the library may serialize it differently.
         self._json = tokenizer_json
         self._content = _parsed(tokenizer_json)
-        # A post-processor would trim spaces off the offsets.
+        # A post-processor would trim spaces from the offsets.
         plain = {**self._content, "truncation": None, "padding": None, "post_processor": None}
         tokenizers = library()
         try:
             self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(plain))
         except Exception as error:  # The library raises no narrower class.
             raise InvalidTokenizerError(f"Not a tokenizer.json: {error}") from None
-        # Its name in a text is text; see `encode`.
+        # The name of a special token in a text is ordinary text; see `encode`.
         self._tokenizer.encode_special_tokens = True
-        # Not their number: a file may leave ids out.
+        # Not the number of tokens: a file may skip ids.
         self._size = max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1
         added = {each["content"]: each for each in self._content.get("added_tokens") or ()}
         if special_tokens is None:
             special_tokens = well_known_roles([name for name, each in added.items() if each["special"]])
         super().__init__(special_tokens)
         alphabet = byte_alphabet()
-        self._bytes = [self._spelling(index, added, alphabet) for index in range(self._size)]
+        self._bytes = [self._bytes_of(index, added, alphabet) for index in range(self._size)]
 
-    def _spelling(self, index: int, added: Any, alphabet: Any):
+    def _bytes_of(self, index: int, added: Container[str], alphabet: dict[str, int]) -> bytes:
         token = self._tokenizer.id_to_token(index)
         if token is None:
             return b""
@@ -96,25 +98,25 @@ class BytePair(Tokenizer):
         special_tokens: dict[str, Any] | None = None,
         min_frequency: int = 2,
     ) -> BytePair:
-        """Learns the merges from text.
+        """Trains the merges on a corpus.
 
         Args:
-            files_or_texts: path, list of paths, or iterable of str. Streamed: memory grows with the distinct words alone.
-            vocabulary_size: int. At most so many tokens: the special ones, 256 bytes and the merges; fewer when the text
-                holds no more pairs.
+            files_or_texts: path, list of paths, or iterable of str. Streamed: memory depends only on the number of distinct
+                words.
+            vocabulary_size: int. Maximum number of tokens: special tokens, 256 bytes and merges. The vocabulary is smaller
+                if the corpus has fewer pairs.
             special_tokens: dict of role to token. Defaults to <pad>, <s>, </s>, <mask>.
-            min_frequency: int >= 1. Pairs seen less often are not merged.
+            min_frequency: int >= 1. Minimum count of a pair to be merged.
 
         Returns:
             A `BytePair`.
 
         Raises:
-            TextError: an argument out of its range.
-            EmptyTextError, EncodingError, MissingTextError: the text is unfit.
+            TextError: an argument is out of range.
+            EmptyTextError, EncodingError, MissingTextError: the corpus is empty, not UTF-8 or missing.
         """
         roles = special_token_roles(special_tokens, WITHOUT_UNKNOWN)
-        least = len(tokens_in(roles)) + 256
-        check_size(vocabulary_size, least)
+        check_size(vocabulary_size, len(tokens_in(roles)) + 256)
         texts = stream_texts(files_or_texts)
         tokenizers = library()
         tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -132,20 +134,20 @@ class BytePair(Tokenizer):
 
     @classmethod
     def from_file(cls, path: Path, special_tokens: dict[str, Any] | None = None) -> BytePair:
-        """Reads a `tokenizer.json` in Hugging Face's format, such as GPT-2's.
+        """Loads a `tokenizer.json` of the `tokenizers` library, such as that of GPT-2.
 
-        Its post-processor is not applied: special tokens are added by `encode` when asked.
+        Its post-processor is not applied: `encode` adds special tokens only with `start` and `end`.
 
         Args:
             path: str or path.
-            special_tokens: dict of role to token, or None for those whose names are well known: GPT-2's
-                "<|endoftext|>" is then both start and end.
+            special_tokens: dict of role to token, or None to detect special tokens with well-known names. The
+                "<|endoftext|>" of GPT-2 is then both start and end token.
 
         Raises:
-            InvalidTokenizerError: no such file, or it holds no byte-level BPE.
+            InvalidTokenizerError: the file does not exist, or does not contain a byte-level BPE.
         """
         content = read_text(path)
-        with naming(path):
+        with errors_with_path(path):
             return cls(content, special_tokens)
 
     @property
@@ -154,7 +156,7 @@ class BytePair(Tokenizer):
 
     @property
     def lossless(self) -> bool:
-        """True unless the file that it was read from normalizes text, adds or strips a space, or lacks a byte."""
+        """True unless the `tokenizer.json` normalizes text, adds or strips spaces, or lacks a byte."""
         known = all(self._tokenizer.token_to_id(character) is not None for character in byte_alphabet())
         prefix = any(part.get("add_prefix_space") for part in _byte_levels(self._content["pre_tokenizer"]))
         strips = any(
@@ -173,7 +175,7 @@ class BytePair(Tokenizer):
     def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, Any]:
+    def _encode_batch(self, texts: Sequence[str], offsets: bool) -> tuple[list, list]:
         return encode_batch(self._tokenizer, texts, offsets)
 
     def _files(self) -> dict[str, bytes]:
@@ -186,12 +188,12 @@ class BytePair(Tokenizer):
         return cls(files[FILE].decode("utf-8"), special_tokens)
 
 
-def _byte_levels(pre_tokenizer: Any):
+def _byte_levels(pre_tokenizer: Any) -> list[dict[str, Any]]:
     parts = (pre_tokenizer or {}).get("pretokenizers", [pre_tokenizer or {}])
     return [part for part in parts if part.get("type") == "ByteLevel"]
 
 
-def _parsed(tokenizer_json: str):
+def _parsed(tokenizer_json: str) -> dict[str, Any]:
     try:
         content = json.loads(tokenizer_json)
         is_bpe = content["model"].get("type", "BPE") == "BPE" and "merges" in content["model"]
@@ -199,5 +201,5 @@ def _parsed(tokenizer_json: str):
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidTokenizerError(f"Not a tokenizer.json: {type(error).__name__}: {error}") from None
     if not is_bpe or not byte_level:
-        raise InvalidTokenizerError("This tokenizer.json holds no byte-level BPE.")
+        raise InvalidTokenizerError("This tokenizer.json does not contain a byte-level BPE.")
     return content

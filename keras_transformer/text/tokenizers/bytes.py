@@ -1,7 +1,8 @@
-"""One token for every byte of UTF-8."""
+"""UTF-8 byte tokenizer."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 
 
 class Bytes(Tokenizer):
-    """One token for every byte of the text in UTF-8: nothing to train, nothing unknown, every text comes back.
+    """Byte tokenizer: one token for each UTF-8 byte. Needs no training and no unknown token, and is lossless.
 
-    The ids are those of the special tokens, then of the 256 bytes.
+    Ids are assigned to the special tokens, then to the 256 bytes.
 
     Args:
         special_tokens: dict of role to token. Defaults to <pad>, <s>, </s>, <mask>.
@@ -24,7 +25,7 @@ class Bytes(Tokenizer):
         Called with texts, a dict of padded arrays: "token_ids" and "padding_mask" `(B, T)`; see `Tokenizer.__call__`.
 
     Raises:
-        SpecialTokenError: an unknown role, or one token twice.
+        SpecialTokenError: an unknown role, or a duplicate token.
 
     Example:
 
@@ -35,7 +36,8 @@ class Bytes(Tokenizer):
     'Aé'
 
     Reference:
-        Xue et al. 2022, section 3.1 (ByT5). There the special tokens are three, and unused ids stand for masked spans.
+        Xue et al. 2022, section 3.1 (ByT5). ByT5 has three special tokens, and uses unused ids as sentinels of masked
+        spans.
     """
 
     kind = "bytes"
@@ -57,11 +59,11 @@ class Bytes(Tokenizer):
         *,
         special_tokens: dict[str, Any] | None = None,
     ) -> Bytes:
-        """There is nothing to learn; this is here so that every kind is made in the same way.
+        """Creates a tokenizer. Nothing is trained; the method exists for a common interface of all tokenizers.
 
         Args:
-            files_or_texts: the text, or None. Only its beginning is looked at, for the errors that the other kinds raise.
-            vocabulary_size: None, or an int that holds the special tokens and the 256 bytes.
+            files_or_texts: the corpus, or None. Only its start is read, to raise the same errors as other tokenizers.
+            vocabulary_size: None, or an int of at least the number of special tokens plus 256.
             special_tokens: dict of role to token. Defaults to <pad>, <s>, </s>, <mask>.
 
         Returns:
@@ -69,7 +71,7 @@ class Bytes(Tokenizer):
 
         Raises:
             TextError: `vocabulary_size` is too small.
-            EmptyTextError, EncodingError, MissingTextError: the text is unfit.
+            EmptyTextError, EncodingError, MissingTextError: the corpus is empty, not UTF-8 or missing.
         """
         tokenizer = cls(special_tokens)
         if vocabulary_size is not None and vocabulary_size < tokenizer.vocabulary_size:
@@ -86,7 +88,7 @@ class Bytes(Tokenizer):
 
     @property
     def lossless(self) -> bool:
-        """True: bytes spell every text."""
+        """True: every text has an encoding in bytes."""
         return True
 
     def token_to_id(self, token: str) -> int | None:
@@ -98,13 +100,13 @@ class Bytes(Tokenizer):
     def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, Any]:
+    def _encode_batch(self, texts: Sequence[str], offsets: bool) -> tuple[list, list]:
         first = self._first_byte
         rows = [(np.frombuffer(text.encode("utf-8"), "uint8") + np.int32(first)).tolist() for text in texts]
         if not offsets:
-            return rows, None
+            return rows, []
         spans = [
-            [(place, place + 1) for place, character in enumerate(text) for _ in character.encode("utf-8")]
+            [(begin, begin + 1) for begin, character in enumerate(text) for _ in character.encode("utf-8")]
             for text in texts
         ]
         return rows, spans

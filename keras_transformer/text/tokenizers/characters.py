@@ -1,11 +1,11 @@
-"""One token for every character."""
+"""Character tokenizer."""
 
 from __future__ import annotations
 
 import collections
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keras_transformer.text.corpus import check_size, stream_texts
@@ -17,22 +17,22 @@ FILE = "characters.json"
 
 
 class Characters(Tokenizer):
-    """One token for every character (Unicode code point).
+    """Character tokenizer: one token for each Unicode code point.
 
-    The ids are those of the special tokens, then of the 256 bytes with `byte_fallback`, then of the characters.
+    Ids are assigned to the special tokens, then with `byte_fallback` to the 256 bytes, then to the characters.
 
     Args:
         characters: str or list of str. The characters in the order of their ids.
-        byte_fallback: bool. Whether a character that is not among them is spelled in UTF-8 bytes, so that every text comes
-            back. Otherwise it becomes the unknown token.
+        byte_fallback: bool. Whether characters that are not in the vocabulary are encoded as UTF-8 bytes, so that the
+            tokenizer is lossless. Otherwise they are encoded as the unknown token.
         special_tokens: dict of role to token. Defaults to <pad>, <unk>, <s>, </s>, <mask>.
 
     Returns:
         Called with texts, a dict of padded arrays: "token_ids" and "padding_mask" `(B, T)`; see `Tokenizer.__call__`.
 
     Raises:
-        TextError: an item that is not one character, or one twice; no unknown token where one is needed.
-        SpecialTokenError: a special token that is a single character.
+        TextError: an item is not one character, or a duplicate; neither `byte_fallback` nor an unknown token.
+        SpecialTokenError: a special token is a single character.
 
     Example:
 
@@ -58,25 +58,25 @@ class Characters(Tokenizer):
         self._tokens = [*special, *fallback, *self.characters]
         self._ids = {token: index for index, token in enumerate(self._tokens)}
         if len(self._ids) < len(self._tokens):
-            raise SpecialTokenError("A special token has the name of a byte, such as <0x0A>.")
+            raise SpecialTokenError("A special token has the name of a byte token, such as <0x0A>.")
         first = len(special) + len(fallback)
         self._ids_of_characters = {character: first + index for index, character in enumerate(self.characters)}
         self._bytes = [token.encode("utf-8") for token in self._tokens]
         self._bytes[len(special) : first] = [bytes([value]) for value in range(len(fallback))]
         super().__init__(roles)
 
-    def _check(self, special: Any, roles: dict[str, Any]) -> None:
+    def _check(self, special: Sequence[str], roles: dict[str, Any]) -> None:
         for character in self.characters:
             if not isinstance(character, str) or len(character) != 1 or "\ud800" <= character <= "\udfff":
                 raise TextError(f"Expected one character. Received: {character!r}")
         if len(set(self.characters)) < len(self.characters):
-            twice = collections.Counter(self.characters).most_common(1)[0][0]
-            raise TextError(f"The character {twice!r} is given twice.")
+            duplicate = collections.Counter(self.characters).most_common(1)[0][0]
+            raise TextError(f"The character {duplicate!r} is a duplicate.")
         for token in special:
             if len(token) == 1:
-                raise SpecialTokenError(f"The special token {token!r} would be taken for a character.")
+                raise SpecialTokenError(f"The special token {token!r} is a single character.")
         if not self.byte_fallback and "unknown" not in roles:
-            raise TextError("Without byte_fallback, Characters cannot do without an unknown token.")
+            raise TextError("Without byte_fallback, Characters needs an unknown token.")
 
     @classmethod
     def train(
@@ -87,20 +87,20 @@ class Characters(Tokenizer):
         special_tokens: dict[str, Any] | None = None,
         byte_fallback: bool = False,
     ) -> Characters:
-        """Collects the characters of a text.
+        """Collects the characters of a corpus.
 
         Args:
             files_or_texts: path, list of paths, or iterable of str. Streamed.
-            vocabulary_size: int or None. At most so many tokens, special ones and bytes included: the most frequent
-                characters; None for all. They are numbered in the order of Unicode.
+            vocabulary_size: int or None. Maximum number of tokens, including special tokens and bytes: the most frequent
+                characters, or None for all characters. Their ids are in the order of code points.
             special_tokens, byte_fallback: as for the class.
 
         Returns:
             A `Characters`.
 
         Raises:
-            TextError: an argument out of its range.
-            EmptyTextError, EncodingError, MissingTextError: the text is unfit.
+            TextError: an argument is out of range.
+            EmptyTextError, EncodingError, MissingTextError: the corpus is empty, not UTF-8 or missing.
         """
         others = len(tokens_in(special_token_roles(special_tokens, PLAIN))) + 256 * bool(byte_fallback)
         if vocabulary_size is not None:
@@ -118,7 +118,7 @@ class Characters(Tokenizer):
 
     @property
     def lossless(self) -> bool:
-        """Whether there is `byte_fallback`."""
+        """Same as `byte_fallback`."""
         return self.byte_fallback
 
     def token_to_id(self, token: str) -> int | None:
@@ -130,25 +130,24 @@ class Characters(Tokenizer):
     def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, Any]:
+    def _encode_batch(self, texts: Sequence[str], offsets: bool) -> tuple[list, list]:
         if offsets:
-            spelled = [[self._spell(character) for character in text] for text in texts]
-            ids = [list(itertools.chain.from_iterable(row)) for row in spelled]
-            return ids, [[(place, place + 1) for place, part in enumerate(row) for _ in part] for row in spelled]
-        return [self._encode_one(text) for text in texts], None
+            rows = [[self._encode_character(character) for character in text] for text in texts]
+            ids = [list(itertools.chain.from_iterable(row)) for row in rows]
+            return ids, [[(begin, begin + 1) for begin, part in enumerate(row) for _ in part] for row in rows]
+        return [self._encode_text(text) for text in texts], []
 
-    def _encode_one(self, text: str):
+    def _encode_text(self, text: str) -> list[int]:
         try:
             return [*map(self._ids_of_characters.__getitem__, text)]
         except KeyError:
-            return list(itertools.chain.from_iterable(map(self._spell, text)))
+            return list(itertools.chain.from_iterable(map(self._encode_character, text)))
 
-    def _spell(self, character: str):
-        index = self._ids_of_characters.get(character)
-        if index is not None:
-            return (index,)
-        data = character.encode("utf-8")
-        return [self._first_byte + value for value in data] if self.byte_fallback else (self.unknown_id,)
+    def _encode_character(self, character: str) -> list[int]:
+        if self.byte_fallback and character not in self._ids_of_characters:
+            return [self._first_byte + value for value in character.encode("utf-8")]
+        index = self._ids_of_characters.get(character, self.unknown_id)
+        return [] if index is None else [index]
 
     def _graph(self) -> Any:
         from keras_transformer.text.tokenizers.graphs import CharactersGraph

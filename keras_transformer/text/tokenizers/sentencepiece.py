@@ -1,8 +1,9 @@
-"""SentencePiece: subwords of raw text, spaces included."""
+"""SentencePiece: subword tokenization of raw text, including spaces."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from keras_transformer.text.corpus import check_size, lines_of, stream_texts
@@ -15,11 +16,11 @@ from keras_transformer.utils.types import Path
 
 FILE = "sentencepiece.model"
 MODEL_TYPES = ("unigram", "bpe")
-# More lines than this are sampled, so that memory stays bounded.
+# Larger corpora are sampled to this number of lines, which bounds memory.
 MAX_LINES = 5_000_000
 
 
-def _library():
+def _library() -> Any:
     try:
         import sentencepiece
     except ImportError as error:
@@ -28,22 +29,22 @@ def _library():
 
 
 class SentencePiece(Tokenizer):
-    """Subwords of raw text by the `sentencepiece` library, a unigram language model or byte-pair encoding.
+    """Subword tokenizer by the `sentencepiece` library: a unigram language model or byte-pair encoding (BPE).
 
-    `graph()` gives the same ids for models trained here. With a unigram model from elsewhere the two libraries may settle
-    ties between equally likely splits (of runs such as "......") in other ways: models trained here have scores that
-    settle them, see `sentencepiece_model.with_exact_scores`.
+    `graph()` returns the same ids for models trained by `train`. For other unigram models, the two libraries may select
+    different segmentations of equal score (of runs such as "......"). `train` rounds the scores to avoid this, see
+    `sentencepiece_model.with_exact_scores`.
 
     Args:
         model: bytes of a SentencePiece model.
-        special_tokens: dict of role to token, or None for those that the model itself names.
+        special_tokens: dict of role to token, or None for the special tokens of the model.
 
     Returns:
         Called with texts, a dict of padded arrays: "token_ids" and "padding_mask" `(B, T)`; see `Tokenizer.__call__`.
 
     Raises:
-        InvalidTokenizerError: the bytes are no SentencePiece model.
-        SpecialTokenError: a special token that is not in the vocabulary.
+        InvalidTokenizerError: the bytes are not a SentencePiece model.
+        SpecialTokenError: a special token is not in the vocabulary.
 
     Example:
 
@@ -52,7 +53,7 @@ class SentencePiece(Tokenizer):
     True
 
     Reference:
-        Kudo and Richardson 2018; the unigram model: Kudo 2018, section 3.2.
+        Kudo and Richardson 2018. Unigram model: Kudo 2018, section 3.2.
     """
 
     kind = "sentencepiece"
@@ -67,21 +68,20 @@ class SentencePiece(Tokenizer):
         self.model_type = read_model_type(self._model)
         self._size = self._processor.vocab_size()
         super().__init__(_own_roles(self._processor) if special_tokens is None else special_tokens)
-        self._read_spelling()
+        self._inspect_model()
 
-    def _read_spelling(self) -> None:
-        """How each piece spells text, and how the model treats spaces."""
-        probe = self._processor
-        self._byte_ids = [probe.piece_to_id(f"<0x{value:02X}>") for value in range(256)]
-        self.byte_fallback = all(probe.is_byte(index) for index in self._byte_ids)
-        # Read from what the model does: "a" comes back as a piece with a space when the model adds one.
-        self._drops_first_space = probe.normalize("a").startswith(SPACE)
-        self._lossless = self.byte_fallback and probe.normalize("  \u00c5\ufb01\u3000\n ") == _spaced(
-            "  \u00c5\ufb01\u3000\n "
-        )
-        self._bytes = [self._spelling(index) for index in range(self._size)]
+    def _inspect_model(self) -> None:
+        """Sets the bytes of each piece, and whether the model preserves text."""
+        processor = self._processor
+        self._byte_ids = [processor.piece_to_id(f"<0x{value:02X}>") for value in range(256)]
+        self.byte_fallback = all(processor.is_byte(index) for index in self._byte_ids)
+        # The normalized text starts with a space if the model adds a dummy prefix.
+        self._drops_first_space = processor.normalize("a").startswith(SPACE)
+        sample = "  \u00c5\ufb01\u3000\n "
+        self._lossless = self.byte_fallback and processor.normalize(sample) == sample.replace(" ", SPACE)
+        self._bytes = [self._bytes_of(index) for index in range(self._size)]
 
-    def _spelling(self, index: int):
+    def _bytes_of(self, index: int) -> bytes:
         piece = self._processor.id_to_piece(index)
         if self._processor.is_byte(index):
             return bytes([int(piece[3:5], 16)])
@@ -93,43 +93,43 @@ class SentencePiece(Tokenizer):
         files_or_texts: Any,
         vocabulary_size: int,
         *,
-        model_type="unigram",
+        model_type: str = "unigram",
         special_tokens: dict[str, Any] | None = None,
-        lossless=False,
+        lossless: bool = False,
         byte_fallback: bool = True,
-        normalization="nmt_nfkc",
-        character_coverage=0.9995,
-        num_threads=2,
+        normalization: str = "nmt_nfkc",
+        character_coverage: float = 0.9995,
+        num_threads: int = 2,
     ) -> SentencePiece:
-        """Learns the pieces from text.
+        """Trains a model on a corpus.
 
         Args:
-            files_or_texts: path, list of paths, or iterable of str. Read line by line; of more than five million lines as
-                many are drawn, so that memory stays bounded.
-            vocabulary_size: int. At most so many pieces; fewer when the text holds no more.
+            files_or_texts: path, list of paths, or iterable of str. Read line by line. Corpora of more than five million
+                lines are sampled to that number, which bounds memory.
+            vocabulary_size: int. Maximum number of pieces. The vocabulary is smaller if the corpus has fewer pieces.
             model_type: "unigram" or "bpe".
             special_tokens: dict of role to token. Defaults to <pad>, <unk>, <s>, </s>, <mask>.
-            lossless: bool. Keeps every character and space, so that decoding gives the very text back. No normalization,
-                and bytes for what has no piece.
-            byte_fallback: bool. Spells what has no piece in UTF-8 bytes instead of the unknown token; takes 256 pieces.
-            normalization: "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf" (lower case) or "identity".
-            character_coverage: float in (0, 1]. Share of the characters that get a piece of their own.
-            num_threads: int >= 1. The pieces do not depend on it.
+            lossless: bool. Whether decoding returns the exact text: no normalization, all spaces are kept, and
+                `byte_fallback` is on.
+            byte_fallback: bool. Whether characters without a piece are encoded as UTF-8 bytes instead of the unknown token.
+                Uses 256 pieces.
+            normalization: "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf" (lowercase) or "identity".
+            character_coverage: float in (0, 1]. Fraction of the characters in the corpus that are covered by pieces.
+            num_threads: int >= 1. Does not affect the pieces.
 
         Returns:
             A `SentencePiece`.
 
         Raises:
-            TextError: an argument out of its range; a vocabulary too small for the characters of the text.
-            EmptyTextError, EncodingError, MissingTextError: the text is unfit.
+            TextError: an argument is out of range; the vocabulary is too small for the characters of the corpus.
+            EmptyTextError, EncodingError, MissingTextError: the corpus is empty, not UTF-8 or missing.
         """
         if model_type not in MODEL_TYPES:
             raise TextError(f"Unknown model_type {model_type!r}. Valid: {', '.join(MODEL_TYPES)}")
         roles = special_token_roles(special_tokens, PLAIN)
         if "unknown" not in roles:
-            raise TextError("SentencePiece cannot do without an unknown token.")
-        least = len(tokens_in(roles)) + 1 + 256 * bool(byte_fallback or lossless)
-        check_size(vocabulary_size, least)
+            raise TextError("SentencePiece needs an unknown token.")
+        check_size(vocabulary_size, len(tokens_in(roles)) + 1 + 256 * bool(byte_fallback or lossless))
         options = {
             "model_type": model_type,
             "vocab_size": vocabulary_size,
@@ -146,14 +146,14 @@ class SentencePiece(Tokenizer):
 
     @classmethod
     def from_file(cls, path: Path, special_tokens: dict[str, Any] | None = None) -> SentencePiece:
-        """Reads a SentencePiece model file, such as one published with a pretrained model.
+        """Loads a SentencePiece model file, such as that of a pretrained model.
 
         Args:
             path: str or path.
-            special_tokens: dict of role to token, or None for those that the model itself names.
+            special_tokens: dict of role to token, or None for the special tokens of the model.
 
         Raises:
-            InvalidTokenizerError: no such file, or not a SentencePiece model.
+            InvalidTokenizerError: the file does not exist or is not a SentencePiece model.
         """
         return cls(read_file(path), special_tokens)
 
@@ -163,7 +163,7 @@ class SentencePiece(Tokenizer):
 
     @property
     def lossless(self) -> bool:
-        """Whether the model normalizes nothing, keeps every space, and has bytes for what it has no piece for."""
+        """Whether the model has byte fallback, does not normalize, and keeps all spaces."""
         return self._lossless
 
     def token_to_id(self, token: str) -> int | None:
@@ -176,18 +176,20 @@ class SentencePiece(Tokenizer):
     def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, Any]:
+    def _encode_batch(self, texts: Sequence[str], offsets: bool) -> tuple[list, list]:
         if not offsets:
             if self._lossless and any(SPACE in text for text in texts):
-                return [self._encode_escaped(text, False)[0] for text in texts], None
-            return self._processor.encode(texts), None
+                return [self._encode_escaped(text, False)[0] for text in texts], []
+            return self._processor.encode(texts), []
         pairs = [self._encode_escaped(text, True) for text in texts]
         return [ids for ids, _ in pairs], [spans for _, spans in pairs]
 
-    def _encode_escaped(self, text: str, offsets: Any):
-        """Spells U+2581, which the model takes for a space, in bytes when the model is lossless."""
+    def _encode_escaped(self, text: str, offsets: bool) -> tuple[list[int], list[tuple[int, int]]]:
+        """Encodes U+2581, which the model treats as a space, as bytes if the model is lossless."""
         parts = text.split(SPACE) if self._lossless else [text]
-        ids, spans, begin = [], [], 0
+        ids: list[int] = []
+        spans: list[tuple[int, int]] = []
+        begin = 0
         for number, part in enumerate(parts):
             if number:
                 ids += [self._byte_ids[value] for value in SPACE.encode()]
@@ -196,7 +198,7 @@ class SentencePiece(Tokenizer):
             if offsets:
                 mapping = self._processor.encode_as_offset_mapping(part)
                 ids += mapping["ids"]
-                spans += _whole_characters(mapping["offsets"], begin)
+                spans += _character_offsets(mapping["offsets"], begin)
             else:
                 ids += self._processor.encode(part)
             begin += len(part)
@@ -217,28 +219,24 @@ class SentencePiece(Tokenizer):
         return cls(files[FILE], special_tokens)
 
 
-def _spaced(text: str):
-    return text.replace(" ", SPACE)
-
-
-def _whole_characters(offsets: Any, shift: Any):
-    """Offsets where the bytes that spell a character all have its offset; the library gives it to the last alone."""
+def _character_offsets(offsets: Sequence[tuple[int, int]], shift: int) -> list[tuple[int, int]]:
+    """Shifted offsets in which all bytes of a character have its offset. The library sets it only for the last byte."""
     spans: list[tuple[int, int]] = []
-    stop = None
+    character = None
     for begin, end in reversed(offsets):
-        if begin == end and spans and stop is not None and end == stop[0]:
-            begin, end = stop
+        if begin == end and character is not None and end == character[0]:
+            begin, end = character
         else:
-            stop = (begin, end)
+            character = (begin, end)
         spans.append((begin + shift, end + shift))
     return spans[::-1]
 
 
-def _meta_pieces(roles: dict[str, Any]):
-    """The library's options for special tokens with the ids 0, 1, ... in the order of `roles`."""
+def _meta_pieces(roles: dict[str, Any]) -> dict[str, Any]:
+    """Training options for special tokens with the ids 0, 1, ... in the order of `roles`."""
     tokens = tokens_in(roles)
     own = {"pad": "pad", "unknown": "unk", "start": "bos", "end": "eos"}
-    options = {}
+    options: dict[str, Any] = {}
     for role, name in own.items():
         options[f"{name}_id"] = tokens.index(roles[role]) if role in roles else -1
         if role in roles:
@@ -247,14 +245,14 @@ def _meta_pieces(roles: dict[str, Any]):
     return {**options, "control_symbols": others} if others else options
 
 
-def _own_roles(processor: Any):
+def _own_roles(processor: Any) -> dict[str, Any]:
     ids = {
         "pad": processor.pad_id(),
         "unknown": processor.unk_id(),
         "start": processor.bos_id(),
         "end": processor.eos_id(),
     }
-    roles = {role: processor.id_to_piece(index) for role, index in ids.items() if index >= 0}
+    roles: dict[str, Any] = {role: processor.id_to_piece(index) for role, index in ids.items() if index >= 0}
     controls = [
         processor.id_to_piece(index)
         for index in range(processor.vocab_size())
@@ -266,7 +264,7 @@ def _own_roles(processor: Any):
     return {**roles, "additional": controls} if controls else roles
 
 
-def _train(texts: Any, options: dict[str, Any]):
+def _train(texts: Iterable[str], options: dict[str, Any]) -> bytes:
     library = _library()
     writer, lines = io.BytesIO(), _Lines(texts)
     try:
@@ -283,18 +281,18 @@ def _train(texts: Any, options: dict[str, Any]):
     except (RuntimeError, OSError) as error:
         if lines.error is not None:
             raise lines.error from None
-        raise TextError(f"SentencePiece could not be trained: {str(error).split('] ')[-1]}") from error
+        raise TextError(f"SentencePiece training failed: {str(error).split('] ')[-1]}") from error
     return writer.getvalue()
 
 
 class _Lines:
-    """The lines of texts, and the error that ended them: the library reports it as one of its own."""
+    """Iterator of the lines of texts. Stores its `TextError`, which the library replaces by an exception of its own."""
 
-    def __init__(self, texts: Any) -> None:
+    def __init__(self, texts: Iterable[str]) -> None:
         self._texts = texts
-        self.error = None
+        self.error: TextError | None = None
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         try:
             yield from lines_of(self._texts)
         except TextError as error:

@@ -1,28 +1,27 @@
-"""The few things of a SentencePiece model file that the library does not say or set.
+"""Fields of SentencePiece model files that the `sentencepiece` library neither reads nor writes.
 
-The file is a protocol buffer (sentencepiece_model.proto): field 1 holds the pieces (their score is field 2, a float32),
-field 2 the trainer's options (the kind of model is field 3), field 3 those of the normalizer.
+The file is a protocol buffer (sentencepiece_model.proto). Field 1 contains the pieces (field 1: text, field 2: score, a
+float32, field 3: type), field 2 the `TrainerSpec` (field 3: model type), field 3 the `NormalizerSpec`.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any
 
 from keras_transformer.text.errors import InvalidTokenizerError
 
-# Stands for a space in pieces.
+# The meta symbol for a space in pieces.
 SPACE = "\u2581"
 KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
-# Kinds of pieces: tokens that no text spells, and such as always stand for themselves.
+# Types of pieces: tokens that do not occur in text, and tokens that are never split.
 CONTROL, USER_DEFINED = 3, 4
-# Sums of so many scores are exact in float32 until they pass 2 ** 16.
+# Sums of multiples of this step are exact in float32 up to 2 ** 16.
 SCORE_STEP = 1 / 256
 
 
 def read_model_type(model: bytes) -> str:
-    """ "unigram", "bpe", "word" or "char": the kind of a model, given its bytes."""
+    """Returns the type of a model, given as bytes: "unigram", "bpe", "word" or "char"."""
     kind = 1
     for _, start, stop in _fields(model, 0, len(model), wanted=2):
         for value, _, _ in _fields(model, start, stop, wanted=3):
@@ -31,19 +30,19 @@ def read_model_type(model: bytes) -> str:
 
 
 def read_pieces(model: bytes) -> list[tuple[str, float, int]]:
-    """The pieces in the order of their ids, each as text, score and kind (1: normal, 2: unknown, 6: byte).
+    """Reads the pieces in the order of their ids, each as text, score and type (1: normal, 2: unknown, 6: byte).
 
     Raises:
-        InvalidTokenizerError: the bytes are no SentencePiece model, or hold no piece.
+        InvalidTokenizerError: the bytes are not a SentencePiece model, or the model has no pieces.
     """
-    pieces = []
+    pieces: list[tuple[str, float, int]] = []
     for _, start, stop in _fields(model, 0, len(model), wanted=1):
         text, score, kind = None, 0.0, 1
         for _, at, end in _fields(model, start, stop, wanted=1):
             text = _text(model[at:end])
         for _, at, end in _fields(model, start, stop, wanted=2):
             if end - at != 4:
-                raise InvalidTokenizerError("Not a SentencePiece model: it is damaged.")
+                raise InvalidTokenizerError("Not a SentencePiece model: invalid protocol buffer.")
             score = struct.unpack_from("<f", model, at)[0]
         for value, _, _ in _fields(model, start, stop, wanted=3):
             kind = value
@@ -51,7 +50,7 @@ def read_pieces(model: bytes) -> list[tuple[str, float, int]]:
             raise InvalidTokenizerError("Not a SentencePiece model: a piece has no text.")
         pieces.append((text, score, kind))
     if not pieces:
-        raise InvalidTokenizerError("Not a SentencePiece model: it holds no piece.")
+        raise InvalidTokenizerError("Not a SentencePiece model: no pieces.")
     return pieces
 
 
@@ -63,7 +62,7 @@ def _text(data: bytes) -> str:
 
 
 def read_charsmap(model: bytes) -> bytes:
-    """The table of the model's normalizer as bytes; empty when it normalizes nothing."""
+    """Reads the precompiled character map of the normalizer; empty if the model does not normalize."""
     charsmap = b""
     for _, start, stop in _fields(model, 0, len(model), wanted=3):
         for _, at, end in _fields(model, start, stop, wanted=2):
@@ -72,17 +71,17 @@ def read_charsmap(model: bytes) -> bytes:
 
 
 def with_exact_scores(model: bytes) -> bytes:
-    """Rounds the scores of a unigram model so that two implementations cannot disagree about it.
+    """Rounds the scores of a unigram model, so that different implementations return the same segmentation.
 
-    Two ways to split a text that use the same pieces in another order have the same score ("1" "11" and "11" "1"), and
-    float32 sums decide between them by their rounding. Sums of multiples of 1/256 are exact up to some nine thousand tokens,
-    so that the order of the search decides.
+    Two segmentations with the same pieces in a different order have the same score ("1" "11" and "11" "1"). With rounded
+    float32 sums, the rounding errors select one of them. Sums of multiples of 1/256 are exact up to about nine thousand
+    tokens, so the order of the search selects one.
 
     Args:
         model: bytes.
 
     Returns:
-        bytes of the model with every score a multiple of `SCORE_STEP`.
+        bytes of the model, with all scores multiples of `SCORE_STEP`.
     """
     changed = bytearray(model)
     for _, start, stop in _fields(model, 0, len(model), wanted=1):
@@ -92,11 +91,11 @@ def with_exact_scores(model: bytes) -> bytes:
     return bytes(changed)
 
 
-def _fields(data: bytes, at: int, stop: int, wanted: int) -> Iterator[tuple[Any, int, int]]:
-    """Yields value (of a varint, else None), start and end of each field with the number `wanted`."""
+def _fields(data: bytes, at: int, stop: int, wanted: int) -> Iterator[tuple[int, int, int]]:
+    """Yields value (0 unless it is a varint), start and end of each field with the number `wanted`."""
     while at < stop:
         key, at = _varint(data, at)
-        kind, value = key & 7, None
+        kind, value = key & 7, 0
         if kind == 0:
             start = at
             value, at = _varint(data, at)
@@ -106,18 +105,18 @@ def _fields(data: bytes, at: int, stop: int, wanted: int) -> Iterator[tuple[Any,
         elif kind in (1, 5):
             start, at = at, at + (8 if kind == 1 else 4)
         else:
-            raise InvalidTokenizerError("Not a SentencePiece model: it is damaged.")
+            raise InvalidTokenizerError("Not a SentencePiece model: invalid protocol buffer.")
         if at > stop:
-            raise InvalidTokenizerError("Not a SentencePiece model: it is cut short.")
+            raise InvalidTokenizerError("Not a SentencePiece model: truncated file.")
         if key >> 3 == wanted:
             yield value, start, at
 
 
-def _varint(data: bytes, at: int):
+def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data):
-            raise InvalidTokenizerError("Not a SentencePiece model: it is cut short.")
+            raise InvalidTokenizerError("Not a SentencePiece model: truncated file.")
         byte = data[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7

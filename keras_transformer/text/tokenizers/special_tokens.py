@@ -1,12 +1,13 @@
-"""The special tokens of a tokenizer: which string plays which role, and the id of each."""
+"""Special tokens: roles, default names and well-known names."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from keras_transformer.text.errors import SpecialTokenError
 
-# Also the order of their ids in a vocabulary that is trained here.
+# In the order of their ids in a vocabulary trained by this package.
 ROLES = ("pad", "unknown", "classification", "start", "end", "separator", "mask")
 
 BERT = {
@@ -17,10 +18,10 @@ BERT = {
     "mask": "[MASK]",
 }
 PLAIN = {"pad": "<pad>", "unknown": "<unk>", "start": "<s>", "end": "</s>", "mask": "<mask>"}
-# Byte-level kinds spell out everything, so nothing is unknown to them.
+# Byte-level tokenizers encode every text, so they need no unknown token.
 WITHOUT_UNKNOWN = {role: token for role, token in PLAIN.items() if role != "unknown"}
 
-# What pretrained vocabularies call them; a token may play two roles.
+# Names in pretrained vocabularies. A token may have two roles.
 WELL_KNOWN = {
     "pad": ("<pad>", "[PAD]", "<|pad|>"),
     "unknown": ("<unk>", "[UNK]"),
@@ -33,7 +34,7 @@ WELL_KNOWN = {
 
 
 def special_token_roles(special_tokens: dict[str, Any] | None, default: dict[str, str]) -> dict[str, Any]:
-    """Checks a set of special tokens and puts it into the order of their ids.
+    """Validates special tokens and sorts them in the order of their ids.
 
     Args:
         special_tokens: dict of role to token, or None for `default`. A role mapped to None is left out. The role
@@ -41,10 +42,10 @@ def special_token_roles(special_tokens: dict[str, Any] | None, default: dict[str
         default: dict of role to token.
 
     Returns:
-        dict of role to token in the order of `ROLES`, then "additional" with a list, if it has any.
+        dict of role to token in the order of `ROLES`, then "additional" with a list if it is not empty.
 
     Raises:
-        SpecialTokenError: an unknown role, a token that is no string or is empty, one token twice.
+        SpecialTokenError: an unknown role, a token that is not a non-empty str, or a duplicate token.
     """
     given = dict(default if special_tokens is None else special_tokens)
     additional = list(given.pop("additional", None) or ())
@@ -57,19 +58,19 @@ def special_token_roles(special_tokens: dict[str, Any] | None, default: dict[str
         if not isinstance(token, str) or not token:
             raise SpecialTokenError(f"A special token must be a non-empty str. Received: {token!r}")
         if tokens.count(token) > 1:
-            raise SpecialTokenError(f"The special token {token!r} is given twice.")
+            raise SpecialTokenError(f"The special token {token!r} is a duplicate.")
     return {**roles, "additional": additional} if additional else roles
 
 
 def tokens_in(roles: dict[str, Any]) -> list[str]:
-    """Every special token once, in the order of `roles`."""
+    """All distinct special tokens, in the order of `roles`."""
     named = [token for role, token in roles.items() if role != "additional"]
     return list(dict.fromkeys([*named, *roles.get("additional", ())]))
 
 
-def well_known_roles(tokens: Any) -> dict[str, Any]:
-    """Roles of those of `tokens` that bear a well-known name; the rest are additional."""
-    roles = {}
+def well_known_roles(tokens: Sequence[str]) -> dict[str, Any]:
+    """Assigns roles to the `tokens` with well-known names; the others are "additional"."""
+    roles: dict[str, Any] = {}
     for role, names in WELL_KNOWN.items():
         found = [name for name in names if name in tokens]
         if found:

@@ -1,4 +1,4 @@
-"""Tokenizers as folders: written in one step, and checked when they are read."""
+"""Saving and loading of tokenizer folders: atomic writes, and a fingerprint that is verified on loading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIG = "tokenizer_config.json"
 
 
 def fingerprint(config: dict[str, Any], files: dict[str, bytes]) -> str:
-    """SHA-256, in hex, of a config and of the files beside it."""
+    """Hex SHA-256 of a config and the content of the files."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode("utf-8"))
     for name in sorted(files):
         digest.update(f"\n{name} {len(files[name])}\n".encode())
@@ -26,15 +26,15 @@ def fingerprint(config: dict[str, Any], files: dict[str, bytes]) -> str:
 
 
 def save(directory: Path, config: dict[str, Any], files: dict[str, bytes]) -> None:
-    """Writes the folder beside its place, then moves it there.
+    """Writes a temporary folder, then moves it to `directory`.
 
     Args:
         directory: str or path.
-        config: dict that JSON can hold.
+        config: dict that is serializable as JSON.
         files: dict of name to bytes.
 
     Raises:
-        InvalidTokenizerError: at `directory` lies something that is no tokenizer.
+        InvalidTokenizerError: `directory` exists and is not a tokenizer.
     """
     target = pathlib.Path(directory).resolve()
     _check_target(target)
@@ -45,25 +45,27 @@ def save(directory: Path, config: dict[str, Any], files: dict[str, bytes]) -> No
         (work / CONFIG).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _check_target(target: Any) -> None:
+def _check_target(target: pathlib.Path) -> None:
     if not target.exists():
         return
     if not target.is_dir():
-        raise InvalidTokenizerError(f"'{target}' is a file; a tokenizer is a folder.")
+        raise InvalidTokenizerError(f"'{target}' is a file, not a tokenizer folder.")
     present = {path.name for path in target.iterdir()}
     own = {CONFIG}
     with contextlib.suppress(InvalidTokenizerError):
         own |= set(read_config(target)["files"])
     foreign = sorted(present - own)
     if foreign:
-        raise InvalidTokenizerError(f"'{target}' holds '{foreign[0]}', which is no part of a tokenizer: not replaced.")
+        raise InvalidTokenizerError(
+            f"'{target}' contains '{foreign[0]}', which is not part of a tokenizer: not replaced."
+        )
 
 
 def read_config(directory: Path) -> dict[str, Any]:
-    """The config of a folder.
+    """Reads and validates the config of a folder.
 
     Raises:
-        InvalidTokenizerError: there is none that can be read.
+        InvalidTokenizerError: the config is missing or invalid.
     """
     path = os.path.join(os.fspath(directory), CONFIG)
     try:
@@ -73,21 +75,21 @@ def read_config(directory: Path) -> dict[str, Any]:
             if not isinstance(config[key], kind):
                 raise ValueError(f"{key!r} is not a {kind.__name__}")
         if not all(isinstance(name, str) and os.path.basename(name) == name for name in config["files"]):
-            raise ValueError("'files' names files outside the folder")
+            raise ValueError("'files' names files outside of the folder")
     except OSError as error:
-        raise InvalidTokenizerError(f"'{directory}' holds no tokenizer: {error.strerror}: '{path}'.") from None
+        raise InvalidTokenizerError(f"'{directory}' contains no tokenizer: {error.strerror}: '{path}'.") from None
     except KeyError as error:
-        raise InvalidTokenizerError(f"'{path}' is no tokenizer's config: it lacks {error}.") from None
+        raise InvalidTokenizerError(f"'{path}' is not a tokenizer config: missing key {error}.") from None
     except (ValueError, TypeError) as error:
-        raise InvalidTokenizerError(f"'{path}' is no tokenizer's config: {error}.") from None
+        raise InvalidTokenizerError(f"'{path}' is not a tokenizer config: {error}.") from None
     return config
 
 
-def read(directory: Path):
-    """Config and files of a folder, proven to be what was saved.
+def read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Reads the config and the files of a folder, and verifies the fingerprint.
 
     Raises:
-        InvalidTokenizerError: a file is missing, or was altered.
+        InvalidTokenizerError: a file is missing or was modified.
     """
     config = read_config(directory)
     files = {}
@@ -100,5 +102,5 @@ def read(directory: Path):
             raise InvalidTokenizerError(f"'{path}' cannot be read: {error.strerror}.") from None
     core = {key: config[key] for key in ("kind", "special_tokens", "options")}
     if fingerprint(core, files) != config.get("fingerprint"):
-        raise InvalidTokenizerError(f"'{directory}' was altered after it was saved: its fingerprint does not match.")
+        raise InvalidTokenizerError(f"'{directory}' was modified after it was saved: the fingerprint does not match.")
     return core, files

@@ -1,13 +1,16 @@
-"""From the bytes of tokens to text, at once or piece by piece."""
+"""Decoding of token bytes to text, at once or incrementally."""
 
 from __future__ import annotations
 
 import codecs
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 
 
-def join_bytes(pieces: list, drops_first_space: bool = False) -> str:
-    """Text of a list of bytes, U+FFFD where they are no UTF-8; a first space is dropped if asked."""
+def join_bytes(pieces: list[bytes], drops_first_space: bool = False) -> str:
+    """Decodes the concatenation of `pieces`, with U+FFFD for invalid UTF-8. Optionally drops a leading space."""
     data = b"".join(pieces)
     if drops_first_space and data[:1] == b" ":
         data = data[1:]
@@ -15,11 +18,11 @@ def join_bytes(pieces: list, drops_first_space: bool = False) -> str:
 
 
 class TextStream:
-    """Decodes token ids one by one and never gives half a character.
+    """Incremental decoder of token ids, which returns only complete characters.
 
     Args:
         tokenizer: a `Tokenizer`.
-        skip_special_tokens: bool.
+        skip_special_tokens: bool. Whether special tokens are left out.
 
     Example:
 
@@ -30,20 +33,20 @@ class TextStream:
     ['n', '', 'é', '']
     """
 
-    def __init__(self, tokenizer: Any, skip_special_tokens: bool = True) -> None:
+    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool = True) -> None:
         self._tokenizer = tokenizer
         self._skip = skip_special_tokens
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._drops_first_space = tokenizer._drops_first_space
 
     def push(self, index: int) -> str:
-        """Takes the next id; returns the text that is certain now, "" while a character is unfinished."""
-        data = b"".join(self._tokenizer._spelled([index], self._skip))
+        """Adds the next id. Returns the newly completed text, "" within an incomplete character."""
+        data = b"".join(self._tokenizer._decode_tokens([index], self._skip))
         if data and self._drops_first_space:
             self._drops_first_space = False
             data = data[1:] if data[:1] == b" " else data
         return self._decoder.decode(data)
 
     def finish(self) -> str:
-        """Returns what is left; U+FFFD for a character that was never finished."""
+        """Returns the remaining text, with U+FFFD for an incomplete character."""
         return self._decoder.decode(b"", final=True)

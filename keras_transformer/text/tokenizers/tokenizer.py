@@ -1,8 +1,8 @@
-"""The interface of every tokenizer: what is the same for all kinds is written here once."""
+"""Base class of the tokenizers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,46 +19,59 @@ from keras_transformer.utils.types import Path
 
 
 class Tokenizer(Vocabulary):
-    """Text to token ids and back. The base of `WordPiece`, `SentencePiece`, `BytePair`, `Characters` and `Bytes`.
+    """Base class of all tokenizers: text to token ids and back.
 
-    A kind implements `vocabulary_size`, `token_to_id`, `id_to_token`, and the five methods below.
+    Subclasses implement `vocabulary_size`, `lossless`, `token_to_id`, `id_to_token`, `_encode_batch`, `_token_bytes`,
+    `_files` and `_from_files`; optionally `_options` and `_graph`.
 
     Args:
-        special_tokens: as for `Vocabulary`.
+        special_tokens: dict of role to token, as for `Vocabulary`.
+
+    Example:
+
+    >>> from keras_transformer.text import Bytes
+    >>> tokenizer = Bytes()
+    >>> isinstance(tokenizer, Tokenizer)
+    True
+    >>> tokenizer.decode(tokenizer.encode("cat"))
+    'cat'
+    >>> batch = tokenizer(["cat", "at"])
+    >>> batch["token_ids"].shape, batch["padding_mask"].sum(axis=1).tolist()
+    ((2, 3), [3, 2])
     """
 
-    kind: str | None = None
-    # The text of a token starts with a space that the first token of a text does not show.
+    kind: str
+    # Whether token texts start with a space that is dropped at the start of a text.
     _drops_first_space = False
 
-    # What a kind implements.
+    # Implemented by subclasses.
 
-    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, Any]:
-        """Ids of each text, and with `offsets` the `(start, end)` of each token: two lists of lists (or None)."""
+    def _encode_batch(self, texts: Sequence[str], offsets: bool) -> tuple[list, list]:
+        """Returns the ids of each text and, with `offsets`, the `(begin, stop)` of each token, else an empty list."""
         raise NotImplementedError
 
     def _token_bytes(self, index: int) -> bytes:
-        """UTF-8 bytes that the token adds to a text; a special token's own name."""
+        """Returns the UTF-8 bytes of a token in a text; for a special token its name."""
         raise NotImplementedError
 
     def _files(self) -> dict[str, bytes]:
-        """dict of file name to the bytes that, with the config, make this tokenizer."""
+        """Returns a dict of file name to content, which with the config define this tokenizer."""
         raise NotImplementedError
 
     def _options(self) -> dict[str, Any]:
-        """dict of the options that the config carries."""
+        """Returns a dict of the options in the config."""
         return {}
 
     @classmethod
     def _from_files(
         cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
     ) -> Tokenizer:
-        """The tokenizer that `_files` and `_options` describe."""
+        """Creates a tokenizer from `_files`, special tokens and `_options`."""
         raise NotImplementedError
 
     def _graph(self) -> Any:
-        """A `tf.Module` that does the same inside a TensorFlow graph."""
-        raise GraphError(f"{type(self).__name__} runs outside the TensorFlow graph: use map_dataset in tf.data.")
+        """Returns an equivalent `tf.Module`."""
+        raise GraphError(f"{type(self).__name__} cannot run in a TensorFlow graph: use map_dataset in tf.data.")
 
     # Text to ids.
 
@@ -71,55 +84,55 @@ class Tokenizer(Vocabulary):
         max_length: int | None = None,
         allow_special_tokens: bool = False,
     ) -> Any:
-        """Turns text into token ids.
+        """Encodes text as token ids.
 
         Args:
             text: str or list of str.
-            start: bool. Puts the start token (or else the classification token) first.
-            end: bool. Puts the end token (or else the separator) last.
-            max_length: int >= 1 or None. Longer results are cut; the start and the end token stay.
-            allow_special_tokens: bool. Whether a special token's name in the text, such as "[MASK]", means the token. By
-                default it is text like any other.
+            start: bool. Whether to prepend the start token, or else the classification token.
+            end: bool. Whether to append the end token, or else the separator.
+            max_length: int >= 1 or None. Longer sequences are truncated; the start and end tokens are kept.
+            allow_special_tokens: bool. Whether the name of a special token in the text, such as "[MASK]", is encoded as
+                that token. By default it is encoded as ordinary text.
 
         Returns:
             list of int, or a list of such lists.
 
         Raises:
-            TextError: `text` is neither; `max_length` leaves no room for a token.
-            EncodingError: a lone surrogate in the text.
+            TextError: `text` is neither a str nor a list of str; `max_length` is too small for the special tokens.
+            EncodingError: the text contains a lone surrogate.
             SpecialTokenError: the tokenizer has no token for `start` or `end`.
         """
         texts, single = as_list(text)
-        frame = self._frame(start, end, max_length)
+        process = self._post_processor(start, end, max_length)
         rows, _ = self._encode_checked(texts, False, allow_special_tokens)
-        rows = [frame(row) for row in rows]
+        rows = [process(row) for row in rows]
         return rows[0] if single else rows
 
     def encode_with_offsets(
         self, text: str | Sequence[str], *, start: bool = False, end: bool = False, max_length: int | None = None
     ) -> tuple[list, list]:
-        """Turns text into token ids, and says which characters of it each token stands for.
+        """Encodes text as token ids with character offsets.
 
         Args:
             text, start, end, max_length: as in `encode`.
 
         Returns:
-            Pair of ids and offsets: `text[begin:stop]` (in characters, that is code points) is what the token with the
-            offset `(begin, stop)` came from, a space before a word included where the token has it. Special tokens have
-            `(0, 0)`. Tokens that together spell one character have the same offset. For a list, two lists.
+            Tuple of ids and offsets. A token with the offset `(begin, stop)` encodes `text[begin:stop]`, in characters
+            (code points), including a space before the word if the token has one. Special tokens have the offset
+            `(0, 0)`. Tokens that together encode one character have the same offset. For a list, two lists.
 
         Raises:
             TextError, EncodingError, SpecialTokenError: as `encode`.
         """
         texts, single = as_list(text)
-        frame = self._frame(start, end, max_length)
-        frame_offsets = self._frame(start, end, max_length, filler=(0, 0))
+        process = self._post_processor(start, end, max_length)
+        process_offsets = self._post_processor(start, end, max_length, filler=(0, 0))
         rows, offsets = self._encode_checked(texts, True, False)
-        rows, offsets = [frame(row) for row in rows], [frame_offsets(row) for row in offsets]
+        rows, offsets = [process(row) for row in rows], [process_offsets(row) for row in offsets]
         return (rows[0], offsets[0]) if single else (rows, offsets)
 
     def encode_words(self, words: Any) -> tuple[list, list]:
-        """Turns words that are separated already into token ids, for tagging.
+        """Encodes pre-tokenized words, for token classification.
 
         The ids are those of the words joined by spaces.
 
@@ -127,12 +140,12 @@ class Tokenizer(Vocabulary):
             words: list of str, or a list of such lists.
 
         Returns:
-            Pair of ids and word indices, lists of the same length: the place in `words` that each token came from, -1 for
-            a token that is nothing but the space between two. A word may have no token when normalization leaves none of
+            Tuple of ids and word indices, lists of the same length. The word index of a token is the index in `words`,
+            or -1 for a token that covers only the space between two words. A word has no token if normalization removes
             it. For a list of sentences, two lists.
 
         Raises:
-            TextError: `words` is neither.
+            TextError: `words` is neither a list of str nor a list of such lists.
         """
         words = list(words)
         single = all(isinstance(word, str) for word in words)
@@ -145,24 +158,24 @@ class Tokenizer(Vocabulary):
         return (rows[0], indices[0]) if single else (rows, indices)
 
     def encode_pair(self, first: Any, second: Any, max_length: int | None = None) -> tuple[list, list]:
-        """Turns a pair of texts into one sequence: [CLS] first [SEP] second [SEP].
+        """Encodes a pair of texts as one sequence: [CLS] first [SEP] second [SEP].
 
-        A tokenizer without those tokens uses its start and end tokens in their place.
+        A tokenizer without these tokens uses its start and end tokens instead.
 
         Args:
             first, second: str, or lists of str of the same length.
-            max_length: int or None. Tokens are cut from the end of whichever text is the longer at that moment.
+            max_length: int or None. Longest-first truncation: tokens are removed from the end of the longer text.
 
         Returns:
-            Pair of ids and segment ids (0 up to the first separator, then 1), lists of the same length; two lists of lists
-            for lists.
+            Tuple of ids and segment ids (0 up to the first separator, then 1), lists of the same length. For lists of
+            texts, two lists of lists.
 
         Raises:
-            TextError: the texts differ in number; `max_length` leaves no room for the three special tokens.
-            SpecialTokenError: the tokenizer lacks such tokens.
+            TextError: different numbers of texts; `max_length` is too small for the three special tokens.
+            SpecialTokenError: the tokenizer does not have such tokens.
 
         Reference:
-            Devlin et al. 2019, section 3; longest-first truncation as in its published code (`_truncate_seq_pair`).
+            Devlin et al. 2019, section 3; longest-first truncation as in the published code (`_truncate_seq_pair`).
         """
         return encode_pair(self, first, second, max_length)
 
@@ -176,48 +189,48 @@ class Tokenizer(Vocabulary):
         end: bool = False,
         return_offsets: bool = False,
     ) -> dict[str, np.ndarray]:
-        """Turns texts into arrays for a model.
+        """Encodes texts as padded arrays, the inputs of a model.
 
         Args:
-            texts: list of str (or a str, as a batch of one).
-            padding: "longest", or the int length of every row. Padding stands at the end.
+            texts: list of str, or a str as a batch of one.
+            padding: "longest", or the int length of all rows. Rows are padded on the right.
             max_length, start, end: as in `encode`.
-            return_offsets: bool.
+            return_offsets: bool. Whether to return offsets as well.
 
         Returns:
-            dict: "token_ids" int32 `(B, T)`; "padding_mask" bool `(B, T)`, True at real tokens; with `return_offsets`
-            "offsets" int32 `(B, T, 2)`.
+            dict: "token_ids" int32 `(B, T)`; "padding_mask" bool `(B, T)`, True at tokens and False at padding; with
+            `return_offsets` also "offsets" int32 `(B, T, 2)`.
 
         Raises:
             TextError: as `encode`; a row is longer than the int `padding`.
-            SpecialTokenError: there is no pad token.
+            SpecialTokenError: the tokenizer has no pad token.
         """
         if self.pad_id is None:
-            raise SpecialTokenError(f"This {type(self).__name__} has no pad token, so it cannot make a batch.")
+            raise SpecialTokenError(f"This {type(self).__name__} has no pad token, which a batch needs.")
         texts = [texts] if isinstance(texts, str) else texts
-        options: dict[str, Any] = {"start": start, "end": end, "max_length": max_length}
+        options = {"start": start, "end": end, "max_length": max_length}
         if not return_offsets:
             return pad_batch(self.encode(texts, **options), self.pad_id, padding)
         rows, offsets = self.encode_with_offsets(texts, **options)
         return pad_batch(rows, self.pad_id, padding, offsets)
 
-    def _encode_checked(self, texts: Any, offsets: Any, allow_special_tokens: bool) -> tuple[list, Any]:
-        if allow_special_tokens and self._special_pattern is not None:
-            return [self._encode_with_special(text) for text in texts], None
+    def _encode_checked(self, texts: Sequence[str], offsets: bool, allow_special_tokens: bool) -> tuple[list, list]:
+        if allow_special_tokens and self._ids_of_special:
+            return [self._encode_with_special(text) for text in texts], []
         try:
             return self._encode_batch(texts, offsets)
         except (TypeError, RuntimeError, UnicodeEncodeError):
-            # The libraries' own words for a lone surrogate do not name it.
+            # The libraries' messages do not name a lone surrogate.
             for text in texts:
                 check_unicode(text)
             raise
 
     def _encode_with_special(self, text: str) -> list[int]:
-        parts = self._special_pattern.split(text) if self._special_pattern else [text]
-        # Every second part is a special token.
+        parts = self._special_pattern.split(text)
+        # The parts at odd indices are special tokens.
         texts = [part for part in parts[::2] if part]
         encoded = iter(self._encode_checked(texts, False, False)[0])
-        ids = []
+        ids: list[int] = []
         for index, part in enumerate(parts):
             if index % 2:
                 ids.append(self._ids_of_special[part])
@@ -225,45 +238,48 @@ class Tokenizer(Vocabulary):
                 ids.extend(next(encoded))
         return ids
 
-    def _frame(self, start: bool, end: bool, max_length: int | None, filler: Any = None):
-        """A function that puts the start and end tokens (or `filler`) around a row, and cuts it."""
+    def _post_processor(
+        self, start: bool, end: bool, max_length: int | None, filler: Any = None
+    ) -> Callable[[list], list]:
+        """Returns a function that truncates a row and adds the start and end tokens, or `filler` instead of them."""
         before = [self.opening_id() if filler is None else filler] if start else []
         after = [self.closing_id() if filler is None else filler] if end else []
         if max_length is None:
             return lambda row: [*before, *row, *after] if before or after else row
-        room = max_length - len(before) - len(after)
-        if not isinstance(max_length, (int, np.integer)) or max_length < 1 or room < 0:
+        length = max_length - len(before) - len(after)
+        if not isinstance(max_length, (int, np.integer)) or max_length < 1 or length < 0:
             raise TextError(
-                f"max_length must be an int that holds the special tokens at least. Received: {max_length!r}"
+                f"max_length must be an int, at least 1 and the number of special tokens. Received: {max_length!r}"
             )
-        return lambda row: [*before, *row[:room], *after]
+        return lambda row: [*before, *row[:length], *after]
 
     # Ids to text.
 
     def decode(self, ids: Any, skip_special_tokens: bool = True) -> Any:
-        """Turns token ids into text.
+        """Decodes token ids to text.
 
-        Bytes that are no UTF-8, as an unfinished sequence may end with, become U+FFFD.
+        Invalid UTF-8, such as an incomplete character at the end of a sequence, is decoded as U+FFFD.
 
         Args:
-            ids: ints: a list, array or tensor of one text, or a list, array or (ragged) tensor of several.
-            skip_special_tokens: bool. Whether special tokens, padding included, are left out or spelled by name.
+            ids: list, array or tensor of int for one text, or a list, array or (ragged) tensor for several.
+            skip_special_tokens: bool. Whether special tokens, including padding, are left out. Otherwise their names are
+                part of the text.
 
         Returns:
             str, or a list of str.
 
         Raises:
-            TextError: an id that is not in the vocabulary, or no ids at all.
+            TextError: an id is not in the vocabulary, or `ids` are not token ids.
         """
         rows = as_rows(ids)
         if rows and not isinstance(rows[0], (int, np.integer)):
             return [self.decode(row, skip_special_tokens) for row in rows]
-        return join_bytes(self._spelled(rows, skip_special_tokens), self._drops_first_space)
+        return join_bytes(self._decode_tokens(rows, skip_special_tokens), self._drops_first_space)
 
-    def _spelled(self, ids: Any, skip_special_tokens: bool) -> list[bytes]:
-        if skip_special_tokens not in self._tables:
-            self._tables[skip_special_tokens] = self._spellings(skip_special_tokens)
-        table = self._tables[skip_special_tokens]
+    def _decode_tokens(self, ids: Sequence[int], skip_special_tokens: bool) -> list[bytes]:
+        if skip_special_tokens not in self._decoding_tables:
+            self._decoding_tables[skip_special_tokens] = self._token_table(skip_special_tokens)
+        table = self._decoding_tables[skip_special_tokens]
         try:
             if ids and min(ids) >= 0:
                 return [table[index] for index in ids]
@@ -271,51 +287,51 @@ class Tokenizer(Vocabulary):
             pass
         return [table[self._check_id(index)] for index in ids]
 
-    def _spellings(self, skip_special_tokens: bool) -> list[bytes]:
-        """The bytes of every token, none for the special ones if they are skipped."""
+    def _token_table(self, skip_special_tokens: bool) -> list[bytes]:
+        """Returns the bytes of all tokens, empty for special tokens if they are skipped."""
         skipped = self.special_ids if skip_special_tokens else ()
         return [b"" if index in skipped else self._token_bytes(index) for index in range(self.vocabulary_size)]
 
     def stream(self, skip_special_tokens: bool = True) -> Any:
-        """A decoder that is handed ids one by one and gives the text as soon as it is certain.
+        """Creates an incremental decoder, which returns text as soon as it is complete.
 
         Args:
             skip_special_tokens: bool. As in `decode`.
 
         Returns:
-            A `TextStream`: `push(id)` and `finish()` return str, and all of them together are `decode` of all ids.
+            A `TextStream`. `push(id)` and `finish()` return str; their concatenation is `decode` of all ids.
         """
         return TextStream(self, skip_special_tokens)
 
     # TensorFlow.
 
     def graph(self) -> Any:
-        """The tokenizer as a `tf.Module`, for `tf.data` and inside a SavedModel.
+        """Returns the tokenizer as a `tf.Module`, for `tf.data` and SavedModels.
 
         Returns:
-            A module: called with strings `(B,)` and optionally `start`, `end`, it gives a `tf.RaggedTensor` of int32;
-            `detokenize(ids)` takes such a tensor back to strings.
+            A `tf.Module`. Called with strings `(B,)` and optionally `start`, `end` and `max_length`, it returns a
+            `tf.RaggedTensor` of int32. `detokenize(ids)` decodes such a tensor to strings.
 
         Raises:
-            GraphError: this kind cannot run in the graph.
+            GraphError: this tokenizer cannot run in a graph.
         """
         return self._graph()
 
     def map_dataset(
         self, dataset: Any, *, fields: Any = None, start: bool = False, end: bool = False, max_length: int | None = None
     ) -> Any:
-        """Turns the strings of a `tf.data.Dataset` into token ids. Works for every kind.
+        """Tokenizes the strings of a `tf.data.Dataset`. Supported by all tokenizers.
 
         Args:
-            dataset: of scalar strings, or of dicts or tuples that hold some.
-            fields: list of the keys (or places) to turn into ids, or None for every string.
+            dataset: `tf.data.Dataset` of scalar strings, or of dicts or tuples that contain scalar strings.
+            fields: list of the keys or indices of the strings to tokenize, or None for all strings.
             start, end, max_length: as in `encode`.
 
         Returns:
-            The `tf.data.Dataset` with int32 `(T,)` in the place of each string.
+            `tf.data.Dataset` with int32 `(T,)` instead of each string.
 
         Raises:
-            TextError: `fields` names what is not there or is no scalar string.
+            TextError: a field does not exist or is not a scalar string.
         """
         from keras_transformer.text.datasets import map_dataset
 
@@ -323,7 +339,7 @@ class Tokenizer(Vocabulary):
 
     # Files.
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self._files(), self.special_tokens, self._options())
 
     def __repr__(self) -> str:
@@ -331,25 +347,27 @@ class Tokenizer(Vocabulary):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256, in hex, of all that decides what this tokenizer does. It survives saving and loading."""
+        """Hex SHA-256 of the config and the files. Saving and loading preserve it."""
         return storage.fingerprint(self.config(), self._files())
 
     def config(self) -> dict[str, Any]:
-        """dict of the kind, the special tokens and the options."""
+        """Returns a dict of "kind", "special_tokens" and "options"."""
         return {"kind": self.kind, "special_tokens": self.special_tokens, "options": self._options()}
 
     def save(self, directory: Path) -> None:
-        """Writes a folder that `load_tokenizer` reads. A tokenizer that lies there already is replaced in one step.
+        """Saves the tokenizer to a folder, for `load_tokenizer`. An existing tokenizer is replaced atomically.
 
         Args:
             directory: str or path.
 
         Raises:
-            InvalidTokenizerError: something else lies there.
+            InvalidTokenizerError: `directory` exists and is not a tokenizer.
         """
         storage.save(directory, self.config(), self._files())
 
 
-def _restored(kind: Any, files: dict[str, bytes], special_tokens: dict[str, Any], options: dict[str, Any]):
-    """Returns a tokenizer from its pickled parts."""
-    return kind._from_files(files, special_tokens, options)
+def _restored(
+    cls: type[Tokenizer], files: dict[str, bytes], special_tokens: dict[str, Any], options: dict[str, Any]
+) -> Tokenizer:
+    """Creates a tokenizer from its pickled state."""
+    return cls._from_files(files, special_tokens, options)

@@ -1,4 +1,4 @@
-"""Reading the files of tokenizers; every error names the file."""
+"""Reading of tokenizer files. Every error names the file."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from keras_transformer.text.errors import InvalidTokenizerError
 from keras_transformer.utils.types import Path
 
-# Larger than any vocabulary.
+# Larger than any known vocabulary.
 MAX_BYTES = 2**29
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a tokenizer's file.
+    """Reads a tokenizer file as bytes.
 
     Raises:
-        InvalidTokenizerError: it cannot be read.
+        InvalidTokenizerError: the file cannot be read.
     """
     try:
         with open(path, "rb") as file:
@@ -27,10 +27,10 @@ def read_file(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """The UTF-8 text of a tokenizer's file.
+    """Reads a tokenizer file as UTF-8 text.
 
     Raises:
-        InvalidTokenizerError: it cannot be read, is too large, or is no UTF-8.
+        InvalidTokenizerError: the file cannot be read, is too large, or is not UTF-8.
     """
     if os.path.isfile(path) and os.path.getsize(path) > MAX_BYTES:
         raise InvalidTokenizerError(f"'{path}' is larger than {MAX_BYTES // 2**20} MiB.")
@@ -38,10 +38,10 @@ def read_text(path: Path) -> str:
 
 
 def decode_file(data: bytes, path: Path) -> str:
-    """Bytes of a tokenizer's file as text.
+    """Decodes the bytes of a tokenizer file.
 
     Raises:
-        InvalidTokenizerError: they are no UTF-8.
+        InvalidTokenizerError: the bytes are not UTF-8.
     """
     try:
         return data.decode("utf-8")
@@ -50,8 +50,8 @@ def decode_file(data: bytes, path: Path) -> str:
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Has errors about a tokenizer say which file it is in."""
+def errors_with_path(path: Path) -> Iterator[None]:
+    """Context manager that adds the path to the message of an `InvalidTokenizerError`."""
     try:
         yield
     except InvalidTokenizerError as error:

@@ -1,4 +1,4 @@
-"""The tokens of a tokenizer, and the roles that some of them play."""
+"""The vocabulary of a tokenizer: tokens, ids and special tokens."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from keras_transformer.text.tokenizers.special_tokens import tokens_in
 
 
 class Vocabulary:
-    """Tokens and their ids. The base of `Tokenizer`.
+    """Mapping between tokens and ids, with special tokens. Base class of `Tokenizer`.
 
     Args:
         special_tokens: dict of role ("pad", "unknown", "classification", "start", "end", "separator", "mask") to token;
-            "additional" maps to a list of further ones. All of them must be in the vocabulary.
+            "additional" maps to a list of further special tokens. All of them must be in the vocabulary.
 
     Raises:
         SpecialTokenError: a special token is not in the vocabulary.
@@ -30,16 +30,16 @@ class Vocabulary:
             if index is None:
                 raise SpecialTokenError(f"The special token {token!r} is not in the vocabulary.")
             self._ids_of_special[token] = index
-        # Filled by `Tokenizer.decode` when it is first used.
-        self._tables: dict[bool, Any] = {}
+        # Cache of `Tokenizer._decode_tokens`.
+        self._decoding_tables: dict[bool, list[bytes]] = {}
         self._special_ids = frozenset(self._ids_of_special.values())
-        # Longest first, so that no token hides another that it begins.
+        # Longest first, so that a token is preferred to its prefixes. Without tokens, the pattern never matches.
         ordered = sorted(self._ids_of_special, key=len, reverse=True)
-        self._special_pattern = re.compile("(" + "|".join(map(re.escape, ordered)) + ")") if ordered else None
+        self._special_pattern = re.compile("(" + ("|".join(map(re.escape, ordered)) or "(?!)") + ")")
 
     @property
     def vocabulary_size(self) -> int:
-        """Number of tokens; ids run from 0 to one below."""
+        """Number of token ids: ids are less than this."""
         raise NotImplementedError
 
     @property
@@ -48,36 +48,62 @@ class Vocabulary:
         raise NotImplementedError
 
     def token_to_id(self, token: str) -> int | None:
-        """Id of a token, or None."""
+        """Returns the id of a token, or None."""
         raise NotImplementedError
 
     def id_to_token(self, index: int) -> str:
-        """The token with this id, as the vocabulary spells it.
+        """Returns the token with this id, as in the vocabulary.
 
         Raises:
-            TextError: there is no such id.
+            TextError: the id is not in the vocabulary.
         """
         raise NotImplementedError
 
     def _id_of_role(self, role: str) -> int | None:
-        token = self.special_tokens.get(role)
-        return None if token is None else self._ids_of_special.get(token)
+        return self._ids_of_special.get(self.special_tokens.get(role, ""))
 
-    pad_id = property(lambda self: self._id_of_role("pad"), doc="Id that fills a batch, or None.")
-    unknown_id = property(lambda self: self._id_of_role("unknown"), doc="Id for what the vocabulary lacks, or None.")
-    start_id = property(lambda self: self._id_of_role("start"), doc="Id that opens a text, or None.")
-    end_id = property(lambda self: self._id_of_role("end"), doc="Id that closes a text, or None.")
-    mask_id = property(lambda self: self._id_of_role("mask"), doc="Id that hides a token, or None.")
-    separator_id = property(lambda self: self._id_of_role("separator"), doc="Id that ends a segment, or None.")
-    classification_id = property(lambda self: self._id_of_role("classification"), doc="Id that stands first, or None.")
+    @property
+    def pad_id(self) -> int | None:
+        """Id of the padding token, or None."""
+        return self._id_of_role("pad")
+
+    @property
+    def unknown_id(self) -> int | None:
+        """Id of the token for text that is not in the vocabulary, or None."""
+        return self._id_of_role("unknown")
+
+    @property
+    def start_id(self) -> int | None:
+        """Id of the start-of-text token, or None."""
+        return self._id_of_role("start")
+
+    @property
+    def end_id(self) -> int | None:
+        """Id of the end-of-text token, or None."""
+        return self._id_of_role("end")
+
+    @property
+    def mask_id(self) -> int | None:
+        """Id of the mask token, or None."""
+        return self._id_of_role("mask")
+
+    @property
+    def separator_id(self) -> int | None:
+        """Id of the token at the end of a segment, or None."""
+        return self._id_of_role("separator")
+
+    @property
+    def classification_id(self) -> int | None:
+        """Id of the classification token at the start of a sequence, or None."""
+        return self._id_of_role("classification")
 
     @property
     def special_ids(self) -> frozenset[int]:
-        """frozenset of the ids of all special tokens."""
+        """Ids of all special tokens."""
         return self._special_ids
 
     def opening_id(self) -> int:
-        """Id that `start=True` puts first: of the start token, or of the classification token in BERT's manner.
+        """Id that `start=True` prepends: of the start token, or else of the classification token, as in BERT.
 
         Raises:
             SpecialTokenError: the tokenizer has neither.
@@ -85,7 +111,7 @@ class Vocabulary:
         return self._first_id("start", "classification")
 
     def closing_id(self) -> int:
-        """Id that `end=True` puts last: of the end token, or of the separator in BERT's manner.
+        """Id that `end=True` appends: of the end token, or else of the separator, as in BERT.
 
         Raises:
             SpecialTokenError: the tokenizer has neither.

@@ -1,7 +1,8 @@
-"""WordPiece, in BERT's manner: words split into the longest pieces that the vocabulary holds."""
+"""WordPiece, as in BERT: greedy longest-match-first subwords."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keras_transformer.text.corpus import check_size, stream_texts
@@ -17,25 +18,26 @@ FILE = "vocab.txt"
 
 
 class WordPiece(Tokenizer):
-    """Words split greedily into the longest pieces of a vocabulary, after BERT's normalization.
+    """WordPiece tokenizer: splits words greedily into the longest pieces of a vocabulary, after BERT normalization.
 
-    Text is cleaned of control characters, lower-cased and stripped of accents (if asked), and split at spaces, punctuation
-    and Chinese characters. Spacing and, with `lowercase`, case are lost: decoding joins words by single spaces.
+    Normalization removes control characters, and with `lowercase` lowercases text and strips accents. Text is split at
+    whitespace, punctuation and Chinese characters. Spacing and, with `lowercase`, case are lost: `decode` joins words by
+    single spaces.
 
-    `graph()` gives the same ids but for about a thousand of Unicode's 1.1 million characters (420 without `lowercase`):
-    those that are newer than the tables of one of the two libraries.
+    `graph()` returns the same ids, except for about one thousand of the 1.1 million Unicode code points (420 without
+    `lowercase`), which are newer than the Unicode tables of one of the two libraries.
 
     Args:
-        vocabulary: list of str. The tokens in the order of their ids; those that continue a word begin with "##".
-        lowercase: bool. Whether text is lower-cased, decomposed (NFD) and stripped of accents.
-        special_tokens: dict of role to token, or None for those of the vocabulary whose names are well known.
+        vocabulary: list of str. The tokens in the order of their ids. Tokens that continue a word start with "##".
+        lowercase: bool. Whether text is lowercased, decomposed (NFD) and stripped of accents.
+        special_tokens: dict of role to token, or None to detect special tokens with well-known names.
 
     Returns:
         Called with texts, a dict of padded arrays: "token_ids" and "padding_mask" `(B, T)`; see `Tokenizer.__call__`.
 
     Raises:
-        InvalidTokenizerError: a token twice, or no unknown token.
-        SpecialTokenError: a special token that is not in the vocabulary, or that is spelled like a word of a text.
+        InvalidTokenizerError: a duplicate token, or no unknown token.
+        SpecialTokenError: a special token is not in the vocabulary, or is a word that may occur in text.
 
     Example:
 
@@ -47,19 +49,21 @@ class WordPiece(Tokenizer):
     'unaffable , un'
 
     Reference:
-        Wu et al. 2016, section 4.1; normalization and greedy matching as in the published code of Devlin et al. 2019.
+        Wu et al. 2016, section 4.1. Normalization and greedy matching: the published code of Devlin et al. 2019.
     """
 
     kind = "wordpiece"
     _drops_first_space = True
 
-    def __init__(self, vocabulary: Any, lowercase: bool = True, special_tokens: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, vocabulary: Iterable[str], lowercase: bool = True, special_tokens: dict[str, Any] | None = None
+    ) -> None:
         self.vocabulary = list(vocabulary)
         self.lowercase = bool(lowercase)
         self._ids = {token: index for index, token in enumerate(self.vocabulary)}
         if len(self._ids) < len(self.vocabulary):
-            twice = next(token for index, token in enumerate(self.vocabulary) if self._ids[token] != index)
-            raise InvalidTokenizerError(f"The vocabulary holds {twice!r} twice.")
+            duplicate = next(token for index, token in enumerate(self.vocabulary) if self._ids[token] != index)
+            raise InvalidTokenizerError(f"The vocabulary contains {duplicate!r} twice.")
         if special_tokens is None:
             listed = [token for token in self.vocabulary if token[:1] in "[<" and token[-1:] in "]>" and len(token) > 2]
             special_tokens = {role: token for role, token in well_known_roles(listed).items() if role != "additional"}
@@ -67,17 +71,17 @@ class WordPiece(Tokenizer):
             raise InvalidTokenizerError("WordPiece needs an unknown token, such as [UNK], in its vocabulary.")
         self._tokenizer = _build(self._ids, special_tokens["unknown"], self.lowercase)
         super().__init__(special_tokens)
-        self._refuse_words()
-        self._bytes = [self._spelling(index, token) for index, token in enumerate(self.vocabulary)]
+        self._check_special_tokens()
+        self._bytes = [self._bytes_of(index, token) for index, token in enumerate(self.vocabulary)]
 
-    def _refuse_words(self) -> None:
+    def _check_special_tokens(self) -> None:
         for token, index in self._ids_of_special.items():
             if index != self.unknown_id and index in self.encode(token):
                 raise SpecialTokenError(
-                    f"The special token {token!r} is spelled like a word: use one like '[{token}]'."
+                    f"The special token {token!r} is a word that may occur in text: use a name such as '[{token}]'."
                 )
 
-    def _spelling(self, index: int, token: str):
+    def _bytes_of(self, index: int, token: str) -> bytes:
         if token.startswith(PREFIX) and index not in self._special_ids and token != PREFIX:
             return token[len(PREFIX) :].encode("utf-8")
         return f" {token}".encode()
@@ -92,26 +96,27 @@ class WordPiece(Tokenizer):
         lowercase: bool = True,
         min_frequency: int = 2,
     ) -> WordPiece:
-        """Learns the pieces from text.
+        """Trains the vocabulary on a corpus.
 
         Args:
-            files_or_texts: path, list of paths, or iterable of str. Streamed: memory grows with the distinct words alone.
-            vocabulary_size: int. At most so many tokens; fewer when the text holds no more. The most frequent characters
-                are kept where it is too small for all.
+            files_or_texts: path, list of paths, or iterable of str. Streamed: memory depends only on the number of distinct
+                words.
+            vocabulary_size: int. Maximum number of tokens. The vocabulary is smaller if the corpus has fewer pieces. If it
+                cannot contain all characters, it contains the most frequent ones.
             special_tokens: dict of role to token. Defaults to [PAD], [UNK], [CLS], [SEP], [MASK].
             lowercase: bool. As for the class.
-            min_frequency: int >= 1. Pairs seen less often are not merged.
+            min_frequency: int >= 1. Minimum count of a pair to be merged.
 
         Returns:
             A `WordPiece`.
 
         Raises:
-            TextError: an argument out of its range.
-            EmptyTextError, EncodingError, MissingTextError: the text is unfit.
+            TextError: an argument is out of range.
+            EmptyTextError, EncodingError, MissingTextError: the corpus is empty, not UTF-8 or missing.
         """
         roles = special_token_roles(special_tokens, BERT)
         if "unknown" not in roles:
-            raise SpecialTokenError("WordPiece cannot do without an unknown token.")
+            raise SpecialTokenError("WordPiece needs an unknown token.")
         special = tokens_in(roles)
         check_size(vocabulary_size, len(special) + 2)
         texts = stream_texts(files_or_texts)
@@ -120,7 +125,7 @@ class WordPiece(Tokenizer):
             vocab_size=vocabulary_size,
             min_frequency=min_frequency,
             special_tokens=special,
-            # A character may begin a word and continue one: two tokens.
+            # A character can be two tokens: at the start of a word and within a word.
             limit_alphabet=(vocabulary_size - len(special)) // 2,
             continuing_subword_prefix=PREFIX,
             show_progress=False,
@@ -131,14 +136,14 @@ class WordPiece(Tokenizer):
 
     @classmethod
     def from_file(cls, path: Path, lowercase: bool = True, special_tokens: dict[str, Any] | None = None) -> WordPiece:
-        """Reads a `vocab.txt`, one token a line, such as BERT's.
+        """Loads a `vocab.txt` with one token per line, such as that of BERT.
 
         Args:
             path: str or path.
             lowercase, special_tokens: as for the class.
 
         Raises:
-            InvalidTokenizerError: no such file, or not a vocabulary.
+            InvalidTokenizerError: the file does not exist or is not a vocabulary.
         """
         return cls(vocabulary_lines(read_file(path), path), lowercase, special_tokens)
 
@@ -148,7 +153,7 @@ class WordPiece(Tokenizer):
 
     @property
     def lossless(self) -> bool:
-        """False: normalization and spacing cannot be undone."""
+        """False: normalization and the loss of spacing are not reversible."""
         return False
 
     def token_to_id(self, token: str) -> int | None:
@@ -160,7 +165,7 @@ class WordPiece(Tokenizer):
     def _token_bytes(self, index: int) -> bytes:
         return self._bytes[index]
 
-    def _encode_batch(self, texts: Any, offsets: Any) -> tuple[list, Any]:
+    def _encode_batch(self, texts: Sequence[str], offsets: bool) -> tuple[list, list]:
         return encode_batch(self._tokenizer, texts, offsets)
 
     def _graph(self) -> Any:
@@ -181,7 +186,7 @@ class WordPiece(Tokenizer):
         return cls(vocabulary_lines(files[FILE], FILE), options["lowercase"], special_tokens)
 
 
-def _build(ids: Any, unknown: Any, lowercase: bool):
+def _build(ids: dict[str, int], unknown: str, lowercase: bool) -> Any:
     tokenizers = library()
     model = tokenizers.models.WordPiece(
         vocab=ids, unk_token=unknown, max_input_chars_per_word=MAX_CHARACTERS_PER_WORD, continuing_subword_prefix=PREFIX
