@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_transformer.text.errors import TextError
+from keras_transformer.text.errors import SpecialTokenError, TextError
 
 
 def pad_batch(
     rows: Sequence[Sequence[int]],
-    pad_id: int,
+    pad_id: int | None,
     padding: str | int = "longest",
     offsets: Sequence[Sequence[tuple[int, int]]] | None = None,
 ) -> dict[str, np.ndarray]:
@@ -27,6 +27,7 @@ def pad_batch(
         dict of "token_ids" int32 `(B, T)`, "padding_mask" bool `(B, T)`, and "offsets" int32 `(B, T, 2)` if given.
 
     Raises:
+        SpecialTokenError: `pad_id` is None, the id of a tokenizer without a pad token.
         TextError: `padding` is invalid, or a row is longer.
 
     Example:
@@ -35,6 +36,8 @@ def pad_batch(
     array([[5, 6],
            [7, 0]], dtype=int32)
     """
+    if pad_id is None:
+        raise SpecialTokenError("The tokenizer has no pad token, which a batch needs.")
     lengths = np.array([len(row) for row in rows], "int64")
     length = int(lengths.max(initial=0))
     if padding != "longest":

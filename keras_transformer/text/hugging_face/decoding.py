@@ -11,8 +11,8 @@ from keras_transformer.text.hugging_face.json import added_tokens
 # Timestamp tokens of Whisper, which decoding removes.
 _TIMESTAMP = re.compile(r"<\|\d+\.\d+\|>")
 # Replacements of `clean_up_tokenization_spaces`, in this order.
-_CLEANING = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"))
-_CLEANING += ((" 's", "'s"), (" 've", "'ve"), (" 're", "'re"))
+_CLEANING = [(" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m")]
+_CLEANING += [(" 's", "'s"), (" 've", "'ve"), (" 're", "'re")]
 
 
 class Decoder:

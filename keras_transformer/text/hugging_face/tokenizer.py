@@ -258,15 +258,15 @@ class HuggingFaceTokenizer(Tokenizer):
         return_offsets: bool = False,
     ) -> dict[str, np.ndarray]:
         if self.padding_side == "right":
-            options = {"start": start, "end": end, "return_offsets": return_offsets}
-            return super().__call__(texts, padding=padding, max_length=max_length, **options)
+            return super().__call__(
+                texts, padding=padding, max_length=max_length, start=start, end=end, return_offsets=return_offsets
+            )
         if self.pad_id is None:
             raise SpecialTokenError(f"This {type(self).__name__} has no pad token, which a batch needs.")
         texts = [texts] if isinstance(texts, str) else texts
-        options = {"start": start, "end": end, "max_length": max_length}
-        rows, offsets = self.encode(texts, **options), None
+        rows, offsets = self.encode(texts, start=start, end=end, max_length=max_length), None
         if return_offsets:
-            rows, offsets = self.encode_with_offsets(texts, **options)
+            rows, offsets = self.encode_with_offsets(texts, start=start, end=end, max_length=max_length)
             offsets = [row[::-1] for row in offsets]
         batch = pad_batch([row[::-1] for row in rows], self.pad_id, padding, offsets)
         return {name: array[:, ::-1].copy() for name, array in batch.items()}

@@ -221,5 +221,4 @@ def _byte_values(texts: Tensor) -> Tensor:
 
 def _ragged(values: Tensor, lengths: Tensor) -> Tensor:
     """A `tf.RaggedTensor` of rows with these lengths."""
-    ragged_tensor: Any = tf.RaggedTensor  # Type stubs of TensorFlow have no `from_row_lengths`.
-    return ragged_tensor.from_row_lengths(values, tf.cast(lengths, tf.int64))
+    return tf.RaggedTensor.from_row_lengths(values, tf.cast(lengths, tf.int64))

@@ -208,10 +208,10 @@ class Tokenizer(Vocabulary):
         if self.pad_id is None:
             raise SpecialTokenError(f"This {type(self).__name__} has no pad token, which a batch needs.")
         texts = [texts] if isinstance(texts, str) else texts
-        options = {"start": start, "end": end, "max_length": max_length}
         if not return_offsets:
-            return pad_batch(self.encode(texts, **options), self.pad_id, padding)
-        rows, offsets = self.encode_with_offsets(texts, **options)
+            rows = self.encode(texts, start=start, end=end, max_length=max_length)
+            return pad_batch(rows, self.pad_id, padding)
+        rows, offsets = self.encode_with_offsets(texts, start=start, end=end, max_length=max_length)
         return pad_batch(rows, self.pad_id, padding, offsets)
 
     def _encode_checked(self, texts: Sequence[str], offsets: bool, allow_special_tokens: bool) -> tuple[list, list]:
