@@ -40,7 +40,7 @@ class Tokenizer(Vocabulary):
     ((2, 3), [3, 2])
     """
 
-    kind: str
+    kind: str | None = None
     # Whether token texts start with a space that is dropped at the start of a text.
     _drops_first_space = False
 
