@@ -14,33 +14,42 @@ from keras_transformer.utils.types import Config, Shape, Tensor
 class FeatureMap(keras.layers.Layer):
     """Base class of feature maps; a subclass implements `call`, and `features` if M is not H.
 
-    Queries and keys are mapped alike unless `map_query` and `map_key` are overridden. Features that are not negative keep
-    the weights of attention positive.
+    Queries and keys have the same map unless `map_query` and `map_key` are overridden. Nonnegative features make
+    nonnegative attention weights.
 
     Call arguments:
         x: float32 `(B, T, N, H)`.
 
     Returns:
         float32 `(B, T, N, M)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> class Exponential(FeatureMap):
+    ...     def call(self, x):
+    ...         return ops.exp(x)
+    >>> Exponential()(np.zeros((1, 1, 1, 2))).numpy().ravel().tolist()
+    [1.0, 1.0]
     """
 
     def build(self, shape: Shape) -> None:
-        """Makes weights; the shape is that of the queries, `(B, T, N, H)`."""
+        """Creates the weights; the shape is that of the queries, `(B, T, N, H)`."""
 
-    def features(self, width: int):
-        """The number of features M of a head that is `width` wide."""
+    def features(self, width: int) -> int:
+        """Returns the number of features M of a head of width `width`."""
         return width
 
-    def map_query(self, query: Tensor):
-        """The features of queries `(B, T, N, H)`."""
+    def map_query(self, query: Tensor) -> Tensor:
+        """Returns the features of queries `(B, T, N, H)`."""
         return self.call(query)
 
-    def map_key(self, key: Tensor, key_mask: Tensor | None = None, causal: bool = False):
-        """The features of keys `(B, S, K, H)`.
+    def map_key(self, key: Tensor, key_mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        """Returns the features of keys `(B, S, K, H)`.
 
         Args:
             key: float32 `(B, S, K, H)`.
-            key_mask: boolean `(B, S)`, or None. The features of False keys are not used, and must touch no others.
+            key_mask: boolean `(B, S)`, or None. Features of False keys are ignored. They must not change those of others.
             causal: bool. Whether the features of a key must not depend on the keys after it.
         """
         return self.call(key)
@@ -54,7 +63,7 @@ class FeatureMap(keras.layers.Layer):
 
 @serializable
 class Elu(FeatureMap):
-    """`φ(x) = elu(x) + 1`.
+    """Feature map `φ(x) = elu(x) + 1`.
 
     Example:
 
@@ -71,10 +80,16 @@ class Elu(FeatureMap):
 
 @serializable
 class Relu(FeatureMap):
-    """`φ(x) = max(x, 0)`.
+    """Feature map `φ(x) = max(x, 0)`.
 
-    Reference: Kasai et al., Finetuning Pretrained Transformers into RNNs, arXiv 2103.13076, whose learned map
-    before it is here the projection of the attention layer.
+    Example:
+
+    >>> import numpy as np
+    >>> Relu()(np.array([[[[-1.0, 2.0]]]])).numpy().ravel().tolist()
+    [0.0, 2.0]
+
+    Reference: Kasai et al., Finetuning Pretrained Transformers into RNNs, arXiv 2103.13076. The paper's learned map before
+    the ReLU is the projection of the attention layer here.
     """
 
     def call(self, x: Tensor) -> Tensor:
@@ -83,7 +98,14 @@ class Relu(FeatureMap):
 
 @serializable
 class Square(FeatureMap):
-    """`φ(x) = x²`, feature by feature."""
+    """Feature map `φ(x) = x²`, elementwise.
+
+    Example:
+
+    >>> import numpy as np
+    >>> Square()(np.array([[[[-1.0, 2.0]]]])).numpy().ravel().tolist()
+    [1.0, 4.0]
+    """
 
     def call(self, x: Tensor) -> Tensor:
         return ops.square(x)
@@ -91,13 +113,19 @@ class Square(FeatureMap):
 
 @serializable
 class Softmax(FeatureMap):
-    """`φ(x) = [softmax(x), softmax(-x)]`, over the features: M = 2 H.
+    """Feature map `φ(x) = [softmax(x), softmax(-x)]`, softmax over the features: M = 2 H.
 
-    Reference: Zhang et al., The Hedgehog & the Porcupine, arXiv 2402.04347; the learned map before it is here
-    the projection of the attention layer.
+    Example:
+
+    >>> import numpy as np
+    >>> Softmax()(np.zeros((1, 1, 1, 2))).numpy().ravel().tolist()
+    [0.5, 0.5, 0.5, 0.5]
+
+    Reference: Zhang et al., The Hedgehog & the Porcupine, arXiv 2402.04347. The paper's learned map before the softmax is
+    the projection of the attention layer here.
     """
 
-    def features(self, width: int):
+    def features(self, width: int) -> int:
         return 2 * width
 
     def call(self, x: Tensor) -> Tensor:
@@ -106,9 +134,9 @@ class Softmax(FeatureMap):
 
 @serializable
 class Taylor(FeatureMap):
-    """`φ(x) = [1, x / H^¼, x xᵀ / √(2 H)]`, so that `φ(q) · φ(k) = 1 + s + s² / 2` with `s = q · k / √H`: M = 1 + H + H².
+    """Feature map `φ(x) = [1, x / H^¼, x xᵀ / √(2 H)]`: M = 1 + H + H².
 
-    The exponential of softmax up to its second order; positive for any s.
+    `φ(q) · φ(k) = 1 + s + s² / 2` with `s = q · k / √H`, the second-order Taylor expansion of `exp(s)`; positive for any s.
 
     Example:
 
@@ -119,7 +147,7 @@ class Taylor(FeatureMap):
     Reference: Arora et al., Based, arXiv 2402.18668.
     """
 
-    def features(self, width: int):
+    def features(self, width: int) -> int:
         return 1 + width + width**2
 
     def call(self, x: Tensor) -> Tensor:
@@ -131,7 +159,7 @@ class Taylor(FeatureMap):
         return ops.concatenate([ops.ones_like(x[..., :1]), x, squares / math.sqrt(2.0)], axis=-1)
 
 
-FEATURE_MAPS = {
+FEATURE_MAPS: dict[str, type[FeatureMap]] = {
     "elu": Elu,
     "relu": Relu,
     "softmax": Softmax,

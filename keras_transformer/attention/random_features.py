@@ -1,4 +1,4 @@
-"""Random features, whose products are unbiased estimates of a kernel of queries and keys."""
+"""Random features, whose dot products are unbiased estimates of a kernel of queries and keys."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from keras_transformer.attention.feature_maps import FeatureMap
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
 
-# Added to every feature, so that no sum of them is zero: the figures of Google's and of the PyTorch implementation.
+# Added to every feature, so that no sum of them is zero. The values of the implementations by Google and in PyTorch.
 _SOFTMAX_FLOOR, _RELU_FLOOR = 1e-4, 1e-3
-# The largest exponent of a key where no maximum over keys may be taken off: sums of such features stay in float32.
+# Largest exponent of a key with causality, where no maximum over keys is subtracted: sums of features stay in float32.
 _LARGEST_EXPONENT = 60.0
-# Below every projection: padded keys have no part in the largest.
+# Below every projection, so that padded keys do not change the maximum.
 _MASKED_SCORE = -1e9
 
 
@@ -25,15 +25,15 @@ _MASKED_SCORE = -1e9
 class RandomFeatures(FeatureMap):
     """Positive orthogonal random features of the softmax kernel (FAVOR+), or of the ReLU kernel.
 
-    With `x' = x / H^¼` and rows w of a random matrix W, "softmax": `φ(x) = M^-½ (exp(W x' - |x'|² / 2 - c) + 1e-4)`, whose
-    products are on average `exp(q · k / √H)`; "relu": `φ(x) = max(W x', 0) + 1e-3`. c keeps the exponentials small and falls
-    out of attention: for a query the largest of its `W x'`, for keys the largest of all keys of a head; with causality 0 for
-    keys, since that maximum would look ahead, and exponents stop at 60.
+    With `x' = x / H^¼` and a random matrix W, "softmax" is `φ(x) = M^-½ (exp(W x' - |x'|² / 2 - c) + 1e-4)`, for which
+    `φ(q) · φ(k)` has the mean `exp(q · k / √H)`; "relu" is `φ(x) = max(W x', 0) + 1e-3`. c prevents overflow and cancels out
+    in attention: for a query it is the largest of its `W x'`, for keys the largest over all keys of a head. With causality c
+    is 0 for keys, since that maximum would include later keys, and exponents are at most 60.
 
     Args:
-        num_features: int >= 1, or None for `floor(H ln H)`. M: the error falls with `1 / √M`.
+        num_features: int >= 1, or None for `floor(H ln H)`. M: the error is proportional to `1 / √M`.
         kernel: "softmax" or "relu".
-        seed: int or None. Of W, drawn anew at each `redraw`.
+        seed: int or None. Seed of W and of each `redraw`.
 
     Call arguments:
         x: float32 `(B, T, N, H)`.
@@ -52,7 +52,7 @@ class RandomFeatures(FeatureMap):
     (1, 5, 2, 8)
 
     Reference: Choromanski et al., Rethinking Attention with Performers, arXiv 2009.14794, lemma 1 and section 2.4.
-    Deviation: no maximum over keys with causality, where the authors' takes one over the whole sequence.
+    Deviation: no maximum over keys with causality, where the authors' code takes it over the whole sequence.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RandomFeatures(FeatureMap):
         self.seed = seed
         self._generator: np.random.Generator | None = None
 
-    def features(self, width: int):
+    def features(self, width: int) -> int:
         return self.num_features or max(1, int(width * math.log(width)))
 
     def build(self, shape: Shape) -> None:
@@ -82,13 +82,13 @@ class RandomFeatures(FeatureMap):
     def call(self, x: Tensor) -> Tensor:
         return self.map_query(x)
 
-    def map_query(self, query: Tensor):
+    def map_query(self, query: Tensor) -> Tensor:
         projected = self._project(query)
         if self.kernel == "relu":
             return ops.relu(projected) + _RELU_FLOOR
         return self._exponentials(query, projected, ops.max(projected, axis=-1, keepdims=True))
 
-    def map_key(self, key: Tensor, key_mask: Tensor | None = None, causal: bool = False):
+    def map_key(self, key: Tensor, key_mask: Tensor | None = None, causal: bool = False) -> Tensor:
         projected = self._project(key)
         if self.kernel == "relu":
             return ops.relu(projected) + _RELU_FLOOR
@@ -100,24 +100,24 @@ class RandomFeatures(FeatureMap):
             seen = ops.where(mask, projected, ops.full_like(projected, _MASKED_SCORE))
         return self._exponentials(key, projected, ops.max(seen, axis=(1, 3), keepdims=True))
 
-    def redraw(self):
-        """Draws W anew, as training should now and then, so that it does not settle on the errors of one draw."""
+    def redraw(self) -> None:
+        """Samples a new W. Redraw regularly in training, so that a model does not adapt to the errors of one sample."""
         self.projection.assign(self._draw(*self.projection.shape))
 
-    def _project(self, x: Tensor):
+    def _project(self, x: Tensor) -> Tensor:
         w = ops.transpose(ops.convert_to_tensor(self.projection)) * x.shape[-1] ** -0.25
         rows = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), w)
         return ops.reshape(rows, (-1, ops.shape(x)[1], x.shape[2], w.shape[-1]))
 
-    def _exponentials(self, x: Tensor, projected: Tensor, largest: Tensor | None):
+    def _exponentials(self, x: Tensor, projected: Tensor, largest: Tensor | None) -> Tensor:
         exponents = projected - ops.sum(ops.square(x), axis=-1, keepdims=True) * (0.5 * x.shape[-1] ** -0.5)
-        if largest is not None:  # Not trained on: it falls out of attention.
+        if largest is not None:  # Without a gradient: it cancels out in attention.
             exponents = exponents - ops.stop_gradient(largest)
         exponents = ops.minimum(exponents, _LARGEST_EXPONENT)
         return (ops.exp(exponents) + _SOFTMAX_FLOOR) * self.projection.shape[0] ** -0.5
 
-    def _draw(self, count: Tensor, width: int):
-        """Rows that are orthogonal in blocks of `width`, each as long as a row of normal numbers."""
+    def _draw(self, count: int, width: int) -> np.ndarray:
+        """Samples rows that are orthogonal in blocks of `width`, with the norms of rows of standard normal numbers."""
         if self._generator is None:
             seed = np.random.randint(2**31) if self.seed is None else self.seed
             self._generator = np.random.default_rng(seed)

@@ -17,7 +17,7 @@ from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Initializer, Shape, Tensor
 
 
-def grouped_scores(query: Tensor, key: Tensor):
+def grouped_scores(query: Tensor, key: Tensor) -> Tensor:
     """`q · k` for every query and key of each head, without a copy of the keys for each head of a group."""
     key = ops.transpose(key, (0, 2, 3, 1))
     heads, key_heads = query.shape[2], key.shape[1]
@@ -30,8 +30,8 @@ def grouped_scores(query: Tensor, key: Tensor):
     return ops.reshape(ops.matmul(query, key), (-1, heads, length, key_length))
 
 
-def soft_cap(x: Tensor, cap: float):
-    """`c · tanh(x / c)`: x where it is small, and never beyond c."""
+def soft_cap(x: Tensor, cap: float) -> Tensor:
+    """Soft capping, `c · tanh(x / c)`: about x where x is small, and always within (-c, c)."""
     return ops.tanh(x / cap) * cap
 
 
@@ -54,7 +54,21 @@ class _Scoring(keras.layers.Layer):
 
 @serializable
 class Dot(_Scoring):
-    """`q · k`.
+    """Dot-product scores, `q · k`.
+
+    Call arguments:
+        query: float `(B, T, N, H)`.
+        key: float `(B, S, K, H)`.
+
+    Returns:
+        float `(B, N, T, S)`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> query, key = np.array([[1.0, 2.0]]).reshape(1, 1, 1, 2), np.array([[3.0, 0.0], [1.0, 1.0]]).reshape(1, 2, 1, 2)
+    >>> Dot()(query, key).numpy().ravel().tolist()
+    [3.0, 3.0]
 
     Reference: Luong et al., arXiv 1508.04025, section 3.1, "dot".
     """
@@ -65,10 +79,18 @@ class Dot(_Scoring):
 
 @serializable
 class ScaledDot(_Scoring):
-    """`q · k · scale`, by default `q · k / √H`.
+    """Scaled dot-product scores, `q · k · scale`, by default `q · k / √H`.
 
     Args:
         scale: float, or None for `1 / √H`.
+
+    Call arguments and returns: as for `Dot`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> ScaledDot()(np.ones((1, 1, 1, 4)), np.ones((1, 2, 1, 4))).numpy().ravel().tolist()
+    [2.0, 2.0]
 
     Reference: Vaswani et al., arXiv 1706.03762, equation 1.
     """
@@ -88,14 +110,22 @@ class ScaledDot(_Scoring):
 
 @serializable
 class SoftCappedDot(_Scoring):
-    """`c · tanh(q · k · scale / c)`: scaled dot scores that stay within (-c, c).
+    """Soft-capped scaled dot-product scores, `c · tanh(q · k · scale / c)`, which are within (-c, c).
 
     Args:
         cap: float > 0. c. Default 50.
         scale: float, or None for `1 / √H`.
 
+    Call arguments and returns: as for `Dot`.
+
     Raises:
         ValueError: `cap` not above 0.
+
+    Example:
+
+    >>> import numpy as np
+    >>> SoftCappedDot(cap=2.0)(np.full((1, 1, 1, 4), 100.0), np.ones((1, 1, 1, 4))).numpy().ravel().tolist()
+    [2.0]
 
     Reference: Gemma Team, Gemma 2, arXiv 2408.00118, section 2 ("logit soft-capping").
     """
@@ -116,14 +146,25 @@ class SoftCappedDot(_Scoring):
 
 @serializable
 class Cosine(_Scoring):
-    """`q · k / (|q| |k|) / τ`, with one learned temperature τ for each head.
+    """Cosine scores, `q · k / (|q| |k|) / τ`, with one learned temperature τ for each head.
 
     Args:
         temperature: float > 0. Initial τ. Default 0.1.
-        epsilon: float. Keeps the norms away from zero.
+        epsilon: float. Lower bound of the norms.
 
-    Reference: Liu et al., Swin Transformer V2, arXiv 2111.09883, equation 2, which also keeps τ above 0.01. Here τ is
-    `exp` of the weight, which keeps it positive.
+    Call arguments and returns: as for `Dot`.
+
+    Raises:
+        ValueError: `temperature` not above 0.
+
+    Example:
+
+    >>> import numpy as np
+    >>> Cosine(temperature=1.0)(np.full((1, 1, 1, 4), 3.0), np.ones((1, 1, 1, 4))).numpy().round(3).ravel().tolist()
+    [1.0]
+
+    Reference: Liu et al., Swin Transformer V2, arXiv 2111.09883, equation 2. Deviation: τ is `exp` of the weight, which
+    keeps it positive; the paper also keeps it above 0.01.
     """
 
     def __init__(self, temperature: float = 0.1, epsilon: float = 1e-6, **kwargs: Any) -> None:
@@ -144,8 +185,8 @@ class Cosine(_Scoring):
         query = self._unit(query) * ops.exp(-self.log_temperature)
         return grouped_scores(query, self._unit(key))
 
-    def _unit(self, x: Tensor):
-        wide = ops.cast(x, "float32")  # float16 knows no number as small as the square, or as large as the root.
+    def _unit(self, x: Tensor) -> Tensor:
+        wide = ops.cast(x, "float32")  # Squares and inverse roots may be outside the range of float16.
         squared = ops.sum(ops.square(wide), axis=-1, keepdims=True)
         return ops.cast(wide * ops.rsqrt(ops.maximum(squared, self.epsilon**2)), x.dtype)
 
@@ -155,18 +196,31 @@ class Cosine(_Scoring):
 
 @serializable
 class Gaussian(_Scoring):
-    """`-|q - k|² / 2 w²`, with one learned width w for each head: under softmax, the Nadaraya-Watson estimator.
+    """Gaussian scores, `-|q - k|² / 2 w²`, with one learned width w for each head.
 
-    `|q|²` is the same for all keys of a query: softmax does not see it, and it is left out.
+    Softmax of them is the Nadaraya-Watson estimator. `|q|²` is omitted: it is the same for all keys of a query and does not
+    change the softmax.
 
     Args:
-        width: float > 0, or None for `H^(1/4)`, where products weigh as in scaled dot. Initial w.
+        width: float > 0. Initial w. None for `H^(1/4)`, where `q · k` has the same factor as in `ScaledDot`.
+
+    Call arguments and returns: as for `Dot`.
+
+    Raises:
+        ValueError: `width` not above 0.
+
+    Example:
+
+    >>> import numpy as np
+    >>> query, keys = np.array([1.0]).reshape(1, 1, 1, 1), np.array([1.0, 3.0]).reshape(1, 2, 1, 1)
+    >>> Gaussian(width=1.0)(query, keys).numpy().round(3).ravel().tolist()  # Without -|q|² / 2.
+    [0.5, -1.5]
 
     Reference: Zhang et al., Dive into Deep Learning, arXiv 2106.11342, "Attention Pooling by Similarity"; Tsai et al.,
     Transformer Dissection, arXiv 1908.11775, section 3.1.
     """
 
-    def __init__(self, width: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, width: float | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if width is not None and width <= 0:
             raise ValueError(f"width must be positive. Received: {width}")
@@ -178,7 +232,7 @@ class Gaussian(_Scoring):
         self.log_width = self.add_weight(name="log_width", shape=(query_shape[2], 1), initializer=initializer)
 
     def call(self, query: Tensor, key: Tensor) -> Tensor:
-        # One feature more, 1 of the query and -|k|² / 2 of the key: all terms in one product.
+        # An extra feature, 1 in queries and -|k|² / 2 in keys, adds the norm of the key within one matrix product.
         norm = -0.5 * ops.sum(ops.square(key), axis=-1, keepdims=True)
         query = ops.concatenate([query, ops.ones_like(query[..., :1])], axis=-1)
         return grouped_scores(query * ops.exp(-2.0 * self.log_width), ops.concatenate([key, norm], axis=-1))
@@ -189,10 +243,18 @@ class Gaussian(_Scoring):
 
 @serializable
 class Bilinear(_Scoring):
-    """`qᵀ M k`, with one M for each head; query and key heads may differ in width.
+    """Bilinear scores, `qᵀ M k`, with one M for each head; query and key heads may differ in width.
 
     Args:
         kernel_initializer: of M, `(N, H_query, H_key)`.
+
+    Call arguments and returns: as for `Dot`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> Bilinear(kernel_initializer="ones")(np.ones((1, 1, 1, 2)), np.ones((1, 1, 1, 3))).numpy().ravel().tolist()
+    [6.0]
 
     Reference: Luong et al., arXiv 1508.04025, section 3.1, "general".
     """
@@ -217,13 +279,22 @@ class Bilinear(_Scoring):
 
 @serializable
 class Additive(_Scoring):
-    """`vᵀ tanh(W q + U k)`, with W, U and v for each head. Query and key heads may differ in width.
+    """Additive scores, `vᵀ tanh(W q + U k)`, with W, U and v for each head. Query and key heads may differ in width.
 
-    Holds `(B · N, T, S, units)` at once: no matrix product computes the tanh of a sum of query and key.
+    Memory: a tensor `(B, N, T · S, units)`, since the tanh of a sum is not a matrix product.
 
     Args:
         units: int, or None for the width of the query head. The width of the hidden layer.
         kernel_initializer: of W, U and v.
+
+    Call arguments and returns: as for `Dot`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = Additive(units=2, kernel_initializer="ones")
+    >>> layer(np.full((1, 1, 1, 1), 20.0), np.zeros((1, 1, 1, 1))).numpy().ravel().tolist()
+    [2.0]
 
     Reference: Bahdanau et al., arXiv 1409.0473, appendix A.1.2. There, W and U are the projections of the decoder state
     and of the annotations; inside `MultiHeadAttention` they come after its own projections.
@@ -239,7 +310,7 @@ class Additive(_Scoring):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         heads, units = query_shape[2], self.units or query_shape[3]
 
-        def weight(name: str, *shape: Any):
+        def weight(name: str, *shape: int) -> keras.Variable:
             initializer = keras.initializers.get(self.kernel_initializer)
             return self.add_weight(name=name, shape=(heads, *shape), initializer=initializer)
 
@@ -253,18 +324,18 @@ class Additive(_Scoring):
             key = ops.repeat(key, heads // key.shape[2], axis=2)
         return self.score(query, self.hidden_keys(key))
 
-    def hidden_keys(self, key: Tensor):
+    def hidden_keys(self, key: Tensor) -> Tensor:
         """Returns `U k`, `(B, N, S, units)`, which is shared by all queries of a step-by-step decoder."""
         return shared_matmul(ops.transpose(key, (0, 2, 1, 3)), self.key_kernel)
 
-    def score(self, query: Tensor, hidden_keys):
+    def score(self, query: Tensor, hidden_keys: Tensor) -> Tensor:
         """Returns the scores of queries and the result of `hidden_keys`."""
         heads, units = query.shape[2], self.score_kernel.shape[1]
         length, key_length = ops.shape(query)[1], ops.shape(hidden_keys)[2]
         hidden = shared_matmul(ops.transpose(query, (0, 2, 1, 3)), self.query_kernel)
         query = ops.reshape(hidden, (-1, length, 1, units))
         key = ops.reshape(hidden_keys, (-1, 1, key_length, units))
-        # (B * N, T, S, U): rank 4, for the delegates that refuse more.
+        # (B, N, T · S, U): some TFLite delegates support tensors of rank 4 at most.
         hidden = ops.reshape(ops.tanh(query + key), (-1, heads, length * key_length, units))
         return ops.reshape(shared_matmul(hidden, self.score_kernel), (-1, heads, length, key_length))
 
@@ -278,14 +349,23 @@ class Additive(_Scoring):
 
 @serializable
 class Location(_Scoring):
-    """`W q`: the score of slot s depends on the query only, not on the key.
+    """Location-based scores, `W q`: the score of slot s depends on the query only, not on the key.
 
     Args:
-        max_sequence_length: int. The number of slots that W knows.
+        max_sequence_length: int. The number of slots of W.
         kernel_initializer: of W, `(N, H, max_sequence_length)`.
 
+    Call arguments and returns: as for `Dot`.
+
     Raises:
-        ValueError: keys known to be more than `max_sequence_length`.
+        ValueError: statically more keys than `max_sequence_length`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> layer = Location(max_sequence_length=8, kernel_initializer="ones")
+    >>> layer(np.ones((1, 1, 1, 4)), np.zeros((1, 3, 1, 4))).numpy().ravel().tolist()
+    [4.0, 4.0, 4.0]
 
     Reference: Luong et al., arXiv 1508.04025, equation 8.
     """
@@ -318,7 +398,7 @@ class Location(_Scoring):
         }
 
 
-SCORINGS = {
+SCORINGS: dict[str, type[keras.layers.Layer]] = {
     "dot": Dot,
     "scaled_dot": ScaledDot,
     "soft_capped_dot": SoftCappedDot,

@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.attention.cache.dense import check_key_mask, read_dense_cache, token_slots, update_dense_cache
 from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.positions import AttentionPosition
-from keras_transformer.utils.types import Cache, Config, Tensor
+from keras_transformer.utils.types import Cache, Tensor
 
 
 def extend_dense(
@@ -22,10 +22,10 @@ def extend_dense(
     cache: Cache,
     cache_index: Tensor,
     visibility: Visibility,
-    position: str | Config | AttentionPosition | None,
+    position: AttentionPosition | None,
     training: bool | None,
 ) -> tuple[Tensor, Cache]:
-    """Attention of new tokens over a dense cache, for a self-attention mechanism with `softmax` and `mask`.
+    """Attention of new tokens to a dense cache, for a self-attention mechanism with `softmax` and `mask`.
 
     A few tokens attend to the cached keys with the dense mask of the pattern, T · L scores. Many tokens are scattered to
     their slots in a sequence of length L, to which the mechanism is applied at its own cost.
@@ -66,13 +66,13 @@ def extend_dense(
     return context, cache
 
 
-def _slot_indices(cache_index, batch, count, length):
+def _slot_indices(cache_index: Tensor, batch: Tensor, count: Tensor, length: Tensor) -> Tensor:
     """Returns the indices `(B, T)` of new tokens among the `B · L` slots of all sequences."""
     slots = token_slots(cache_index, count)
     return ops.reshape(ops.arange(batch, dtype="int32") * length, (-1, 1)) + slots
 
 
-def _scatter(x, indices, batch, length):
+def _scatter(x: Tensor, indices: Tensor, batch: Tensor, length: Tensor) -> Tensor:
     """Scatters `(B, T, ...)` into zeros `(B, L, ...)`."""
     width = math.prod(x.shape[2:])
     empty = ops.zeros((batch * length, width), dtype=x.dtype)
@@ -80,7 +80,7 @@ def _scatter(x, indices, batch, length):
     return ops.reshape(filled, (batch, length, *x.shape[2:]))
 
 
-def _gather(x, indices):
+def _gather(x: Tensor, indices: Tensor) -> Tensor:
     """Gathers `(B, T, N, H)` from `(B, L, N, H)`."""
     rows = ops.reshape(x, (-1, x.shape[2] * x.shape[3]))
     gathered = ops.take(rows, ops.reshape(indices, (-1,)), axis=0)
