@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.blocks import Residual
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.positions import Learned
@@ -25,7 +26,7 @@ def BART(
     decoder_size: str | Size | None = None,
     max_sequence_length: int = 1024,
     scale_embeddings: bool = False,
-    residual: Any = "post",
+    residual: str | Residual = "post",
     activation: Activation = "gelu",
     dropout: float = 0.1,
     attention_dropout: float = 0.0,

@@ -12,7 +12,7 @@ from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_attention
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.utils.serialization import choice
-from keras_transformer.utils.types import Activation, Tensor
+from keras_transformer.utils.types import Activation
 from keras_transformer.vision import PatchEmbedding
 
 # Radford et al., CLIP, arXiv 2103.00020, tables 19 and 20: the image tower, its patch, the text tower, the common width.
@@ -145,11 +145,11 @@ def CLIPText(
 
 
 def CLIP(
-    size: str | Size = "B/32",
+    size: str = "B/32",
     image_size: int | tuple[int, int] = 224,
     *,
     vision: keras.Model | None = None,
-    text: Tensor = None,
+    text: keras.Model | None = None,
     projection_dim: int | None = None,
     initial_temperature: float = 0.07,
     name: str = "clip",
@@ -186,14 +186,17 @@ def CLIP(
     Reference: Radford et al., Learning Transferable Visual Models From Natural Language Supervision, arXiv 2103.00020,
     figure 3; the learned temperature, section 2.5.
     """
-    image_tower, patch_size, text_tower, width = choice(size, SIZES, argument="size")
+    image_tower_size, patch_size, text_tower_size, width = choice(size, SIZES, argument="size")
     projection_dim = projection_dim or width
-    vision = vision or CLIPVision(image_tower, patch_size, image_size, projection_dim=projection_dim)
-    text = text or CLIPText(text_tower, projection_dim=projection_dim)
-    inputs = {"images": vision.input, **text.input}
+    if vision is None:
+        image_tower = CLIPVision(image_tower_size, patch_size, image_size, projection_dim=projection_dim)
+    else:
+        image_tower = vision
+    text_tower = CLIPText(text_tower_size, projection_dim=projection_dim) if text is None else text
+    inputs = {"images": image_tower.input, **text_tower.input}
     unit = {
         f"{kind}_embedding": UnitLength(name=f"{kind}_embedding", dtype="float32")(tower.output["embedding"])
-        for kind, tower in (("image", vision), ("text", text))
+        for kind, tower in (("image", image_tower), ("text", text_tower))
     }
     scale = ContrastiveLogits(initial_temperature, name="logits", dtype="float32")
     return keras.Model(inputs, {"logits": scale(*unit.values()), **unit}, name=name)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
-from keras_transformer.blocks import DecoderBlock, DeepNormResidual
+from keras_transformer.blocks import DecoderBlock, DeepNormResidual, Residual
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
+    block_attention,
     final_norm,
     first_layer,
-    in_turn,
     make_attention,
     make_blocks,
     make_feed_forward,
     make_norm,
-    of_depth,
+    resolve_residual,
     split_position,
     token_model,
 )
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, AttentionLike, PositionLike
 
 # Radford et al., Language Models are Unsupervised Multitask Learners (GPT-2), table 2.
 SIZES = {
@@ -36,12 +34,12 @@ def Decoder(
     vocabulary_size: int,
     *,
     max_sequence_length: int = 1024,
-    position: Any = "learned",
-    residual: Any = "pre",
+    position: PositionLike = "learned",
+    residual: str | Residual = "pre",
     norm: str | keras.layers.Layer = "layer_norm",
     embedding_scale: float | None = None,
     embedding_norm: bool = False,
-    attention: Any = None,
+    attention: AttentionLike = None,
     feedforward: str | keras.layers.Layer = "dense",
     activation: Activation = "gelu_tanh",
     dropout: float = 0.0,
@@ -90,12 +88,12 @@ def Decoder(
     size = get_size(size, SIZES)
     embedding_position, attention_position = split_position(position, max_sequence_length)
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
-    residual = of_depth(residual, norm, DeepNormResidual.of_stack, size.num_layers)
+    residual = resolve_residual(residual, norm, DeepNormResidual.of_stack, size.num_layers)
 
     def make_block(index):
         return DecoderBlock(
-            make_attention(size, in_turn(attention, index), attention_position, dropout),
-            make_feed_forward(size, feedforward, activation),
+            make_attention(size, block_attention(attention, index), attention_position, dropout),
+            make_feed_forward(size.intermediate_dim, feedforward, activation),
             residual=residual,
             norm=norm,
             dropout=dropout,

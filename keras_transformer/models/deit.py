@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 from keras_transformer.models.building.image_stack import image_input, image_stack
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.vit import SIZES as VIT_SIZES
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, AttentionLike
 from keras_transformer.vision import PatchEmbedding
 
 # Touvron et al., DeiT, arXiv 2012.12877, table 1.
@@ -27,7 +25,7 @@ def DeiT(
     activation: Activation = "gelu",
     dropout: float = 0.0,
     attention_dropout: float = 0.0,
-    attention: Any = None,
+    attention: AttentionLike = None,
     layer_norm_epsilon: float = 1e-6,
     name: str = "deit",
 ) -> keras.Model:

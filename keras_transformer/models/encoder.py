@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
-from keras_transformer.blocks import DeepNormResidual, EncoderBlock
+from keras_transformer.blocks import DeepNormResidual, EncoderBlock, Residual
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
+    block_attention,
     final_norm,
     first_layer,
-    in_turn,
     make_attention,
     make_blocks,
     make_feed_forward,
     make_norm,
-    of_depth,
     padding_input,
+    resolve_residual,
     split_position,
     token_input,
 )
 from keras_transformer.positions import BoxPosition
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, AttentionLike, PositionLike
 
 # Devlin et al., BERT, arXiv 1810.04805, section 3.
 SIZES = {
@@ -40,12 +38,12 @@ def Encoder(
     num_segments: int | None = None,
     num_box_coordinates: int | None = None,
     embedding_dim: int | None = None,
-    position: Any = "learned",
-    residual: Any = "pre",
-    first_residual: Any = None,
+    position: PositionLike = "learned",
+    residual: str | Residual = "pre",
+    first_residual: str | Residual | None = None,
     norm: str | keras.layers.Layer = "layer_norm",
     embedding_norm: bool = False,
-    attention: Any = None,
+    attention: AttentionLike = None,
     feedforward: str | keras.layers.Layer = "dense",
     activation: Activation = "gelu",
     dropout: float = 0.0,
@@ -102,12 +100,12 @@ def Encoder(
         raise ValueError(f"num_segments must be at least 1, or None. Received: {num_segments}")
     embedding_position, attention_position = split_position(position, max_sequence_length)
     # Layers
-    residual = of_depth(residual, norm, DeepNormResidual.of_stack, size.num_layers)
+    residual = resolve_residual(residual, norm, DeepNormResidual.of_stack, size.num_layers)
 
     def make_block(index):
         return EncoderBlock(
-            make_attention(size, in_turn(attention, index), attention_position, dropout),
-            make_feed_forward(size, feedforward, activation),
+            make_attention(size, block_attention(attention, index), attention_position, dropout),
+            make_feed_forward(size.intermediate_dim, feedforward, activation),
             residual=residual,
             mixer_residual=first_residual if index == 0 else None,
             norm=norm,
@@ -131,7 +129,7 @@ def Encoder(
     x = x if embedding_dim is None else keras.layers.Dense(size.hidden_dim, name="embedding_projection")(x)
     x = x if opening is None else opening(x)
     masks = {"padding_mask": inputs["padding_mask"]}
-    if any(getattr(in_turn(attention, index), "max_global_tokens", 0) for index in range(size.num_layers)):
+    if any(getattr(block_attention(attention, index), "max_global_tokens", 0) for index in range(size.num_layers)):
         masks["global_mask"] = inputs["global_mask"] = padding_input("global_mask")
     for block in blocks:
         x = block(x, **masks)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 
 from keras_transformer.attention import BranchedConvolution, MultiHeadAttention
-from keras_transformer.blocks import BranchedDecoderBlock, BranchedEncoderBlock, DecoderBlock, EncoderBlock
+from keras_transformer.blocks import BranchedDecoderBlock, BranchedEncoderBlock, DecoderBlock, EncoderBlock, Residual
 from keras_transformer.feedforward import DenseFeedForward, GatedLinearUnit
 from keras_transformer.models.building.encoder_decoder import Side, encoder_decoder, token_tables
 from keras_transformer.models.building.stack import final_norm, first_layer
@@ -45,12 +45,12 @@ SIZES = {
 
 
 def EvolvedTransformer(
-    size: Any = "base",
+    size: str | EvolvedSize = "base",
     vocabulary_size: int = 33288,
     *,
     target_vocabulary_size: int | None = None,
     tie_embeddings: bool = True,
-    residual: Any = "pre",
+    residual: str | Residual = "pre",
     layer_norm_epsilon: float = 1e-6,
     dropout: float = 0.1,
     attention_dropout: float = 0.0,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import keras
 
@@ -22,7 +21,7 @@ from keras_transformer.models.building.stack import (
 from keras_transformer.models.clip import CLIPVision
 from keras_transformer.positions import Sinusoidal
 from keras_transformer.utils.serialization import clone
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, PositionLike
 from keras_transformer.vision import EachImage, PlaceImages, Resampler
 
 # Huang et al., Kosmos-1, arXiv 2302.14045, section 3.2, and Kosmos-2: the text model.
@@ -38,7 +37,7 @@ def Kosmos(
     *,
     begin_image_id: int,
     num_image_tokens: int = 64,
-    position: Any = "sinusoidal",
+    position: PositionLike = "sinusoidal",
     scale_embeddings: bool = True,
     activation: Activation = "gelu",
     dropout: float = 0.0,
@@ -190,7 +189,7 @@ def Kosmos2(
     )
 
 
-def kosmos2_vision(tower: Any) -> Any:
+def kosmos2_vision(tower: keras.Model) -> keras.Model:
     """Image features of Kosmos-2: all tokens of a `CLIPVision` after the last norm, each of length 1.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 
@@ -13,6 +12,7 @@ from keras_transformer.attention import (
     LongShortRangeAttention,
     MultiHeadAttention,
 )
+from keras_transformer.blocks import Residual
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.utils.serialization import choice
@@ -37,7 +37,7 @@ def LiteTransformer(
     kernel_sizes: Sequence[int] = (3, 7, 15, 31, 31, 31),
     convolution: str = "dynamic",
     gated: bool = True,
-    residual: Any = "post",
+    residual: str | Residual = "post",
     norm: str | keras.layers.Layer = "layer_norm",
     dropout: float = 0.1,
     attention_dropout: float = 0.0,

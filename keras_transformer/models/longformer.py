@@ -63,7 +63,7 @@ def Longformer(
     code: see `RoBERTa`.
     """
     size = get_size(size, SIZES)
-    windows = attention_window if isinstance(attention_window, (list, tuple)) else [attention_window]
+    windows = attention_window if isinstance(attention_window, Sequence) else [attention_window]
     return bert_encoder(
         size,
         vocabulary_size,

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from keras_transformer.blocks import Residual
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.positions import Sinusoidal
@@ -28,7 +29,7 @@ def Marian(
     target_vocabulary_size: int | None = None,
     tie_embeddings: bool = True,
     scale_embeddings: bool = True,
-    residual: Any = "post",
+    residual: str | Residual = "post",
     activation: Activation = "silu",
     dropout: float = 0.1,
     attention_dropout: float = 0.0,

@@ -26,7 +26,7 @@ def Mixtral(
     *,
     num_key_value_heads: int | None = None,
     key_dim: int | None = None,
-    router: keras.layers.Layer | None = None,
+    router: TopKRouter | None = None,
     window: int | Sequence[int | None] | None = None,
     position: Rotary | None = None,
     activation: Activation = "silu",

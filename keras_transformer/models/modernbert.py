@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import keras
 
@@ -28,12 +28,12 @@ def ModernBERT(
     vocabulary_size: int = 50368,
     *,
     local_window: int = 65,
-    is_local: Any = _PATTERN,
+    is_local: Sequence[bool] = _PATTERN,
     global_max_wavelength: float = 160000.0,
     local_max_wavelength: float = 10000.0,
     activation: Activation = "gelu",
     attention_bias: bool = False,
-    feedforward_bias: Any = False,
+    feedforward_bias: bool = False,
     norm_bias: bool = False,
     dropout: float = 0.0,
     attention_dropout: float = 0.0,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
-from keras_transformer.blocks import DecoderBlock, MemoryStack
+from keras_transformer.blocks import DecoderBlock, MemoryStack, Residual
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
     final_norm,
@@ -17,7 +15,7 @@ from keras_transformer.models.building.stack import (
     token_input,
 )
 from keras_transformer.models.decoder import SIZES
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, AttentionLike, PositionLike
 
 
 def RecurrentMemory(
@@ -27,10 +25,10 @@ def RecurrentMemory(
     segment_length: int,
     num_memory_tokens: int = 10,
     gradient_segments: int | None = None,
-    position: Any = "learned",
-    residual: Any = "pre",
+    position: PositionLike = "learned",
+    residual: str | Residual = "pre",
     norm: str | keras.layers.Layer = "layer_norm",
-    attention: Any = None,
+    attention: AttentionLike = None,
     feedforward: str | keras.layers.Layer = "dense",
     activation: Activation = "gelu_tanh",
     dropout: float = 0.0,
@@ -75,7 +73,7 @@ def RecurrentMemory(
     size = get_size(size, SIZES)
     attention_position = None
     if position != "learned":
-        added, attention_position = split_position(position, None)
+        added, attention_position = split_position(position, 0)
         if added is not None:
             raise ValueError(
                 f"Memory has no place in a sequence: take 'learned' or a position inside attention, not {added.name!r}."
@@ -83,7 +81,7 @@ def RecurrentMemory(
     blocks = [
         DecoderBlock(
             make_attention(size, attention, attention_position, dropout),
-            make_feed_forward(size, feedforward, activation),
+            make_feed_forward(size.intermediate_dim, feedforward, activation),
             residual=residual,
             norm=norm,
             dropout=dropout,

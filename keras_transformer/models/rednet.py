@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import keras
 
 from keras_transformer.models.building.image_stack import image_input
-from keras_transformer.models.building.size import Size
 from keras_transformer.utils.serialization import choice
 from keras_transformer.vision import Involution
 
@@ -22,7 +23,7 @@ _EXPANSION = 4
 
 
 def RedNet(
-    size: str | Size = "50",
+    size: str | Sequence[int] = "50",
     image_size: int | tuple[int, int] = 224,
     *,
     num_channels: int = 3,
@@ -89,13 +90,13 @@ def _block(x, width, involution, name):
     return keras.layers.ReLU(name=f"{name}_relu")(keras.layers.Add(name=f"{name}_sum")([x, y]))
 
 
-def _convolution(x, filters, kernel_size, strides, name, activation="relu"):
+def _convolution(x, filters, kernel_size, strides, name, activation: str | None = "relu"):
     if kernel_size > 1:  # As many zeros on every side, whatever the stride.
         x = keras.layers.ZeroPadding2D(kernel_size // 2, name=f"{name}_padding")(x)
     x = keras.layers.Conv2D(filters, kernel_size, strides, use_bias=False, name=f"{name}_convolution")(x)
     return _normalized(x, name, activation)
 
 
-def _normalized(x, name, activation="relu"):
+def _normalized(x, name, activation: str | None = "relu"):
     x = keras.layers.BatchNormalization(epsilon=1e-5, momentum=0.9, name=f"{name}_norm")(x)
     return x if activation is None else keras.layers.ReLU(name=f"{name}_activation")(x)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import keras
 
 from keras_transformer.attention import ChunkedAttention, LSHAttention, MultiHeadAttention
+from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.blocks import ReversibleBlock, ReversibleStack
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.models.building.size import Size
@@ -27,12 +28,12 @@ def Reformer(
     size: str | Size,
     vocabulary_size: int,
     *,
-    layers: Any = _PARTS,
+    layers: Sequence[str] = _PARTS,
     key_dim: int = 64,
-    local: Any = None,
-    lsh: Any = None,
+    local: Mechanism | None = None,
+    lsh: Mechanism | None = None,
     causal: bool = True,
-    position: Any = None,
+    position: keras.layers.Layer | None = None,
     max_sequence_length: int = 4096,
     activation: Activation = "relu",
     dropout: float = 0.05,
@@ -79,7 +80,6 @@ def Reformer(
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
     # Layers
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
-    position = Learned(max_sequence_length, name="position_embedding") if position is None else position
     blocks = [
         ReversibleBlock(
             MultiHeadAttention(
@@ -98,9 +98,10 @@ def Reformer(
         for index in range(size.num_layers)
     ]
     stack = ReversibleStack(blocks, reversible=reversible, name="stack")
+    table = Learned(max_sequence_length, name="position_embedding") if position is None else position
     # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
-    x = position(embedding(inputs["token_ids"]))
+    x = table(embedding(inputs["token_ids"]))
     x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
     x = stack(x, padding_mask=inputs["padding_mask"])
     x = clone(norm, name="final_norm")(x)

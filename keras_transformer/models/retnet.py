@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
+from keras_transformer.blocks import Residual
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.decoder import Decoder
 from keras_transformer.recurrence import MultiScaleRetention
@@ -26,7 +25,7 @@ def RetNet(
     *,
     value_dim: int | None = None,
     chunk_size: int = 128,
-    residual: Any = "pre",
+    residual: str | Residual = "pre",
     norm: str | keras.layers.Layer = "rms_norm",
     feedforward: str | keras.layers.Layer = "gated",
     activation: Activation = "gelu",

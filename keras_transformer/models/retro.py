@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 
@@ -26,7 +26,7 @@ from keras_transformer.models.building.stack import (
 )
 from keras_transformer.positions import AttentionPosition
 from keras_transformer.utils.serialization import choice, clone, resolve
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, Config
 
 
 class RetroSize(NamedTuple):
@@ -61,14 +61,14 @@ def RETRO(
     size: str | Size | RetroSize,
     vocabulary_size: int,
     *,
-    encoder_size: Any = ENCODER_SIZE,
+    encoder_size: str | Size | RetroSize = ENCODER_SIZE,
     chunk_size: int = 64,
     num_neighbors: int = 2,
     neighbor_length: int | None = None,
     retrieval_layers: Sequence[int] | None = None,
     encoder_retrieval_layers: Sequence[int] = (1,),
-    position: Any = "transformer_xl",
-    residual: Any = "pre",
+    position: str | Config | AttentionPosition | None = "transformer_xl",
+    residual: str | Residual = "pre",
     norm: str | keras.layers.Layer = "rms_norm",
     feedforward: str | keras.layers.Layer = "dense",
     activation: Activation = "gelu_tanh",
@@ -172,16 +172,16 @@ class _Sublayers(NamedTuple):
 
     size: RetroSize
     position: AttentionPosition | None
-    feedforward: object
-    activation: object
+    feedforward: str | keras.layers.Layer
+    activation: Activation
     dropout: float
 
-    def attention(self, name: str = "attention") -> Any:
+    def attention(self, name: str = "attention") -> MultiHeadAttention:
         own = {"dropout": self.dropout, "use_bias": False, "position": clone(self.position)}
         return MultiHeadAttention(self.size.num_heads, self.size.key_dim, name=name, **own)
 
-    def feed_forward(self) -> Any:
-        return make_feed_forward(self.size, self.feedforward, self.activation)
+    def feed_forward(self) -> keras.layers.Layer:
+        return make_feed_forward(self.size.intermediate_dim, self.feedforward, self.activation)
 
 
 def _neighbor_blocks(sublayers, retrieval_layers, options):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.blocks import DecoderBlock, DeepNormResidual
+from keras_transformer.blocks import DecoderBlock, DeepNormResidual, Residual
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
     final_norm,
     first_layer,
     make_attention,
     make_feed_forward,
-    of_depth,
+    resolve_residual,
     token_model,
 )
 from keras_transformer.recurrence import RECURRENCES
@@ -35,7 +33,7 @@ def S4Model(
     *,
     state_space: str | keras.layers.Layer = "s4",
     num_mixers: int | None = None,
-    residual: Any = "pre",
+    residual: str | Residual = "pre",
     norm: str | keras.layers.Layer = "layer_norm",
     feedforward: str | keras.layers.Layer = "dense",
     activation: Activation = "gelu",
@@ -79,7 +77,7 @@ def S4Model(
     size = get_size(size, SIZES)
     choices = {name: cls for name, cls in RECURRENCES.items() if issubclass(cls, S4Layer)}
     mixer = resolve(state_space, choices, S4Layer)
-    residual = of_depth(residual, norm, DeepNormResidual.of_stack, size.num_layers)
+    residual = resolve_residual(residual, norm, DeepNormResidual.of_stack, size.num_layers)
     options = {"residual": residual, "norm": norm, "dropout": dropout}
     blocks = []
     for index in range(size.num_layers):
@@ -87,7 +85,7 @@ def S4Model(
             blocks.append(
                 DecoderBlock(make_attention(size, mixer), None, name=f"mixer_block_{index}_{place}", **options)
             )
-        feed_forward = make_feed_forward(size, feedforward, activation)
+        feed_forward = make_feed_forward(size.intermediate_dim, feedforward, activation)
         blocks.append(DecoderBlock(make_attention(size, mixer), feed_forward, name=f"decoder_block_{index}", **options))
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
     return token_model(

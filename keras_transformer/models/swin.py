@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -28,8 +28,8 @@ class SwinSize(NamedTuple):
     """
 
     hidden_dim: int
-    num_layers: tuple
-    num_heads: tuple
+    num_layers: tuple[int, ...]
+    num_heads: tuple[int, ...]
 
 
 # Liu et al., arXiv 2103.14030, section 3.3.
@@ -42,7 +42,7 @@ SIZES = {
 
 
 def Swin(
-    size: Any = "T",
+    size: str | SwinSize = "T",
     patch_size: int | tuple[int, int] = 4,
     image_size: int | tuple[int, int] = 224,
     *,
@@ -102,7 +102,7 @@ def Swin(
     for stage, (num_layers, num_heads) in enumerate(zip(size.num_layers, size.num_heads, strict=True)):
         if stage:
             x = PatchMerging(grid, name=f"patch_merging_{stage}")(x)
-            grid = tuple(map(halved, grid))
+            grid = (halved(grid[0]), halved(grid[1]))
         width = size.hidden_dim * 2**stage
         for index in range(num_layers):
             mixer = ShiftedWindowAttention(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 
@@ -51,7 +51,7 @@ SIZES = {
 
 
 def T5(
-    size: Any = "small",
+    size: str | T5Size = "small",
     vocabulary_size: int = 32128,
     *,
     feedforward: str | keras.layers.Layer = "dense",
@@ -101,7 +101,7 @@ def T5(
 
 
 def T5Encoder(
-    size: Any = "small",
+    size: str | T5Size = "small",
     vocabulary_size: int = 32128,
     *,
     feedforward: str | keras.layers.Layer = "dense",
@@ -140,7 +140,7 @@ class _Parts:
 
     def __init__(
         self,
-        size: Any,
+        size: str | T5Size,
         feedforward: str | keras.layers.Layer,
         activation: Activation,
         num_buckets: int,
@@ -154,10 +154,10 @@ class _Parts:
         self._dropout = dropout
         self._epsilon = norm_epsilon
 
-    def embedding(self, vocabulary_size: int) -> Any:
+    def embedding(self, vocabulary_size: int) -> keras.layers.ReversibleEmbedding:
         return keras.layers.ReversibleEmbedding(vocabulary_size, self.size.hidden_dim, name="token_embedding")
 
-    def encoder(self, embedding: keras.layers.Layer) -> Any:
+    def encoder(self, embedding: keras.layers.Layer) -> Side:
         position = RelativeBias(*self._buckets, name="relative_bias")
         blocks = [
             EncoderBlock(*self._mixer(position), name=f"encoder_block_{index}", **self._options())
@@ -165,7 +165,7 @@ class _Parts:
         ]
         return self._side("source", "encoder", embedding, blocks)
 
-    def decoder(self, embedding: keras.layers.Layer) -> Any:
+    def decoder(self, embedding: keras.layers.Layer) -> Side:
         position = RelativeBias(*self._buckets, bidirectional=False, name="relative_bias")
         blocks = [
             DecoderBlock(
@@ -183,7 +183,9 @@ class _Parts:
         return Side([embedding, dropouts[0]], blocks, [self._norm(f"{name}_final_norm"), dropouts[1]])
 
     def _mixer(self, position):
-        feedforward = make_feed_forward(self.size, *self._feedforward, dropout=self._dropout, use_bias=False)
+        feedforward = make_feed_forward(
+            self.size.intermediate_dim, *self._feedforward, dropout=self._dropout, use_bias=False
+        )
         return self._attention("self_attention", position), feedforward
 
     def _attention(self, name, position=None):

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import keras
 
-from keras_transformer.blocks import DecoderBlock, DeepNormResidual, EncoderBlock
+from keras_transformer.blocks import DecoderBlock, DeepNormResidual, EncoderBlock, Residual
 from keras_transformer.models.building.encoder_decoder import Side, encoder_decoder, token_tables
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import (
+    block_attention,
     final_norm,
     first_layer,
-    in_turn,
     make_attention,
     make_cross_attention,
     make_feed_forward,
     make_norm,
-    of_depth,
+    resolve_residual,
     split_position,
 )
 from keras_transformer.utils.serialization import clone
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, AttentionLike, PositionLike
 
 # Vaswani et al., table 3.
 SIZES = {
@@ -39,12 +38,12 @@ def Transformer(
     target_vocabulary_size: int | None = None,
     tie_embeddings: bool = True,
     scale_embeddings: bool = True,
-    position: Any = "sinusoidal",
+    position: PositionLike = "sinusoidal",
     max_sequence_length: int = 1024,
     embedding_norm: bool = False,
-    residual: Any = "post",
+    residual: str | Residual = "post",
     norm: str | keras.layers.Layer = "layer_norm",
-    attention: Any = None,
+    attention: AttentionLike = None,
     feedforward: str | keras.layers.Layer = "dense",
     activation: Activation = "relu",
     dropout: float = 0.1,
@@ -101,8 +100,8 @@ def Transformer(
     if attention_position is not None:
         raise ValueError(f"{position!r} acts inside attention: give it to the attention.")
     depth = decoder_size.num_layers
-    encoder_residual = of_depth(residual, norm, DeepNormResidual.of_encoder, size.num_layers, depth)
-    decoder_residual = of_depth(residual, norm, DeepNormResidual.of_decoder, depth)
+    encoder_residual = resolve_residual(residual, norm, DeepNormResidual.of_encoder, size.num_layers, depth)
+    decoder_residual = resolve_residual(residual, norm, DeepNormResidual.of_decoder, depth)
     options = {"norm": norm, "dropout": dropout}
 
     # Layers
@@ -118,8 +117,8 @@ def Transformer(
 
     def parts(size, index):
         return (
-            make_attention(size, in_turn(attention, index), dropout=attention_dropout),
-            make_feed_forward(size, feedforward, activation, dropout=hidden_dropout),
+            make_attention(size, block_attention(attention, index), dropout=attention_dropout),
+            make_feed_forward(size.intermediate_dim, feedforward, activation, dropout=hidden_dropout),
         )
 
     encoder_blocks = [
@@ -129,7 +128,9 @@ def Transformer(
     decoder_blocks = [
         DecoderBlock(
             *parts(decoder_size, index),
-            cross_attention=make_cross_attention(decoder_size, in_turn(attention, index), dropout=attention_dropout),
+            cross_attention=make_cross_attention(
+                decoder_size, block_attention(attention, index), dropout=attention_dropout
+            ),
             residual=decoder_residual,
             name=f"decoder_block_{index}",
             **options,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import keras
 
 from keras_transformer.attention import SegmentRecurrentAttention
-from keras_transformer.blocks import DecoderBlock
+from keras_transformer.blocks import DecoderBlock, Residual
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import final_norm, make_feed_forward, padding_input, token_input
+from keras_transformer.positions import AttentionPosition
 from keras_transformer.utils.serialization import clone
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, Config
 
 # Dai et al., section 4.1, and the authors' scripts: WikiText-103; memories and segments there are of 150 and of 384 tokens.
 SIZES = {
@@ -28,8 +28,8 @@ def TransformerXL(
     segment_length: int,
     memory_length: int,
     same_length: bool = False,
-    position: Any = "transformer_xl",
-    residual: Any = "post",
+    position: str | Config | AttentionPosition | None = "transformer_xl",
+    residual: str | Residual = "post",
     norm: str | keras.layers.Layer = "layer_norm",
     feedforward: str | keras.layers.Layer = "dense",
     activation: Activation = "relu",
@@ -90,7 +90,7 @@ def TransformerXL(
     blocks = [
         DecoderBlock(
             clone(attention, name="self_attention"),
-            make_feed_forward(size, feedforward, activation),
+            make_feed_forward(size.intermediate_dim, feedforward, activation),
             residual=residual,
             norm=norm,
             dropout=dropout,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
+from keras_transformer.blocks import Residual
 from keras_transformer.models.building.image_stack import image_input, image_stack
 from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import final_norm
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, AttentionLike
 from keras_transformer.vision import PatchEmbedding
 
 # Ti and S: Touvron et al., DeiT, arXiv 2012.12877, table 1. B, L, H: Dosovitskiy et al., table 1.
@@ -32,12 +31,12 @@ def ViT(
     class_token: bool = True,
     mask_token: bool = False,
     interpolation: str = "bilinear",
-    residual: Any = "pre",
+    residual: str | Residual = "pre",
     feedforward: str | keras.layers.Layer = "dense",
     activation: Activation = "gelu",
     dropout: float = 0.0,
     attention_dropout: float = 0.0,
-    attention: Any = None,
+    attention: AttentionLike = None,
     layer_norm_epsilon: float = 1e-6,
     name: str = "vit",
 ) -> keras.Model:

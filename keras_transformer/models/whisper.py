@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
 
@@ -14,7 +12,7 @@ from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_feed_forward, make_norm
 from keras_transformer.positions import Learned
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, DType, Shape
+from keras_transformer.utils.types import Activation, DType, Shape, Tensor
 
 # Radford et al., table 1.
 SIZES = {
@@ -132,7 +130,7 @@ class _Parts:
         self._hidden_dropout = hidden_dropout
         self._norm = keras.layers.LayerNormalization(epsilon=1e-5)
 
-    def encoder(self, size: str | Size, num_frames: int) -> Any:
+    def encoder(self, size: Size, num_frames: int) -> Side:
         """Two convolutions make a token of two frames."""
         if num_frames < 2 or num_frames % 2:
             raise ValueError(f"num_frames must be even: two frames become one token. Received: {num_frames}")
@@ -154,7 +152,7 @@ class _Parts:
         ]
         return Side(front, blocks, [make_norm(self._norm, "encoder_final_norm")])
 
-    def decoder(self, size: str | Size, vocabulary_size: int, max_sequence_length: int) -> Any:
+    def decoder(self, size: Size, vocabulary_size: int, max_sequence_length: int) -> Side:
         front = [
             keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding"),
             Learned(max_sequence_length, name="target_position"),
@@ -172,7 +170,7 @@ class _Parts:
         return Side(front, blocks, [make_norm(self._norm, "decoder_final_norm")])
 
     def _mixer(self, size):
-        feedforward = make_feed_forward(size, "dense", self._activation, dropout=self._hidden_dropout)
+        feedforward = make_feed_forward(size.intermediate_dim, "dense", self._activation, dropout=self._hidden_dropout)
         return self._attention(size, "self_attention"), feedforward
 
     def _attention(self, size, name):
@@ -195,7 +193,7 @@ class Sinusoids(keras.initializers.Initializer):
     Reference: Radford et al., arXiv 2212.04356, and its published code. Vaswani et al. do not reach the longest wavelength.
     """
 
-    def __call__(self, shape: Shape, dtype: DType = None) -> Any:
+    def __call__(self, shape: Shape, dtype: DType = None) -> Tensor:
         count, width = shape
         rates = 10000.0 ** -np.linspace(0.0, 1.0, width // 2)
         angles = np.arange(count)[:, None] * rates

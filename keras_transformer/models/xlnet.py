@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 from keras_transformer.attention import TwoStreamAttention
@@ -94,7 +92,7 @@ def XLNet(
     return keras.Model(inputs, keras.layers.Dropout(dropout, name="output_dropout")(x), name=name)
 
 
-def with_query_stream(backbone: keras.Model, *, name: str | None = None) -> Any:
+def with_query_stream(backbone: keras.Model, *, name: str | None = None) -> keras.Model:
     """An `XLNet` that gives what it knows of some places without having read their tokens: two streams, one set of weights.
 
     Args:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 
 from keras_transformer.attention import CrossDecoderAttention, LocalAttention, MultiHeadAttention, SharedKeyValue
-from keras_transformer.blocks import CrossDecoderBlock, DecoderBlock
+from keras_transformer.blocks import CrossDecoderBlock, DecoderBlock, Residual
 from keras_transformer.models.building.prefill_exit import PrefillExit
 from keras_transformer.models.building.size import Size, get_size
-from keras_transformer.models.building.stack import final_norm, make_feed_forward, padding_input, token_input
+from keras_transformer.models.building.stack import final_norm, make_feed_forward, make_norm, padding_input, token_input
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.recurrence import GatedRetention
 from keras_transformer.utils.serialization import choice, clone, resolve
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, PositionLike
 
 SIZES = {"3B": Size(26, 3072, 24, 8192)}
 
@@ -27,8 +26,8 @@ def YOCO(
     self_decoder: str = "local",
     window: int | Sequence[int | None] | None = 1024,
     num_key_value_heads: int | None = None,
-    position: Any = "rotary",
-    residual: Any = "pre",
+    position: PositionLike = "rotary",
+    residual: str | Residual = "pre",
     norm: str | keras.layers.Layer = "rms_norm",
     feedforward: str | keras.layers.Layer = "gated",
     activation: Activation = "silu",
@@ -87,15 +86,15 @@ def YOCO(
     x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
     x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
     for index in range(size.num_layers // 2):
-        parts = (clone(mixer, name="self_attention"), make_feed_forward(size, feedforward, activation))
+        parts = (clone(mixer, name="self_attention"), make_feed_forward(size.intermediate_dim, feedforward, activation))
         x = DecoderBlock(*parts, name=f"self_decoder_block_{index}", **options)(x, padding_mask=mask)
     shared = SharedKeyValue(
         key_heads, size.hidden_dim // size.num_heads, position=clone(position), name="shared_key_value"
     )
-    key, value = shared(final_norm("pre", norm, name="key_value_norm")(x))
+    key, value = shared(make_norm(norm, "key_value_norm")(x))
     x = PrefillExit(name="prefill_exit")(x)
     for index in range(size.num_layers // 2):
-        parts = (_attention(size, position, dropout), make_feed_forward(size, feedforward, activation))
+        parts = (_attention(size, position, dropout), make_feed_forward(size.intermediate_dim, feedforward, activation))
         x = CrossDecoderBlock(*parts, name=f"cross_decoder_block_{index}", **options)(x, key, value, padding_mask=mask)
     last_norm = final_norm(residual, norm)
     return keras.Model(inputs, x if last_norm is None else last_norm(x), name=name)

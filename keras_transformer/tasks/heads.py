@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 from keras_transformer.tasks.pooling import POOLINGS
@@ -11,7 +9,7 @@ from keras_transformer.utils.serialization import resolve
 from keras_transformer.utils.types import Activation
 
 
-def check_backbone(backbone: Any) -> None:
+def check_backbone(backbone: object) -> None:
     """Raises an error if `backbone` is not a Functional model.
 
     Raises:
@@ -24,13 +22,13 @@ def check_backbone(backbone: Any) -> None:
         )
 
 
-def input_named(backbone: keras.Model, name: str) -> Any:
+def input_named(backbone: keras.Model, name: str) -> keras.KerasTensor | None:
     """The symbolic input of `backbone` with this name, or None."""
     check_backbone(backbone)
     return next((tensor for tensor in keras.tree.flatten(backbone.input) if tensor.name == name), None)
 
 
-def check_tokens(backbone: keras.Model) -> Any:
+def check_tokens(backbone: keras.Model) -> None:
     """Raises an error if the output of a backbone is not one vector per token.
 
     Raises:
@@ -42,7 +40,7 @@ def check_tokens(backbone: keras.Model) -> Any:
         raise ValueError(f"{backbone.name!r} must give tokens (B, T, D). Its output: {backbone.output!r}")
 
 
-def token_table(backbone: keras.Model, *names: Any) -> Any:
+def token_table(backbone: keras.Model, *names: str) -> keras.layers.Layer:
     """Returns the token embedding of a backbone: the first layer with one of these names.
 
     Raises:
@@ -56,7 +54,7 @@ def token_table(backbone: keras.Model, *names: Any) -> Any:
     return found
 
 
-def check_tied(backbone: keras.Model, table: Any, width: int) -> Any:
+def check_tied(backbone: keras.Model, table: keras.layers.Layer, width: int) -> None:
     """Raises an error if the token embedding cannot be tied to a head of this width.
 
     Raises:
@@ -71,18 +69,18 @@ def check_tied(backbone: keras.Model, table: Any, width: int) -> Any:
         )
 
 
-def check_count(name: str, value: Any) -> Any:
+def check_count(name: str, value: object) -> None:
     """Raises an error for a number of classes or tags below 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a positive integer. Received: {value!r}")
 
 
-def make_pooling(pooling: str | keras.layers.Layer, name: str = "pooling") -> Any:
+def make_pooling(pooling: str | keras.layers.Layer, name: str = "pooling") -> keras.layers.Layer:
     """A layer from a name in `POOLINGS`, an instance or a config; one given by name computes in float32."""
     return resolve(pooling, POOLINGS, keras.layers.Layer, dtype="float32", name=name, argument="pooling")
 
 
-def output_layer(units: int, activation: Activation, use_bias: bool = True) -> Any:
+def output_layer(units: int, activation: Activation, use_bias: bool = True) -> keras.layers.Dense:
     """A linear head in float32, named "probabilities" after a softmax or sigmoid, else "logits"."""
     name = "probabilities" if activation in ("softmax", "sigmoid") else "logits"
     return keras.layers.Dense(units, activation=activation, use_bias=use_bias, dtype="float32", name=name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 from keras_transformer.tasks.heads import check_tokens
@@ -16,7 +14,7 @@ def ImageClassifier(
     backbone: keras.Model,
     num_classes: int,
     *,
-    pooling: str | keras.layers.Layer = "class_token",
+    pooling: str = "class_token",
     dropout: float = 0.0,
     activation: Activation = "softmax",
     name: str = "image_classifier",
@@ -80,6 +78,6 @@ def _has_class_token(backbone):
     return any(getattr(layer, "class_token", False) for layer in backbone.layers)
 
 
-def num_prefix_tokens(backbone: keras.Model) -> Any:
+def num_prefix_tokens(backbone: keras.Model) -> int:
     """Number of tokens before the patch tokens."""
     return sum(getattr(layer, "num_prefix_tokens", 0) for layer in backbone.layers)

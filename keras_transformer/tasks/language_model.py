@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -19,6 +19,10 @@ from keras_transformer.tasks.decoding.steps import KerasSteps
 from keras_transformer.tasks.heads import check_tied, check_tokens, token_table
 from keras_transformer.utils.serialization import resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, DType, Path, Shape, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.tasks.decoding.paged_steps import PagedSteps
+    from keras_transformer.text import Tokenizer
 
 _EMBEDDING_NAMES = ("target_token_embedding", "token_embedding")
 
@@ -70,7 +74,7 @@ class LanguageModel(keras.Model):
         backbone: keras.Model,
         *,
         tie_embeddings: bool = True,
-        tokenizer: Any = None,
+        tokenizer: Tokenizer | None = None,
         start_id: int | None = None,
         end_id: int | Sequence[int] | None = None,
         head_scale: float = 1.0,
@@ -89,7 +93,9 @@ class LanguageModel(keras.Model):
                 f"{backbone.name!r} was built for {embedding.input_dim}."
             )
         self._embedding = embedding if tie_embeddings else None
-        self._head = None if tie_embeddings else keras.layers.Dense(embedding.input_dim, use_bias=False, name="head")
+        self._head: keras.layers.Dense = (
+            None if tie_embeddings else keras.layers.Dense(embedding.input_dim, use_bias=False, name="head")
+        )
         self._head_scale = None if head_scale == 1 else keras.layers.Rescaling(head_scale, name="head_scale")
         self._logits = _Logits(logit_soft_cap, head_bias, dtype="float32", name="logits")
         super().__init__(backbone.input, self._to_logits(backbone.output), name=name, **kwargs)
@@ -112,15 +118,15 @@ class LanguageModel(keras.Model):
             end_id = tokenizer.end_id if end_id is None else end_id
         self.start_id = start_id
         self.end_id = tuple(end_id) if isinstance(end_id, (list, tuple)) else end_id
-        self._stepwise = None
-        self._generator = None
+        self._stepwise: Stepwise | None = None
+        self._generator: Generator | None = None
 
     def _to_logits(self, x):
         x = x if self._head_scale is None else self._head_scale(x)
         return self._logits(self._head(x) if self._embedding is None else self._embedding(x, reverse=True))
 
     @property
-    def max_length(self) -> Any:
+    def max_length(self) -> int | None:
         """int or None: maximum sequence length, limited by the position embeddings; None for no limit."""
         layers = keras_private.flatten_layers(self) if self.source_shape is None else self.stepwise.target_layers
         lengths = [getattr(layer, "max_sequence_length", None) for layer in layers]
@@ -147,31 +153,31 @@ class LanguageModel(keras.Model):
         """Like `generate` for one prompt, piece by piece: see `generation.Generator.stream`."""
         return self.generator().stream(prompt, **options)
 
-    def generator(self) -> Any:
+    def generator(self) -> Generator:
         """The `Generator` of this model; it compiles once for each set of shapes."""
         if self._generator is None or self._generator.steps.jit_compile != self.jit_compile:
             self._generator = Generator(KerasSteps(self), self.tokenizer)
         return self._generator
 
     @property
-    def stepwise(self) -> Any:
+    def stepwise(self) -> Stepwise:
         """The backbone as `models.Stepwise`."""
         if self._stepwise is None:
             self._stepwise = Stepwise(self.backbone)
         return self._stepwise
 
     @property
-    def cache_is_rewindable(self) -> Any:
+    def cache_is_rewindable(self) -> bool:
         """bool: whether the cache can go back to an earlier index; one of fixed size cannot."""
         return self.stepwise.cache_is_rewindable
 
     @property
-    def has_prefill_exit(self) -> Any:
+    def has_prefill_exit(self) -> bool:
         """bool: whether `prefill` returns the hidden state of the last token of each prompt only. See `PrefillExit`."""
         return self.stepwise.has_prefill_exit
 
     @property
-    def generation_spec(self) -> Any:
+    def generation_spec(self) -> GenerationSpec:
         """`GenerationSpec`: how the model generates, for the decoding loop and for export."""
         return GenerationSpec(**{field.name: getattr(self, field.name) for field in dataclasses.fields(GenerationSpec)})
 
@@ -179,11 +185,11 @@ class LanguageModel(keras.Model):
         """An empty cache for `max_length` tokens: dict of named tensors, batch first."""
         return self.stepwise.init_cache(batch_size, max_length, dtype)
 
-    def encode(self, *source: Tensor) -> Any:
+    def encode(self, *source: Tensor) -> Cache:
         """What the decoder reads of the source, to be joined with its cache: see `models.Stepwise.encode`."""
         return self.stepwise.encode(*source)
 
-    def prefill(self, token_ids: Tensor, lengths: Tensor, cache: Cache) -> Any:
+    def prefill(self, token_ids: Tensor, lengths: Tensor, cache: Cache) -> tuple[Tensor, Tensor, Cache]:
         """Reads prompts into an empty cache.
 
         Args:
@@ -198,7 +204,9 @@ class LanguageModel(keras.Model):
         """
         return self.extend(token_ids, lengths, cache, ops.zeros((), "int32"))
 
-    def extend(self, token_ids: Tensor, lengths: Tensor, cache: Cache, cache_index: Tensor) -> Any:
+    def extend(
+        self, token_ids: Tensor, lengths: Tensor, cache: Cache, cache_index: Tensor
+    ) -> tuple[Tensor, Tensor, Cache]:
         """Like `prefill`, for the next part of each prompt: `cache_index`, int32 `()` or `(B,)`, tokens are read before."""
         hidden, cache = self.stepwise(token_ids, cache, cache_index, lengths, last_only=True)
         last = hidden
@@ -206,7 +214,7 @@ class LanguageModel(keras.Model):
             last = ops.take_along_axis(hidden, ops.reshape(lengths, (-1, 1, 1)) - 1, axis=1)
         return self._to_logits(last), ops.cast(hidden, "float32"), cache
 
-    def decode_step(self, token_ids: Tensor, cache: Cache, cache_index: Tensor) -> Any:
+    def decode_step(self, token_ids: Tensor, cache: Cache, cache_index: Tensor) -> tuple[Tensor, Tensor, Cache]:
         """Reads new tokens.
 
         Args:
@@ -220,7 +228,7 @@ class LanguageModel(keras.Model):
         hidden, cache = self.stepwise(token_ids, cache, cache_index)
         return self._to_logits(hidden), ops.cast(hidden, "float32"), cache
 
-    def paged_steps(self, num_blocks: int, block_size: int, **options: Any) -> Any:
+    def paged_steps(self, num_blocks: int, block_size: int, **options: Any) -> PagedSteps:
         """The model with its cache in the blocks of a pool, for `generation.Engine`: see `tasks.paged_steps.PagedSteps`."""
         from keras_transformer.tasks.decoding.paged_steps import PagedSteps
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -63,7 +61,7 @@ class FoldChoices(keras.layers.Layer):
     def call(self, inputs: Tensor) -> Tensor:
         return ops.reshape(inputs, (-1, ops.shape(inputs)[2]))
 
-    def compute_output_spec(self, inputs: Tensor) -> Any:
+    def compute_output_spec(self, inputs: Tensor) -> keras.KerasTensor:
         return keras.KerasTensor((None, inputs.shape[2]), dtype=inputs.dtype)
 
 
@@ -82,6 +80,6 @@ class UnfoldChoices(keras.layers.Layer):
         scores, whole = inputs
         return ops.reshape(scores, (-1, ops.shape(whole)[1]))
 
-    def compute_output_spec(self, inputs: Tensor) -> Any:
+    def compute_output_spec(self, inputs: Tensor) -> keras.KerasTensor:
         scores, whole = inputs
         return keras.KerasTensor(whole.shape[:2], dtype=self.compute_dtype)

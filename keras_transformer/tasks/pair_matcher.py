@@ -53,14 +53,14 @@ def PairMatcher(
     check_tokens(backbone)
     if num_classes is not None:
         check_count("num_classes", num_classes)
-    pooling = make_pooling(pooling)
+    pool = make_pooling(pooling)
     inputs, vectors = {}, []
     for side in ("first", "second"):
         own = {tensor.name: _another(tensor, side) for tensor in keras.tree.flatten(backbone.input)}
         inputs |= {tensor.name: tensor for tensor in own.values()}
         structure = keras.tree.map_structure(lambda tensor, own=own: own[tensor.name], backbone.input)
         has_mask = input_named(backbone, "padding_mask") is not None
-        vectors.append(pooling(backbone(structure), padding_mask=own["padding_mask"] if has_mask else None))
+        vectors.append(pool(backbone(structure), padding_mask=own["padding_mask"] if has_mask else None))
     if num_classes is None:
         return keras.Model(inputs, CosineSimilarity(dtype="float32", name="similarity")(vectors), name=name)
     vectors = [

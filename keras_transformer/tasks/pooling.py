@@ -35,7 +35,7 @@ class Pooling(keras.layers.Layer):
         # Rank 3, so that exported graphs never broadcast across ranks.
         return self.pool(inputs, ops.expand_dims(ops.cast(padding_mask, "bool"), -1))
 
-    def pool(self, inputs: Tensor, mask: Tensor) -> Any:
+    def pool(self, inputs: Tensor, mask: Tensor) -> Tensor:
         """`(B, T, D)` and boolean `(B, T, 1)` to `(B, D)`."""
         raise NotImplementedError
 
@@ -59,7 +59,7 @@ class FirstPooling(Pooling):
     Reference: Devlin et al., BERT, arXiv 1810.04805, section 3 (C).
     """
 
-    def pool(self, inputs: Tensor, mask: Tensor) -> Any:
+    def pool(self, inputs: Tensor, mask: Tensor) -> Tensor:
         return inputs[:, 0] * ops.cast(mask[:, 0], inputs.dtype)
 
 
@@ -76,7 +76,7 @@ class LastPooling(Pooling):
     Reference: Radford et al., Improving Language Understanding by Generative Pre-Training, 2018, section 3.2.
     """
 
-    def pool(self, inputs: Tensor, mask: Tensor) -> Any:
+    def pool(self, inputs: Tensor, mask: Tensor) -> Tensor:
         places = ops.expand_dims(ops.expand_dims(ops.arange(1, ops.shape(inputs)[1] + 1, dtype="int32"), 0), 2)
         places = ops.where(mask, places, 0)
         last = ops.logical_and(mask, ops.equal(places, ops.max(places, axis=1, keepdims=True)))
@@ -97,7 +97,7 @@ class MeanPooling(Pooling):
     Reference: Reimers and Gurevych, Sentence-BERT, arXiv 1908.10084, section 3 (MEAN).
     """
 
-    def pool(self, inputs: Tensor, mask: Tensor) -> Any:
+    def pool(self, inputs: Tensor, mask: Tensor) -> Tensor:
         weights = ops.cast(mask, inputs.dtype)
         # Not a product with 0: padding may hold an infinity.
         total = ops.sum(ops.where(mask, inputs, 0.0), axis=1)
@@ -117,7 +117,7 @@ class MaxPooling(Pooling):
     Reference: Kim, arXiv 1408.5882, section 2 (max over time).
     """
 
-    def pool(self, inputs: Tensor, mask: Tensor) -> Any:
+    def pool(self, inputs: Tensor, mask: Tensor) -> Tensor:
         lowest = ops.cast(-1e9 if inputs.dtype != "float16" else -6e4, inputs.dtype)
         largest = ops.max(ops.where(mask, inputs, lowest), axis=1)
         return ops.where(ops.any(mask, axis=1), largest, ops.zeros_like(largest))
@@ -156,7 +156,7 @@ class AttentionPooling(Pooling):
             name="query", shape=(hidden_dim,), initializer=keras.initializers.RandomNormal(stddev=0.02)
         )
 
-    def pool(self, inputs: Tensor, mask: Tensor) -> Any:
+    def pool(self, inputs: Tensor, mask: Tensor) -> Tensor:
         found = ops.tanh(ops.matmul(inputs, ops.cast(self.kernel, inputs.dtype)) + ops.cast(self.bias, inputs.dtype))
         scores = ops.matmul(found, ops.expand_dims(ops.cast(self.query, inputs.dtype), -1))
         # Exponentials in float32 under every policy.

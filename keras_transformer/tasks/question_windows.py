@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from keras_transformer.utils.types import Tensor
+if TYPE_CHECKING:
+    from keras_transformer.text import Tokenizer
 
 
 class QuestionWindow(NamedTuple):
@@ -18,27 +19,27 @@ class QuestionWindow(NamedTuple):
             wholly in this window, or is not known.
     """
 
-    token_ids: list
-    segment_ids: list
-    offsets: list
-    answer: tuple
+    token_ids: list[int]
+    segment_ids: list[int]
+    offsets: list[tuple[int, int]]
+    answer: tuple[int, int]
 
     @property
-    def context_mask(self) -> Any:
+    def context_mask(self) -> list[bool]:
         """list of bool: True for the tokens of the context, among which `best_spans` may choose."""
         return [stop > begin for begin, stop in self.offsets]
 
 
 def question_windows(
-    tokenizer: Any,
-    question: Any,
-    context: Tensor,
+    tokenizer: Tokenizer,
+    question: str,
+    context: str,
     *,
-    answer: Any = None,
+    answer: tuple[int, str] | None = None,
     max_length: int = 384,
     stride: int = 128,
     max_question_length: int = 64,
-) -> Any:
+) -> list[QuestionWindow]:
     """Splits the context of a question into overlapping windows, each preceded by the question.
 
     Args:
@@ -88,7 +89,7 @@ def question_windows(
             QuestionWindow(
                 token_ids=[opening, *asked, closing, *part, closing],
                 segment_ids=[0] * prefix + [1] * (len(part) + 1),
-                offsets=[(0, 0)] * prefix + [tuple(pair) for pair in offsets[first : first + room]] + [(0, 0)],
+                offsets=[(0, 0)] * prefix + [(begin, stop) for begin, stop in offsets[first : first + room]] + [(0, 0)],
                 answer=_within(place, first, len(part), prefix),
             )
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import collections
 import re
 import string
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import ArrayLike
 
 
 class AnswerSpan(NamedTuple):
@@ -21,8 +22,8 @@ class AnswerSpan(NamedTuple):
 
 
 def best_spans(
-    start_logits: Tensor, end_logits: Tensor, context_mask: Tensor, *, max_length: int = 30, num_best: int = 1
-) -> Any:
+    start_logits: ArrayLike, end_logits: ArrayLike, context_mask: ArrayLike, *, max_length: int = 30, num_best: int = 1
+) -> list[list[AnswerSpan]]:
     """Finds the spans with the highest `start_logits[i] + end_logits[j]` with `i <= j < i + max_length`, inside the context.
 
     Args:
@@ -78,7 +79,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def normalize_answer(text: Tensor) -> Any:
+def normalize_answer(text: str) -> str:
     """Normalizes an answer as in SQuAD: lower case, without ASCII punctuation and English articles, single spaces.
 
     Example:
@@ -89,7 +90,7 @@ def normalize_answer(text: Tensor) -> Any:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
-def exact_match(prediction: Any, answers: Any) -> Any:
+def exact_match(prediction: str, answers: Iterable[str]) -> float:
     """1.0 if `prediction` is one of `answers` (list of str), both normalized; else 0.0.
 
     Example:
@@ -102,7 +103,7 @@ def exact_match(prediction: Any, answers: Any) -> Any:
     return float(any(normalize_answer(prediction) == normalize_answer(answer) for answer in answers))
 
 
-def answer_f1(prediction: Any, answers: Any) -> Any:
+def answer_f1(prediction: str, answers: Iterable[str]) -> float:
     """The largest F1, over `answers` (list of str), of the words that prediction and answer share.
 
     Example:

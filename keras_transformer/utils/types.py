@@ -6,7 +6,7 @@ Shapes and dtypes of tensors are in docstrings: no type checker knows them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -31,3 +31,7 @@ Constraint: TypeAlias = "str | Config | keras.constraints.Constraint | None"
 Arrays: TypeAlias = "Mapping[str, ArrayLike]"
 # A layer, its config, or a name that the argument's documentation lists.
 LayerLike: TypeAlias = "str | Config | keras.layers.Layer"
+# A position, or a pair: one added to the embedding and one inside attention.
+PositionLike: TypeAlias = "LayerLike | tuple[LayerLike | None, LayerLike | None] | None"
+# The attention of every block, or a list that repeats over the blocks.
+AttentionLike: TypeAlias = "LayerLike | Sequence[LayerLike] | None"

@@ -186,7 +186,7 @@ class AttentionalGRU(CachedLayer):
         cache_index: Tensor = None,
         training: bool | None = None,
     ) -> Tensor:
-        memory = cache if has_encoder_cache(cache) else self.memory_cache(encoder_output)
+        memory = cache if cache is not None and has_encoder_cache(cache) else self.memory_cache(encoder_output)
         memory = [ops.cast(memory[name], self.compute_dtype) for name in ("cross_key", "cross_value")]
         state = self._first_state(memory[1])
         if cache is not None:
@@ -243,7 +243,7 @@ class AttentionalGRU(CachedLayer):
         """The state before the first token, of one size for any `max_length`; float32."""
         return {"state": ops.zeros((batch_size, self.units), dtype="float32")}
 
-    def memory_cache(self, encoder_output: Tensor) -> Any:
+    def memory_cache(self, encoder_output: Tensor) -> Cache:
         """What is looked at at every step: "cross_key" `(B, 1, S, A)`, `U_a h`, and "cross_value" `(B, 1, S, E)`, h."""
         keys = self.scoring.hidden_keys(ops.expand_dims(encoder_output, 2))
         return {"cross_key": keys, "cross_value": ops.expand_dims(encoder_output, 1)}

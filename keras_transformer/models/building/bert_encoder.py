@@ -9,6 +9,7 @@ import keras
 from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import make_attention
 from keras_transformer.models.encoder import Encoder
+from keras_transformer.utils.types import AttentionLike
 
 
 def bert_encoder(
@@ -16,7 +17,7 @@ def bert_encoder(
     vocabulary_size: int,
     *,
     layer_norm_epsilon: float,
-    attention: Any = None,
+    attention: AttentionLike = None,
     attention_dropout: float | None = None,
     **options: Any,
 ) -> keras.Model:

@@ -122,7 +122,7 @@ class ContrastiveLogits(keras.layers.Layer):
             constraint=AtMost(math.log(self.max_scale)),
         )
 
-    def call(self, first: Any, second: Any) -> Tensor:
+    def call(self, first: Tensor, second: Tensor) -> Tensor:
         scale = ops.exp(ops.cast(self.logit_scale, first.dtype))
         return ops.matmul(first * scale, ops.transpose(second))
 
@@ -148,7 +148,7 @@ class AtMost(keras.constraints.Constraint):
     def __init__(self, maximum: float) -> None:
         self.maximum = maximum
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: Tensor) -> Tensor:
         return ops.minimum(w, self.maximum)
 
     def get_config(self) -> Config:

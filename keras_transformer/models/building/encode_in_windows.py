@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-import keras
 import numpy as np
 
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import ArrayLike
 
 
 def encode_in_windows(
-    encoder: keras.Model,
-    token_ids: Tensor,
+    encoder: Callable[[dict[str, np.ndarray]], ArrayLike],
+    token_ids: ArrayLike,
     window: int = 512,
     overlap: int = 256,
     batch_size: int = 8,
-) -> Any:
+) -> np.ndarray:
     """Encodes a text of any length in overlapping windows.
 
     The state of each token comes from the window in which it is closest to the middle, where it has the most context:
@@ -52,14 +51,14 @@ def encode_in_windows(
     if overlap % 2 or not 0 <= overlap < window:
         raise ValueError(f"overlap must be even and below window={window}. Received: {overlap}")
     starts = _starts(len(token_ids), window, overlap)
-    states, read = None, 0
+    states, read = np.empty((0, 0)), 0
     for begin in range(0, len(starts), batch_size):
         batch = starts[begin : begin + batch_size]
         places = batch[:, None] + np.arange(window)
         mask = places < len(token_ids)
         ids = np.where(mask, token_ids[np.minimum(places, len(token_ids) - 1)], 0).astype("int32")
         encoded = np.asarray(encoder({"token_ids": ids, "padding_mask": mask}))
-        if states is None:
+        if begin == 0:
             states = np.empty((len(token_ids), encoded.shape[-1]), encoded.dtype)
         for start, rows in zip(batch, encoded, strict=True):
             # From the middle of what it shares with the window before.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -21,12 +22,12 @@ class Side(NamedTuple):
         end: list of layers behind the last block; likewise.
     """
 
-    front: list
-    blocks: list
-    end: list
+    front: Sequence[keras.layers.Layer | None]
+    blocks: Sequence[keras.layers.Layer]
+    end: Sequence[keras.layers.Layer | None]
 
 
-def encoder_decoder(encoder: Side, decoder: Side, *, name: str, source: Tensor = None) -> Any:
+def encoder_decoder(encoder: Side, decoder: Side, *, name: str, source: keras.KerasTensor | None = None) -> keras.Model:
     """The graph of an encoder-decoder.
 
     Args:
@@ -41,19 +42,19 @@ def encoder_decoder(encoder: Side, decoder: Side, *, name: str, source: Tensor =
     """
     inputs, source_mask = {}, None
     if source is None:
-        source, source_mask = token_input("source_token_ids"), padding_input("source_padding_mask")
-        inputs["source_padding_mask"] = source_mask
-    inputs[source.name] = source
+        source_mask = inputs["source_padding_mask"] = padding_input("source_padding_mask")
+    encoder_input = token_input("source_token_ids") if source is None else source
+    inputs[encoder_input.name] = encoder_input
     inputs["target_token_ids"] = token_input("target_token_ids")
     inputs["target_padding_mask"] = padding_input("target_padding_mask")
-    encoder_output = encode(encoder, source, source_mask)
+    encoder_output = encode(encoder, encoder_input, source_mask)
     x = _through(decoder.front, inputs["target_token_ids"])
     for block in decoder.blocks:
         x = block(x, encoder_output, padding_mask=inputs["target_padding_mask"], encoder_padding_mask=source_mask)
     return keras.Model(inputs, _through(decoder.end, x), name=name)
 
 
-def encode(encoder: Side, source: Tensor, padding_mask: Tensor) -> Any:
+def encode(encoder: Side, source: keras.KerasTensor, padding_mask: keras.KerasTensor | None) -> keras.KerasTensor:
     """Output of an encoder, a `Side`, for a symbolic input: `(B, S, D)`."""
     x = _through(encoder.front, source)
     for block in encoder.blocks:
@@ -61,20 +62,22 @@ def encode(encoder: Side, source: Tensor, padding_mask: Tensor) -> Any:
     return _through(encoder.end, x)
 
 
-def token_tables(width: int, source_count: int, target_count: int | None, is_one: Any) -> Any:
+def token_tables(
+    width: int, source_count: int, target_count: int | None, is_shared: bool
+) -> tuple[keras.layers.ReversibleEmbedding, keras.layers.ReversibleEmbedding]:
     """The embeddings of source and target: one table, or two.
 
     Args:
         width: int. Of the vectors.
         source_count: int. Tokens of the source.
         target_count: int | None, or None for as many.
-        is_one: bool. Whether both share one table.
+        is_shared: bool. Whether both share one table.
 
     Raises:
         ValueError: one table of different vocabularies.
     """
     target_count = target_count or source_count
-    if is_one and target_count != source_count:
+    if is_shared and target_count != source_count:
         raise ValueError(
             f"Tied embeddings need one vocabulary. Received: {source_count} tokens of the source, {target_count} of the "
             "target."
@@ -85,18 +88,19 @@ def token_tables(width: int, source_count: int, target_count: int | None, is_one
         initializer = keras.initializers.RandomNormal(stddev=width**-0.5)
         return keras.layers.ReversibleEmbedding(count, width, embeddings_initializer=initializer, name=name)
 
-    if is_one:
-        return (table(source_count, "token_embedding"),) * 2
+    if is_shared:
+        shared = table(source_count, "token_embedding")
+        return shared, shared
     return table(source_count, "source_token_embedding"), table(target_count, "target_token_embedding")
 
 
-def token_encoder(encoder: Side, *, name: str) -> Any:
+def token_encoder(encoder: Side, *, name: str) -> keras.Model:
     """An encoder by itself, a `Side`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`."""
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     return keras.Model(inputs, encode(encoder, *inputs.values()), name=name)
 
 
-def read_twice(backbone: keras.Model, start_id: int) -> Any:
+def read_twice(backbone: keras.Model, start_id: int) -> keras.Model:
     """An encoder-decoder as a reader of one text, which its decoder reads again from `start_id` on.
 
     The decoder's token t is token t - 1 of the text. The last real token has so seen all of the text but itself in the

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 from keras_transformer.backend import keras_private
@@ -18,7 +16,7 @@ def with_front_end(
     features: str = "features",
     name: str = "samples",
     shape: Shape = (None,),
-) -> Any:
+) -> keras.Model:
     """Adds a feature extraction layer in front of a model.
 
     Args:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
-from keras_transformer.blocks import EncoderBlock
+from keras_transformer.blocks import EncoderBlock, Residual
+from keras_transformer.models.building.size import Size
 from keras_transformer.models.building.stack import make_attention, make_feed_forward
-from keras_transformer.utils.types import Activation, Tensor
+from keras_transformer.utils.types import Activation, LayerLike, Tensor
 from keras_transformer.vision.patch_embedding import pair_of
 
 
-def image_input(image_size: int | tuple[int, int], num_channels: int) -> Any:
+def image_input(image_size: int | tuple[int, int], num_channels: int) -> keras.KerasTensor:
     """Symbolic images, float `(B, height, width, channels)`."""
     return keras.Input((*pair_of(image_size), num_channels), name="images")
 
@@ -20,20 +19,20 @@ def image_input(image_size: int | tuple[int, int], num_channels: int) -> Any:
 def image_stack(
     images: Tensor,
     embedding: keras.layers.Layer,
-    size: Any,
+    size: Size,
     *,
-    residual: Any = "pre",
-    mixer_residual: Any = None,
+    residual: str | Residual = "pre",
+    mixer_residual: str | Residual | None = None,
     norm: str | keras.layers.Layer,
     first_norm: keras.layers.Layer | None = None,
     last_norm: keras.layers.Layer | None = None,
-    attention: Any = None,
+    attention: LayerLike | None = None,
     feedforward: str | keras.layers.Layer = "dense",
     activation: Activation = "gelu",
     dropout: float = 0.0,
     attention_dropout: float = 0.0,
     name: str,
-) -> Any:
+) -> keras.Model:
     """The graph of a vision transformer.
 
     Args:
@@ -60,7 +59,7 @@ def image_stack(
     for index in range(size.num_layers):
         block = EncoderBlock(
             make_attention(size, attention, dropout=attention_dropout),
-            make_feed_forward(size, feedforward, activation),
+            make_feed_forward(size.intermediate_dim, feedforward, activation),
             residual=residual,
             mixer_residual=mixer_residual,
             norm=norm,

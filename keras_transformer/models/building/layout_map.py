@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 from keras_transformer.backend import keras_private
@@ -14,7 +12,9 @@ from keras_transformer.layers.projection import Projection
 _JOINING = ("output", "output_dense")
 
 
-def layout_map(model: keras.Model, mesh: Any, axis: str = "model") -> Any:
+def layout_map(
+    model: keras.Model, mesh: keras.distribution.DeviceMesh, axis: str = "model"
+) -> keras.distribution.LayoutMap:
     """Layout map that shards the weights of a model over devices, for `keras.distribution.ModelParallel`.
 
     Attention is split by heads, a feed-forward by its hidden channels, a mixture of experts by experts, an embedding by

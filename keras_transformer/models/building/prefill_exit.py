@@ -41,7 +41,7 @@ class PrefillExit(keras.layers.Layer):
     def call(self, inputs: Tensor) -> Tensor:
         return inputs
 
-    def last(self, inputs: Tensor, lengths: Tensor = None) -> Any:
+    def last(self, inputs: Tensor, lengths: Tensor = None) -> Tensor:
         """The last real token of each row, `(B, 1, D)`.
 
         Args:

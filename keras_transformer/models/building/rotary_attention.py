@@ -46,14 +46,14 @@ def get_grouped_size(
 
 
 def rotary_attention(
-    grouped: Any,
+    grouped: GroupedSize,
     *,
     window: int | Sequence[int | None] | None = None,
-    position: Any = None,
+    position: Rotary | None = None,
     scoring: str | keras.layers.Layer = "scaled_dot",
     dropout: float = 0.0,
     **options: Any,
-) -> Any:
+) -> keras.layers.Layer | list[keras.layers.Layer]:
     """Attention layer for the blocks of a stack to copy.
 
     Args:

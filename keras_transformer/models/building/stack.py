@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -10,27 +10,30 @@ import keras
 from keras_transformer.attention import MECHANISMS, MultiHeadAttention, segment_mask
 from keras_transformer.blocks import NORMS, RESIDUALS, Residual
 from keras_transformer.feedforward import FEEDFORWARDS
+from keras_transformer.models.building.size import Size
 from keras_transformer.positions import ATTENTION_POSITIONS, EMBEDDING_POSITIONS, AttentionPosition, Learned
 from keras_transformer.utils.serialization import choice, clone, resolve
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, AttentionLike, LayerLike, PositionLike
 
 
-def token_input(name: str = "token_ids") -> Any:
+def token_input(name: str = "token_ids") -> keras.KerasTensor:
     """A symbolic input of token ids, int32 `(B, T)`."""
     return keras.Input((None,), dtype="int32", name=name)
 
 
-def padding_input(name: str = "padding_mask") -> Any:
+def padding_input(name: str = "padding_mask") -> keras.KerasTensor:
     """A symbolic padding mask, boolean `(B, T)`, True = a real token."""
     return keras.Input((None,), dtype="bool", name=name)
 
 
-def split_position(position: Any, max_sequence_length: int) -> Any:
+def split_position(
+    position: PositionLike, max_sequence_length: int
+) -> tuple[keras.layers.Layer | None, AttentionPosition | None]:
     """Sorts a position into those added to the embedding and those inside attention.
 
     Args:
         position: a name in either dict of `positions`, an instance of either kind, or None; or a pair of one of each kind.
-        max_sequence_length: int: the table of "learned".
+        max_sequence_length: int: rows of the table of "learned"; 0 where "learned" is not supported.
 
     Returns:
         `(embedding_position, attention_position)`; one of them None, unless a pair is given.
@@ -46,8 +49,12 @@ def split_position(position: Any, max_sequence_length: int) -> Any:
 
 
 def make_attention(
-    size: Any, template: Any = None, position: Any = None, dropout: float = 0.0, name: str = "self_attention"
-) -> Any:
+    size: Size,
+    template: LayerLike | None = None,
+    position: AttentionPosition | None = None,
+    dropout: float = 0.0,
+    name: str = "self_attention",
+) -> keras.layers.Layer:
     """Attention for one block: a copy of the template, or as wide as the tokens, around the mechanism that it names."""
     if not (template is None or isinstance(template, str)):
         return clone(template, name=name)
@@ -63,12 +70,12 @@ def make_attention(
     )
 
 
-def in_turn(attention: Any, index: int) -> Any:
+def block_attention(attention: AttentionLike, index: int) -> LayerLike | None:
     """The attention of the block at `index`, from one for all blocks or a list that repeats."""
     return attention[index % len(attention)] if isinstance(attention, (list, tuple)) else attention
 
 
-def make_cross_attention(size: Any, template: Any = None, dropout: float = 0.0) -> Any:
+def make_cross_attention(size: Size, template: LayerLike | None = None, dropout: float = 0.0) -> keras.layers.Layer:
     """Cross-attention: as `make_attention`, but softmax if the mechanism supports self-attention only."""
     if isinstance(template, str):
         template = template if "cross" in choice(template, MECHANISMS, argument="attention").supports else None
@@ -77,18 +84,22 @@ def make_cross_attention(size: Any, template: Any = None, dropout: float = 0.0) 
     return make_attention(size, template, dropout=dropout, name="cross_attention")
 
 
-def make_feed_forward(size: Any, feedforward: str | keras.layers.Layer, activation: Activation, **options: Any) -> Any:
+def make_feed_forward(
+    intermediate_dim: int, feedforward: str | keras.layers.Layer, activation: Activation, **options: Any
+) -> keras.layers.Layer:
     """Feed-forward for one block: by name with an activation and `options`, or a copy of an instance."""
-    options |= {"intermediate_dim": size.intermediate_dim, "activation": activation}
+    options |= {"intermediate_dim": intermediate_dim, "activation": activation}
     return clone(resolve(feedforward, FEEDFORWARDS, argument="feedforward", **options), name="feedforward")
 
 
-def make_norm(norm: str | keras.layers.Layer, name: str) -> Any:
+def make_norm(norm: str | keras.layers.Layer, name: str) -> keras.layers.Layer:
     """A norm of its own, by name or as a copy of an instance."""
     return clone(resolve(norm, NORMS, keras.layers.Layer, argument="norm"), name=name)
 
 
-def make_blocks(make_block: Any, num_layers: int, num_groups: int | None = None) -> Any:
+def make_blocks(
+    make_block: Callable[[int], keras.layers.Layer], num_layers: int, num_groups: int | None = None
+) -> list[keras.layers.Layer]:
     """The blocks of a stack in order: all different, or each repeated in consecutive layers.
 
     Args:
@@ -110,26 +121,30 @@ def make_blocks(make_block: Any, num_layers: int, num_groups: int | None = None)
     return [blocks[index * num_groups // num_layers] for index in range(num_layers)]
 
 
-def of_depth(residual: Any, norm: str | keras.layers.Layer, scheme: Any, *depths: Any) -> Any:
+def resolve_residual(
+    residual: str | Residual, norm: str | keras.layers.Layer, scheme: Callable[..., Residual], *depths: int
+) -> str | Residual:
     """The residual scheme of a model; "deepnorm" is built by `scheme` from the depths."""
     return scheme(*depths, norm=norm) if residual == "deepnorm" else residual
 
 
-def first_layer(residual: Any, name: str = "open_streams") -> Any:
+def first_layer(residual: str | Residual, name: str = "open_streams") -> keras.layers.Layer | None:
     """The layer before a stack that its residual scheme needs, or None."""
     return resolve(residual, RESIDUALS, Residual, argument="residual").stack_input_layer(name=name)
 
 
-def final_norm(residual: Any, norm: str | keras.layers.Layer, name: str = "final_norm") -> Any:
+def final_norm(
+    residual: str | Residual, norm: str | keras.layers.Layer, name: str = "final_norm"
+) -> keras.layers.Layer | None:
     """The final norm of a stack, or None if the residual scheme has normalized already."""
     return resolve(residual, RESIDUALS, Residual, argument="residual").stack_output_layer(norm, name=name)
 
 
 def token_model(
     embedding: keras.layers.Layer,
-    position: Any,
+    position: keras.layers.Layer | None,
     blocks: Sequence[keras.layers.Layer],
-    last_norm: keras.layers.Layer,
+    last_norm: keras.layers.Layer | None,
     *,
     dropout: float,
     packed: bool,
@@ -137,7 +152,7 @@ def token_model(
     opening: keras.layers.Layer | None = None,
     scale: float | None = None,
     first_norm: keras.layers.Layer | None = None,
-) -> Any:
+) -> keras.Model:
     """A decoder's graph: ids, embedding, position, blocks, last norm.
 
     Args:

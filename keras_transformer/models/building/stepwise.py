@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import keras
@@ -82,7 +83,7 @@ class Stepwise:
             for name, tensor in layer.init_cache(batch_size, max_length, dtype).items()
         }
 
-    def encode(self, *source: Tensor) -> Any:
+    def encode(self, *source: Tensor) -> Cache:
         """Runs the encoder once.
 
         Args:
@@ -106,23 +107,23 @@ class Stepwise:
         return memory
 
     @property
-    def target_layers(self) -> Any:
+    def target_layers(self) -> list[keras.layers.Layer]:
         """The layers that read tokens: list, without those that the source alone runs through."""
         return [node.operation for node in self._target_nodes if isinstance(node.operation, keras.layers.Layer)]
 
     @property
-    def cache_is_rewindable(self) -> Any:
+    def cache_is_rewindable(self) -> bool:
         """Whether the cache can go back to an earlier index, as speculative decoding asks."""
         return all(getattr(layer, "cache_is_rewindable", True) for _, layer, _ in self._caches.values())
 
     @property
-    def has_prefill_exit(self) -> Any:
+    def has_prefill_exit(self) -> bool:
         """Whether prefill returns the last token of each row only: see `PrefillExit`."""
         return bool(self._behind_exit)
 
     def __call__(
         self, token_ids: Tensor, cache: Cache, cache_index: Tensor, lengths: Tensor = None, last_only: bool = False
-    ) -> Any:
+    ) -> tuple[Tensor, Cache]:
         padding_mask = None if lengths is None else length_mask(lengths, ops.shape(token_ids)[1])
         slots = token_slots(cache_index, ops.shape(token_ids)[1])
         last_slot = slots[:, -1:] if lengths is None else token_slots(cache_index, 1) + ops.expand_dims(lengths - 1, 1)
@@ -208,7 +209,7 @@ class Stepwise:
         return behind
 
 
-def source_names(names: Any) -> Any:
+def source_names(names: Collection[str]) -> tuple[str, ...]:
     """Those of the inputs of an encoder-decoder that its encoder reads, tokens before their mask; of a model of text and
     images the latter; of another model, none."""
     if "target_token_ids" not in names:
@@ -218,7 +219,7 @@ def source_names(names: Any) -> Any:
     )
 
 
-def walk(nodes: Any, values: Tensor, call: Any) -> Any:
+def walk(nodes: Iterable[Any], values: dict[int, Tensor], call: Callable[..., Any]) -> None:
     """Computes the outputs of `nodes` into `values`, from symbolic tensor (by id) to tensor.
 
     An input that a step does not need (masks, positions, segments) is None, and so is what is made of such inputs alone.

@@ -165,13 +165,17 @@ class _Probe:
         part, values = self.parts[index], {}
         for tensor in node.input_tensors:
             value = self.values[id(tensor)]
-            if value is not None and value.runs is None:
-                whole = self._random_tokens(tensor)
-                value.runs = [whole[:, each.start : each.stop] for each in self.parts]
-            values[id(tensor)] = None if value is None else value.runs[index]
+            values[id(tensor)] = None if value is None else self._runs(value, tensor)[index]
         args, kwargs = node.arguments.fill_in(values)
         positions = np.arange(part.start, part.stop, dtype="int32")[None].repeat(_BATCH_SIZE, 0)
         return args, {**kwargs, "positions": ops.convert_to_tensor(positions)} if self.takes_positions(node) else kwargs
+
+    def _runs(self, value: _Value, tensor: keras.KerasTensor) -> list[Tensor]:
+        """The values of a tensor in each run; random tokens if nothing has computed it."""
+        if value.runs is None:
+            whole = self._random_tokens(tensor)
+            value.runs = [whole[:, part.start : part.stop] for part in self.parts]
+        return value.runs
 
     def _judge(self, runs):
         arrays = [_array(run) for run in runs]

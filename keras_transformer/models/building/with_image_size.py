@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 
 from keras_transformer.vision.patch_embedding import PatchEmbedding, pair_of
@@ -12,7 +10,7 @@ from keras_transformer.vision.patch_embedding import PatchEmbedding, pair_of
 _COMPANIONS = ("checkpoint", "processor", "tokenizer")
 
 
-def with_image_size(model: keras.Model, image_size: int | tuple[int, int]) -> Any:
+def with_image_size(model: keras.Model, image_size: int | tuple[int, int]) -> keras.Model:
     """The same model, with the very same weights, for images of another size: its table of positions is resized.
 
     DINOv2, whose weights are for 518 x 518 pixels, is mostly used at 224 x 224. Models whose positions are relative, as

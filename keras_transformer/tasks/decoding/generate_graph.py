@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras import ops
 
 from keras_transformer.generation.samplers import Greedy
 from keras_transformer.generation.stop import as_end_ids
-from keras_transformer.utils.types import Tensor
+from keras_transformer.utils.types import Cache, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.protocols import TokenSampler
+    from keras_transformer.tasks.language_model import LanguageModel
 
 
 def generate_graph(
-    model: Any, sampler: Any = None, new_slots: int | None = None
+    model: LanguageModel, sampler: TokenSampler | None = None, new_slots: int | None = None
 ) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
     """The decoding loop of a `LanguageModel` with a sampler as one function of tensors.
 
@@ -43,11 +47,17 @@ def generate_graph(
         rows = ops.expand_dims(ops.arange(batch, dtype="int32"), 1)
         grows = [name for name in cache if name not in memory]
 
-        def unfinished(step: Tensor, logits: Tensor, finished: Tensor, *_: Any) -> Tensor:
+        def unfinished(step: Tensor, logits: Tensor, finished: Tensor, *_: Tensor) -> Tensor:
             return ops.logical_and(step < most, ops.logical_not(ops.all(finished)))
 
         def advance(
-            step: Tensor, logits: Tensor, finished: Tensor, index: Any, texts: Any, counts: Tensor, *tensors: Any
+            step: Tensor,
+            logits: Tensor,
+            finished: Tensor,
+            index: Tensor,
+            texts: Tensor,
+            counts: Tensor,
+            *tensors: Tensor,
         ) -> tuple[Tensor, ...]:
             drawn = None if uniforms is None else ops.take(uniforms, step, axis=1)
             token = sampler(ops, logits[:, -1], drawn)
@@ -74,7 +84,7 @@ def generate_graph(
     return generate
 
 
-def _prompt(model: Any, tensors: dict[str, Tensor]):
+def _prompt(model: LanguageModel, tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor, Cache]:
     """What the decoder begins with, its lengths, and what it reads of the source."""
     source = [tensors[name] for name in model.source_names]
     memory = model.encode(*source) if source else {}
@@ -84,7 +94,7 @@ def _prompt(model: Any, tensors: dict[str, Tensor]):
     return ops.full((batch, 1), model.start_id, dtype="int32"), ops.ones((batch,), "int32"), memory
 
 
-def _write(texts: Any, rows: Any, step: Tensor, token: Tensor):
+def _write(texts: Tensor, rows: Tensor, step: Tensor, token: Tensor) -> Tensor:
     # A scatter into a buffer of fixed size: all three formats have it.
     indices = ops.concatenate([rows, ops.zeros_like(rows) + step], axis=1)
     return ops.scatter_update(texts, indices, token)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from keras import ops
@@ -68,13 +68,14 @@ class PagedSteps:
         self.model = model
         max_length = _least(model.max_length, (num_blocks - 1) * block_size if self.keeps_slots else None)
         self.spec = dataclasses.replace(model.generation_spec, max_length=max_length)
-        self.chunk_size = _least(chunk_size, max_length)
+        self.chunk_size = chunk_size if max_length is None else min(chunk_size, max_length)
         self._pools = InPlace(self._init_pools, model, model.jit_compile)
         self._step = self._pools.compiled(self._read_tokens, ["int32"] * 5, ranks=[2, 2, 1, 1, 1])
         self._copy = self._pools.compiled(self._copy_blocks, ["int32"] * 2)
         self._copy_states = self._pools.compiled(self._copy_rows, ["int32"] * 2)
         self._batches = sorted({1, *_shares(max_batch_size, _BATCH_SHARES)})
-        self._tables = _shares(-(-max_length // block_size), _TABLE_SHARES) if self.keeps_slots else [1]
+        most_blocks = 1 if max_length is None or not self.keeps_slots else -(-max_length // block_size)
+        self._tables = _shares(most_blocks, _TABLE_SHARES)
         self._widths = sorted({1, min(_SHORT_CHUNK, self.chunk_size), self.chunk_size})
 
     @property
@@ -148,13 +149,15 @@ class PagedSteps:
                     tables, zeros = [[SCRATCH_BLOCK] * table] * batch, [0] * batch
                     self._padded([[0] * width] * batch, tables, zeros, zeros, width)
 
-    def _width(self, count: int, index: Any) -> int:
+    def _width(self, count: int, index: int) -> int:
         """How many tokens a call reads, padding included."""
         most = self.spec.max_length
         fits = [width for width in self._widths if most is None or index + width <= most]
         return next((width for width in fits if width >= count), fits[-1])
 
-    def _padded(self, token_ids: Any, tables: Any, states: Any, cache_index: Any, width: int) -> np.ndarray:
+    def _padded(
+        self, token_ids: list[list[int]], tables: list[list[int]], states: list[int], cache_index: list[int], width: int
+    ) -> np.ndarray:
         """One call, its shapes rounded up."""
         batch = _at_least(self._batches, len(token_ids))
         blocks = 1
@@ -178,11 +181,11 @@ class PagedSteps:
         pools: dict[str, Tensor],
         take: Callable[..., Tensor],
         put: Callable[..., Tensor],
-        token_ids: Any,
+        token_ids: Tensor,
         table: Tensor,
-        states: Any,
-        cache_index: Any,
-        lengths: Any,
+        states: Tensor,
+        cache_index: Tensor,
+        lengths: Tensor,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         cache = {**self.pages.read(pools, table, take), **self.states.read(pools, states, cache_index, take)}
         logits, _, cache = self.model.extend(token_ids, lengths, cache, cache_index)
@@ -211,7 +214,7 @@ class PagedSteps:
         return ops.zeros((), "int32"), self.states.copy(pools, sources, targets, take, put)
 
 
-def _filled(rows: Any, width: int) -> np.ndarray:
+def _filled(rows: list[list[int]], width: int) -> np.ndarray:
     """Lists as int32 `(B, width)`, filled up with zeros: token 0, and the block for padding."""
     filled = np.zeros((len(rows), width), "int32")
     for line, row in zip(filled, rows, strict=True):
@@ -223,10 +226,10 @@ def _shares(most: int, shares: tuple[float, ...]) -> list[int]:
     return sorted({math.ceil(most * share) for share in shares})
 
 
-def _at_least(sizes: Any, size: int) -> int:
+def _at_least(sizes: list[int], size: int) -> int:
     return next(each for each in sizes if each >= size)
 
 
-def _least(*sizes: Any) -> Any:
+def _least(*sizes: int | None) -> int | None:
     """The smallest that is not None."""
     return min((size for size in sizes if size is not None), default=None)

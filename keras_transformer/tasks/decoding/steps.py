@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +12,11 @@ from keras_transformer.backend.compiling import compiled
 from keras_transformer.generation.decoding_request import ModelOutput
 from keras_transformer.generation.loop import pad
 from keras_transformer.tasks.decoding.generate_graph import generate_graph
-from keras_transformer.utils.types import Cache, Tensor
+from keras_transformer.utils.types import ArrayLike, Cache, Tensor
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest
-    from keras_transformer.generation.protocols import Source
+    from keras_transformer.generation.protocols import Source, TokenSampler
     from keras_transformer.tasks.language_model import LanguageModel
 
 # Lengths are rounded up, so that few shapes are compiled.
@@ -38,7 +38,7 @@ class KerasSteps:
         self._encode = self._compiled(model.encode)
         self._prefill = self._compiled(model.prefill)
         self._decode_step = self._compiled(model.decode_step)
-        self._graphs = {}
+        self._graphs: dict[tuple[TokenSampler, int], Callable[..., Any]] = {}
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return compiled(function, self.model, self.jit_compile)
@@ -48,21 +48,21 @@ class KerasSteps:
         cache = self.model.init_cache(batch_size, _round_up(length, _CACHE_BLOCK))
         return cache if source is None else {**cache, **self._encode(*self._source(source))}
 
-    def prefill(self, token_ids: Any, lengths: Any, cache: Cache) -> tuple[ModelOutput, Cache]:
+    def prefill(self, token_ids: np.ndarray, lengths: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:
         """Reads prompts, padded on the right."""
         width = min(_round_up(token_ids.shape[1], _PROMPT_BLOCK, self.spec.max_length), _slots(cache))
         return _output(*self._prefill(_widen(token_ids, width), lengths, cache))
 
-    def decode_step(self, token_ids: Any, cache: Cache, cache_index: Any) -> tuple[ModelOutput, Cache]:
+    def decode_step(self, token_ids: ArrayLike, cache: Cache, cache_index: ArrayLike) -> tuple[ModelOutput, Cache]:
         """Reads new tokens."""
         return _output(*self._decode_step(token_ids, cache, cache_index))
 
-    def take_rows(self, cache: Cache, rows: Any) -> Cache:
+    def take_rows(self, cache: Cache, rows: ArrayLike) -> Cache:
         """The cache with its rows chosen anew."""
         rows = ops.convert_to_tensor(rows, "int32")
         return {name: ops.take(tensor, rows, axis=0) for name, tensor in cache.items()}
 
-    def generate(self, request: DecodingRequest, sampler: Any) -> list[list[list[int]]]:
+    def generate(self, request: DecodingRequest, sampler: TokenSampler) -> list[list[list[int]]]:
         """The whole loop as one compiled graph, for a sampler that can be part of it.
 
         Args:
@@ -87,7 +87,7 @@ class KerasSteps:
         texts, lengths = (ops.convert_to_numpy(results[name]) for name in ("new_token_ids", "new_lengths"))
         return [[text[:length].tolist()] for text, length in zip(texts, lengths, strict=True)]
 
-    def _source(self, source: Source):
+    def _source(self, source: Source) -> Sequence[ArrayLike]:
         if self.spec.source_shape is not None:
             return source
         width = _round_up(source[0].shape[1], _PROMPT_BLOCK, self.spec.max_length)
