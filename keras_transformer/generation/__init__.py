@@ -1,4 +1,7 @@
-"""The decoding loop, samplers and searches. Works on numpy arrays alone: it imports neither Keras nor a runtime."""
+"""Text generation: the decoding loop, samplers, searches and the engine.
+
+It works on numpy arrays and imports neither Keras nor a runtime.
+"""
 
 from keras_transformer.generation.engine.engine import Engine
 from keras_transformer.generation.errors import (

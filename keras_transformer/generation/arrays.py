@@ -1,4 +1,4 @@
-"""The array functions that samplers use, on numpy; `keras.ops` has the same by the same names."""
+"""The subset of `keras.ops` that samplers use, implemented with numpy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from keras_transformer.utils.types import ArrayLike
 
 
 class NumpyOps:
-    """A namespace: what numpy has as it is, and the few functions that `keras.ops` adds to it."""
+    """The functions of numpy, and those of `keras.ops` that numpy lacks."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, name)
@@ -31,12 +31,12 @@ class NumpyOps:
 
     @staticmethod
     def top_k(x: ArrayLike, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k largest of the last axis, largest first; of equal ones the first, first. Returns values and indices."""
+        """Returns values and indices of the k largest along the last axis, in descending order; ties by index."""
         if k == 1:
             indices = np.argmax(x, axis=-1)[..., None]
             return np.take_along_axis(x, indices, -1), indices.astype("int32")
         if k < x.shape[-1]:
-            # Each value that is at least the k-th, so that among equal ones the order of the indices decides.
+            # Valid only without ties at the k-th value; otherwise a stable sort orders ties by index.
             threshold = np.partition(x, -k, axis=-1)[..., -k, None]
             if np.all((x >= threshold).sum(axis=-1) == k):
                 indices = np.nonzero(x >= threshold)[-1].reshape(*x.shape[:-1], k)

@@ -1,38 +1,45 @@
-"""What is asked for, and what the loop and a search say to each other."""
+"""A validated decoding request, and the messages between the decoding loop and a search."""
+
+from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from keras_transformer.generation.protocols import Source
+
 
 class ModelInput(NamedTuple):
-    """What a search wants the model to read next. R rows: the prompts, or several for each.
+    """The tokens that the model reads in the next step.
+
+    R is the number of batch rows: one or several for each prompt.
 
     Attributes:
         token_ids: int32 `(R, T)`.
-        cache_index: int32 `(R,)`: how many tokens each row has read before.
-        rows: int `(R,)`: which row of the cache each continues; None for its own.
-        from_kept: bool. Whether they are rows of the cache that was kept, not of the last one; `rows` are given then.
-        keep: bool. Whether the cache is kept, as it is when this has been read. A search that `keeps` begins with that after
+        cache_index: int32 `(R,)`. Number of tokens that each row has read before.
+        rows: int `(R,)`. Cache row that each row continues; None for the same row.
+        from_saved: bool. Whether `rows` index the saved cache instead of the current one; requires `rows`.
+        save: bool. Whether the cache is saved after this step. A search with `saves_cache` starts with a saved cache after
             the prompts.
     """
 
     token_ids: Any
     cache_index: Any
     rows: Any = None
-    from_kept: bool = False
-    keep: bool = False
+    from_saved: bool = False
+    save: bool = False
 
 
 class ModelOutput(NamedTuple):
-    """What the model says of the tokens it was fed.
+    """The outputs of the model for the tokens that it has read.
 
     Attributes:
-        logits: float32 `(R, T, V)`; after the prompt `(R, 1, V)`, of its last token.
-        hidden_states: float `(R, T, D)`: what the head sees, of every token read; after the prompt `(R, 1, D)`, of its last
-            token, where the model has a `PrefillExit`.
+        logits: float32 `(R, T, V)`; after the prompts `(R, 1, V)`, of the last token.
+        hidden_states: float `(R, T, D)`. Inputs of the head, for every token; after the prompts `(R, 1, D)`, of the last
+            token, if the model has a `PrefillExit`.
     """
 
     logits: Any
@@ -41,46 +48,46 @@ class ModelOutput(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class DecodingRequest:
-    """One request, checked: what every search goes by.
+    """A batch of prompts with validated decoding parameters.
 
     Attributes:
-        prompts: list of int32 arrays, the tokens that the decoder begins with; never empty.
+        prompts: list of int32 arrays. Token ids at the start of the decoder sequence; never empty.
         max_new_tokens: int >= 1.
-        end_ids: tuple of the tokens that end a text; empty for none.
-        ends: function of the new tokens (a list) that tells whether a stop sequence has come; None without any.
-        seeds: a `numpy.random.SeedSequence` for each prompt, so that what one draws does not depend on the others.
+        seeds: list of `numpy.random.SeedSequence`, one for each prompt, so that samples do not depend on the other prompts.
+        end_ids: tuple of int. Tokens that end a sequence; empty for none.
+        ends: function of the list of new tokens that returns whether a stop sequence is complete; None without any.
         repetition_penalty: float > 0.
         source: `(token_ids, padding_mask)` of an encoder-decoder, or `(features,)`, or None.
-        decode: function of token ids to text, where prompts are text; None where they are tokens.
+        decode: function of token ids that returns text, for text prompts; None for token prompts.
         cache_is_rewindable: bool. Whether the cache can go back to an earlier index.
     """
 
-    prompts: list
+    prompts: list[Any]
     max_new_tokens: int
-    seeds: list
-    end_ids: tuple = ()
-    ends: Callable | None = None
+    seeds: list[Any]
+    end_ids: tuple[int, ...] = ()
+    ends: Callable[[list[int]], bool] | None = None
     repetition_penalty: float = 1.0
-    source: Any = None
-    decode: Callable | None = None
+    source: Source | None = None
+    decode: Callable[[list[int]], Any] | None = None
     cache_is_rewindable: bool = True
 
     @property
-    def lengths(self):
-        """int32 `(B,)`: the tokens of each prompt."""
+    def lengths(self) -> np.ndarray:
+        """int32 `(B,)`: number of tokens of each prompt."""
         return np.array([len(prompt) for prompt in self.prompts], "int32")
 
-    def is_over(self, tokens):
-        """Whether a text, given by its new tokens, is complete."""
+    def is_finished(self, tokens: list[int]) -> bool:
+        """Returns whether a sequence with these new tokens is complete."""
         if tokens[-1] in self.end_ids or len(tokens) == self.max_new_tokens:
             return True
         return self.ends is not None and self.ends(tokens)
 
     @property
-    def is_plain(self):
-        """Whether there is nothing but a sampler, a number of tokens and an end token."""
+    def is_plain(self) -> bool:
+        """bool: whether the request has neither stop sequences nor a repetition penalty."""
         return self.ends is None and self.repetition_penalty == 1.0
 
-    def uniforms(self, count):
-        """float32 `(B, count)` in [0, 1): the randomness of the first `count` tokens of each row."""
+    def uniforms(self, count: int) -> np.ndarray:
+        """Returns uniform random numbers for the first `count` tokens of each row, float32 `(B, count)` in [0, 1)."""
         return np.stack([np.random.default_rng(seed).random(count, dtype="float32") for seed in self.seeds])

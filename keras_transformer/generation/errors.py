@@ -1,37 +1,37 @@
-"""What can be wrong with a request for text; every message is one line, and comes before any work is done."""
+"""Errors of generation requests. Each message is one line, and requests are checked before the model runs."""
 
 
 class GenerationError(ValueError):
-    """A request that cannot be served; the base of the errors below."""
+    """An invalid or failed generation request. Base class of the errors below."""
 
 
 class EmptyPromptError(GenerationError):
-    """A prompt without a single token."""
+    """A prompt has no tokens."""
 
 
 class PromptTooLongError(GenerationError):
-    """A prompt that, with the tokens asked for, exceeds what the model was built for."""
+    """A prompt and its new tokens exceed the maximum length of the model."""
 
 
 class MissingTokenizerError(GenerationError):
-    """Text for a model that has no tokenizer."""
+    """Text was given or requested, but the model has no tokenizer."""
 
 
 class ForeignTokenizerError(GenerationError):
-    """A tokenizer that does not belong to the model: another vocabulary, or other files than those it was saved with."""
+    """A tokenizer does not match the model: its vocabulary or its files differ from those the model was saved with."""
 
 
 class QueueFullError(GenerationError):
-    """More requests than an engine keeps waiting: come back later."""
+    """The waiting queue of an engine is full. The request can be retried later."""
 
 
 class RequestCancelledError(GenerationError):
-    """A request whose rest nobody wants."""
+    """The request was cancelled."""
 
 
 class EngineClosedError(GenerationError):
-    """An engine that takes no requests any more, or ended before this one was served."""
+    """The engine is closed: it accepts no requests, or was closed before the request finished."""
 
 
 class EngineError(GenerationError):
-    """The model failed while it served a request."""
+    """The model or the engine failed while it processed the request."""

@@ -1,4 +1,4 @@
-"""How a model generates: the one description that Keras, the decoding loop and the runtimes share."""
+"""The description of a language model that Keras, the decoding loop and the runtimes share."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _TEXT_SOURCE = ("source_token_ids", "source_padding_mask")
 class GenerationSpec:
     """Description of a language model for the decoding loop.
 
-    `LanguageModel.generation_spec` makes it; the steps of every runtime carry it as `spec`; the manifest of a bundle
+    `LanguageModel.generation_spec` returns it, `DecodingSteps.spec` holds it in every runtime, and the manifest of a bundle
     stores `to_dict()` under "generation".
 
     Args:
         vocabulary_size: int. Number of token ids.
         max_length: int or None. Maximum number of tokens of a sequence; None for no limit.
-        is_encoder_decoder: bool. Whether the model reads a source beside the tokens that it continues.
+        is_encoder_decoder: bool. Whether the model has an encoder, which reads a source.
         takes_prompts: bool or None. Whether the decoder continues a prompt; None for `not is_encoder_decoder`.
         source_names: tuple of str. Names of the source inputs, in the order of `encode`.
         source_shape: tuple of int or None. Shape of a source that is not text, without the batch axis; None entries are
@@ -68,7 +68,7 @@ class GenerationSpec:
         tokens = (*as_end_ids(self.start_id), *self.end_ids)
         if max(tokens, default=0) >= self.vocabulary_size:
             raise ValueError(
-                f"start_id {self.start_id} or end_id {self.end_id} is none of {self.vocabulary_size} tokens."
+                f"start_id {self.start_id} and end_id {self.end_id} must be below vocabulary_size {self.vocabulary_size}."
             )
 
     @property
@@ -96,7 +96,7 @@ class GenerationSpec:
             name: tuple(record[name]) if isinstance(record[name], list) else record[name] for name in names
         }
         values["source_names"] = values.get("source_names") or ()
-        # Its name in manifests of earlier versions.
+        # Manifests of earlier versions name it "exits".
         values.setdefault("has_prefill_exit", record.get("exits", False))
         return cls(**values)
 

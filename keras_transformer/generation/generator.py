@@ -1,4 +1,4 @@
-"""Text in, text out: what `model.generate` does, in Keras and in every runtime."""
+"""Text generation with one model: `model.generate`, in Keras and in every runtime."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from keras_transformer.generation.decoding_request import DecodingRequest
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.loop import decode, pad
 from keras_transformer.generation.prompts import Prompts
+from keras_transformer.generation.protocols import Sampler, ScoredSearch
 from keras_transformer.generation.sampler_names import resolve_sampler
 from keras_transformer.generation.stop import StopSequences, check_stop
 
@@ -23,14 +24,16 @@ DEFAULT_NEW_TOKENS = 128
 
 
 class Generator:
-    """Generates with one model, in any runtime. `LanguageModel.generate` and the `generate` of a bundle are this.
+    """Generates text with one model, in any runtime.
+
+    `LanguageModel.generate` and the `generate` of a bundle call it.
 
     Args:
         steps: the model in its runtime, a `protocols.DecodingSteps`. It may have `generate(request, sampler)`, which runs
             the whole loop as one graph for requests where `is_plain` is True.
-        tokenizer: a tokenizer of `keras_transformer.text`, or None: then prompts and results are token ids.
-        start_id: int: replaces the `start_id` of `steps.spec`. Default None: that of the spec.
-        end_id: int, or a list of ints: replaces the `end_id` of `steps.spec`. Default None: that of the spec.
+        tokenizer: a tokenizer of `keras_transformer.text`; None if prompts and results are token ids.
+        start_id: int. Replaces `steps.spec.start_id`; None (default) keeps it.
+        end_id: int or list of int. Replaces `steps.spec.end_id`; None (default) keeps it.
 
     Attributes:
         spec: `GenerationSpec`.
@@ -55,40 +58,40 @@ class Generator:
         prompts: Any,
         *,
         max_new_tokens: int | None = None,
-        sampler: Any = "greedy",
+        sampler: str | Sampler = "greedy",
         stop: Any = None,
         seed: int | None = None,
         repetition_penalty: float = 1.0,
         batch_size: int | None = None,
         return_scores: bool = False,
     ) -> Any:
-        """Continues prompts, or, with an encoder-decoder, answers sources.
+        """Generates continuations of prompts, or, with an encoder-decoder, outputs for sources.
 
-        Prompts of different lengths may come together: each gives what it gives alone.
+        Prompts may have different lengths. The result of each does not depend on the other prompts.
 
         Args:
-            prompts: str, list of str, list of ints, or list of lists (or arrays) of ints; for a model whose encoder reads no
-                text, an array of what it reads, or several; where its decoder begins with text, a dict of these under the
-                name of that input, and of the text, in any of the forms before, under "token_ids".
-            max_new_tokens: int >= 1; None for 128, or as many as the model can hold.
-            sampler: "greedy", "random", "beam", "contrastive", "tree_search", or an instance.
-            stop: str, list of ints, or a list of either: a text ends before the first of these.
-            seed: int: the same texts again; None for others every time.
-            repetition_penalty: float > 0. See `filters.penalize_repetition`.
-            batch_size: int >= 1: so many prompts at a time; None for all at once.
-            return_scores: bool. Whether to return the scores of the sampler too, such as those of beam search.
+            prompts: str, list of str, list of int, or list of lists (or arrays) of int. If the source of the model is not
+                text: an array or a list of arrays. If its decoder also takes prompts: a dict with the source under the name
+                of that input, and the decoder prompts, in any of the forms above, under "token_ids".
+            max_new_tokens: int >= 1. Default None: 128, or the number that fits the maximum length if that is smaller.
+            sampler: "greedy" (default), "random", "beam", "contrastive", "tree_search", or a `protocols.Sampler`.
+            stop: str, list of int, or a list of either. A result ends before the first stop sequence.
+            seed: int. The same seed gives the same results; None (default) for a random seed.
+            repetition_penalty: float > 0. See `filters.penalize_repetition`. Default 1.0, for none.
+            batch_size: int >= 1. Number of prompts in a batch; None (default) for all.
+            return_scores: bool. Whether to return scores as well, with a sampler such as beam search. Default False.
 
         Returns:
-            For each prompt what follows it, without the end: str for text, list of ints for ids; for a single prompt
-            that alone. With a sampler of several results a list of them, best first. With `return_scores` a pair of
-            results and scores, both of this structure.
+            For each prompt its continuation, without the end token or stop sequence: str for text, list of int for token
+            ids; for a single prompt one result, not a list. If the sampler has several results, a list of them, best first,
+            in place of each. With `return_scores`, a pair of results and scores of the same structure.
 
         Raises:
-            GenerationError: what is asked for cannot be had; nothing has run.
+            GenerationError: invalid prompts or arguments, or an unsupported sampler; the model has not run.
         """
         sampler = resolve_sampler(sampler)
-        prompts = self._read(prompts)
-        requests = self._requests(prompts, max_new_tokens, stop, seed, repetition_penalty, batch_size)
+        parsed = self._parse(prompts)
+        requests = self._requests(parsed, max_new_tokens, stop, seed, repetition_penalty, batch_size)
         if return_scores and not getattr(sampler, "has_scores", False):
             raise GenerationError(f"{type(sampler).__name__} gives no scores.")
         self._check(sampler, requests)
@@ -102,115 +105,127 @@ class Generator:
             for _ in decode(self.steps, request, search, request.source):
                 pass
             results.update(zip(rows, search.results(), strict=True))
-            if return_scores:
+            if return_scores and isinstance(search, ScoredSearch):
                 scores.update(zip(rows, search.scores(), strict=True))
         stops = StopSequences(stop, self.tokenizer, self.spec.end_ids)
-        texts = [self._finish(results[row], prompts, row, stops, sampler) for row in range(len(results))]
-        texts = texts[0] if prompts.is_single else texts
+        texts = [self._finish(results[row], parsed, row, stops, sampler) for row in range(len(results))]
+        found = texts[0] if parsed.is_single else texts
         if not return_scores:
-            return texts
+            return found
         listed = [scores[row] if _is_many(sampler) else scores[row][0] for row in range(len(scores))]
-        return texts, listed[0] if prompts.is_single else listed
+        return found, listed[0] if parsed.is_single else listed
 
     def stream(
         self,
         prompt: Any,
         *,
         max_new_tokens: int | None = None,
-        sampler: Any = "greedy",
+        sampler: str | Sampler = "greedy",
         stop: Any = None,
         seed: int | None = None,
         repetition_penalty: float = 1.0,
     ) -> Iterator[Any]:
-        """Like `generate` for one prompt, piece by piece: together the pieces are what `generate` returns.
+        """Generates the continuation of one prompt as a stream.
+
+        The concatenated pieces are equal to the result of `generate`.
+
+        Args: those of `generate`, without `batch_size` and `return_scores`.
 
         Yields:
-            str for a text, never half a character; int for token ids.
+            str of complete characters for text; int for token ids.
 
         Raises:
-            GenerationError: as in `generate`; a sampler that knows its text only in the end.
+            GenerationError: as in `generate`; several prompts; a sampler without streaming, such as beam search.
         """
         sampler = resolve_sampler(sampler)
-        prompts = self._read(prompt)
+        prompts = self._parse(prompt)
         if not prompts.is_single:
             raise GenerationError("One prompt at a time can be streamed.")
         if not getattr(sampler, "streams", True):
-            raise GenerationError(f"{type(sampler).__name__} knows its text only in the end: use generate.")
+            raise GenerationError(f"{type(sampler).__name__} has results only in the end. Use generate.")
         requests = self._requests(prompts, max_new_tokens, stop, seed, repetition_penalty, None)
         self._check(sampler, requests)
         ((_, request),) = requests
         search = sampler.search(request)
         steps = decode(self.steps, request, search, request.source)
         tokens = itertools.chain.from_iterable(emitted[0] for emitted in steps)
-        return StopSequences(stop, self.tokenizer, self.spec.end_ids).stream(tokens, prompts.is_text, prompts.before(0))
+        return StopSequences(stop, self.tokenizer, self.spec.end_ids).stream(tokens, prompts.is_text, prompts.prefix(0))
 
     def plan(
         self,
         prompts: Any,
         *,
         max_new_tokens: int | None = None,
-        sampler: Any = "greedy",
+        sampler: str | Sampler = "greedy",
         stop: Any = None,
         seed: int | None = None,
         repetition_penalty: float = 1.0,
-    ) -> tuple[Any, Prompts, list[DecodingRequest], StopSequences]:
-        """Checks a request as `generate` does, for who runs the loop: each prompt has a request of its own.
+    ) -> tuple[Sampler, Prompts, list[DecodingRequest], StopSequences]:
+        """Validates arguments as `generate` does, and returns one `DecodingRequest` for each prompt without running it.
 
         Args: those of `generate`.
 
         Returns:
-            `(sampler, prompts, requests, stops)`: an instance, `Prompts`, a list of `DecodingRequest`, and `StopSequences`.
+            `(sampler, prompts, requests, stops)`: `Sampler`, `Prompts`, list of `DecodingRequest`, `StopSequences`.
 
         Raises:
             GenerationError: as in `generate`.
         """
         sampler = resolve_sampler(sampler)
-        prompts = self._read(prompts)
-        pairs = self._requests(prompts, max_new_tokens, stop, seed, repetition_penalty, batch_size=1)
+        parsed = self._parse(prompts)
+        pairs = self._requests(parsed, max_new_tokens, stop, seed, repetition_penalty, batch_size=1)
         self._check(sampler, pairs)
         requests = [request for _, request in sorted(pairs, key=lambda pair: pair[0])]
-        return sampler, prompts, requests, StopSequences(stop, self.tokenizer, self.spec.end_ids)
+        return sampler, parsed, requests, StopSequences(stop, self.tokenizer, self.spec.end_ids)
 
-    def _read(self, prompts: Any) -> Prompts:
+    def _parse(self, prompts: Any) -> Prompts:
         return Prompts.read(prompts, self.tokenizer, self.spec)
 
     def _requests(
         self,
-        prompts: Any,
-        max_new_tokens: Any,
+        prompts: Prompts,
+        max_new_tokens: int | None,
         stop: Any,
         seed: int | None,
         repetition_penalty: float,
         batch_size: int | None,
     ) -> list[tuple[list[int], DecodingRequest]]:
-        """Pairs of the rows that run together and their `DecodingRequest`. All is checked here."""
+        """Validates the arguments and returns a pair of prompt indices and `DecodingRequest` for each batch."""
         if max_new_tokens is None:
-            max_new_tokens = prompts.room(self.spec, DEFAULT_NEW_TOKENS)
+            max_new_tokens = prompts.available_tokens(self.spec, DEFAULT_NEW_TOKENS)
         for name, value in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
             if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
                 raise GenerationError(f"{name} must be a positive integer. Received: {value!r}")
         if not repetition_penalty > 0:
             raise GenerationError(f"repetition_penalty must be above 0. Received: {repetition_penalty!r}")
         check_stop(stop, self.tokenizer)
-        prompts.check_room(self.spec, max_new_tokens)
+        prompts.check_lengths(self.spec, max_new_tokens)
         ends = None if stop is None else StopSequences(stop, self.tokenizer, self.spec.end_ids).ends
         seeds = np.random.SeedSequence(seed).spawn(len(prompts.decoder))
-        # Prompts of like length together: less is computed for padding.
+        # Batches of prompts of similar length need less padding.
         order = sorted(range(len(seeds)), key=lambda row: len((prompts.source or prompts.decoder)[row]))
         requests = []
         for start in range(0, len(order), batch_size or len(order)):
             rows = order[start : start + (batch_size or len(order))]
-            chosen, chosen_seeds = [prompts.decoder[row] for row in rows], [seeds[row] for row in rows]
-            new_tokens, source = max_new_tokens, self._source(prompts, rows)
-            own = (self.tokenizer.decode if prompts.is_text else None, self.spec.cache_is_rewindable)
-            options = (chosen, new_tokens, chosen_seeds, self.spec.end_ids, ends, repetition_penalty, source)
-            requests.append((rows, DecodingRequest(*options, *own)))
+            request = DecodingRequest(
+                [prompts.decoder[row] for row in rows],
+                max_new_tokens,
+                [seeds[row] for row in rows],
+                end_ids=self.spec.end_ids,
+                ends=ends,
+                repetition_penalty=repetition_penalty,
+                source=self._source(prompts, rows),
+                decode=self.tokenizer.decode if prompts.is_text else None,
+                cache_is_rewindable=self.spec.cache_is_rewindable,
+            )
+            requests.append((rows, request))
         return requests
 
-    def _check(self, sampler: Any, requests: list[tuple[list[int], DecodingRequest]]) -> None:
-        """Lets a sampler refuse what it cannot do with this model."""
-        if hasattr(sampler, "check"):
-            sampler.check(self.steps, [request for _, request in requests])
+    def _check(self, sampler: Sampler, requests: list[tuple[list[int], DecodingRequest]]) -> None:
+        """Calls the `check` of a sampler, if it has one."""
+        check = getattr(sampler, "check", None)
+        if check is not None:
+            check(self.steps, [request for _, request in requests])
 
     def _source(self, prompts: Prompts, rows: list[int]) -> Source | None:
         if prompts.source is None:
@@ -222,16 +237,16 @@ class Generator:
         lengths = np.array([len(row) for row in chosen])
         return token_ids, np.arange(token_ids.shape[1]) < lengths[:, None]
 
-    def _finish(self, results: Any, prompts: Any, row: int, stops: StopSequences, sampler: Any):
-        texts = [stops.cut(tokens, prompts.is_text, prompts.before(row)) for tokens in results]
+    def _finish(self, results: Any, prompts: Prompts, row: int, stops: StopSequences, sampler: Sampler) -> Any:
+        texts = [stops.cut(tokens, prompts.is_text, prompts.prefix(row)) for tokens in results]
         return texts if _is_many(sampler) else texts[0]
 
 
 def _stack(rows: Any) -> np.ndarray:
-    """Features or sounds as one array; behind the shorter ones are zeros, as silence is."""
+    """Returns features or sounds as one array, padded with zeros at the end."""
     longest = np.max([row.shape for row in rows], axis=0)
-    return np.stack([np.pad(row, [(0, most) for most in longest - row.shape]) for row in rows])
+    return np.stack([np.pad(row, [(0, missing) for missing in longest - row.shape]) for row in rows])
 
 
-def _is_many(sampler: Any) -> bool:
+def _is_many(sampler: Sampler) -> bool:
     return getattr(sampler, "num_results", 1) > 1

@@ -1,4 +1,4 @@
-"""The one decoding loop: it serves every model, every search and every runtime."""
+"""The decoding loop, which serves every model, search and runtime."""
 
 from __future__ import annotations
 
@@ -15,42 +15,41 @@ if TYPE_CHECKING:
 def decode(
     steps: DecodingSteps, request: DecodingRequest, search: Search, source: Source | None = None
 ) -> Iterator[list[list[int]]]:
-    """Runs a search over a model.
+    """Runs a search with a model.
 
     Args:
-        steps: the model. It has `init_cache(batch_size, length, source)`, `prefill(token_ids, lengths, cache)` and
-            `decode_step(token_ids, cache, cache_index)`, which return `(ModelOutput, cache)`, and `take_rows(cache, rows)`.
+        steps: `protocols.DecodingSteps`, the model.
         request: `DecodingRequest`.
-        search: as `sampler.search(request)` returns.
+        search: `protocols.Search`, as `sampler.search(request)` returns it.
         source: `(token_ids, padding_mask)` of an encoder-decoder, or `(features,)`, or None.
 
     Yields:
-        `search.emitted` after every step; in the end `search.results()` has the texts.
+        `search.emitted` after every step. At the end, `search.results()` returns the sequences.
     """
     token_ids, lengths = pad(request.prompts), request.lengths
     length = cache_length(request, getattr(search, "lookahead", 0))
     cache = steps.init_cache(len(request.prompts), length, source)
     output, cache = steps.prefill(token_ids, lengths, cache)
-    kept = cache if getattr(search, "keeps", False) else {}
+    saved = cache if getattr(search, "saves_cache", False) else {}
     while True:
         model_input = search.advance(output)
         yield search.emitted
         if model_input is None:
             return
         if model_input.rows is not None:
-            cache = steps.take_rows(kept if model_input.from_kept else cache, model_input.rows)
+            cache = steps.take_rows(saved if model_input.from_saved else cache, model_input.rows)
         output, cache = steps.decode_step(model_input.token_ids, cache, model_input.cache_index)
-        kept = cache if model_input.keep else kept
+        saved = cache if model_input.save else saved
 
 
 def cache_length(request: DecodingRequest, lookahead: int = 0) -> int:
-    """How many tokens a model has to hold; a search may read `lookahead` further."""
-    # What is chosen last is never read.
+    """Returns the number of cache slots that a request needs; a search may read `lookahead` tokens more."""
+    # The model never reads the last new token.
     return int(request.lengths.max()) + request.max_new_tokens - 1 + lookahead
 
 
 def pad(rows: Any, value: int = 0) -> np.ndarray:
-    """Lists of unequal length as one array, int32 `(B, T)`, padded on the right."""
+    """Returns lists of different lengths as an int32 array `(B, T)`, padded on the right."""
     padded = np.full((len(rows), max(map(len, rows))), value, "int32")
     for row, tokens in zip(padded, rows, strict=True):
         row[: len(tokens)] = tokens

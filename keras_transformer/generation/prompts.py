@@ -1,4 +1,4 @@
-"""Reading what the user gives as prompts, and refusing what cannot be continued."""
+"""Parsing and validation of prompts."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Prompts:
-    """Prompts as token ids.
+    """Validated prompts.
 
     Attributes:
-        decoder: list of int32 arrays: what the decoder begins with.
-        source: list of int32 arrays, or of float32 ones where it is no text: what the encoder of an encoder-decoder reads;
-            None without one.
-        is_text: whether text came, so that text is returned.
-        is_single: whether one prompt came, not a list of them.
-        continues: whether a result continues what the decoder begins with, and is no text of its own.
+        decoder: list of int32 arrays. Token ids at the start of each decoder sequence.
+        source: list of int32 arrays, or float32 arrays if the source is not text: the inputs of the encoder; None for a
+            decoder-only model.
+        is_text: bool. Whether results are text.
+        is_single: bool. Whether the input was a single prompt, not a list.
+        continues: bool. Whether a result is a continuation of the decoder prompt, not a text of its own.
     """
 
-    decoder: list
-    source: list | None
+    decoder: list[np.ndarray]
+    source: list[np.ndarray] | None
     is_text: bool
     is_single: bool
     continues: bool = True
 
     @classmethod
     def read(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec) -> Prompts:
-        """Any of the forms that `Generator.generate` takes.
+        """Parses prompts in any form that `Generator.generate` accepts.
 
         Raises:
-            GenerationError: names the prompt, by its number.
+            GenerationError: an invalid prompt; the message has its index.
         """
         if spec.source_shape is not None:
             return cls._of_features(prompts, tokenizer, spec)
@@ -50,10 +50,10 @@ class Prompts:
 
     @classmethod
     def _of_text(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec, is_source: bool) -> Prompts:
-        """Text or tokens, which the encoder reads if it is the source, and with which the decoder begins if not."""
+        """Parses text or token ids: sources of the encoder if `is_source`, otherwise decoder prompts."""
         if isinstance(prompts, dict):
             raise GenerationError(
-                f"Prompts are text or token ids alone here. Received: {', '.join(map(repr, prompts))}"
+                f"Prompts must be text or token ids. Received a dict of {', '.join(map(repr, prompts))}"
             )
         if isinstance(prompts, (str, bytes)) or _is_row(prompts):
             is_single, prompts = True, [prompts]
@@ -68,7 +68,7 @@ class Prompts:
         else:
             rows = [_ids(number, prompt, spec.vocabulary_size) for number, prompt in enumerate(prompts)]
         if is_source:
-            source, decoder = rows, _starts(spec.start_id, len(rows))
+            source, decoder = rows, _start_rows(spec.start_id, len(rows))
         else:
             source, decoder = None, [np.array([*begin, *row], "int32") if is_text else row for row in rows]
         for number, row in enumerate(source or decoder):
@@ -78,7 +78,7 @@ class Prompts:
 
     @classmethod
     def _of_features(cls, prompts: Any, tokenizer: Any, spec: GenerationSpec) -> Prompts:
-        """Arrays, each of which is answered: in text where there is a tokenizer; or a dict of these and of prompts."""
+        """Parses source arrays, or a dict of source arrays and decoder prompts."""
         shape, text = spec.source_shape, None
         if isinstance(prompts, dict):
             prompts, text = _features_and_text(prompts, spec.source_names[0])
@@ -86,7 +86,7 @@ class Prompts:
             prompts = [prompts] if text.is_single else prompts
         elif spec.takes_prompts:
             raise GenerationError(
-                f"The model continues text: give {{{spec.source_names[0]!r}: ..., 'token_ids': ...}}."
+                f"The model needs decoder prompts. Pass {{{spec.source_names[0]!r}: ..., 'token_ids': ...}}."
             )
         is_single = isinstance(prompts, (str, bytes)) or len(getattr(prompts, "shape", ())) == len(shape or ())
         source = [np.asarray(prompt) for prompt in ([prompts] if is_single else prompts)]
@@ -100,29 +100,27 @@ class Prompts:
         source = [row.astype("float32") for row in source]
         if text is not None:
             if len(source) != len(text.decoder):
-                raise GenerationError(
-                    f"There are {len(text.decoder)} prompts for {len(source)} {spec.source_names[0]}."
-                )
+                raise GenerationError(f"Received {len(text.decoder)} prompts for {len(source)} {spec.source_names[0]}.")
             return cls(text.decoder, source, text.is_text, text.is_single)
-        return cls(_starts(spec.start_id, len(source)), source, tokenizer is not None, is_single, continues=False)
+        return cls(_start_rows(spec.start_id, len(source)), source, tokenizer is not None, is_single, continues=False)
 
-    def before(self, row: int) -> list[int]:
-        """The tokens that a result continues as a text; an answer to a source begins a text of its own."""
+    def prefix(self, row: int) -> list[int]:
+        """Returns the token ids that the result of a row continues; empty if it is a text of its own."""
         return self.decoder[row].tolist() if self.continues else []
 
-    def room(self, spec: GenerationSpec, wanted: int) -> int:
-        """How many new tokens the model can hold after the longest prompt, at most `wanted`."""
+    def available_tokens(self, spec: GenerationSpec, limit: int) -> int:
+        """Returns the number of new tokens that fit after the longest prompt, at most `limit`."""
         longest = max(map(len, self.decoder))
-        return wanted if spec.max_length is None else max(1, min(wanted, spec.max_length - longest))
+        return limit if spec.max_length is None else max(1, min(limit, spec.max_length - longest))
 
-    def check_room(self, spec: GenerationSpec, max_new_tokens: int) -> None:
-        """Refuses prompts for which the model has not positions enough."""
+    def check_lengths(self, spec: GenerationSpec, max_new_tokens: int) -> None:
+        """Raises `PromptTooLongError` if a prompt and its new tokens exceed the maximum length of the model."""
         if spec.max_length is None:
             return
         for number, source in enumerate(self.source or []):
             if spec.source_shape is None and len(source) > spec.max_length:
                 raise PromptTooLongError(
-                    f"Prompt {number} has {len(source)} tokens; the model takes at most {spec.max_length}."
+                    f"Prompt {number} has {len(source)} tokens; the maximum length of the model is {spec.max_length}."
                 )
         for number, prompt in enumerate(self.decoder):
             if len(prompt) + max_new_tokens > spec.max_length:
@@ -132,50 +130,50 @@ class Prompts:
                 )
 
 
-def _features_and_text(prompts: Any, name: str):
-    """The two entries of a dict of prompts."""
+def _features_and_text(prompts: Any, name: str) -> tuple[Any, Any]:
+    """Returns the source and the decoder prompts of a dict."""
     text = next((key for key in ("token_ids", "target_token_ids") if key in prompts), "token_ids")
     if set(prompts) != {name, text}:
         raise GenerationError(
-            f"Prompts are a dict of {name!r} and 'token_ids'. Received: {', '.join(map(repr, prompts))}"
+            f"Prompts must be a dict of {name!r} and 'token_ids'. Received: {', '.join(map(repr, prompts))}"
         )
     return prompts[name], prompts[text]
 
 
 def _fits(found: Any, shape: Any) -> bool:
-    """Whether a shape, of which nothing is empty, is the one wanted; None there is any size."""
+    """Returns whether a shape has no axis of size 0 and matches an expected shape, in which None is any size."""
     if len(found) != len(shape) or 0 in found:
         return False
     return all(wanted in (None, size) for size, wanted in zip(found, shape, strict=True))
 
 
-def _starts(start_id: int | None, count: int):
-    """What the decoder of each source begins with."""
+def _start_rows(start_id: int | None, count: int) -> list[np.ndarray]:
+    """Returns the decoder prompts of `count` sources: the start token."""
     if start_id is None:
-        raise GenerationError("An encoder-decoder needs a start_id: the token that its decoder begins with.")
+        raise GenerationError("An encoder-decoder needs a start_id, the first token of its decoder.")
     return [np.array([start_id], "int32")] * count
 
 
-def _is_row(prompts: Any):
-    """Whether this is one prompt of token ids."""
+def _is_row(prompts: Any) -> bool:
+    """Returns whether this is a single prompt of token ids."""
     if isinstance(prompts, np.ndarray):
         return prompts.ndim == 1
     return isinstance(prompts, (list, tuple)) and len(prompts) > 0 and isinstance(prompts[0], (int, np.integer))
 
 
-def _encode(prompts: Any, tokenizer: Any, is_source: bool):
+def _encode(prompts: Any, tokenizer: Any, is_source: bool) -> list[np.ndarray]:
     if tokenizer is None:
-        raise MissingTokenizerError("The model has no tokenizer: give token ids, or build it with tokenizer=...")
+        raise MissingTokenizerError("The model has no tokenizer. Pass token ids, or build the model with tokenizer=...")
     texts = [_text(number, prompt) for number, prompt in enumerate(prompts)]
-    # A source is framed as the tokenizer has it, or else ended.
+    # A source gets the special tokens of the tokenizer's template, or else the end token.
     frame = getattr(tokenizer, "template_options", {"end": tokenizer.end_id is not None}) if is_source else {}
     return [np.array(tokenizer.encode(text, **frame), "int32") for text in texts]
 
 
 def _text(number: int, prompt: Any) -> str:
-    """The prompt as str that UTF-8 can hold."""
+    """Returns a prompt as a str that can be encoded as UTF-8."""
     if not isinstance(prompt, (str, bytes)):
-        raise GenerationError(f"Prompt {number} is {type(prompt).__name__}, others are text.")
+        raise GenerationError(f"Prompt {number} must be text like the first. Received: {type(prompt).__name__}")
     try:
         text = prompt.decode("utf-8") if isinstance(prompt, bytes) else prompt
         text.encode("utf-8")
@@ -186,7 +184,7 @@ def _text(number: int, prompt: Any) -> str:
     return text
 
 
-def _ids(number: int, prompt: Any, vocabulary_size: int):
+def _ids(number: int, prompt: Any, vocabulary_size: int) -> np.ndarray:
     row = np.asarray(prompt)
     if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
         raise GenerationError(f"Prompt {number} must be text or a list of token ids. Received: {prompt!r:.80}")

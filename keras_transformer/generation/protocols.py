@@ -16,7 +16,7 @@ Source: TypeAlias = "tuple[ArrayLike, ...]"
 
 
 class DecodingSteps(Protocol):
-    """A language model in its runtime, as `loop.decode` calls it.
+    """A language model in a runtime, as `loop.decode` calls it.
 
     It may also have `generate(request, sampler)`, which runs the whole loop for requests where `is_plain` is True.
 
@@ -27,7 +27,7 @@ class DecodingSteps(Protocol):
     spec: GenerationSpec
 
     def init_cache(self, batch_size: int, length: int, source: Source | None = None) -> Cache:
-        """Returns an empty cache for at least `length` tokens, with the encoded source."""
+        """Returns an empty cache for at least `length` tokens, with the encoded source if there is one."""
         ...
 
     def prefill(self, token_ids: ArrayLike, lengths: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:
@@ -44,12 +44,12 @@ class DecodingSteps(Protocol):
 
 
 class PagedDecodingSteps(Protocol):
-    """A language model whose cache is in blocks and states, as `engine.scheduler.Scheduler` calls it.
+    """A language model with a paged cache of blocks and states, as `engine.scheduler.Scheduler` calls it.
 
     Attributes:
         spec: `GenerationSpec`.
         keeps_slots, keeps_states: bool. Whether a sequence needs blocks, and whether it needs a state.
-        chunk_size: int. Maximum number of tokens that one call reads of a row.
+        chunk_size: int. Maximum number of tokens of a row in one call.
     """
 
     spec: GenerationSpec
@@ -59,7 +59,7 @@ class PagedDecodingSteps(Protocol):
 
     @property
     def model_version(self) -> int:
-        """int: increases when the cache is out of date because the model has changed."""
+        """int: increases when a change of the model makes the cache invalid."""
         ...
 
     def step(
@@ -85,7 +85,7 @@ class PagedDecodingSteps(Protocol):
         ...
 
     def warm_up(self) -> None:
-        """Compiles all shapes."""
+        """Compiles all input shapes."""
         ...
 
 
@@ -97,24 +97,24 @@ class ServedModel(Protocol):
         ...
 
     def paged_steps(self, num_blocks: int, block_size: int, **options: Any) -> PagedDecodingSteps:
-        """Returns the model with its cache in blocks and states."""
+        """Returns the model with a paged cache."""
         ...
 
 
 class Search(Protocol):
     """The state of one request while it is decoded.
 
-    A search may have `keeps`, bool: whether the loop keeps the cache after the prompts; `lookahead`, int: the number of
-    tokens it reads beyond the end; and `scores()`.
+    A search may have `saves_cache`, bool: whether the loop saves the cache after the prompts; and `lookahead`, int: the
+    number of tokens that it reads beyond the end.
 
     Attributes:
-        emitted: for each prompt the list of tokens that the last `advance` has added.
+        emitted: list of the new tokens of each prompt that the last `advance` has added.
     """
 
     emitted: list[list[int]]
 
     def advance(self, output: ModelOutput) -> ModelInput | None:
-        """Takes the output of the model; returns the tokens to read next, or None at the end."""
+        """Processes the output of the model, first for the prompts; returns the next input, or None at the end."""
         ...
 
     def results(self) -> list[list[list[int]]]:
@@ -123,11 +123,21 @@ class Search(Protocol):
 
 
 @runtime_checkable
-class Sampler(Protocol):
-    """A decoding strategy, which makes a `Search` for each request.
+class ScoredSearch(Search, Protocol):
+    """A search that scores its results."""
 
-    It may have `check(steps, requests)`, which raises `GenerationError` for what it cannot do; `num_results`, int;
-    `has_scores` and `streams`, bool.
+    def scores(self) -> list[list[float]]:
+        """Returns the score of each sequence in `results`."""
+        ...
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """A decoding strategy, which creates a `Search` for each request.
+
+    It may have `check(steps, requests)`, which raises `GenerationError` for an unsupported model or request;
+    `num_results`, int, the number of sequences for each prompt; `has_scores`, bool, whether it makes a `ScoredSearch`; and
+    `streams`, bool, whether tokens are final when they are emitted.
     """
 
     def search(self, request: DecodingRequest) -> Search:
@@ -137,7 +147,7 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class TokenSampler(Sampler, Protocol):
-    """A sampler that draws one token after another, and may be part of a graph.
+    """A sampler that selects one token per step from logits, and can be compiled into a graph.
 
     Attributes:
         is_random: bool. Whether it needs `uniforms`.
@@ -148,17 +158,17 @@ class TokenSampler(Sampler, Protocol):
         """bool: whether it needs `uniforms`."""
         ...
 
-    def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor | None = None) -> Tensor:
+    def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor) -> Tensor:
         """Returns tokens, int32 `(B,)`, from logits, float32 `(B, V)`."""
         ...
 
     def filter(self, ops: Any, logits: Tensor) -> Tensor:
-        """Returns the logits of the distribution that tokens are drawn from."""
+        """Returns logits whose softmax is the distribution that tokens are drawn from."""
         ...
 
 
 class TextTokenizer(Protocol):
-    """A tokenizer, as generation calls it; those of `keras_transformer.text` are such."""
+    """A tokenizer, as generation calls it. The tokenizers of `keras_transformer.text` implement it."""
 
     @property
     def vocabulary_size(self) -> int:

@@ -1,4 +1,4 @@
-"""The repetition penalty, given the texts that rows have read."""
+"""The repetition penalty for batch rows, from the tokens that each has read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from keras_transformer.utils.types import Tensor
 
 
 def penalize_rows(logits: Tensor, texts: Any, penalty: float) -> Tensor:
-    """`filters.penalize_repetition`, given what each row has read.
+    """Applies `filters.penalize_repetition` for the tokens that each row has read.
 
     Args:
         logits: float `(R, V)`.
-        texts: R lists of token ids; not looked at if nothing is to be penalized, so that a generator costs nothing then.
+        texts: iterable of R lists of token ids. It is not consumed if the penalty is 1.
         penalty: float > 0.
 
     Returns:

@@ -1,16 +1,15 @@
-"""The names of the samplers."""
+"""Samplers by name."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras_transformer.generation.errors import GenerationError
+from keras_transformer.generation.protocols import Sampler
 from keras_transformer.generation.samplers import Greedy, Random
 from keras_transformer.generation.search.beam import BeamSearch
 from keras_transformer.generation.search.contrastive import Contrastive
 from keras_transformer.generation.search.tree_search import TreeSearch
 
-SAMPLERS = {
+SAMPLERS: dict[str, type[Sampler]] = {
     "greedy": Greedy,
     "random": Random,
     "beam": BeamSearch,
@@ -19,7 +18,7 @@ SAMPLERS = {
 }
 
 
-def resolve_sampler(sampler: Any) -> Any:
+def resolve_sampler(sampler: str | Sampler) -> Sampler:
     """Returns a sampler from its name or an instance.
 
     Raises:
@@ -29,6 +28,6 @@ def resolve_sampler(sampler: Any) -> Any:
         if sampler not in SAMPLERS:
             raise GenerationError(f"Unknown sampler {sampler!r}. Valid names: {', '.join(SAMPLERS)}")
         return SAMPLERS[sampler]()
-    if not hasattr(sampler, "search"):
+    if not isinstance(sampler, Sampler):
         raise GenerationError(f"Expected a sampler or one of {', '.join(SAMPLERS)}. Received: {sampler!r}")
     return sampler

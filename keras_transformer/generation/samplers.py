@@ -1,4 +1,4 @@
-"""Samplers: from the logits of the next token to a token."""
+"""Samplers that select the next token from its logits."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Greedy:
-    """Always the most likely token.
+    """Greedy decoding: selects the most likely token.
 
     Args: none.
 
     Call arguments:
         ops: array namespace, `keras.ops` or `arrays.numpy_ops`.
         logits: float32 `(B, V)`.
-        uniforms: not used.
+        uniforms: ignored.
 
     Returns:
-        Tokens, int32 `(B,)`; the first of equally likely ones.
+        Tokens, int32 `(B,)`; ties by index.
 
     Raises: nothing.
 
@@ -38,32 +38,32 @@ class Greedy:
     [1]
     """
 
-    # Whether it needs uniforms. A sampler that says so is a function of arrays alone, and may be part of a graph.
+    # Marks a `TokenSampler`: a function of arrays, which can be compiled into a graph.
     is_random = False
 
     def __call__(self, ops: Any, logits: Tensor, uniforms: Tensor = None) -> Tensor:
         return most_likely(ops, logits)
 
     def filter(self, ops: Any, logits: Tensor) -> Tensor:
-        """Logits whose softmax is the distribution that tokens are drawn from: all on the most likely."""
+        """Returns logits whose softmax is 1 for the most likely token."""
         best = ops.expand_dims(most_likely(ops, logits), 1)
         indices = ops.expand_dims(ops.arange(logits.shape[-1], dtype="int32"), 0)
         return ops.where(indices == best, 0.0, float("-inf"))
 
     def search(self, request: DecodingRequest) -> Search:
-        """The course of one request."""
+        """Returns the search of one request."""
         return TokenSearch(self, request)
 
 
 @dataclasses.dataclass(frozen=True)
 class Random:
-    """Draws from the model's distribution, sharpened and cut as asked: temperature first, then k, p and min-p.
+    """Random sampling, with temperature, top-k, top-p and min-p, in this order.
 
     Args:
         temperature: float > 0. Logits are divided by it.
-        top_k: int >= 1 or None. Only the k most likely tokens.
-        top_p: float in (0, 1] or None. Only the smallest set of most likely tokens with at least this probability.
-        min_p: float in [0, 1] or None. Only tokens at least this share as likely as the most likely one.
+        top_k: int >= 1 or None. Samples from the k most likely tokens only.
+        top_p: float in (0, 1] or None. Samples from the smallest set of most likely tokens with this total probability.
+        min_p: float in [0, 1] or None. Samples from tokens with at least this fraction of the largest probability.
 
     Call arguments:
         ops: array namespace, `keras.ops` or `arrays.numpy_ops`.
@@ -74,7 +74,7 @@ class Random:
         Tokens, int32 `(B,)`.
 
     Raises:
-        ValueError: an argument is out of its range.
+        ValueError: an argument is out of range.
 
     Example:
 
@@ -95,14 +95,14 @@ class Random:
     def __post_init__(self) -> None:
         if not self.temperature > 0:
             raise ValueError(
-                f"temperature must be above 0 (sampler='greedy' is its limit). Received: {self.temperature}"
+                f"temperature must be above 0; for the limit 0 use sampler='greedy'. Received: {self.temperature}"
             )
         if self.top_k is not None and (not isinstance(self.top_k, int) or self.top_k < 1):
             raise ValueError(f"top_k must be a positive integer. Received: {self.top_k!r}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must lie in (0, 1]. Received: {self.top_p}")
+            raise ValueError(f"top_p must be in (0, 1]. Received: {self.top_p}")
         if self.min_p is not None and not 0 <= self.min_p <= 1:
-            raise ValueError(f"min_p must lie in [0, 1]. Received: {self.min_p}")
+            raise ValueError(f"min_p must be in [0, 1]. Received: {self.min_p}")
 
     is_random = True
 
@@ -110,11 +110,11 @@ class Random:
         return draw(ops, self.filter(ops, logits), uniforms)
 
     def filter(self, ops: Any, logits: Tensor) -> Tensor:
-        """Logits whose softmax is the distribution that tokens are drawn from."""
+        """Returns logits whose softmax is the distribution that tokens are drawn from."""
         logits = logits / self.temperature
         if self.top_k is not None:
             logits = keep_top_k(ops, logits, self.top_k)
-        # Rounded sums reach 1 before the last token.
+        # Rounding makes cumulative sums reach 1 before the last token, so p = 1 is no filter.
         if self.top_p is not None and self.top_p < 1:
             logits = keep_top_p(ops, logits, self.top_p)
         if self.min_p is not None:
@@ -122,5 +122,5 @@ class Random:
         return logits
 
     def search(self, request: DecodingRequest) -> Search:
-        """The course of one request."""
+        """Returns the search of one request."""
         return TokenSearch(self, request)

@@ -1,4 +1,4 @@
-"""Where a text ends: at the end token, or before a stop sequence."""
+"""End tokens and stop sequences."""
 
 from __future__ import annotations
 
@@ -11,51 +11,59 @@ from keras_transformer.generation.errors import GenerationError, MissingTokenize
 
 
 def as_end_ids(end_id: int | Sequence[int] | None) -> tuple[int, ...]:
-    """The tokens that end a text, as a tuple, of one, several or None."""
+    """Returns one, several or no end tokens as a tuple."""
     if end_id is None:
         return ()
     return (int(end_id),) if isinstance(end_id, (int, np.integer)) else tuple(map(int, end_id))
 
 
 def check_stop(stop: Any, tokenizer: Any) -> None:
-    """Refuses stop sequences that are empty, of another kind, or text where there is no tokenizer."""
+    """Validates stop sequences.
+
+    Raises:
+        MissingTokenizerError: a stop sequence is text and there is no tokenizer.
+        GenerationError: a stop sequence is empty, or neither text nor token ids.
+    """
     for each in _as_list(stop):
         if isinstance(each, str) and tokenizer is None:
-            raise MissingTokenizerError("stop is text, but the model has no tokenizer: give token ids.")
+            raise MissingTokenizerError("stop is text, but the model has no tokenizer. Pass token ids.")
         if not isinstance(each, (str, list, tuple, np.ndarray)) or not len(each):
             raise GenerationError(f"stop must be text or token ids, not empty. Received: {each!r}")
 
 
 class StopSequences:
-    """Finds the end of a text while it is generated, cuts it there, and never streams past it.
+    """Detects stop sequences in generated tokens, and truncates results and streams before them.
 
     Args:
-        stop: str, list of ints, or a list of either; None for none.
-        tokenizer: for stop sequences and results that are text.
-        end_ids: tuple of the tokens that end a text.
+        stop: str, list of ints, or a list of either; None for no stop sequence.
+        tokenizer: `protocols.TextTokenizer`, for text stop sequences and text results; or None.
+        end_ids: tuple of int. Tokens that end a sequence.
     """
 
     def __init__(self, stop: Any, tokenizer: Any, end_ids: tuple[int, ...]) -> None:
         self.texts = [each for each in _as_list(stop) if isinstance(each, str)]
         sequences = [list(map(int, each)) for each in _as_list(stop) if not isinstance(each, str)]
-        # Where one ends another, the text ends before the longer.
+        # Longest first: if one is a suffix of another, the longer one is removed.
         self.sequences = sorted(sequences, key=len, reverse=True)
         self.tokenizer = tokenizer
         self.end_ids = end_ids
 
     def ends(self, tokens: list[int]) -> bool:
-        """Whether the new tokens end in, or the last of them completes, a stop sequence."""
+        """Returns whether the last of the new tokens completes a stop sequence."""
         if any(tokens[-len(sequence) :] == sequence for sequence in self.sequences):
             return True
         if not self.texts:
             return False
-        # A character is at most four tokens, of a byte each; a few more, as the first may be cut in two.
+        # A character has at most four tokens, of one byte each. Four more, as the first character may be incomplete.
         reach = 4 * max(map(len, self.texts)) + 4
         tail = self.tokenizer.decode(tokens[-reach:])
         return any(text in tail for text in self.texts)
 
     def cut(self, tokens: Sequence[int], as_text: bool, prompt: Sequence[int] = ()) -> Any:
-        """The text, or the tokens, up to the end. A text that continues a prompt begins with the space that joins them."""
+        """Returns the text, or the tokens, before the end token or stop sequence.
+
+        With a prompt, the text keeps the space that joins it to the prompt.
+        """
         tokens = self._cut_tokens(list(tokens))
         if not as_text:
             return tokens
@@ -72,7 +80,7 @@ class StopSequences:
         return tokens
 
     def stream(self, tokens: Iterable[int], as_text: bool, prompt: Sequence[int] = ()) -> Iterator[Any]:
-        """Pieces of the text (or tokens) that come from an iterator of tokens, holding back what may become a stop."""
+        """Yields pieces of text, or tokens, from an iterable of tokens; withholds what may be part of a stop sequence."""
         tokens = self._stream_tokens(tokens)
         return self._stream_text(tokens, prompt) if as_text else tokens
 
@@ -106,8 +114,8 @@ class StopSequences:
             yield held
 
 
-def _as_list(stop: Any):
-    """Stop sequences as a list: each a str, or a sequence of ints."""
+def _as_list(stop: Any) -> list[Any]:
+    """Returns stop sequences as a list of str and sequences of int."""
     if stop is None:
         return []
     if not isinstance(stop, (str, list, tuple, np.ndarray)):

@@ -164,6 +164,6 @@ def test_bad_options_are_refused(options, culprit):
 
 def test_cannot_be_streamed(models):
     steps = models.History()
-    with pytest.raises(GenerationError, match="BeamSearch knows its text only in the end"):
+    with pytest.raises(GenerationError, match="BeamSearch has results only in the end"):
         Generator(steps).stream([1], sampler="beam")
     assert steps.calls == []

@@ -170,7 +170,7 @@ def refuses(generator, error, message, *args, **options):
         ("ab\ud800", GenerationError, "Prompt 0 is not UTF-8 text: .* at 2"),
         ([1, 14], GenerationError, "Prompt 0 has token ids outside 0 to 13"),
         ([[1], [-1]], GenerationError, "Prompt 1 has token ids outside"),
-        (["ab", [1]], GenerationError, "Prompt 1 is list, others are text"),
+        (["ab", [1]], GenerationError, "Prompt 1 must be text like the first. Received: list"),
         ([[1], "ab"], GenerationError, "Prompt 1 must be text or a list"),
         ([[1.5]], GenerationError, "Prompt 0 must be text or a list"),
         ([[[1]]], GenerationError, "Prompt 0 must be text or a list"),
@@ -205,7 +205,7 @@ def test_bad_options_are_refused_before_any_work(models, options, error, message
 
 def test_more_is_refused_before_any_work(models):
     steps = models.History()
-    refuses(Generator(steps), MissingTokenizerError, "no tokenizer: give token ids", "ab")
+    refuses(Generator(steps), MissingTokenizerError, "no tokenizer. Pass token ids", "ab")
     refuses(Generator(steps), MissingTokenizerError, "stop is text", [1], stop="ab")
     with pytest.raises(GenerationError, match="Greedy gives no scores"):
         Generator(steps).generate([1], return_scores=True)
@@ -216,7 +216,13 @@ def test_more_is_refused_before_any_work(models):
     assert steps.calls == []
     seq2seq = models.History(is_encoder_decoder=True, max_length=4)
     refuses(Generator(seq2seq), GenerationError, "needs a start_id", [1])
-    refuses(Generator(seq2seq, start_id=1), PromptTooLongError, "the model takes at most 4", [1] * 5, max_new_tokens=2)
+    refuses(
+        Generator(seq2seq, start_id=1),
+        PromptTooLongError,
+        "the maximum length of the model is 4",
+        [1] * 5,
+        max_new_tokens=2,
+    )
 
 
 def test_half_a_character_is_never_streamed(models):

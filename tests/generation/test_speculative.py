@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.generation import GenerationError, Generator, Greedy, PromptTooLongError, Random, Speculative
-from keras_transformer.generation.search.draft import draw_from
+from keras_transformer.generation.search.draft_model import draw_from
 
 PROMPTS = [[1], [2, 3, 4, 5, 6], [5, 5, 1], [3, 3], [6, 0, 6, 6]]
 
@@ -150,7 +150,7 @@ def test_encoder_decoder_gives_the_draft_its_source(models):
     [
         ({"vocabulary_size": 8}, GenerationError, "vocabulary of 8 tokens, the model one of 7"),
         ({"is_encoder_decoder": True}, GenerationError, "both be encoder-decoders"),
-        ({"max_length": 6}, PromptTooLongError, "hold 6 tokens; 7 are asked for"),
+        ({"max_length": 6}, PromptTooLongError, "has 7 tokens; the maximum length of the draft is 6"),
     ],
 )
 def test_unfit_draft_is_refused_before_any_work(models, draft, error, message):

@@ -48,5 +48,5 @@ def test_an_answer_continues_what_it_begins_with(model, features, options):
 
 def test_text_alone_takes_no_dict():
     model = tasks.LanguageModel(models.Decoder(models.Size(1, 8, 2, 16), vocabulary_size=30))
-    with pytest.raises(GenerationError, match="alone here. Received: 'images', 'token_ids'"):
+    with pytest.raises(GenerationError, match="Received a dict of 'images', 'token_ids'"):
         model.generate({"images": np.zeros((1, 1, 8, 8, 3), "float32"), "token_ids": [[1]]})

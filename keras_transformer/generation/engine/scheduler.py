@@ -169,12 +169,12 @@ class Scheduler:
 
     def _advance(self, request: Request, logits: np.ndarray) -> None:
         try:
-            is_over = request.advance(logits)
+            is_finished = request.advance(logits)
         except Exception as error:  # Of its own sampler or tokenizer: the others go on.
             self._end(request, _engine_error(error))
             return
         self.counters["tokens_written"] += 1
-        if is_over:
+        if is_finished:
             self._end(request)
 
     def _fork(self, request: Request, logits: np.ndarray) -> None:

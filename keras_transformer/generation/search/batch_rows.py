@@ -1,4 +1,4 @@
-"""Rows of a cache in which many beginnings of a text are read, one after another, without reading again what they share."""
+"""Assignment of token sequences to batch rows, so that shared prefixes are not read again."""
 
 from __future__ import annotations
 
@@ -14,91 +14,94 @@ if TYPE_CHECKING:
 
 
 class BatchRows:
-    """Makes the `ModelInput` that has given texts read, each in a row of its own.
+    """Batch rows that read candidate sequences, `width` rows for each prompt.
 
-    A cache that can go back keeps in each row what was read there: of a new text only what differs is fed. One that cannot
-    is kept as it is after the text that is certain, and every text is read from there.
+    With a rewindable cache, each row keeps what it has read, and a new sequence is read from where it differs. Otherwise the
+    cache is saved after the committed sequence, and every candidate is read from there.
 
     Args:
         request: `DecodingRequest`.
-        width: int >= 1: the rows of each prompt.
+        width: int >= 1. Number of rows for each prompt.
     """
 
     def __init__(self, request: DecodingRequest, width: int) -> None:
         self.width = width
-        self._rewinds = request.cache_is_rewindable
-        self._room = int(request.lengths.max()) + request.max_new_tokens - 1
-        self._certain = [len(prompt) for prompt in request.prompts]
-        self._held = [prompt.tolist() for prompt in request.prompts for _ in range(width)]
-        self._is_spread = False
+        self._is_rewindable = request.cache_is_rewindable
+        self._max_length = int(request.lengths.max()) + request.max_new_tokens - 1
+        self._committed = [len(prompt) for prompt in request.prompts]
+        self._cached = [prompt.tolist() for prompt in request.prompts for _ in range(width)]
+        self._is_expanded = False
 
-    def place(self, texts: Any) -> list[list[int]]:
-        """A row for each text of each prompt: one that holds much of it already.
-
-        Args:
-            texts: for each prompt a list of at most `width` lists of tokens.
-
-        Returns:
-            For each prompt a list of places below `width`, all different.
-        """
-        return [self._place(number, each) for number, each in enumerate(texts)]
-
-    def _place(self, number: int, texts: Any):
-        held = self._held[number * self.width : (number + 1) * self.width]
-        free, places = list(range(self.width)), []
-        for text in texts:
-            places.append(max(free, key=lambda place: (_shared(held[place], text), -place)))
-            free.remove(places[-1])
-        return places
-
-    def read(self, texts: Any) -> tuple[ModelInput, np.ndarray]:
-        """Feeds texts.
+    def assign(self, sequences: Any) -> list[list[int]]:
+        """Assigns each sequence to the row with the longest common prefix.
 
         Args:
-            texts: for each row a list of tokens, or None for a row of which nothing is wanted.
+            sequences: for each prompt a list of at most `width` lists of tokens.
 
         Returns:
-            `(model_input, places)`: and where among its logits the last token of each text stands, int `(R,)`.
+            For each prompt a list of distinct row indices below `width`.
         """
-        texts = [held if text is None else text for text, held in zip(texts, self._held, strict=True)]
-        lengths, certain = np.array([len(text) for text in texts]), np.repeat(self._certain, self.width)
-        starts = [_shared(*pair) for pair in zip(self._held, texts, strict=True)] if self._rewinds else certain
+        return [self._assign(number, each) for number, each in enumerate(sequences)]
+
+    def _assign(self, number: int, sequences: Any) -> list[int]:
+        cached = self._cached[number * self.width : (number + 1) * self.width]
+        free, assigned = list(range(self.width)), []
+        for sequence in sequences:
+            row = max(free, key=lambda row: (_common_prefix(cached[row], sequence), -row))
+            assigned.append(row)
+            free.remove(row)
+        return assigned
+
+    def read(self, sequences: Any) -> tuple[ModelInput, np.ndarray]:
+        """Returns the model input that reads sequences.
+
+        Args:
+            sequences: for each row a list of tokens, or None for a row whose output is not used.
+
+        Returns:
+            `(model_input, indices)`: the indices of the last token of each sequence in the logits, int `(R,)`.
+        """
+        sequences = [old if new is None else new for new, old in zip(sequences, self._cached, strict=True)]
+        lengths, committed = np.array([len(each) for each in sequences]), np.repeat(self._committed, self.width)
+        starts = committed
+        if self._is_rewindable:
+            starts = np.array([_common_prefix(*pair) for pair in zip(self._cached, sequences, strict=True)])
         starts = np.minimum(starts, lengths - 1)
-        # Few sizes, so that few shapes are compiled.
+        # Powers of two, to limit the number of compiled shapes.
         size = 1 << int((lengths - starts).max() - 1).bit_length()
-        if self._rewinds:
-            size = min(size, self._room)
+        if self._is_rewindable:
+            size = min(size, self._max_length)
             index = np.maximum(0, lengths - size)
         else:
-            size = min(size, self._room - int(certain.max()))
+            size = min(size, self._max_length - int(committed.max()))
             index = starts
-        tokens = [text[start : start + size] for text, start in zip(texts, index.tolist(), strict=True)]
-        self._held = texts
-        model_input = ModelInput(
-            pad([*tokens, [0] * size])[:-1], index.astype("int32"), self._rows(), from_kept=not self._rewinds
-        )
-        return model_input, lengths - 1 - index
+        tokens = [each[start : start + size] for each, start in zip(sequences, index.tolist(), strict=True)]
+        self._cached = sequences
+        token_ids = pad([*tokens, [0] * size])[:-1]
+        rows, from_saved = self._cache_rows(), not self._is_rewindable
+        return ModelInput(token_ids, index.astype("int32"), rows, from_saved=from_saved), lengths - 1 - index
 
-    def _rows(self) -> Any:
-        """Which rows of the kept cache, or of the last one, are continued."""
-        if self._rewinds and (self._is_spread or self.width == 1):
+    def _cache_rows(self) -> np.ndarray | None:
+        """Returns the cache rows to continue, of the saved cache or the current one; None for the same rows."""
+        if self._is_rewindable and (self._is_expanded or self.width == 1):
             return None
-        self._is_spread = True
-        return np.repeat(np.arange(len(self._certain), dtype="int32"), self.width)
+        self._is_expanded = True
+        return np.repeat(np.arange(len(self._committed), dtype="int32"), self.width)
 
-    def move(self, texts: Any) -> ModelInput | None:
-        """Commits the text of each prompt; returns the `ModelInput` that appends its last token to a kept cache, or None."""
-        if self._rewinds:
+    def commit(self, sequences: Any) -> ModelInput | None:
+        """Commits the sequence of each prompt; returns the input that adds its last token to the saved cache, if any."""
+        if self._is_rewindable:
             return None
-        rows = np.arange(len(texts), dtype="int32")
-        last, index = np.array([[text[-1]] for text in texts], "int32"), np.array(self._certain, "int32")
-        self._certain = [len(text) for text in texts]
-        return ModelInput(last, index, rows, from_kept=True, keep=True)
+        rows = np.arange(len(sequences), dtype="int32")
+        last = np.array([[sequence[-1]] for sequence in sequences], "int32")
+        index = np.array(self._committed, "int32")
+        self._committed = [len(sequence) for sequence in sequences]
+        return ModelInput(last, index, rows, from_saved=True, save=True)
 
 
-def _shared(one: Any, other: Any) -> int:
-    """How many tokens two texts begin with alike."""
-    for place, (left, right) in enumerate(zip(one, other, strict=False)):
+def _common_prefix(one: Any, other: Any) -> int:
+    """Returns the length of the common prefix of two sequences."""
+    for index, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
-            return place
+            return index
     return min(len(one), len(other))

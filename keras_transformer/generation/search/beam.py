@@ -1,10 +1,10 @@
-"""Beam search: the most likely texts as a whole, not token by token."""
+"""Beam search."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,30 +25,28 @@ EARLY_STOPPING = (False, True, "never")
 
 @dataclasses.dataclass(frozen=True)
 class BeamSearch:
-    """Keeps the `num_beams` most likely beginnings at every step, and finds the texts with the best scores.
+    """Beam search: keeps the `num_beams` most likely partial sequences at every step and returns those with the best scores.
 
-    The score of a text Y is log P(Y) / lp(Y). With "gnmt" lp(Y) = ((5 + |Y|) / 6)^alpha, with "hugging_face"
-    lp(Y) = |Y|^alpha. Either way |Y| counts the new tokens, the end token (or stop sequence) among them, and not the prompt.
+    The score of a sequence Y is log P(Y) / lp(Y), with lp(Y) = ((5 + |Y|) / 6)^alpha for "gnmt" and lp(Y) = |Y|^alpha for
+    "hugging_face". |Y| is the number of new tokens, including the end token or stop sequence, without the prompt.
 
     Args:
         num_beams: int >= 1. Default 4.
-        length_penalty: float. alpha above: 0 compares plain log-probabilities, larger values favor longer texts.
-            Default 1.0.
+        length_penalty: float. alpha; 0 for plain log-probabilities, larger values favor longer sequences. Default 1.0.
         normalizer: "gnmt" or "hugging_face". Default "gnmt".
-        early_stopping: when a prompt with `num_beams` finished texts is done. True: at once. False: when no live beam, ended
-            where it is, would beat the worst of them. "never": when no continuation can, which is exact and takes longer.
-            Default False.
-        num_results: int, 1 to `num_beams`: so many texts for each prompt. Default 1. Fewer come when no more are possible.
+        early_stopping: when the search of a prompt with `num_beams` finished sequences ends. True: immediately. False: when
+            no live beam at its current length has a better score than the worst of them. "never": when no continuation of a
+            live beam can have one, which is exact and takes longer. Default False.
+        num_results: int, 1 to `num_beams`. Number of sequences for each prompt, or fewer if no more exist. Default 1.
 
     Returns:
-        `search(request)`: the course of one request. Its `results()` are the texts of each prompt, best first, and its
-        `scores()` their scores.
+        `search(request)`: the `ScoredSearch` of one request.
 
     Raises:
-        ValueError: an argument is out of its range.
+        ValueError: an argument is out of range.
 
     Notes:
-        A beam is finished when `DecodingRequest.is_over` is True: at an end token, a stop sequence or the maximum length.
+        A sequence is finished at an end token, a stop sequence or the maximum length: see `DecodingRequest.is_finished`.
         The repetition penalty changes the logits before the softmax, so scores stay logarithms of probabilities.
         The model reads `num_beams` rows per prompt, and each step reorders the cache. Streaming is not supported.
 
@@ -63,8 +61,8 @@ class BeamSearch:
     ([[[1], [2]]], [[0.5, 0.3]])
 
     Reference: Wu et al., Google's Neural Machine Translation System, arXiv 1609.08144, section 7 and equation 14, without
-    the coverage penalty and the pruning. "hugging_face" and `early_stopping` as `generate(num_beams=...)` of transformers 5
-    has them, except that there a repetition penalty is applied to log-probabilities after the softmax.
+    the coverage penalty and the pruning. "hugging_face" and `early_stopping` are those of `generate(num_beams=...)` in
+    transformers 5, except that transformers applies a repetition penalty to log-probabilities, after the softmax.
     """
 
     num_beams: int = 4
@@ -84,62 +82,62 @@ class BeamSearch:
         if self.early_stopping not in EARLY_STOPPING:
             raise ValueError(f"early_stopping must be False, True or 'never'. Received: {self.early_stopping!r}")
         if not isinstance(self.num_results, int) or not 1 <= self.num_results <= self.num_beams:
-            raise ValueError(f"num_results must lie in 1 to num_beams={self.num_beams}. Received: {self.num_results!r}")
+            raise ValueError(f"num_results must be in 1 to num_beams={self.num_beams}. Received: {self.num_results!r}")
 
-    def normalize(self, log_probability: float, length: int) -> Any:
-        """The score of a text of `length` tokens."""
+    def normalize(self, log_probability: float, length: int) -> float:
+        """Returns the score of a sequence of `length` new tokens."""
         return log_probability / NORMALIZERS[self.normalizer](length, self.length_penalty)
 
     def search(self, request: DecodingRequest) -> Search:
-        """The course of one request."""
+        """Returns the search of one request."""
         return BatchBeams(self, request)
 
 
 class BatchBeams:
-    """The course of one request: the beams of every prompt, as rows of one batch.
+    """The decoding state of one request: the beams of all prompts as rows of one batch. Implements `protocols.ScoredSearch`.
 
     Args:
         options: `BeamSearch`.
         request: `DecodingRequest`.
     """
 
-    def __init__(self, options: Any, request: DecodingRequest) -> None:
+    def __init__(self, options: BeamSearch, request: DecodingRequest) -> None:
         self.options = options
         self.request = request
         self.emitted: list[list[int]] = [[] for _ in request.prompts]
         self._beams = [Beams(options, request) for _ in request.prompts]
-        # Rows of the batch for each prompt: itself at first, then its beams.
+        # Batch rows of each prompt: 1 for the prompt, then `num_beams`.
         self._width = 1
 
     def advance(self, output: ModelOutput) -> ModelInput | None:
-        """See `TokenSearch`."""
-        logits = penalize_rows(np.asarray(output.logits)[:, -1], self._texts(), self.request.repetition_penalty)
+        """See `protocols.Search`."""
+        logits = penalize_rows(np.asarray(output.logits)[:, -1], self._sequences(), self.request.repetition_penalty)
         log_probs = numpy_ops.log_softmax(logits)
         for first, beams in zip(range(0, len(log_probs), self._width), self._beams, strict=True):
             if not beams.is_done:
                 beams.extend(log_probs[first : first + len(beams.live)])
         if all(beams.is_done for beams in self._beams):
             return None
-        model_input = self._feed()
+        model_input = self._model_input()
         self._width = self.options.num_beams
         return model_input
 
-    def _texts(self) -> Any:
-        """What each row has read. Rows that are not looked at may come as anything."""
+    def _sequences(self) -> Iterator[list[int]]:
+        """Yields the tokens of each row, prompt included. Rows without a live beam are ignored, so theirs are arbitrary."""
         for prompt, beams in zip(self.request.prompts, self._beams, strict=True):
             for number in range(self._width):
                 yield [*prompt, *(beams.live[number].tokens if number < len(beams.live) else ())]
 
-    def _feed(self):
+    def _model_input(self) -> ModelInput:
         rows, last, index = [], [], []
         for number, (prompt, beams) in enumerate(zip(self.request.prompts, self._beams, strict=True)):
-            for place in range(self.options.num_beams):
+            for beam_index in range(self.options.num_beams):
                 if beams.is_done:
-                    # The last token of the prompt again, at its own place: whatever comes of it is not looked at.
+                    # Reads the last prompt token again at its own index; the output is ignored.
                     parent, token, position = 0, prompt[-1], len(prompt) - 1
                 else:
-                    # Fewer live beams than rows: the first stands in for the others.
-                    beam = beams.live[place if place < len(beams.live) else 0]
+                    # With fewer live beams than rows, the remaining rows repeat the first beam.
+                    beam = beams.live[beam_index if beam_index < len(beams.live) else 0]
                     parent, token, position = beam.parent, beam.tokens[-1], len(prompt) + len(beam.tokens) - 1
                 rows.append(number * self._width + parent)
                 last.append([token])
@@ -147,25 +145,25 @@ class BatchBeams:
         return ModelInput(np.array(last, "int32"), np.array(index, "int32"), np.array(rows, "int32"))
 
     def results(self) -> list[list[list[int]]]:
-        """The new tokens of the best texts of each prompt, best first."""
+        """Returns the new tokens of the best sequences of each prompt, best first."""
         return [[tokens for _, tokens in beams.best] for beams in self._beams]
 
     def scores(self) -> list[list[float]]:
-        """The score of each text in `results`."""
+        """Returns the score of each sequence in `results`."""
         return [[score for score, _ in beams.best] for beams in self._beams]
 
 
 class Beam(NamedTuple):
-    """A text that is not complete.
+    """An unfinished sequence.
 
     Attributes:
-        log_probability: float.
-        tokens: list of the new tokens.
-        parent: which beam of the step before it continues.
+        log_probability: float. Log-probability of the new tokens.
+        tokens: list of int. New tokens.
+        parent: int. Index of the beam of the previous step that it continues.
     """
 
     log_probability: float
-    tokens: list
+    tokens: list[int]
     parent: int
 
 
@@ -175,9 +173,14 @@ class Beams:
     Args:
         options: `BeamSearch`.
         request: `DecodingRequest`.
+
+    Attributes:
+        live: list of `Beam`, best first. Unfinished sequences.
+        finished: list of pairs of score and new tokens, best first.
+        is_done: bool. Whether the search of the prompt has ended.
     """
 
-    def __init__(self, options: Any, request: DecodingRequest) -> None:
+    def __init__(self, options: BeamSearch, request: DecodingRequest) -> None:
         self.options = options
         self.request = request
         self.live = [Beam(0.0, [], 0)]
@@ -185,29 +188,31 @@ class Beams:
         self.is_done = False
 
     @property
-    def best(self):
-        """Pairs of score and tokens, best first."""
+    def best(self) -> list[tuple[float, list[int]]]:
+        """list of pairs of score and new tokens, best first."""
         return self.finished[: self.options.num_results]
 
     def extend(self, log_probs: np.ndarray) -> None:
-        """Goes one token further; `log_probs` are those of the next token, `(live beams, V)`."""
-        num_beams, live, finished = self.options.num_beams, [], []
-        before = np.array([beam.log_probability for beam in self.live])
-        for rank, (total, parent, token) in enumerate(_ranked(log_probs, before, 2 * num_beams)):
+        """Extends the live beams by a token, given its log-probabilities `(live beams, V)`."""
+        num_beams = self.options.num_beams
+        live: list[Beam] = []
+        finished: list[tuple[float, list[int]]] = []
+        previous = np.array([beam.log_probability for beam in self.live])
+        for rank, (total, parent, token) in enumerate(_ranked(log_probs, previous, 2 * num_beams)):
             tokens = [*self.live[parent].tokens, token]
-            if not self.request.is_over(tokens):
+            if not self.request.is_finished(tokens):
                 live.append(Beam(total, tokens, parent))
             elif rank < num_beams:
-                # A text that ends must be among the best itself; those behind only fill up the live ones.
+                # A finished sequence must be among the best `num_beams`; lower ranks only supply live beams.
                 finished.append((self.options.normalize(total, len(tokens)), tokens))
             if rank + 1 >= num_beams and (len(live) == num_beams or len(tokens) == self.request.max_new_tokens):
                 break
         self.live = live
         self.finished = sorted(self.finished + finished, key=lambda each: -each[0])[:num_beams]
-        self.is_done = not live or self._is_settled()
+        self.is_done = not live or self._can_stop()
 
-    def _is_settled(self) -> bool:
-        """Whether the live beams need not be followed."""
+    def _can_stop(self) -> bool:
+        """Returns whether `early_stopping` ends the search although there are live beams."""
         if len(self.finished) < self.options.num_beams:
             return False
         if self.options.early_stopping is True:
@@ -218,20 +223,21 @@ class Beams:
         return self.options.normalize(self.live[0].log_probability, length) <= self.finished[-1][0]
 
 
-def _ranked(log_probs: np.ndarray, before: np.ndarray, count: int) -> Iterator[tuple[float, int, int]]:
-    """The continuations `(total, beam, token)`, best first; looks for the `count` best first, as more are seldom needed.
+def _ranked(log_probs: np.ndarray, previous: np.ndarray, count: int) -> Iterator[tuple[float, int, int]]:
+    """Yields continuations `(log_probability, beam, token)`, best first, ranking the best `count` first for speed.
 
     Args:
-        log_probs: float32 `(beams, V)`: of the next token.
-        before: float64 `(beams,)`: of what each beam has said.
+        log_probs: float32 `(beams, V)`. Log-probabilities of the next token.
+        previous: float64 `(beams,)`. Log-probability of each beam.
+        count: int. Number of continuations that are usually needed.
     """
     taken = 0
     while taken < log_probs.size:
-        # Among the best of all there are at most `count` of each beam.
+        # The best `count` continuations include at most `count` of each beam.
         values, tokens = numpy_ops.top_k(log_probs, min(count, log_probs.shape[1]))
-        totals = (values + before[:, None]).ravel()
-        for place in np.argsort(-totals, kind="stable")[taken:count]:
-            if totals[place] == float("-inf"):
+        totals = (values + previous[:, None]).ravel()
+        for index in np.argsort(-totals, kind="stable")[taken:count]:
+            if totals[index] == float("-inf"):
                 return
-            yield float(totals[place]), int(place) // tokens.shape[1], int(tokens.flat[place])
+            yield float(totals[index]), int(index) // tokens.shape[1], int(tokens.flat[index])
         taken, count = count, 4 * count

@@ -1,4 +1,4 @@
-"""Contrastive search: likely tokens that do not say again what has been said."""
+"""Contrastive search."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Contrastive:
-    """Of the k most likely tokens takes the one that is likely and whose hidden state is unlike those before.
+    """Contrastive search: selects a likely token whose hidden state differs from those of the previous tokens.
 
     x_t = argmax over v of (1 - alpha) p(v | x_<t) - alpha max_j s(h_v, h_x_j), where v runs over the `top_k` most likely
-    tokens, j over all tokens before t, those of the prompt included, and s is the cosine of the angle between hidden states.
+    tokens, j over all tokens before t, including the prompt, and s is the cosine similarity of hidden states.
 
     Args:
-        top_k: int >= 1. Default 4; 1 is greedy.
-        alpha: float in [0, 1]. The weight of the degeneration penalty. Default 0.6; 0 is greedy.
+        top_k: int >= 1. Number of candidates. Default 4; 1 is greedy decoding.
+        alpha: float in [0, 1]. Weight of the degeneration penalty. Default 0.6; 0 is greedy decoding.
 
     Returns:
-        `search(request)`: the course of one request.
+        `search(request)`: the `Search` of one request.
 
     Raises:
-        ValueError: an argument is out of its range.
+        ValueError: an argument is out of range.
 
     Notes:
         p is the softmax over the whole vocabulary, after the repetition penalty. The model reads `top_k` rows for each
-        prompt, and one token more than it gives: a candidate's hidden state is known only when it has been read. Of equally
-        good candidates the more likely wins. Needs `ModelOutput.hidden_states` of the whole prompt, which a model with a
+        prompt, and the last token too, because the hidden state of a candidate is known only after it has been read. Ties
+        are resolved by probability. It needs `ModelOutput.hidden_states` of the whole prompt, which a model with a
         `models.PrefillExit` does not compute.
 
     Example:
@@ -63,46 +63,46 @@ class Contrastive:
         if not isinstance(self.top_k, int) or self.top_k < 1:
             raise ValueError(f"top_k must be a positive integer. Received: {self.top_k!r}")
         if not 0 <= self.alpha <= 1:
-            raise ValueError(f"alpha must lie in [0, 1]. Received: {self.alpha}")
+            raise ValueError(f"alpha must be in [0, 1]. Received: {self.alpha}")
 
     def check(self, steps: DecodingSteps, requests: list[DecodingRequest]) -> None:
-        """Refuses a model that does not compute the hidden states of a whole prompt."""
+        """Raises `GenerationError` for a model that does not compute the hidden states of the whole prompt."""
         if steps.spec.has_prefill_exit:
             raise GenerationError(
-                "Contrastive search asks for the hidden states of every token of the prompt; this model stops half-way "
-                "for all but the last."
+                "Contrastive search needs the hidden states of all prompt tokens; the prefill of this model exits half-way "
+                "for all but the last token."
             )
 
     def search(self, request: DecodingRequest) -> Search:
-        """The course of one request."""
+        """Returns the search of one request."""
         return ContrastiveSearch(self, request)
 
 
 class ContrastiveSearch:
-    """The course of one request. Every step the model reads the candidates, and one of them is chosen.
+    """The decoding state of one request. In each step the model reads all candidates, and one is selected.
 
     Args:
         options: `Contrastive`.
         request: `DecodingRequest`.
     """
 
-    # The last token is read too.
+    # The model also reads the last token.
     lookahead = 1
 
-    def __init__(self, options: Any, request: DecodingRequest) -> None:
+    def __init__(self, options: Contrastive, request: DecodingRequest) -> None:
         self.options = options
         self.request = request
         self.tokens: list[list[int]] = [[] for _ in request.prompts]
         self.emitted: list[list[int]] = [[] for _ in request.prompts]
         self._finished = np.zeros(len(request.prompts), bool)
-        # Of unit length, (B, tokens of the longest row, D): what each row has read; zeros behind.
+        # Normalized hidden states of the tokens of each row, (B, maximum length, D), padded with zeros.
         self._context = np.zeros((0, 0, 0), "float32")
-        # Tokens (B, k) and probabilities (B, k) of the candidates that the model is reading.
+        # Tokens (B, k) and probabilities (B, k) of the current candidates.
         self._candidates: np.ndarray | None = None
         self._probabilities = np.zeros((0, 0), "float32")
 
     def advance(self, output: ModelOutput) -> ModelInput | None:
-        """See `TokenSearch`."""
+        """See `protocols.Search`."""
         logits, hidden_states = np.asarray(output.logits)[:, -1], _normalized(output.hidden_states)
         rows = np.arange(len(self.tokens))
         if self._candidates is None:
@@ -119,53 +119,55 @@ class ContrastiveSearch:
         return self._propose(logits, rows)
 
     def _begin(self, hidden_states: Tensor) -> None:
-        lengths, room = self.request.lengths, self.request.max_new_tokens
-        self._context = np.zeros((len(lengths), lengths.max() + room, hidden_states.shape[-1]), "float32")
+        lengths = self.request.lengths
+        self._context = np.zeros(
+            (len(lengths), lengths.max() + self.request.max_new_tokens, hidden_states.shape[-1]), "float32"
+        )
         for context, states, length in zip(self._context, hidden_states, lengths, strict=True):
             context[:length] = states[:length]
 
-    def _choose(self, hidden_states: Tensor):
-        """Which candidate of each row, `(B,)`."""
+    def _choose(self, hidden_states: Tensor) -> np.ndarray:
+        """Returns the index of the selected candidate of each row, `(B,)`."""
         lengths = self._lengths()
         cosines = hidden_states @ self._context[:, : lengths.max()].swapaxes(1, 2)
-        behind = np.arange(cosines.shape[-1]) >= lengths[:, None]
-        penalties = np.where(behind[:, None], -np.inf, cosines).max(axis=-1)
+        padding = np.arange(cosines.shape[-1]) >= lengths[:, None]
+        penalties = np.where(padding[:, None], -np.inf, cosines).max(axis=-1)
         alpha = self.options.alpha
         return np.argmax((1 - alpha) * self._probabilities - alpha * penalties, axis=1)
 
     def _append(self, chosen: np.ndarray, hidden_states: Tensor) -> None:
         self.emitted = [[] for _ in self.tokens]
-        places = self._lengths()
+        positions = self._lengths()
         for row in np.flatnonzero(~self._finished):
             token = int(chosen[row])
             self.emitted[row] = [token]
             self.tokens[row].append(token)
-            self._context[row, places[row]] = hidden_states[row]
-            self._finished[row] = self.request.is_over(self.tokens[row])
+            self._context[row, positions[row]] = hidden_states[row]
+            self._finished[row] = self.request.is_finished(self.tokens[row])
 
-    def _propose(self, logits: Tensor, rows: Any):
-        """Feeds the candidates, each continuing the row of the cache that its prompt stands in."""
-        texts = ([*prompt, *tokens] for prompt, tokens in zip(self.request.prompts, self.tokens, strict=True))
-        logits = penalize_rows(logits, texts, self.request.repetition_penalty)
+    def _propose(self, logits: Tensor, rows: Any) -> ModelInput:
+        """Returns the input of the candidates, each of which continues the cache row of its prompt."""
+        sequences = ([*prompt, *tokens] for prompt, tokens in zip(self.request.prompts, self.tokens, strict=True))
+        logits = penalize_rows(logits, sequences, self.request.repetition_penalty)
         width = min(self.options.top_k, logits.shape[-1])
         self._probabilities, self._candidates = numpy_ops.top_k(numpy_ops.softmax(logits), width)
-        # A finished row stays at the place after its last: whatever comes of it is not looked at.
+        # A finished row stays at the index after its last token; its output is ignored.
         return ModelInput(
             self._candidates.reshape(-1, 1).astype("int32"),
             np.repeat(self._lengths(), width).astype("int32"),
             np.repeat(rows, width).astype("int32"),
         )
 
-    def _lengths(self):
-        """How many tokens stand in each row, `(B,)`."""
+    def _lengths(self) -> np.ndarray:
+        """Returns the number of tokens of each row, `(B,)`."""
         return self.request.lengths + np.array([len(tokens) for tokens in self.tokens], "int32")
 
     def results(self) -> list[list[list[int]]]:
-        """The new tokens of each row, as a list of lists with one text in each."""
+        """Returns the new tokens of each prompt, as a list of one sequence."""
         return [[tokens] for tokens in self.tokens]
 
 
-def _normalized(hidden_states: Tensor):
+def _normalized(hidden_states: Tensor) -> np.ndarray:
     hidden_states = np.asarray(hidden_states).astype("float32")
     norms = np.linalg.norm(hidden_states, axis=-1, keepdims=True)
     return hidden_states / np.maximum(norms, np.finfo("float32").tiny)

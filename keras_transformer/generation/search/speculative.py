@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.generation.decoding_request import ModelInput
 from keras_transformer.generation.errors import GenerationError, PromptTooLongError
+from keras_transformer.generation.protocols import Sampler, TokenSampler
 from keras_transformer.generation.sampler_names import resolve_sampler
-from keras_transformer.generation.search.draft import Draft, distribution, draw_from, window
+from keras_transformer.generation.search.draft_model import DraftModel, distribution, draw_from, token_window
 from keras_transformer.utils.types import Tensor
 
 if TYPE_CHECKING:
@@ -20,40 +22,40 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Speculative:
-    """Tokens of the target model, several for each of its steps, as far as a draft model guesses them.
+    """Speculative decoding: a draft model proposes tokens, and the target model accepts or rejects them in one step.
 
-    The draft draws `num_draft_tokens` tokens x from its distribution q. The target reads them in one step, and keeps each
-    with probability min(1, p(x) / q(x)); in place of the first that is not kept comes one drawn from max(0, p - q), and
-    after all of them one from p. So the tokens have the target's distribution p whatever the draft is, and with "greedy"
-    they are the target's own.
+    The draft model samples `num_draft_tokens` tokens x from its distribution q. The target model reads them in one step and
+    accepts each with probability min(1, p(x) / q(x)). The first rejected token is replaced by a sample of max(0, p - q),
+    normalized; if all are accepted, one more is sampled from p. So the tokens have the distribution p of the target model
+    for any draft model, and with "greedy" they are equal to those of greedy decoding.
 
     Args:
-        draft: the draft model: a `LanguageModel`, a `Generator`, or its `steps`. Its vocabulary is the target's.
-        num_draft_tokens: int >= 1. Default 4.
-        sampler: "greedy", "random" or a `Random`: what makes p and q of logits. Default "greedy".
+        draft: the draft model: a `LanguageModel`, a `Generator`, or its `steps`, with the vocabulary of the target model.
+        num_draft_tokens: int >= 1. Number of proposals in each step. Default 4.
+        sampler: "greedy", "random" or a `Random`, which computes p and q from logits. Default "greedy".
 
     Attributes:
-        accepted_per_step: float: of the last request, the draft tokens that were kept per step of the target and text; None
-            before there was a step. A step gives one token more than that.
+        accepted_per_step: float or None. Mean number of accepted proposals per step and sequence in the last request; None
+            before its first step. A step adds one token more.
 
     Returns:
-        `search(request)`: the course of one request.
+        `search(request)`: the `Search` of one request.
 
     Raises:
-        ValueError: an argument is out of its range, or not of its kind.
-        GenerationError: from `generate`: the draft has another vocabulary, is an encoder-decoder where the target is none
-            (or the reverse), or cannot hold the text; the cache of one of them cannot go back.
+        ValueError: an argument has the wrong type or range.
+        GenerationError: from `generate`: the vocabularies differ; only one of the models is an encoder-decoder; the request
+            exceeds the maximum length of the draft model; or the cache of a model is not rewindable.
 
     Notes:
-        A repetition penalty changes both models' logits. Tokens that are not kept stay in the caches until others are
-        written over them: this wants caches in which a token has a place of its own, and no recurrent state.
-        The target's logits come from steps of several tokens; where two tokens are equal but for rounding, greedy output
-        may differ from that of one token at a time.
+        A repetition penalty changes the logits of both models. Rejected tokens stay in the caches until they are
+        overwritten, so both caches must have a slot for each token, and no recurrent state.
+        The target model computes logits for several tokens at once. If two tokens differ only by rounding, greedy output may
+        differ from that of decoding one token at a time.
 
     Example:
 
     >>> from keras_transformer.generation import Random
-    >>> class Steps:  # What a model would be.
+    >>> class Steps:  # A minimal draft model.
     ...     decode_step = prefill = init_cache = print
     >>> Speculative(Steps(), num_draft_tokens=2, sampler=Random(top_k=10)).sampler
     Random(temperature=1.0, top_k=10, top_p=None, min_p=None)
@@ -63,44 +65,50 @@ class Speculative:
 
     draft: Any
     num_draft_tokens: int = 4
-    sampler: Any = "greedy"
+    sampler: str | Sampler = "greedy"
     _accepted: int = dataclasses.field(default=0, init=False, repr=False, compare=False)
     _steps: int = dataclasses.field(default=0, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.num_draft_tokens, int) or self.num_draft_tokens < 1:
             raise ValueError(f"num_draft_tokens must be a positive integer. Received: {self.num_draft_tokens!r}")
-        self.sampler = resolve_sampler(self.sampler)
-        if not hasattr(self.sampler, "filter"):
-            raise ValueError(f"sampler must be 'greedy', 'random' or a Random. Received: {self.sampler!r}")
+        self.sampler = self.token_sampler
         if not hasattr(self.steps, "decode_step"):
             raise ValueError(f"draft must be a LanguageModel, a Generator or its steps. Received: {self.draft!r}")
 
     @property
+    def token_sampler(self) -> TokenSampler:
+        """`protocols.TokenSampler` of both models."""
+        sampler = resolve_sampler(self.sampler)
+        if not isinstance(sampler, TokenSampler):
+            raise ValueError(f"sampler must be 'greedy', 'random' or a Random. Received: {sampler!r}")
+        return sampler
+
+    @property
     def steps(self) -> DecodingSteps:
-        """The draft model, as `loop.decode` wants a model."""
+        """`protocols.DecodingSteps` of the draft model."""
         generator = self.draft.generator() if hasattr(self.draft, "generator") else self.draft
         return getattr(generator, "steps", generator)
 
     @property
     def accepted_per_step(self) -> float | None:
-        """See the class."""
+        """float or None: mean number of accepted proposals per step and sequence in the last request."""
         return self._accepted / self._steps if self._steps else None
 
     def count(self, accepted: list[int]) -> None:
-        """Notes how many guesses a step kept, in each text that goes on."""
+        """Records the number of accepted proposals of each unfinished sequence in a step."""
         self._accepted += sum(accepted)
         self._steps += len(accepted)
 
     def check(self, steps: DecodingSteps, requests: list[DecodingRequest]) -> None:
-        """Begins a request: refuses a draft that cannot serve it.
+        """Checks that the draft model supports the requests, and resets `accepted_per_step`.
 
         Args:
-            steps: the target.
+            steps: `protocols.DecodingSteps` of the target model.
             requests: list of `DecodingRequest`.
 
         Raises:
-            GenerationError: see the class.
+            GenerationError: the draft model is unsupported; see the class.
         """
         self._accepted = self._steps = 0
         draft, target = self.steps.spec, steps.spec
@@ -113,7 +121,7 @@ class Speculative:
         for name, spec in (("model", target), ("draft", draft)):
             if not spec.cache_is_rewindable:
                 raise GenerationError(
-                    f"The cache of the {name} is of fixed size, and cannot go back to before a guess that was refused."
+                    f"The cache of the {name} is of fixed size and cannot go back to discard rejected proposals."
                 )
         if draft.max_length is None:
             return
@@ -121,117 +129,121 @@ class Speculative:
             sources = request.source[0].shape[1] if request.source and draft.source_shape is None else 0
             longest = max(int(request.lengths.max()) + request.max_new_tokens, sources)
             if longest > draft.max_length:
-                raise PromptTooLongError(f"The draft can hold {draft.max_length} tokens; {longest} are asked for.")
+                raise PromptTooLongError(
+                    f"The request has {longest} tokens; the maximum length of the draft is {draft.max_length}."
+                )
 
     def search(self, request: DecodingRequest) -> Search:
-        """The course of one request."""
+        """Returns the search of one request."""
         return SpeculativeSearch(self, request)
 
 
 class SpeculativeSearch:
-    """The course of one request.
+    """The decoding state of one request. Implements `protocols.Search`.
 
-    Every step the target reads, in each row, the last token and the guesses after it. All rows read as many; near its end
-    a row has fewer guesses, and reads tokens before the last again, so that none stands where the model has no place.
+    In each step the target model reads the last token and the proposals of each row. All rows read the same number of
+    tokens. Near its maximum length a row has fewer proposals, and reads earlier tokens again, so that no index exceeds the
+    maximum.
 
     Args:
         options: `Speculative`.
         request: `DecodingRequest`.
     """
 
-    def __init__(self, options: Any, request: DecodingRequest) -> None:
+    def __init__(self, options: Speculative, request: DecodingRequest) -> None:
         self.options = options
         self.request = request
         self.tokens: list[list[int]] = [[] for _ in request.prompts]
         self.emitted: list[list[int]] = [[] for _ in request.prompts]
         self._finished = np.zeros(len(request.prompts), bool)
+        self._sampler = options.token_sampler
         self._generators = [np.random.default_rng(seed) for seed in request.seeds]
-        # The last token is drawn after the guesses, so that more of them would be of no use.
-        self._most = max(0, min(options.num_draft_tokens, request.max_new_tokens - 2))
-        self._draft = Draft(options.steps, options.sampler, request) if self._most else None
-        # What the target is reading: guesses (B, G) and their distributions (B, G, V), how many of them count in each row,
-        # and where in the model_input the last token before them stands.
-        self._guesses = np.zeros((len(request.prompts), 0), "int32")
-        self._draft_probabilities: np.ndarray | None = None
+        # Every step adds a token after the proposals, so more of them are never used.
+        self._max_proposals = max(0, min(options.num_draft_tokens, request.max_new_tokens - 2))
+        self._draft = DraftModel(options.steps, self._sampler, request) if self._max_proposals else None
+        # Proposals (B, G) and their distributions (B, G, V), the number of valid proposals of each row, and the index of
+        # the token before the proposals in the model input.
+        self._proposals = np.zeros((len(request.prompts), 0), "int32")
+        self._draft_probabilities: Any = None
         self._counts = self._offsets = np.zeros(len(request.prompts), int)
 
     def advance(self, output: ModelOutput) -> ModelInput | None:
-        """See `TokenSearch`."""
+        """See `protocols.Search`."""
         probabilities = self._target_probabilities(np.asarray(output.logits))
-        kept = self._keep(probabilities)
-        last = draw_from(self._remainder(probabilities, kept), self._uniforms(1)[:, 0])
+        accepted = self._num_accepted(probabilities)
+        last = draw_from(self._residual(probabilities, accepted), self._uniforms(1)[:, 0])
         if self._draft_probabilities is not None:
-            self.options.count(kept[~self._finished].tolist())
-        self._append(kept, last)
+            self.options.count(accepted[~self._finished].tolist())
+        self._append(accepted, last)
         return None if self._finished.all() else self._propose()
 
-    def _uniforms(self, count: int):
+    def _uniforms(self, count: int) -> np.ndarray:
         return np.array([generator.random(count) for generator in self._generators])
 
-    def _target_probabilities(self, logits: Tensor):
-        """The target's distributions of each guess and of the token after them, `(B, G + 1, V)`."""
-        places = self._offsets[:, None] + np.arange(self._guesses.shape[1] + 1)
-        logits = np.take_along_axis(logits, np.minimum(places, logits.shape[1] - 1)[:, :, None], axis=1)
-        texts = (
-            [*text, *guesses[:count]]
-            for text, guesses in zip(self._texts(), self._guesses, strict=True)
-            for count in range(len(guesses) + 1)
+    def _target_probabilities(self, logits: Tensor) -> np.ndarray:
+        """Returns the target distributions of each proposal and of the token after them, `(B, G + 1, V)`."""
+        indices = self._offsets[:, None] + np.arange(self._proposals.shape[1] + 1)
+        logits = np.take_along_axis(logits, np.minimum(indices, logits.shape[1] - 1)[:, :, None], axis=1)
+        sequences = (
+            [*sequence, *proposals[:count]]
+            for sequence, proposals in zip(self._sequences(), self._proposals, strict=True)
+            for count in range(len(proposals) + 1)
         )
         flat = logits.reshape(-1, logits.shape[-1])
-        return distribution(flat, texts, self.options.sampler, self.request.repetition_penalty).reshape(logits.shape)
+        penalty = self.request.repetition_penalty
+        return distribution(flat, sequences, self._sampler, penalty).reshape(logits.shape)
 
-    def _keep(self, probabilities: np.ndarray):
-        """How many guesses of each row are kept, `(B,)`."""
-        if self._draft_probabilities is None or not self._guesses.size:
+    def _num_accepted(self, probabilities: np.ndarray) -> np.ndarray:
+        """Returns the number of accepted proposals of each row, `(B,)`."""
+        if not self._proposals.size:
             return np.zeros(len(self.tokens), int)
-        chosen = self._guesses[:, :, None]
-        target = np.take_along_axis(probabilities[:, :-1], chosen, axis=2)[:, :, 0]
-        draft = np.take_along_axis(self._draft_probabilities, chosen, axis=2)[:, :, 0]
-        kept = self._uniforms(self._guesses.shape[1]) * draft < target
-        kept &= np.arange(kept.shape[1]) < self._counts[:, None]
-        return np.cumprod(kept, axis=1).sum(axis=1)
+        proposals = self._proposals[:, :, None]
+        target = np.take_along_axis(probabilities[:, :-1], proposals, axis=2)[:, :, 0]
+        draft = np.take_along_axis(self._draft_probabilities, proposals, axis=2)[:, :, 0]
+        accepted = self._uniforms(self._proposals.shape[1]) * draft < target
+        accepted &= np.arange(accepted.shape[1]) < self._counts[:, None]
+        return np.cumprod(accepted, axis=1).sum(axis=1)
 
-    def _remainder(self, probabilities: np.ndarray, kept: np.ndarray):
-        """The distribution of the token after those kept, `(B, V)`, up to a factor."""
-        rows = np.arange(len(kept))
-        target = probabilities[rows, kept]
-        rejected = kept < self._counts
-        if self._draft_probabilities is None or not rejected.any():
+    def _residual(self, probabilities: np.ndarray, accepted: np.ndarray) -> np.ndarray:
+        """Returns the unnormalized distribution of the token after the accepted proposals, `(B, V)`."""
+        rows = np.arange(len(accepted))
+        target = probabilities[rows, accepted]
+        rejected = accepted < self._counts
+        if not rejected.any():
             return target
-        draft = self._draft_probabilities[rows, np.minimum(kept, self._guesses.shape[1] - 1)]
-        rest = np.maximum(target - draft, 0)
-        # Nothing is left where both are the same but for rounding.
-        return np.where((rejected & (rest.sum(axis=1) > 0))[:, None], rest, target)
+        draft = self._draft_probabilities[rows, np.minimum(accepted, self._proposals.shape[1] - 1)]
+        residual = np.maximum(target - draft, 0)
+        # The residual is zero if both distributions are equal up to rounding.
+        return np.where((rejected & (residual.sum(axis=1) > 0))[:, None], residual, target)
 
-    def _append(self, kept: np.ndarray, last) -> None:
+    def _append(self, accepted: np.ndarray, last: np.ndarray) -> None:
         self.emitted = [[] for _ in self.tokens]
         for row in np.flatnonzero(~self._finished):
-            for token in [*self._guesses[row, : kept[row]], last[row]]:
+            for token in [*self._proposals[row, : accepted[row]], last[row]]:
                 self.emitted[row].append(int(token))
                 self.tokens[row].append(int(token))
-                self._finished[row] = self.request.is_over(self.tokens[row])
+                self._finished[row] = self.request.is_finished(self.tokens[row])
                 if self._finished[row]:
                     break
 
-    def _propose(self):
+    def _propose(self) -> ModelInput:
         remaining = self.request.max_new_tokens - np.array([len(tokens) for tokens in self.tokens])
-        self._counts = np.clip(remaining - 1, 0, self._most)
-        texts = list(self._texts())
+        count = self._max_proposals
+        self._counts = np.clip(remaining - 1, 0, count)
+        sequences = list(self._sequences())
         if self._draft is not None:
-            self._guesses, self._draft_probabilities = self._draft.guess(texts, self._most, self._uniforms(self._most))
-        lengths = np.array([len(text) for text in texts])
-        token_ids, index = window(
-            [[*text, *guesses] for text, guesses in zip(texts, self._guesses.tolist(), strict=True)],
-            lengths - 1,
-            self._most + 1,
-            self.request,
-        )
+            proposed = self._draft.propose(sequences, count, self._uniforms(count))
+            self._proposals, self._draft_probabilities = proposed
+        lengths = np.array([len(sequence) for sequence in sequences])
+        extended = [[*each, *more] for each, more in zip(sequences, self._proposals.tolist(), strict=True)]
+        token_ids, index = token_window(extended, lengths - 1, count + 1, self.request)
         self._offsets = np.maximum(lengths - 1 - index, 0)
         return ModelInput(token_ids, index)
 
-    def _texts(self) -> Any:
+    def _sequences(self) -> Iterator[list[int]]:
+        """Yields the tokens of each row, prompt included."""
         return ([*map(int, prompt), *tokens] for prompt, tokens in zip(self.request.prompts, self.tokens, strict=True))
 
     def results(self) -> list[list[list[int]]]:
-        """The new tokens of each row, as a list of lists with one text in each."""
+        """Returns the new tokens of each prompt, as a list of one sequence."""
         return [[tokens] for tokens in self.tokens]

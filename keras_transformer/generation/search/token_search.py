@@ -1,8 +1,9 @@
-"""The plainest search: one token after another, each row for itself."""
+"""Token-by-token decoding with a sampler."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,19 +13,18 @@ from keras_transformer.generation.repetition import penalize_rows
 
 if TYPE_CHECKING:
     from keras_transformer.generation.decoding_request import DecodingRequest, ModelOutput
+    from keras_transformer.generation.protocols import TokenSampler
 
 
 class TokenSearch:
-    """The course of one request with a sampler.
-
-    See `protocols.Search`. A row that has finished repeats its last token until all rows have finished.
+    """The decoding state of one request with a sampler that selects one token per step. Implements `protocols.Search`.
 
     Args:
-        sampler: function of namespace, logits `(B, V)` and uniforms `(B,)` that returns tokens `(B,)`.
+        sampler: `protocols.TokenSampler`.
         request: `DecodingRequest`.
     """
 
-    def __init__(self, sampler: Any, request: DecodingRequest) -> None:
+    def __init__(self, sampler: TokenSampler, request: DecodingRequest) -> None:
         self.sampler = sampler
         self.request = request
         self.tokens: list[list[int]] = [[] for _ in request.prompts]
@@ -34,25 +34,26 @@ class TokenSearch:
         self._generators = [np.random.default_rng(seed) for seed in request.seeds]
 
     def advance(self, output: ModelOutput) -> ModelInput | None:
-        """See the class."""
-        logits = penalize_rows(output.logits[:, -1], self._texts(), self.request.repetition_penalty)
+        """See `protocols.Search`."""
+        logits = penalize_rows(output.logits[:, -1], self._sequences(), self.request.repetition_penalty)
         uniforms = np.array([generator.random(dtype="float32") for generator in self._generators])
         chosen = np.asarray(self.sampler(numpy_ops, logits, uniforms))
         self.emitted = [[] if over else [int(token)] for over, token in zip(self._finished, chosen, strict=True)]
         for row, emitted in enumerate(self.emitted):
             if emitted:
                 self.tokens[row] += emitted
-                self._finished[row] = self.request.is_over(self.tokens[row])
+                self._finished[row] = self.request.is_finished(self.tokens[row])
         if self._finished.all():
             return None
-        # A finished row reads its last token again, at the same place: whatever comes of it is not looked at.
+        # A finished row reads its last token again at the same index; the output is ignored.
         index = self._lengths + np.array([len(tokens) - 1 for tokens in self.tokens], "int32")
         last = np.array([[tokens[-1]] for tokens in self.tokens], "int32")
         return ModelInput(last, index.astype("int32"))
 
-    def _texts(self) -> Any:
+    def _sequences(self) -> Iterator[list[int]]:
+        """Yields the tokens of each row, prompt included."""
         return ([*prompt, *tokens] for prompt, tokens in zip(self.request.prompts, self.tokens, strict=True))
 
     def results(self) -> list[list[list[int]]]:
-        """The new tokens of each row, as a list of lists with one text in each."""
+        """Returns the new tokens of each prompt, as a list of one sequence."""
         return [[tokens] for tokens in self.tokens]

@@ -1,0 +1,95 @@
+"""The draft model of speculative decoding, and the sampling distributions of draft and target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_transformer.generation.arrays import numpy_ops
+from keras_transformer.generation.loop import cache_length, pad
+from keras_transformer.generation.repetition import penalize_rows
+from keras_transformer.utils.types import Cache, Tensor
+
+if TYPE_CHECKING:
+    from keras_transformer.generation.decoding_request import DecodingRequest
+    from keras_transformer.generation.protocols import DecodingSteps, TokenSampler
+
+
+class DraftModel:
+    """A draft model with its cache, which proposes the next tokens.
+
+    Before every proposal its cache goes back to the last two accepted tokens and reads them again, as it may not have read
+    them. Later cache slots are overwritten.
+
+    Args:
+        steps: `protocols.DecodingSteps` of the draft model.
+        sampler: `protocols.TokenSampler`.
+        request: `DecodingRequest`.
+    """
+
+    def __init__(self, steps: DecodingSteps, sampler: TokenSampler, request: DecodingRequest) -> None:
+        self.steps = steps
+        self.sampler = sampler
+        self.request = request
+        self._cache: Cache = {}
+
+    def propose(self, sequences: Any, count: int, uniforms: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Samples `count` tokens after each sequence.
+
+        Args:
+            sequences: list of lists of token ids. The prompts and at least one new token.
+            count: int >= 1. G.
+            uniforms: float `(B, G)` in [0, 1).
+
+        Returns:
+            Proposals, int32 `(B, G)`, and the distributions that they were sampled from, float `(B, G, V)`.
+        """
+        if not self._cache:
+            self._read_prompts()
+        token_ids, index = token_window(sequences, [len(each) - 2 for each in sequences], 2, self.request)
+        sequences = [list(each) for each in sequences]
+        proposals, probabilities = [], []
+        for step in range(count):
+            output, self._cache = self.steps.decode_step(token_ids, self._cache, index)
+            logits = np.asarray(output.logits)[:, -1]
+            probabilities.append(distribution(logits, sequences, self.sampler, self.request.repetition_penalty))
+            proposals.append(draw_from(probabilities[-1], uniforms[:, step]))
+            for sequence, token in zip(sequences, proposals[-1].tolist(), strict=True):
+                sequence.append(token)
+            # Near the maximum length of a row the index stays at the last slot; later proposals are ignored.
+            token_ids, index = token_window(sequences, [len(each) - 1 for each in sequences], 1, self.request)
+        return np.stack(proposals, axis=1), np.stack(probabilities, axis=1)
+
+    def _read_prompts(self) -> None:
+        token_ids = pad(self.request.prompts)
+        cache = self.steps.init_cache(len(token_ids), cache_length(self.request), self.request.source)
+        _, self._cache = self.steps.prefill(token_ids, self.request.lengths, cache)
+
+
+def token_window(sequences: Any, starts: Any, size: int, request: DecodingRequest) -> tuple[np.ndarray, np.ndarray]:
+    """Returns `size` tokens of each sequence from `starts`, or from earlier so as not to exceed the maximum length.
+
+    Returns:
+        Token ids, int32 `(B, size)`, and the index of the first token of each row, int32 `(B,)`.
+    """
+    # The model never reads the last new token.
+    ends = request.lengths + request.max_new_tokens - 1
+    index = np.minimum(starts, ends - size)
+    rows = [each[start : start + size] for each, start in zip(sequences, index.tolist(), strict=True)]
+    return pad([*rows, [0] * size])[:-1], index.astype("int32")
+
+
+def distribution(logits: Tensor, sequences: Any, sampler: TokenSampler, repetition_penalty: float) -> np.ndarray:
+    """Returns the distribution that the sampler draws from, float `(R, V)`; `sequences` are the tokens of the R rows."""
+    logits = penalize_rows(logits, sequences, repetition_penalty)
+    return numpy_ops.softmax(sampler.filter(numpy_ops, logits))
+
+
+def draw_from(probabilities: np.ndarray, uniforms: Tensor) -> np.ndarray:
+    """Samples a token for each row by inversion, int32 `(R,)`; the probabilities need not sum to 1."""
+    sums = np.cumsum(probabilities, axis=-1, dtype="float64")
+    total = sums[:, -1]
+    # Strictly below the total despite rounding, so that a last token with probability 0 is never drawn.
+    threshold = np.minimum(uniforms * total, np.nextafter(total, 0))
+    return (sums <= threshold[:, None]).sum(axis=-1).astype("int32")
