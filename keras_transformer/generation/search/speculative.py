@@ -164,7 +164,7 @@ class SpeculativeSearch:
         # Proposals (B, G) and their distributions (B, G, V), the number of valid proposals of each row, and the index of
         # the token before the proposals in the model input.
         self._proposals = np.zeros((len(request.prompts), 0), "int32")
-        self._draft_probabilities: Any = None
+        self._draft_probabilities: np.ndarray | None = None
         self._counts = self._offsets = np.zeros(len(request.prompts), int)
 
     def advance(self, output: ModelOutput) -> ModelInput | None:
@@ -195,7 +195,7 @@ class SpeculativeSearch:
 
     def _num_accepted(self, probabilities: np.ndarray) -> np.ndarray:
         """Returns the number of accepted proposals of each row, `(B,)`."""
-        if not self._proposals.size:
+        if self._draft_probabilities is None or not self._proposals.size:
             return np.zeros(len(self.tokens), int)
         proposals = self._proposals[:, :, None]
         target = np.take_along_axis(probabilities[:, :-1], proposals, axis=2)[:, :, 0]
@@ -209,7 +209,7 @@ class SpeculativeSearch:
         rows = np.arange(len(accepted))
         target = probabilities[rows, accepted]
         rejected = accepted < self._counts
-        if not rejected.any():
+        if self._draft_probabilities is None or not rejected.any():
             return target
         draft = self._draft_probabilities[rows, np.minimum(accepted, self._proposals.shape[1] - 1)]
         residual = np.maximum(target - draft, 0)
