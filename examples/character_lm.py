@@ -1,18 +1,18 @@
-"""Trains a character-level language model on Tiny Shakespeare, and exports it to three runtimes.
+"""Trains a character-level language model on Tiny Shakespeare and exports it to three runtimes.
 
     python examples/character_lm.py --data-dir DIR      # DIR/input.txt
     python examples/character_lm.py                     # downloads the 1.1 MB from the text's repository
-    python examples/character_lm.py --quick             # a few steps of a tiny network: does everything run?
+    python examples/character_lm.py --quick             # smoke test: a few steps of a tiny model
 
-It prints the curve, then the loss on the whole validation split, then what the model writes: of the Keras model and of the
-exported bundle in each runtime, greedy and at random. It leaves in `--out`: `model.keras`, `curve.png`, `history.json`, and
-`bundle/` with a SavedModel, a TFLite and an ONNX file, which continue any text:
+The script prints the training curve, the loss on the whole validation split, and greedy and random samples of the Keras
+model and of the exported bundle in each runtime. It writes to `--out`: `model.keras`, `curve.png`, `history.json` and
+`bundle/` with a SavedModel, a TFLite and an ONNX file, which generate text:
 
     keras-transformer generate character_lm/bundle "ROMEO:" --sampler random --temperature 0.8
 
-The measures are those of nanoGPT's smallest setting (github.com/karpathy/nanoGPT, README, "I only have a macbook"): 4 layers
-of width 128, 64 characters of context, 2,000 steps of 12 stretches, no dropout, the last tenth of the text for validation.
-Its loss there is 1.88 nats per character.
+The configuration is the smallest of nanoGPT (github.com/karpathy/nanoGPT, README, "I only have a macbook"): 4 layers of
+width 128, a context of 64 characters, 2,000 steps with batches of 12, no dropout, the last tenth of the text for
+validation. nanoGPT reports 1.88 nats per character.
 """
 
 import argparse
@@ -71,13 +71,13 @@ def main():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", type=Path, help="where input.txt is; without it, it is downloaded")
-    parser.add_argument("--out", type=Path, default=Path("character_lm"), help="where the results go")
+    parser.add_argument("--data-dir", type=Path, help="folder of input.txt; default: download it")
+    parser.add_argument("--out", type=Path, default=Path("character_lm"), help="output directory")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, help="of TensorFlow; all cores when not given")
-    parser.add_argument("--quick", action="store_true", help="a tiny run that shows that everything works")
+    parser.add_argument("--threads", type=int, help="TensorFlow threads; default: all cores")
+    parser.add_argument("--quick", action="store_true", help="smoke test with a tiny model")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.steps = 2 * CURVE_POINTS
@@ -85,7 +85,7 @@ def parse_arguments():
 
 
 def load_text(data_dir, quick):
-    """dict of the split to its text: the first nine tenths, and the rest."""
+    """Returns a dict of split to text: the first nine tenths, and the rest."""
     path = data_dir / "input.txt" if data_dir else download()
     whole = path.read_text(encoding="utf-8")
     whole = whole[:20_000] if quick else whole
@@ -94,7 +94,7 @@ def load_text(data_dir, quick):
 
 
 def download(cache_dir=None):
-    """The path of the text, downloaded when it is not there, and checked."""
+    """Returns the path of the text; downloads it if it is missing and checks its hash."""
     return Path(
         keras.utils.get_file(
             "input.txt", DATA_ADDRESS, cache_subdir="tinyshakespeare", file_hash=DATA_SHA256, cache_dir=cache_dir
@@ -103,7 +103,7 @@ def download(cache_dir=None):
 
 
 def build_model(tokenizer, size):
-    """From characters to the next character."""
+    """Returns the language model."""
     backbone = models.Decoder(size, tokenizer.vocabulary_size, max_sequence_length=CONTEXT)
     model = tasks.LanguageModel(backbone, tokenizer=tokenizer, name="character_lm")
     print(f"{model.count_params():,} parameters, {tokenizer.vocabulary_size} tokens", flush=True)
@@ -111,7 +111,7 @@ def build_model(tokenizer, size):
 
 
 def train(model, token_ids, arguments):
-    """Fits the model; returns the history, with the time that it took."""
+    """Trains the model; returns the history and the training time."""
     warmup = min(WARMUP_STEPS, arguments.steps // 2)
     schedule = training.WarmupCosine(arguments.learning_rate, warmup, arguments.steps, FINAL_FRACTION)
     optimizer = keras.optimizers.AdamW(schedule, weight_decay=WEIGHT_DECAY, beta_2=BETA_2, global_clipnorm=1.0)
@@ -125,7 +125,7 @@ def train(model, token_ids, arguments):
         steps_per_epoch=steps,
         epochs=CURVE_POINTS,
         validation_data=validation_batches(token_ids["validation"]),
-        shuffle=False,  # The batches come shuffled.
+        shuffle=False,  # The batches are already shuffled.
         verbose=2,
     ).history
     wall, cpu = time.perf_counter() - start, cpu_seconds() - start_cpu
@@ -134,12 +134,12 @@ def train(model, token_ids, arguments):
 
 
 def validation_batches(token_ids):
-    """The whole split, cut into windows of the context's length, so that each character is predicted once."""
+    """Returns the whole split in windows of the context length, so that each character is predicted once."""
     return data.evaluation_batches(token_ids, CONTEXT, batch_size=64).epoch()
 
 
 def evaluate(model, token_ids):
-    """The loss in nats per character: every character but the first counts once, and none is seen across a window's edge."""
+    """Prints and returns the loss in nats per character over all characters except the first; windows are independent."""
     loss = math.log(model.evaluate(validation_batches(token_ids), verbose=0, return_dict=True)["perplexity"])
     print(
         f"validation loss: {loss:.4f} nats per character, of {len(token_ids) - 1:,} in windows of {CONTEXT}", flush=True
@@ -158,10 +158,10 @@ def versions():
 
 
 def write_texts(model, bundle):
-    """Continues the prompts in Keras and in each runtime; prints the texts and whether they are the same."""
+    """Generates text in Keras and in each runtime; prints the texts and the number of equal ones."""
     samplers = {"greedy": "greedy", "random": generation.Random(temperature=0.8, top_k=20)}
     for name, sampler in samplers.items():
-        # A context is full when the longest prompt is.
+        # Up to the context length of the longest prompt.
         texts = model.generate(list(PROMPTS), sampler=sampler, seed=0)
         for prompt, continuation in zip(PROMPTS, texts, strict=True):
             print(f"--- {name}: {prompt}{continuation}", flush=True)

@@ -1,19 +1,19 @@
-"""Trains a language model or a Vision Transformer on many devices, and goes on where it stood when it was ended.
+"""Trains a language model or a Vision Transformer on many devices, and resumes after an interruption.
 
-    python examples/distributed_training.py --devices 2                    # two virtual devices of this processor
+    python examples/distributed_training.py --devices 2                    # two virtual CPU devices
     python examples/distributed_training.py --model image                  # all GPUs of this machine
     KERAS_BACKEND=jax python examples/distributed_training.py --devices 8 --model-parallel 4
 
-On TensorFlow, several processes work together where TF_CONFIG names them, as `examples/kubernetes/workers.yaml` does for a
-cluster; all see the folder `--checkpoints`. Two of them on this machine:
+On TensorFlow, TF_CONFIG connects several processes, as `examples/kubernetes/workers.yaml` does for a cluster; all of them
+share the folder `--checkpoints`. Two processes on this machine:
 
     export TF_CONFIG='{"cluster": {"worker": ["localhost:2222", "localhost:2223"]}, "task": {"type": "worker", "index": 0}}'
 
-and the same with index 1 in another shell. End one with `kill -9`, and both again: each step is made, and counted, once.
+and the same with index 1 in another shell. Kill one with `kill -9` and restart both: each step runs, and counts, once.
 
-The language model learns the characters of `--data`, a text file; without one, sums such as "17+25=42". The ViT learns the
-classes of `--data`, folders or zips of images as `data.load_images` takes them; without, in which of nine fields of a
-noisy image a bright spot is. `--batch-size` is that of all devices together.
+The language model learns the characters of `--data`, a text file; by default, sums such as "17+25=42". The ViT learns the
+classes of `--data`, folders or zips of images as `data.load_images` reads them; by default, in which of nine cells of a
+noisy image a bright spot is. `--batch-size` is the global batch size.
 """
 
 import argparse
@@ -28,19 +28,19 @@ CONTEXT = 64
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=("language", "image"), default="language")
-    parser.add_argument("--data", type=Path, help="a text file, or the folder of the images; made up without it")
-    parser.add_argument("--devices", type=int, help="so many virtual devices, all of this processor")
-    parser.add_argument("--model-parallel", type=int, default=1, help="devices that share the weights (JAX)")
+    parser.add_argument("--data", type=Path, help="text file, or folder of images; default: synthetic data")
+    parser.add_argument("--devices", type=int, help="number of virtual CPU devices")
+    parser.add_argument("--model-parallel", type=int, default=1, help="devices that the weights are sharded over (JAX)")
     parser.add_argument(
-        "--checkpoints", type=Path, default=Path("distributed_training"), help="where the state is kept"
+        "--checkpoints", type=Path, default=Path("distributed_training"), help="directory of the training checkpoint"
     )
-    parser.add_argument("--save-freq", type=int, default=20, help="batches from one checkpoint to the next")
+    parser.add_argument("--save-freq", type=int, default=20, help="batches between checkpoints")
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=100, help="batches an epoch, of the language model")
+    parser.add_argument("--steps", type=int, default=100, help="batches per epoch of the language model")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--recompute", action="store_true", help="compute activations twice rather than keep them")
-    parser.add_argument("--quick", action="store_true", help="a tiny run that shows that everything works")
+    parser.add_argument("--recompute", action="store_true", help="recompute activations in the backward pass")
+    parser.add_argument("--quick", action="store_true", help="smoke test with a tiny model")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.epochs, arguments.steps, arguments.save_freq = 2, 4, 2
@@ -63,7 +63,7 @@ def main():
         optimizer = keras.optimizers.AdamW(arguments.learning_rate, global_clipnorm=1.0)
         model.compile(optimizer, training.MaskedCrossentropy(), metrics=[training.MaskedAccuracy(name="accuracy")])
 
-    # First of all: TensorFlow joins its workers before it does anything else.
+    # First: TensorFlow must connect its workers before any other operation.
     model = training.distributed(build, compile_model, model_parallel=arguments.model_parallel)
     batches = batches()
     checkpoint = training.TrainingCheckpoint(arguments.checkpoints, batches, arguments.save_freq)
@@ -73,7 +73,7 @@ def main():
         steps_per_epoch=len(batches),
         epochs=arguments.epochs,
         callbacks=[checkpoint],
-        shuffle=False,  # The batches come shuffled.
+        shuffle=False,  # The batches are already shuffled.
         verbose=2 if is_first else 0,
     ).history
     if is_first:
@@ -81,7 +81,7 @@ def main():
 
 
 def set_devices(count):
-    """Splits this processor into virtual devices; before the backend starts."""
+    """Creates virtual CPU devices; must run before the backend starts."""
     if count is None:
         return
     if os.environ.get("KERAS_BACKEND") == "jax":
@@ -95,7 +95,7 @@ def set_devices(count):
 
 
 def language(arguments):
-    """Functions to the batches and to a model of the characters of a text."""
+    """Returns functions that create the batches and the model of the characters of a text."""
     import numpy as np
 
     from keras_transformer import data, models, tasks, text
@@ -116,7 +116,7 @@ def language(arguments):
 
 
 def image(arguments):
-    """Functions to the batches and to a model of the classes of images."""
+    """Returns functions that create the batches and the model of the classes of images."""
     import numpy as np
 
     from keras_transformer import data, models, tasks
@@ -134,7 +134,7 @@ def image(arguments):
         return data.on_pixels(classifier, pixels[:1000])
 
     def make(epoch, step):
-        # A function of epoch and step alone: whoever starts in the midst finds the same batch.
+        # A function of epoch and step only, so that a resumed training gets the same batches.
         order = np.random.default_rng([0, epoch]).permutation(len(labels))
         rows = order[step * arguments.batch_size : (step + 1) * arguments.batch_size]
         return pixels[rows].astype("float32"), labels[rows].astype("int32")
@@ -146,7 +146,7 @@ def image(arguments):
 
 
 def sums():
-    """A text of sums, one a line."""
+    """Returns a text of sums, one per line."""
     import numpy as np
 
     pairs = np.random.default_rng(0).integers(0, 50, (2000, 2))
@@ -154,7 +154,7 @@ def sums():
 
 
 def spots(count):
-    """Noisy images of 12 x 12 pixels with a bright spot in one of nine fields, and which."""
+    """Returns noisy images of 12 x 12 pixels with a bright spot in one of nine cells, and the index of the cell."""
     import numpy as np
 
     drawn = np.random.default_rng(0)

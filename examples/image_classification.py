@@ -1,18 +1,18 @@
-"""Trains a compact Vision Transformer on CIFAR-10 from scratch, and exports it to three runtimes.
+"""Trains a compact Vision Transformer on CIFAR-10 from scratch and exports it to three runtimes.
 
     python examples/image_classification.py --data-dir DIR      # DIR/train.zip and DIR/test.zip, or folders of images
-    python examples/image_classification.py                     # CIFAR-10 as Keras downloads it
+    python examples/image_classification.py                     # CIFAR-10, downloaded by Keras
 
-It prints the curve epoch by epoch and the accuracy on the whole test set at the end, and leaves in `--out`:
-`model.keras`, `history.json`, `curve.png`, and `bundle/` with a SavedModel, a TFLite and an ONNX file that are proven to
-compute what the Keras model computes. All of them take raw pixels, 0 to 255.
+The script prints the training curve by epoch and the accuracy on the whole test set, and writes to `--out`:
+`model.keras`, `history.json`, `curve.png` and `bundle/` with a SavedModel, a TFLite and an ONNX file, compared with the
+Keras model. The models take raw pixels, 0 to 255.
 
-Two networks to choose from, with the same encoder of 6 blocks, 128 wide, over 64 tokens:
+There are two stems, with the same encoder of 6 blocks of width 128 over 64 tokens:
 
-    --stem conv    three 3x3 convolutions make the tokens (Xiao et al., arXiv 2106.14881)
-    --stem patch   patches of 4x4 pixels make the tokens, as in the paper (Dosovitskiy et al., arXiv 2010.11929)
+    --stem conv    three 3x3 convolutions (Xiao et al., arXiv 2106.14881)
+    --stem patch   patches of 4x4 pixels, as in the paper (Dosovitskiy et al., arXiv 2010.11929)
 
-The defaults are for an hour on 2 cores. Where there is a GPU, bfloat16 and XLA are switched on.
+The default training takes about an hour on 2 cores. With a GPU, bfloat16 and XLA are enabled.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(arguments.seed)
     on_gpu = bool(tf.config.list_physical_devices("GPU"))
-    # Measured on 2 cores: bfloat16 is slower than float32, and XLA is slower where there are strided convolutions.
+    # On 2 CPU cores bfloat16 is slower than float32, and XLA is slower with strided convolutions.
     keras.config.set_dtype_policy("mixed_bfloat16" if on_gpu else "float32")
     use_xla = on_gpu or arguments.stem == "patch"
 
@@ -66,8 +66,8 @@ def main():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", type=Path, help="folders or zips of images; without it, keras.datasets.cifar10")
-    parser.add_argument("--out", type=Path, default=Path("image_classification"), help="where the results go")
+    parser.add_argument("--data-dir", type=Path, help="folders or zips of images; default: keras.datasets.cifar10")
+    parser.add_argument("--out", type=Path, default=Path("image_classification"), help="output directory")
     parser.add_argument("--stem", choices=("conv", "patch"), default="conv")
     parser.add_argument("--epochs", type=int, default=24)
     parser.add_argument("--batch-size", type=int, default=64)
@@ -77,7 +77,7 @@ def parse_arguments():
 
 
 def build_model(stem, data):
-    """Pixels to class probabilities: normalization, tokens, encoder, the mean of the tokens, a linear head."""
+    """Returns the classifier: normalization, tokens, encoder, mean over tokens, linear head."""
     image_shape = data.train.images.shape[1:]
     if stem == "patch":
         backbone = models.ViT(SIZE, 4, image_shape[:2], num_channels=image_shape[2], class_token=False)
@@ -88,7 +88,7 @@ def build_model(stem, data):
 
 
 def convolutional_vit(image_shape):
-    """A ViT whose tokens come out of a small stack of convolutions: each sees 9 x 9 pixels, overlapping."""
+    """Returns a ViT with a convolutional stem; each token has a receptive field of 9 x 9 pixels."""
     images = keras.Input(image_shape, name="images")
     x = convolution(32, strides=1)(images)
     x = convolution(64, strides=2)(x)
@@ -113,7 +113,7 @@ def convolution(filters, strides):
 
 
 def train(model, data, arguments, use_xla):
-    """Fits the model; returns the history, with the time that it took."""
+    """Trains the model; returns the history and the training time."""
     num_classes = len(data.class_names)
     training = batches(
         data.train,
@@ -124,7 +124,7 @@ def train(model, data, arguments, use_xla):
         shuffle=True,
         seed=arguments.seed,
     )
-    # A look at 1,000 test images per epoch is enough for a curve; nothing is chosen by it.
+    # 1,000 test images per epoch are enough for the curve; they are not used for model selection.
     some = np.random.default_rng(0).permutation(len(data.test.labels))[:1000]
     glimpse = batches((data.test.images[some], data.test.labels[some]), 500, num_classes)
     steps = len(training) * arguments.epochs
@@ -133,7 +133,7 @@ def train(model, data, arguments, use_xla):
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta", "embedding"])
     model.compile(optimizer, "categorical_crossentropy", metrics=["accuracy"], jit_compile=use_xla)
     start, start_cpu = time.perf_counter(), cpu_seconds()
-    # The batches come shuffled.
+    # The batches are already shuffled.
     history = model.fit(training, validation_data=glimpse, epochs=arguments.epochs, shuffle=False, verbose=2).history
     wall, cpu = time.perf_counter() - start, cpu_seconds() - start_cpu
     print(f"trained for {wall / 60:.1f} minutes, {cpu / 60:.1f} minutes of CPU time", flush=True)

@@ -1,15 +1,15 @@
-"""Fits a noisy function by attention pooling: the Nadaraya-Watson estimator, whose width is learned by `model.fit`.
+"""Fits a noisy function with the Nadaraya-Watson estimator (attention pooling); `model.fit` learns the kernel width.
 
     python examples/kernel_regression.py                      # the gaussian kernel
     python examples/kernel_regression.py --kernel triangular
 
-The training points are keys, their noisy values are values, and the estimate at a query is a mean of the values, weighed by
-how near their points lie. In training each point is estimated from all others, so that the best width is neither 0, which
-repeats the noise, nor infinite, which is the mean of all.
+Keys are the training points, values are their noisy function values, and the estimate at a query is the mean of the values,
+weighted by the kernel of the distance. In training each point is estimated from all others: a width of 0 would reproduce
+the noise, and an infinite width the mean.
 
-It prints the width and the error before and after, against the function without noise, of the Keras model and of the
-exported bundle in each runtime. It leaves in `--out`: `model.keras`, `estimate.png` with the estimates and the weights, and
-`bundle/`.
+The script prints the width and the error against the noiseless function before and after training, of the Keras model and
+of the exported bundle in each runtime. It writes to `--out`: `model.keras`, `estimate.png` with the estimates and the
+weights, and `bundle/`.
 """
 
 import argparse
@@ -30,7 +30,7 @@ LEARNING_RATE = 0.05
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kernel", default="gaussian", choices=sorted(set(KERNELS) - set(FLAT_KERNELS)))
-    parser.add_argument("--width", type=float, default=2.0, help="where the width starts")
+    parser.add_argument("--width", type=float, default=2.0, help="initial width")
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("kernel_regression"))
@@ -48,7 +48,7 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     model.save(arguments.out / "model.keras")
     draw(points, values, queries, (before, after), np.asarray(weights)).savefig(arguments.out / "estimate.png", dpi=150)
-    # There may be more queries than points, or fewer.
+    # The number of queries may differ from that of points.
     axes = {"query": {1: "queries"}, "key": {1: "points"}, "value": {1: "points"}}
     probes = [asked, {"query": queries[:, :7], "key": points[:, ::2], "value": values[:, ::2]}]
     export.export(model, arguments.out / "bundle", dynamic_axes=axes, probes=probes)
@@ -58,12 +58,12 @@ def main():
 
 
 def function(x):
-    """What is to be found."""
+    """The noiseless function."""
     return 2 * np.sin(x) + x**0.8
 
 
 def make_data(seed):
-    """Points at random places with noisy values, and queries in even steps; float32 `(1, n, 1)` each."""
+    """Returns random points with noisy values, and equidistant queries; float32 `(1, n, 1)` each."""
     rng = np.random.default_rng(seed)
     points = np.sort(rng.uniform(0, 5, NUM_POINTS))
     values = function(points) + rng.normal(0, NOISE, NUM_POINTS)
@@ -71,7 +71,7 @@ def make_data(seed):
 
 
 def make_model(kernel, width):
-    """From queries, keys and values to estimates; in training, queries are the keys."""
+    """Returns the model of queries, keys and values to estimates; in training, queries are the keys."""
     inputs = {name: keras.Input((None, 1), name=name) for name in ("query", "key", "value")}
     pooling = KernelPooling(kernel, width, learn_width=True, leave_one_out=True, name="pooling")
     return keras.Model(inputs, {"estimate": pooling(**inputs)})
@@ -84,13 +84,13 @@ def fit(model, points, values, epochs):
 
 
 def error(queries, estimate):
-    """The mean squared difference from the function without noise."""
+    """Returns the mean squared error against the noiseless function."""
     estimate = estimate["estimate"] if isinstance(estimate, dict) else estimate
     return float(np.mean((np.asarray(estimate) - function(queries)) ** 2))
 
 
 def draw(points, values, queries, estimates, weights):
-    """The estimates before and after training, and how much each query attends to each point."""
+    """Plots the estimates before and after training, and the weights of the points for each query."""
     figure = new_figure(9, 3.6)
     left, right = figure.subplots(1, 2)
     x = queries.ravel()

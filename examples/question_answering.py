@@ -1,17 +1,17 @@
-"""Answers questions by a span of the text that they are about, trained from scratch on a file in SQuAD's format.
+"""Trains extractive question answering from scratch on a file in SQuAD's format.
 
-    python examples/question_answering.py --train train-v1.1.json --test dev-v1.1.json     # SQuAD, or files like it
+    python examples/question_answering.py --train train-v1.1.json --test dev-v1.1.json     # SQuAD, or the same format
     python examples/question_answering.py --data-dir DIR                                   # DIR/xquad.en.json
     python examples/question_answering.py                                                  # downloads that file
-    python examples/question_answering.py --quick                                          # does everything run?
+    python examples/question_answering.py --quick                                          # smoke test
 
-Without `--train` and `--test` it shows the format and the measures on the English part of XQuAD: 1,190 questions on 48
-articles, three quarters of the articles to train on, the others to test. That is far too little to learn to answer from
-scratch: expect little more than what the kind of question gives away.
+Without `--train` and `--test` the script uses the English part of XQuAD, 1,190 questions on 48 articles: three quarters of
+the articles for training, the others for testing. This is far too little data for training from scratch; the scores are
+hardly above those of answer types guessed from the question.
 
-A text that is too long is read in windows that overlap; the best span of all windows is the answer. It prints the loss
-epoch by epoch, then exact match and F1 on the test set, counted as SQuAD's own script counts them: of the Keras model, and
-of the exported bundle in each runtime. It leaves in `--out`: `model.keras`, `tokenizer/`, `history.json`, `curve.png`, and
+A long context is processed in overlapping windows; the answer is the best span of all windows. The script prints the loss
+by epoch, then exact match and F1 on the test set, computed as in SQuAD's official script, of the Keras model and of the
+exported bundle in each runtime. It writes to `--out`: `model.keras`, `tokenizer/`, `history.json`, `curve.png` and
 `bundle/`.
 """
 
@@ -45,7 +45,7 @@ DATA_DIGEST = "e4c57d1c9143aaa1c5d265ba5987a65f4e69528d2a98f29d6e75019b10344f29"
 
 
 class Question(NamedTuple):
-    """A question, its context, and its answers: pairs of the first character and the text."""
+    """A question, its context and its answers, pairs of first character and text."""
 
     text: str
     context: str
@@ -83,13 +83,13 @@ def main():
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train", type=Path, help="a file in SQuAD's format")
-    parser.add_argument("--test", type=Path, help="another; give both or neither")
-    parser.add_argument("--data-dir", type=Path, help=f"where {DATA_NAME} is; without it, it is downloaded")
-    parser.add_argument("--out", type=Path, default=Path("question_answering"), help="where the results go")
+    parser.add_argument("--test", type=Path, help="another one; requires --train")
+    parser.add_argument("--data-dir", type=Path, help=f"folder of {DATA_NAME}; default: download it")
+    parser.add_argument("--out", type=Path, default=Path("question_answering"), help="output directory")
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, help="of TensorFlow; all cores when not given")
-    parser.add_argument("--quick", action="store_true", help="a tiny run that shows that everything works")
+    parser.add_argument("--threads", type=int, help="TensorFlow threads; default: all cores")
+    parser.add_argument("--quick", action="store_true", help="smoke test with a tiny model")
     arguments = parser.parse_args()
     if (arguments.train is None) != (arguments.test is None):
         parser.error("give both --train and --test, or neither")
@@ -99,7 +99,7 @@ def parse_arguments():
 
 
 def read_questions(arguments):
-    """Two lists of `Question`: to train on and to test on."""
+    """Returns two lists of `Question`, for training and for testing."""
     if arguments.train:
         parts = [read_articles(path) for path in (arguments.train, arguments.test)]
     else:
@@ -118,7 +118,7 @@ def download():
 
 
 def read_articles(path):
-    """For each article of a file in SQuAD's format (version 1.1) a list of its `Question`s."""
+    """Returns a list of `Question` for each article of a file in SQuAD's format (version 1.1)."""
     return [
         [
             Question(
@@ -132,14 +132,14 @@ def read_articles(path):
 
 
 def train(model, tokenizer, questions, arguments):
-    """Fits the model to the first answer of each question; returns the history."""
+    """Trains the model on the first answer of each question; returns the history."""
     windows = [
         window
         for question in questions
         for window in tasks.question_windows(
             tokenizer, question.text, question.context, answer=question.answers[0], **WINDOW
         )
-        # A window without the answer teaches nothing here: every question has one.
+        # Windows without the answer are skipped: every question has an answer.
         if window.answer != (0, 0)
     ]
     stream = data.bucket_batches(
@@ -155,9 +155,9 @@ def train(model, tokenizer, questions, arguments):
     optimizer = keras.optimizers.AdamW(schedule, weight_decay=WEIGHT_DECAY, global_clipnorm=1.0)
     losses = {f"{edge}_logits": training.MaskedCrossentropy() for edge in ("start", "end")}
     model.compile(optimizer, losses, jit_compile=False)
-    # One column of the labels for each output.
+    # One column of the labels per output.
     batches = stream.repeat().map(
-        lambda inputs, places: (inputs, {"start_logits": places[:, 0], "end_logits": places[:, 1]})
+        lambda inputs, spans: (inputs, {"start_logits": spans[:, 0], "end_logits": spans[:, 1]})
     )
     start = time.process_time()
     history = model.fit(batches, steps_per_epoch=len(stream), epochs=arguments.epochs, shuffle=False, verbose=2).history
@@ -166,7 +166,7 @@ def train(model, tokenizer, questions, arguments):
 
 
 def evaluate(model, tokenizer, questions, bundle):
-    """Exact match and F1 of the Keras model, and of the bundle in each runtime."""
+    """Prints exact match and F1 of the Keras model and of the bundle in each runtime."""
     inference = tf.function(lambda inputs: model(inputs, training=False), reduce_retracing=True)
 
     def in_keras(inputs):
@@ -179,7 +179,7 @@ def evaluate(model, tokenizer, questions, bundle):
 
 
 def score(logits_of, tokenizer, questions):
-    """The means of exact match and F1 over all questions."""
+    """Returns the means of exact match and F1 over all questions."""
     said = [answer(logits_of, tokenizer, question) for question in questions]
     wanted = [[text for _, text in question.answers] for question in questions]
     exact, f1 = (
@@ -190,7 +190,7 @@ def score(logits_of, tokenizer, questions):
 
 
 def answer(logits_of, tokenizer, question):
-    """The text of the best span of all windows."""
+    """Returns the text of the best span of all windows."""
     windows = tasks.question_windows(tokenizer, question.text, question.context, **WINDOW)
     inputs = text.batching.pad_batch([window.token_ids for window in windows], tokenizer.pad_id)
     width = inputs["token_ids"].shape[1]

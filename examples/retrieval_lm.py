@@ -1,25 +1,23 @@
-"""Trains a language model that looks things up: RETRO on sentences of film reviews, and a decoder of its size without.
+"""Trains RETRO, a retrieval-augmented language model, on film reviews, and a decoder of the same size without retrieval.
 
     python examples/retrieval_lm.py --data-dir DIR      # DIR/stsa.fine.train, DIR/stsa.fine.test, DIR/rt-polarity.all
     python examples/retrieval_lm.py                     # downloads the 2.4 MB from the text's repository
-    python examples/retrieval_lm.py --smoke             # a few steps of a tiny network: does everything run?
+    python examples/retrieval_lm.py --smoke             # smoke test: a few steps of a tiny model
 
-It needs `pip install ".[retrieval]"`.
+Requires `pip install ".[retrieval]"`.
 
-Both learn characters of the training sentences of the Stanford Sentiment Treebank, with the same steps over the same
-batches. The database is another collection: the sentence polarity data of Pang and Lee, from which the Treebank was drawn.
-So it holds, in slightly other spelling, about three quarters of the sentences that the models are measured on, and neither
-model was trained on those. What retrieval gives is therefore measured apart: on sentences that have their like in the
-database, and on those that have not; and with neighbors of other chunks, with none, and with the training sentences as the
-database.
+Both models are trained on the characters of the training sentences of the Stanford Sentiment Treebank, with the same steps
+and batches. The database is another collection, the sentence polarity data of Pang and Lee, the source of the Treebank. It
+contains, in slightly different spelling, about three quarters of the test sentences; neither model is trained on them. The
+effect of retrieval is therefore measured separately on test sentences with and without a match in the database, and with
+neighbors of other chunks, without neighbors, and with the training sentences as the database.
 
-After the 600 steps of the default, with `--threads 1`, bits per character are 2.565 for the decoder and 1.606 for RETRO:
-1.445 on sentences that the database knows, 2.375 on new ones, where the decoder has 2.566. Without neighbors RETRO has
-2.718, with those of other chunks 3.594, and with the training sentences as database 3.536: a model that has always been
-given what helps relies on it.
+After the default 600 steps with `--threads 1`, bits per character are 2.565 for the decoder and 1.606 for RETRO: 1.445 on
+sentences with a match in the database, 2.375 on new ones (decoder: 2.566). RETRO has 2.718 without neighbors, 3.594 with
+neighbors of other chunks and 3.536 with the training sentences as database: the model depends on useful neighbors.
 
-It prints a table of bits per character, then what the model writes, in Keras and in each runtime of the exported bundle. It
-leaves in `--out`: the databases, `retro.keras`, `figures.json` and `bundle/`.
+The script prints a table of bits per character and generated text, in Keras and in each runtime of the exported bundle. It
+writes to `--out`: the databases, `retro.keras`, `figures.json` and `bundle/`.
 """
 
 import argparse
@@ -37,7 +35,7 @@ from keras_transformer import export, models, retrieval, tasks, text, training
 
 CHUNK, NEIGHBORS, CONTEXT = 16, 2, 128
 SIZE = models.Size(num_layers=3, hidden_dim=96, num_heads=3, intermediate_dim=384)
-# As many parameters as RETRO has with its encoder and the second attentions.
+# As many parameters as RETRO with its neighbor encoder and cross-attention.
 DECODER_SIZE = models.Size(num_layers=3, hidden_dim=96, num_heads=3, intermediate_dim=592)
 ENCODER_SIZE = models.Size(num_layers=1, hidden_dim=64, num_heads=2, intermediate_dim=128)
 RETRIEVAL_LAYERS = (2, 3)
@@ -81,14 +79,14 @@ def main():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", type=Path, help="where the files are; without it, they are downloaded")
-    parser.add_argument("--out", type=Path, default=Path("retrieval_lm"), help="where the results go")
+    parser.add_argument("--data-dir", type=Path, help="folder of the files; default: download them")
+    parser.add_argument("--out", type=Path, default=Path("retrieval_lm"), help="output directory")
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, help="of TensorFlow; all cores when not given")
-    parser.add_argument("--smoke", action="store_true", help="a tiny run that shows that everything works")
+    parser.add_argument("--threads", type=int, help="TensorFlow threads; default: all cores")
+    parser.add_argument("--smoke", action="store_true", help="smoke test with a tiny model")
     arguments = parser.parse_args()
     if arguments.smoke:
         arguments.steps, arguments.batch_size = 4, 2
@@ -96,14 +94,14 @@ def parse_arguments():
 
 
 def download():
-    """The folder with the files, downloaded when they are not there, and checked."""
+    """Returns the folder with the files; downloads missing files and checks the hashes."""
     for name, digest in DATA_FILES.items():
         path = keras.utils.get_file(name, DATA_ADDRESS + name, cache_subdir="sentences", file_hash=digest)
     return Path(path).parent
 
 
 def load_sentences(directory, smoke):
-    """dict of a collection to its sentences, without their labels."""
+    """Returns a dict of collection to sentences, without labels."""
     names = {"training": "stsa.fine.train", "test": "stsa.fine.test", "reviews": "rt-polarity.all"}
     sentences = {}
     for name, file in names.items():
@@ -123,7 +121,7 @@ def build_database(directory, sentences, tokenizer):
 
 
 def held_out_texts(out, sentences, tokenizer):
-    """dict of "known" and "new" to the `Chunks` of those test sentences that have their like in the database, and not."""
+    """Returns a dict of "known" and "new" to the `Chunks` of test sentences with and without a match in the database."""
     known = {letters(sentence) for sentence in sentences["reviews"]}
     parts = {"known": [], "new": []}
     for sentence in sentences["test"]:
@@ -143,7 +141,7 @@ def letters(sentence):
 
 
 def build_models(tokenizer, smoke):
-    """RETRO and the decoder, each with its head."""
+    """Returns RETRO and the decoder as language models."""
     options = {"position": "rotary", "norm": "rms_norm"}
     size, decoder_size = (SMOKE_SIZE, SMOKE_SIZE) if smoke else (SIZE, DECODER_SIZE)
     layers = (2,) if smoke else RETRIEVAL_LAYERS
@@ -159,7 +157,7 @@ def build_models(tokenizer, smoke):
 
 
 def training_batches(databases, arguments):
-    """Stretches of the training sentences, with neighbors among the reviews."""
+    """Returns batches of the training sentences, with neighbors from the reviews."""
     chunks, reviews = databases["training"].chunks, databases["reviews"]
     start = time.perf_counter()
     found = reviews.neighbors_of(chunks, NEIGHBORS)
@@ -169,7 +167,7 @@ def training_batches(databases, arguments):
 
 
 def train(model, batches, arguments, name):
-    """Fits a model; returns its last loss and the time that it took."""
+    """Trains a model; returns its last loss and the training time."""
     schedule = training.WarmupCosine(
         arguments.learning_rate, min(WARMUP_STEPS, arguments.steps // 2), arguments.steps, 0.1
     )
@@ -184,7 +182,7 @@ def train(model, batches, arguments, name):
 
 
 def measure(decoder, retro, databases, held_out):
-    """Bits per character on held-out sentences, by model and neighbors; prints the table."""
+    """Prints and returns bits per character on held-out sentences, by model and neighbors."""
     rows = {"decoder without retrieval": {}, **{f"RETRO, {name}": {} for name in CONDITIONS}}
     counts = {name: int(np.maximum(np.diff(each.document_starts) - 1, 0).sum()) for name, each in held_out.items()}
     for part, chunks in held_out.items():
@@ -202,7 +200,7 @@ def measure(decoder, retro, databases, held_out):
 
 
 def conditions(found, databases):
-    """dict of a condition to the neighbors and their database."""
+    """Returns a dict of condition to neighbors and their database."""
     reviews = found["reviews"]
     shuffled = np.random.default_rng(0).permutation(reviews)
     pairs = ((reviews, "reviews"), (shuffled, "reviews"), (np.full_like(reviews, -1), "reviews"))
@@ -215,12 +213,12 @@ def evaluation(chunks, neighbors, database):
 
 
 def bits(model, batches):
-    """Bits per character: every character but the first of each sentence, and of each context within it, counts once."""
+    """Returns bits per character, without the first character of each sentence and of each context within it."""
     return math.log2(model.evaluate(batches.epoch(), verbose=0, return_dict=True)["perplexity"])
 
 
 def write_texts(model, bundle, database, sentences):
-    """Continues the beginnings of held-out sentences in Keras and in each runtime; prints whether all say the same."""
+    """Continues prefixes of held-out sentences in Keras and in each runtime; prints the number of equal texts."""
     known = {letters(sentence) for sentence in sentences["reviews"]}
     chosen = [each for each in sentences["test"] if len(each) > 96 and letters(each) in known][:3]
     prompts = [each[: 2 * CHUNK] for each in chosen or sentences["test"][:3]]

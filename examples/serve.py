@@ -1,15 +1,15 @@
-"""Serves any bundle over HTTP with Ray Serve: several replicas, requests computed together, texts as streams.
+"""Serves a bundle over HTTP with Ray Serve: replicas, batching of requests, streamed texts.
 
     pip install ".[serve]"
     python examples/serve.py bundle --replicas 2
     curl localhost:8000/health
     curl localhost:8000/metrics
-    curl localhost:8000/v1/models                  # its name; /v1/models/NAME: what it takes and gives
+    curl localhost:8000/v1/models                  # its name; /v1/models/NAME: its inputs and outputs
 
     curl localhost:8000/v1/models/bundle:predict -d '{"inputs": {"x": [[1, 2, 3, 4]]}}'
     curl localhost:8000/v1/completions -d '{"prompt": "ROMEO:", "max_tokens": 64, "stream": true}'
 
-It runs until it is interrupted; what has been accepted is answered first.
+The server runs until it is interrupted, and then answers the accepted requests before it stops.
 """
 
 import argparse
@@ -54,24 +54,24 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("bundle", help="what export wrote")
-    parser.add_argument("--name", help="what clients call the model; the name of the bundle's folder when not given")
+    parser.add_argument("bundle", help="directory written by export")
+    parser.add_argument("--name", help="model name for clients; default: the directory name")
     parser.add_argument("--backend", default="onnx", choices=("onnx", "tflite", "saved_model"))
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--replicas", type=int, default=1)
-    parser.add_argument("--gateways", type=int, default=1, help="processes that speak HTTP")
-    parser.add_argument("--threads", type=int, default=1, help="of one call")
+    parser.add_argument("--gateways", type=int, default=1, help="HTTP processes")
+    parser.add_argument("--threads", type=int, default=1, help="threads per call")
+    parser.add_argument("--cpus", type=float, help="CPUs that Ray reserves per replica; default: --threads")
+    parser.add_argument("--max-batch-size", type=int, default=32, help="maximum number of examples or texts per batch")
+    parser.add_argument("--wait-ms", type=float, default=2.0, help="maximum time a request waits for its batch")
     parser.add_argument(
-        "--cpus", type=float, help="what Ray sets aside for a replica; as many as threads when not given"
+        "--max-waiting", type=int, default=256, help="maximum queue length; further requests get status 429"
     )
-    parser.add_argument("--max-batch-size", type=int, default=32, help="the most examples, or texts, computed at once")
-    parser.add_argument("--wait-ms", type=float, default=2.0, help="how long a request waits for others")
-    parser.add_argument("--max-waiting", type=int, default=256, help="requests that wait; further ones get status 429")
-    parser.add_argument("--max-bytes", type=int, default=4 << 20, help="of a body")
-    parser.add_argument("--max-examples", type=int, default=256, help="of one request")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds until a request is given up")
-    parser.add_argument("--verbose", action="store_true", help="show what the replicas print")
+    parser.add_argument("--max-bytes", type=int, default=4 << 20, help="maximum size of a request body")
+    parser.add_argument("--max-examples", type=int, default=256, help="maximum number of examples per request")
+    parser.add_argument("--timeout", type=float, default=60.0, help="timeout of a request in seconds")
+    parser.add_argument("--verbose", action="store_true", help="show the output of the replicas")
     return parser.parse_args()
 
 

@@ -45,7 +45,7 @@ def test_tests_on_the_first_five_of_each_and_all_runtimes_agree(finished):
     figure = figure.removeprefix("official split: ")
     assert figure.endswith("of 100 recordings")
     for backend in ("saved_model", "tflite", "onnx"):
-        assert f"{backend}: {figure}; 100 labels as Keras has them" in printed
+        assert f"{backend}: {figure}; 100 labels equal to those of Keras" in printed
 
 
 def test_leaves_a_model_of_samples(finished):
