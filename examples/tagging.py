@@ -1,20 +1,20 @@
-"""Tags words, trained from scratch: parts of speech of English (UD EWT) or entities in tweets (WNUT-17).
+"""Trains a tagger from scratch: English parts of speech (UD EWT) or entities in tweets (WNUT-17).
 
     python examples/tagging.py --dataset ewt --data-dir DIR       # DIR/en_ewt-ud-train.conllu, and so on
-    python examples/tagging.py --dataset wnut17                   # downloads the 2 MB that it needs
-    python examples/tagging.py --dataset ewt --quick              # a few steps: does everything run?
+    python examples/tagging.py --dataset wnut17                   # downloads 2 MB
+    python examples/tagging.py --dataset ewt --quick              # smoke test: a few steps
 
-Words are given (gold tokens), and split into subwords. Each subword says the tag of its word, and the word takes the tag
-that all of them together find likeliest. Training reads the words split in several ways, drawn at random: so it learns how
-words are spelled, and a word that is new is not quite unknown.
+Words are given (gold tokens) and split into subwords. The model predicts the tag of the word for each subword, and the tag
+of a word is the most likely one over all of its subwords. In training, words are split randomly in several ways (subword
+regularization), which improves the accuracy on unseen words.
 
-First the encoder is pretrained as a masked language model on the words of the training set, without their tags. Then it gets
-another head, and learns the tags. With `--pretraining-epochs 0` it starts from nothing; with `--pretrained FOLDER` several
-runs share one pretrained encoder.
+First the encoder is pretrained as a masked language model on the words of the training set, without the tags. Then it is
+fine-tuned with a tagging head. `--pretraining-epochs 0` skips the pretraining; with `--pretrained FOLDER` several runs share
+one pretrained encoder.
 
-It prints the accuracy over subwords on the development set epoch by epoch, then the figures on the development and the test
-set: accuracy over words for parts of speech, F1 over whole entities for WNUT-17: of the Keras model, and of the exported
-bundle in each runtime. It leaves in `--out`: `model.keras`, `tokenizer/`, `history.json`, `curve.png`, and `bundle/`.
+The script prints the accuracy over subwords on the development set by epoch, then the scores on the development and test
+sets, accuracy over words for parts of speech and F1 over entities for WNUT-17, of the Keras model and of the exported
+bundle in each runtime. It writes to `--out`: `model.keras`, `tokenizer/`, `history.json`, `curve.png` and `bundle/`.
 """
 
 import argparse
@@ -31,13 +31,13 @@ from keras_transformer import data, export, models, plots, tasks, text, training
 
 SIZE = models.Size(num_layers=2, hidden_dim=128, num_heads=4, intermediate_dim=256)
 QUICK_SIZE = models.Size(num_layers=1, hidden_dim=32, num_heads=2, intermediate_dim=64)
-# Small, so that endings are learned from the many words that are split.
+# A small vocabulary splits many words, so that suffixes are learned.
 VOCABULARY_SIZE = 4000
 MAX_LENGTH = 256
-# Each sentence is met with its words split in so many ways, one an epoch on average; prediction splits without chance.
+# Number of random splits of each sentence, one per epoch on average; prediction uses the deterministic split.
 NUM_SPLITS = 4
 SPLIT_RATE = 0.15
-# More than BERT's 15 %: more to learn from in each of few steps.
+# More than BERT's 15 %, for more labels per step in a short training.
 MASKING = {"rate": 0.2, "whole_words": True}
 DROPOUT = 0.1
 HEAD_DROPOUT = 0.2
@@ -46,7 +46,7 @@ LABEL_SMOOTHING = 0.1
 LEARNING_RATE = 1.5e-3
 WEIGHT_DECAY = 0.05
 TOKENS_PER_BATCH = 1024
-# Hardly any padding: without XLA there is nothing to compile for each length.
+# Batches by length have little padding; without XLA there is no compilation per length.
 BUCKETS = {"multiple": 4, "growth": 1, "fill": False}
 
 DATASETS = {
@@ -86,7 +86,7 @@ def main():
     words = (" ".join(sentence.tokens) for sentence in splits["train"])
     tokenizer = text.WordPiece.train(words, VOCABULARY_SIZE, lowercase=False)
     size = QUICK_SIZE if arguments.quick else SIZE
-    # What a word is depends on its neighbors, wherever they stand: positions relative to each other.
+    # The tag of a word depends on its neighbors, not on its absolute position: relative positions.
     backbone = models.Encoder(size, tokenizer.vocabulary_size, position="rotary", dropout=DROPOUT)
     pretrain(backbone, tokenizer, splits["train"], arguments)
     model = tasks.Tagger(backbone, len(tags), dropout=HEAD_DROPOUT, name="tagging")
@@ -101,14 +101,14 @@ def main():
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", choices=DATASETS, default="ewt")
-    parser.add_argument("--data-dir", type=Path, help="where the files are; without it, they are downloaded")
-    parser.add_argument("--out", type=Path, default=Path("tagging"), help="where the results go")
+    parser.add_argument("--data-dir", type=Path, help="folder of the files; default: download them")
+    parser.add_argument("--out", type=Path, default=Path("tagging"), help="output directory")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--pretraining-epochs", type=int, default=10)
-    parser.add_argument("--pretrained", type=Path, help="folder with the pretrained encoder, made when it is not there")
+    parser.add_argument("--pretrained", type=Path, help="folder of the pretrained encoder; created if missing")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, help="of TensorFlow; all cores when not given")
-    parser.add_argument("--quick", action="store_true", help="a tiny run that shows that everything works")
+    parser.add_argument("--threads", type=int, help="TensorFlow threads; default: all cores")
+    parser.add_argument("--quick", action="store_true", help="smoke test with a tiny model")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.epochs, arguments.pretraining_epochs = 2, min(arguments.pretraining_epochs, 1)
@@ -116,7 +116,7 @@ def parse_arguments():
 
 
 def read_splits(arguments):
-    """dict of "train", "dev" and "test" to lists of `data.Sentence`, with the tags as their one column."""
+    """Returns a dict of "train", "dev" and "test" to lists of `data.Sentence`, with the tags as their only column."""
     dataset, splits = DATASETS[arguments.dataset], {}
     for split, (name, digest) in zip(("train", "dev", "test"), dataset["files"].items(), strict=True):
         path = (
@@ -130,7 +130,7 @@ def read_splits(arguments):
 
 
 def encode(tokenizer, sentences, tags=None):
-    """Token ids of each sentence, the word that each token came from, and labels: each token has the tag of its word."""
+    """Returns token ids, the word index of each token, and the labels, the tag of the word for each token."""
     ids, words = tokenizer.encode_words([sentence.tokens for sentence in sentences])
     ids, words = ([row[:MAX_LENGTH] for row in rows] for rows in (ids, words))
     if tags is None:
@@ -142,18 +142,18 @@ def encode(tokenizer, sentences, tags=None):
 
 
 def resplit(tokenizer, ids, labels, seed):
-    """Each sentence `NUM_SPLITS` times, its words split at random, and the labels that go with the new tokens."""
+    """Returns token ids and labels of each sentence `NUM_SPLITS` times, with its words split randomly."""
     sampling = data.SubwordSampling(tokenizer, SPLIT_RATE)
     all_ids, all_labels = [], []
     for split in range(NUM_SPLITS):
         rows, sources = sampling(ids, seed=seed * NUM_SPLITS + split)
         all_ids += [row[:MAX_LENGTH] for row in rows]
-        all_labels += [[row[place] for place in each[:MAX_LENGTH]] for row, each in zip(labels, sources, strict=True)]
+        all_labels += [[row[source] for source in each[:MAX_LENGTH]] for row, each in zip(labels, sources, strict=True)]
     return all_ids, all_labels
 
 
 def pretrain(backbone, tokenizer, sentences, arguments):
-    """Trains the encoder to guess hidden words, or reads what an earlier run left in the folder."""
+    """Pretrains the encoder as a masked language model, or loads the weights of an earlier run."""
     weights = arguments.pretrained and arguments.pretrained / "encoder.weights.h5"
     if weights and weights.exists():
         backbone.load_weights(weights)
@@ -172,14 +172,14 @@ def pretrain(backbone, tokenizer, sentences, arguments):
 
 
 def train(model, tokenizer, splits, tags, arguments):
-    """Fits the model to the tags; returns the history."""
+    """Trains the model on the tags; returns the history."""
     ids, _, labels = encode(tokenizer, splits["train"], tags)
-    # Not the seed of the pretraining, nor of its splits.
+    # Different from the seed of the pretraining and of its splits.
     ids, labels = resplit(tokenizer, ids, labels, arguments.seed + 1)
     stream = data.bucket_batches(
         {"token_ids": ids}, labels, tokens_per_batch=TOKENS_PER_BATCH, seed=arguments.seed, **BUCKETS
     )
-    # The neighbors of a hidden word have to tell its tag.
+    # The tag of a masked word must be predicted from its neighbors.
     stream = data.hide_tokens(stream, tokenizer, HIDDEN_TOKENS, whole_words=True, seed=arguments.seed)
     ids, _, labels = encode(tokenizer, splits["dev"], tags)
     held_out = data.bucket_batches(
@@ -189,8 +189,8 @@ def train(model, tokenizer, splits, tags, arguments):
 
 
 def fit(model, stream, epochs, label_smoothing=0.0, **options):
-    """AdamW with warm-up and a cosine; in the end the weights are moving averages. Returns the history."""
-    # A stream holds each sentence once for every split.
+    """Trains with AdamW, warm-up, cosine decay and averaged weights; returns the history."""
+    # A stream contains each sentence once per split.
     steps = max(1, len(stream) // NUM_SPLITS)
     schedule = training.WarmupCosine(LEARNING_RATE, warmup_steps=steps * epochs // 10, total_steps=steps * epochs)
     optimizer = keras.optimizers.AdamW(
@@ -205,7 +205,7 @@ def fit(model, stream, epochs, label_smoothing=0.0, **options):
         steps_per_epoch=steps,
         epochs=epochs,
         shuffle=False,
-        # Validation looks at the averaged weights.
+        # Validation uses the averaged weights.
         callbacks=[keras.callbacks.SwapEMAWeights()],
         verbose=2,
         **options,
@@ -215,7 +215,7 @@ def fit(model, stream, epochs, label_smoothing=0.0, **options):
 
 
 def evaluate(model, tokenizer, splits, tags, bundle):
-    """The figures of the Keras model, and that of the test set of the bundle in each runtime."""
+    """Prints the scores of the Keras model and the test scores of the bundle in each runtime."""
     inference = tf.function(lambda inputs: model(inputs, training=False), reduce_retracing=True)
     for split in ("dev", "test"):
         figure = score(lambda inputs: inference(inputs).numpy(), tokenizer, splits[split], tags)
@@ -228,9 +228,9 @@ def evaluate(model, tokenizer, splits, tags, bundle):
 
 
 def tag_words(logits, words, count):
-    """The number of the likeliest tag of each of `count` words: `argmax_k sum_t log softmax(logits_t)_k`, over its tokens t.
+    """Returns the most likely tag of each of `count` words: `argmax_k sum_t log softmax(logits_t)_k`, over its tokens t.
 
-    A word without a token gets the last tag.
+    A word without tokens gets the last tag.
     """
     logits, words = logits[: len(words)], np.asarray(words, int)
     logits = logits - logits.max(-1, keepdims=True)
@@ -240,13 +240,13 @@ def tag_words(logits, words, count):
 
 
 def score(logits_of, tokenizer, test, tags):
-    """Accuracy over words or, where the tags are BIO tags, F1 over entities."""
+    """Returns the accuracy over words or, for BIO tags, F1 over entities, as text."""
     found = []
     for start in range(0, len(test), 50):
         ids, words, _ = encode(tokenizer, test[start : start + 50])
         logits = logits_of(text.batching.pad_batch(ids, tokenizer.pad_id))
-        for sentence, row, places in zip(test[start : start + 50], logits, words, strict=True):
-            found.append([tags[tag] for tag in tag_words(row, places, len(sentence.tokens))])
+        for sentence, row, indices in zip(test[start : start + 50], logits, words, strict=True):
+            found.append([tags[tag] for tag in tag_words(row, indices, len(sentence.tokens))])
     expected = [sentence.columns[0] for sentence in test]
     if "O" in tags:
         scores = data.span_f1(expected, found)

@@ -1,18 +1,18 @@
-"""Classifies sentences, trained from scratch: sentiment of film reviews (SST-2) or kinds of questions (TREC).
+"""Trains a sentence classifier from scratch: sentiment of film reviews (SST-2) or question types (TREC).
 
     python examples/text_classification.py --dataset trec --data-dir DIR     # DIR/TREC.train.all, and so on
-    python examples/text_classification.py --dataset sst2                    # downloads the 5 MB of text
-    python examples/text_classification.py --dataset sst2 --quick            # a few steps: does everything run?
+    python examples/text_classification.py --dataset sst2                    # downloads 5 MB of text
+    python examples/text_classification.py --dataset sst2 --quick            # smoke test: a few steps
 
-First an encoder is pretrained as a masked language model, on sentences without labels: the training text of SST and TREC,
-and two more sets of sentences about films (MR, Subj). None is read that shares six words in a row with a held-out one.
-Then the same encoder gets another head, and learns the labels. With `--pretraining-epochs 0` it starts from nothing; with
-`--pretrained FOLDER` several runs share one pretrained encoder. All of this reads words split into pieces in several ways,
-drawn at random, so that the model learns how words are spelled.
+First an encoder is pretrained as a masked language model on unlabeled sentences: the training text of SST and TREC, and two
+more sets of sentences about films (MR, Subj). Sentences that share six consecutive words with a held-out one are excluded.
+Then the encoder is fine-tuned with a classification head. `--pretraining-epochs 0` skips the pretraining; with
+`--pretrained FOLDER` several runs share one pretrained encoder. In training, words are split randomly into subwords in
+several ways (subword regularization).
 
-It prints the accuracy on the development set (SST-2's own; of TREC a tenth of the training set) epoch by epoch, then that on
-the test set: of the Keras model, and of the exported bundle in each runtime, which takes sentences. It leaves in `--out`:
-`model.keras`, `history.json`, `curve.png`, and `bundle/`.
+The script prints the accuracy on the development set (that of SST-2; for TREC one tenth of the training set) by epoch, then
+the accuracy on the test set, of the Keras model and of the exported bundle in each runtime, whose inputs are sentences. It
+writes to `--out`: `model.keras`, `history.json`, `curve.png` and `bundle/`.
 """
 
 import argparse
@@ -32,11 +32,11 @@ SIZE = models.Size(num_layers=2, hidden_dim=128, num_heads=4, intermediate_dim=2
 QUICK_SIZE = models.Size(num_layers=1, hidden_dim=32, num_heads=2, intermediate_dim=64)
 VOCABULARY_SIZE = 8000
 MAX_LENGTH = 64
-# Each sentence is met with its words split in so many ways, one an epoch on average; prediction splits without chance.
+# Number of random splits of each sentence, one per epoch on average; prediction uses the deterministic split.
 NUM_SPLITS = 4
 SPLIT_RATE = 0.1
 PRETRAINING = {"dropout": 0.1, "learning_rate": 1.5e-3, "tokens_per_batch": 1024}
-# More than BERT's 15 %: more to learn from in each of few steps.
+# More than BERT's 15 %, for more labels per step in a short training.
 MASKING = {"rate": 0.2, "whole_words": True}
 DROPOUT = 0.2
 HEAD_DROPOUT = 0.3
@@ -45,7 +45,7 @@ LABEL_SMOOTHING = 0.1
 LEARNING_RATE = 1e-3
 WEIGHT_DECAY = 0.05
 TOKENS_PER_BATCH = 1024
-# Hardly any padding: without XLA, which is no faster here on CPUs, there is nothing to compile for each length.
+# Batches by length have little padding; without XLA, which is not faster here on CPUs, there is no compilation per length.
 BUCKETS = {"multiple": 4, "growth": 1, "fill": False}
 
 CLASS_NAMES = {
@@ -98,14 +98,14 @@ def main():
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", choices=CLASS_NAMES, default="sst2")
-    parser.add_argument("--data-dir", type=Path, help="where the files are; without it, they are downloaded")
-    parser.add_argument("--out", type=Path, default=Path("text_classification"), help="where the results go")
+    parser.add_argument("--data-dir", type=Path, help="folder of the files; default: download them")
+    parser.add_argument("--out", type=Path, default=Path("text_classification"), help="output directory")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--pretraining-epochs", type=int, default=16)
-    parser.add_argument("--pretrained", type=Path, help="folder with the pretrained encoder, made when it is not there")
+    parser.add_argument("--pretrained", type=Path, help="folder of the pretrained encoder; created if missing")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, help="of TensorFlow; all cores when not given")
-    parser.add_argument("--quick", action="store_true", help="a tiny run that shows that everything works")
+    parser.add_argument("--threads", type=int, help="TensorFlow threads; default: all cores")
+    parser.add_argument("--quick", action="store_true", help="smoke test with a tiny model")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.epochs, arguments.pretraining_epochs = 2, min(arguments.pretraining_epochs, 1)
@@ -113,21 +113,21 @@ def parse_arguments():
 
 
 def download():
-    """The folder with the files, downloaded when they are not there, and checked."""
+    """Returns the folder with the files; downloads missing files and checks the hashes."""
     for name, digest in DATA_FILES.items():
         path = keras.utils.get_file(name, DATA_ADDRESS + name, cache_subdir="sentences", file_hash=digest)
     return Path(path).parent
 
 
 def read(directory, name):
-    """Pairs of a sentence and its label."""
+    """Returns pairs of sentence and label."""
     encoding = "utf-8" if name.startswith("stsa") else "latin-1"
     lines = (line.partition(" ") for line in data.read_lines(directory / name, encoding) if line.strip())
     return [(sentence.strip(), int(label)) for label, _, sentence in lines]
 
 
 def read_splits(directory, dataset):
-    """dict of "train", "dev" and "test" to pairs of a sentence and its label."""
+    """Returns a dict of "train", "dev" and "test" to pairs of sentence and label."""
     if dataset == "sst2":
         return {split: read(directory, f"stsa.binary.{split}") for split in ("train", "dev", "test")}
     known = read(directory, "TREC.train.all")
@@ -137,7 +137,7 @@ def read_splits(directory, dataset):
 
 
 def read_unlabeled(directory):
-    """Sentences to pretrain on: none that is held out in either data set, or was taken from the same text as one."""
+    """Returns the sentences for pretraining, without those that are held out or overlap with a held-out one."""
     questions = read_splits(directory, "trec")
     held_out = [*questions["dev"], *questions["test"]]
     for name in ("stsa.binary.dev", "stsa.binary.test", "stsa.fine.dev", "stsa.fine.test"):
@@ -151,13 +151,13 @@ def read_unlabeled(directory):
 
 
 def word_runs(sentence, count=6):
-    """Every run of `count` words; a shorter sentence is one."""
+    """Returns all n-grams of `count` words; a shorter sentence is one n-gram."""
     words = re.findall("[a-z0-9]+", sentence.lower())
     return {" ".join(words[start : start + count]) for start in range(max(1, len(words) - count + 1))}
 
 
 def pretrained_encoder(sentences, arguments):
-    """The tokenizer and the encoder, read from the folder of an earlier run, or trained and left there for the next."""
+    """Returns the tokenizer and the encoder, loaded from the folder of an earlier run, or trained and saved there."""
     folder = arguments.pretrained or arguments.out / "pretrained"
     weights = folder / "encoder.weights.h5"
     if weights.exists():
@@ -168,7 +168,7 @@ def pretrained_encoder(sentences, arguments):
     tokenizer = text.WordPiece.train(sentences, VOCABULARY_SIZE)
     backbone = build_encoder(tokenizer, DROPOUT, arguments)
     if arguments.pretraining_epochs:
-        # Dropout has no weights: what learned with less of it goes on with more.
+        # Dropout has no weights, so the rate may differ from that of the pretraining.
         learner = build_encoder(tokenizer, PRETRAINING["dropout"], arguments)
         pretrain(learner, tokenizer, sentences, arguments)
         folder.mkdir(parents=True, exist_ok=True)
@@ -180,12 +180,12 @@ def pretrained_encoder(sentences, arguments):
 
 def build_encoder(tokenizer, dropout, arguments):
     size = QUICK_SIZE if arguments.quick else SIZE
-    # Positions relative to each other: a hidden word is guessed from its neighbors, wherever they stand.
+    # Relative positions: a masked word is predicted from its neighbors, independent of the absolute position.
     return models.Encoder(size, tokenizer.vocabulary_size, position="rotary", dropout=dropout)
 
 
 def pretrain(backbone, tokenizer, sentences, arguments):
-    """Trains the encoder to guess hidden tokens."""
+    """Pretrains the encoder as a masked language model."""
     stream = data.bucket_batches(
         {"token_ids": resplit(tokenizer, sentences, arguments.seed)},
         tokens_per_batch=PRETRAINING["tokens_per_batch"],
@@ -194,17 +194,17 @@ def pretrain(backbone, tokenizer, sentences, arguments):
     )
     masked = data.mask_tokens(stream, tokenizer, seed=arguments.seed, selected_positions=True, **MASKING)
     model = tasks.MaskedLanguageModel(backbone, selected_positions=True)
-    # The stream holds each sentence once for every split.
+    # The stream contains each sentence once per split.
     steps, epochs = max(1, len(stream) // NUM_SPLITS), arguments.pretraining_epochs
     compile_model(model, PRETRAINING["learning_rate"], steps * epochs)
-    print(f"pretraining on {len(sentences)} sentences, {steps} steps an epoch", flush=True)
+    print(f"pretraining on {len(sentences)} sentences, {steps} steps per epoch", flush=True)
     start = time.process_time()
     model.fit(masked.repeat(), steps_per_epoch=steps, epochs=epochs, shuffle=False, verbose=2)
     print(f"pretrained for {(time.process_time() - start) / 60:.1f} minutes of CPU time", flush=True)
 
 
 def resplit(tokenizer, sentences, seed):
-    """The token ids of each sentence `NUM_SPLITS` times, its words split at random."""
+    """Returns the token ids of each sentence `NUM_SPLITS` times, with its words split randomly."""
     sampling = data.SubwordSampling(tokenizer, SPLIT_RATE)
     rows = tokenizer.encode(sentences)
     first, last = tokenizer.opening_id(), tokenizer.closing_id()
@@ -216,7 +216,7 @@ def resplit(tokenizer, sentences, seed):
 
 
 def compile_model(model, learning_rate, steps, **options):
-    """AdamW with warm-up and a cosine, the loss over what has a label; the weights in the end are moving averages."""
+    """Compiles with AdamW, warm-up, cosine decay, averaged weights and a masked loss."""
     schedule = training.WarmupCosine(learning_rate, warmup_steps=steps // 10, total_steps=steps)
     optimizer = keras.optimizers.AdamW(
         schedule, weight_decay=WEIGHT_DECAY, global_clipnorm=1.0, use_ema=True, ema_momentum=0.99
@@ -231,14 +231,14 @@ def compile_model(model, learning_rate, steps, **options):
 
 
 def train(model, tokenizer, splits, arguments):
-    """Fits the model, which has the averaged weights then; returns the history."""
+    """Trains the model, with averaged weights at the end; returns the history."""
     sentences, labels = zip(*splits["train"], strict=True)
-    # Not the splits of the pretraining.
+    # Different splits from those of the pretraining.
     inputs = {"token_ids": resplit(tokenizer, list(sentences), arguments.seed + 1)}
     stream = data.bucket_batches(
         inputs, labels * NUM_SPLITS, tokens_per_batch=TOKENS_PER_BATCH, seed=arguments.seed, **BUCKETS
     )
-    # So that no single word decides.
+    # Random words are masked, so that no single word determines the class.
     stream = data.hide_tokens(stream, tokenizer, HIDDEN_TOKENS, whole_words=True, seed=arguments.seed)
     steps = max(1, len(stream) // NUM_SPLITS)
     compile_model(model, LEARNING_RATE, steps * arguments.epochs, label_smoothing=LABEL_SMOOTHING)
@@ -249,7 +249,7 @@ def train(model, tokenizer, splits, arguments):
         steps_per_epoch=steps,
         epochs=arguments.epochs,
         shuffle=False,
-        # Validation looks at the averaged weights.
+        # Validation uses the averaged weights.
         callbacks=[keras.callbacks.SwapEMAWeights()],
         verbose=2,
     ).history
@@ -264,7 +264,7 @@ def batches(tokenizer, pairs, **options):
 
 
 def evaluate(model, tokenizer, test, arguments):
-    """Test accuracy of the Keras model, and of the bundle in each runtime."""
+    """Prints the test accuracy of the Keras model and of the bundle in each runtime."""
     accuracy = model.evaluate(batches(tokenizer, test, shuffle=False).epoch(), verbose=0, return_dict=True)["accuracy"]
     print(f"test accuracy: {accuracy:.2%} of {len(test)} sentences", flush=True)
     bundle = arguments.out / "bundle"

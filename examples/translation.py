@@ -1,22 +1,22 @@
-"""Trains a Transformer to translate English to German on Multi30k, and exports it to three runtimes.
+"""Trains a Transformer on English-German translation (Multi30k) and exports it to three runtimes.
 
     python examples/translation.py --data-dir DIR      # DIR/train.en.gz, DIR/train.de.gz, and so on
     python examples/translation.py                     # downloads the 1.3 MB from the data set's repository
-    python examples/translation.py --quick             # a few steps on a few sentences: does everything run?
-    python examples/translation.py --architecture bahdanau      # recurrent networks and additive attention, in place of it
+    python examples/translation.py --quick             # smoke test: a few steps on a few sentences
+    python examples/translation.py --architecture bahdanau      # recurrent networks with additive attention
 
-It prints the loss epoch by epoch, then BLEU and chrF on the 1,000 sentences of test_2016_flickr: of the Keras model, greedy
-and with beam search, and of the exported bundle in each runtime. It leaves in `--out`: `model.keras`, `curve.png`,
-`attention.png` (what each word of a translation looks at), `history.json`, and `bundle/` with a SavedModel, a TFLite and an
-ONNX file, which take English text and give German text.
+The script prints the loss by epoch, then BLEU and chrF on the 1,000 sentences of test_2016_flickr, of the Keras model with
+greedy decoding and beam search, and of the exported bundle in each runtime. It writes to `--out`: `model.keras`,
+`curve.png`, `attention.png` (the cross-attention of a translation), `history.json` and `bundle/` with a SavedModel, a TFLite
+and an ONNX file, which translate text to text.
 
-The network is the one that Wu et al. (arXiv 2105.14462) found to be large enough for these 29,000 sentences: 4 layers of
-width 128. It reads raw text, cased, in subwords of one vocabulary for both languages; it normalizes before each part of a
-block, not after it: the validation loss falls faster (3.52 against 4.10 nats a token after 600 steps, all else equal). The
-weights that are evaluated are a moving average of those that are trained.
+The architecture is that of Wu et al. (arXiv 2105.14462), sufficient for these 29,000 sentences: 4 layers of width 128. The
+inputs are raw cased text in subwords of a joint vocabulary. Normalization is before each sublayer (pre-norm), because the
+validation loss falls faster than with post-norm (3.52 against 4.10 nats per token after 600 steps). The evaluated weights
+are a moving average of the trained ones.
 
-With `--checkpoint DIR` a training that was interrupted goes on at the epoch where it was; one that was complete is not
-repeated, or goes on where there are more `--epochs` now.
+With `--checkpoint DIR` an interrupted training resumes at its epoch. A complete training is not repeated, and continues if
+`--epochs` is larger.
 """
 
 import argparse
@@ -43,7 +43,7 @@ PEAK_LEARNING_RATE = 3e-3
 WARMUP_STEPS = 600
 AVERAGED_STEPS = 1000
 TOKENS_PER_BATCH = 2048
-# Five beams, as Wu et al. decode.
+# Five beams, as in Wu et al.
 BEAM = generation.BeamSearch(num_beams=5)
 MAX_NEW_TOKENS = 80
 
@@ -84,16 +84,14 @@ def main():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--data-dir", type=Path, help="where train.en.gz and so on are; without it, they are downloaded"
-    )
+    parser.add_argument("--data-dir", type=Path, help="folder of train.en.gz and the others; default: download them")
     parser.add_argument("--architecture", choices=ARCHITECTURES, default="transformer")
-    parser.add_argument("--out", type=Path, default=Path("translation"), help="where the results go")
-    parser.add_argument("--checkpoint", type=Path, help="where the state of the training is kept, to go on from")
+    parser.add_argument("--out", type=Path, default=Path("translation"), help="output directory")
+    parser.add_argument("--checkpoint", type=Path, help="directory of the training checkpoint")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, help="of TensorFlow; all cores when not given")
-    parser.add_argument("--quick", action="store_true", help="a tiny run that shows that everything works")
+    parser.add_argument("--threads", type=int, help="TensorFlow threads; default: all cores")
+    parser.add_argument("--quick", action="store_true", help="smoke test with a tiny model")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.epochs = 2
@@ -101,7 +99,7 @@ def parse_arguments():
 
 
 def download(cache_dir=None):
-    """The folder with the files, downloaded when they are not there, and checked."""
+    """Returns the folder with the files; downloads missing files and checks the hashes."""
     for name, digest in DATA_FILES.items():
         path = keras.utils.get_file(
             name, DATA_ADDRESS + name, cache_subdir="multi30k", file_hash=digest, cache_dir=cache_dir
@@ -110,7 +108,7 @@ def download(cache_dir=None):
 
 
 def load_data(directory, quick):
-    """dict of split to its English and its German sentences."""
+    """Returns a dict of split to its English and German sentences."""
     splits = {}
     for split in ("train", "val", "test_2016_flickr"):
         pairs = list(data.read_pairs(*(directory / f"{split}.{language}.gz" for language in ("en", "de"))))
@@ -124,7 +122,7 @@ def transformer(size, vocabulary_size):
 
 
 def bahdanau(size, vocabulary_size):
-    """As many parameters as the Transformer, about: states twice as wide as the embeddings."""
+    """Returns a model with about as many parameters as the Transformer; states are twice as wide as the embeddings."""
     width = size.hidden_dim
     size = models.BahdanauSize(width, 2 * width, alignment_dim=width, readout_dim=width)
     return models.Bahdanau(size, vocabulary_size, tie_embeddings=True, dropout=DROPOUT)
@@ -134,7 +132,7 @@ ARCHITECTURES = {"transformer": transformer, "bahdanau": bahdanau}
 
 
 def build_model(tokenizer, size, architecture="transformer"):
-    """Text in English to text in German."""
+    """Returns the translation model."""
     backbone = ARCHITECTURES[architecture](size, tokenizer.vocabulary_size)
     model = tasks.LanguageModel(backbone, tokenizer=tokenizer, name="translation")
     print(f"{model.count_params():,} parameters, {tokenizer.vocabulary_size} subwords", flush=True)
@@ -145,16 +143,16 @@ def batches(tokenizer, pairs, **options):
     sources, targets = pairs
     sources = tokenizer.encode(sources, end=True)
     inputs, labels = data.sequence_to_sequence(sources, tokenizer.encode(targets, start=True, end=True))
-    # Every length has batches of its own: without XLA there is nothing to compile for each, and no padding to pay for.
+    # Batches by length avoid padding; without XLA there is no compilation per length.
     return data.bucket_batches(
         inputs, labels, tokens_per_batch=TOKENS_PER_BATCH, multiple=1, growth=1, fill=False, **options
     )
 
 
 def train(model, splits, tokenizer, arguments):
-    """Fits the model, which has the averaged weights then; returns the history."""
+    """Trains the model, with averaged weights at the end; returns the history."""
     stream = batches(tokenizer, splits["train"], seed=arguments.seed)
-    # Those of a short training must not reach back to its beginning.
+    # In a short training the average must not include the initial weights.
     averaged_steps = max(1, min(AVERAGED_STEPS, len(stream) * arguments.epochs // 8))
     optimizer = keras.optimizers.Adam(
         training.InverseSquareRoot(WARMUP_STEPS, peak_learning_rate=PEAK_LEARNING_RATE),
@@ -164,9 +162,9 @@ def train(model, splits, tokenizer, arguments):
         use_ema=True,
         ema_momentum=1 - 1 / averaged_steps,
     )
-    # Measured on CPUs: XLA is no faster, and would compile each length.
+    # On CPUs XLA is not faster here, and would compile every length.
     model.compile(optimizer, training.MaskedCrossentropy(LABEL_SMOOTHING), jit_compile=False)
-    # Validation looks at the averaged weights; at the end of `fit` the model has them.
+    # Validation uses the averaged weights, and the model has them after `fit`.
     callbacks = [Cost(), training.AveragedWeights()]
     if arguments.checkpoint:
         callbacks.insert(1, training.TrainingCheckpoint(arguments.checkpoint, stream))
@@ -176,13 +174,13 @@ def train(model, splits, tokenizer, arguments):
         epochs=arguments.epochs,
         validation_data=batches(tokenizer, splits["val"], shuffle=False).epoch(),
         callbacks=callbacks,
-        shuffle=False,  # The batches come shuffled.
+        shuffle=False,  # The batches are already shuffled.
         verbose=2,
     ).history
 
 
 class Cost(keras.callbacks.Callback):
-    """Adds to the log what each epoch took."""
+    """Adds the time of each epoch to the logs."""
 
     def on_epoch_begin(self, epoch, logs=None):
         self.start = time.perf_counter(), cpu_seconds()
@@ -203,7 +201,7 @@ def versions():
 
 
 def draw_attention(model, sentence, path):
-    """What each subword of a translation looks at: the last layer that reads the source."""
+    """Plots the attention of each subword of a translation to the source, in the last layer."""
     tokenizer = model.tokenizer
     source = tokenizer.encode(sentence, end=True)
     target = tokenizer.encode(model.generate(sentence, max_new_tokens=MAX_NEW_TOKENS), start=True, end=True)
@@ -213,13 +211,13 @@ def draw_attention(model, sentence, path):
         inputs[f"{side}_padding_mask"] = np.ones((1, len(tokens)), bool)
     maps = attention.attention_maps(model.backbone)(inputs)
     last = [name for name in maps if "cross_attention" in name or name == "decoder"][-1]
-    # A subword stands beside what was looked at to say it.
+    # Each row is labeled with the subword that is predicted from it.
     words, said = ([tokenizer.decode([token]) or "·" for token in tokens] for tokens in (source, target[1:]))
     plots.attention({last: maps[last]}, tokens=words, query_tokens=said).savefig(path, dpi=150)
 
 
 def evaluate(model, test, bundle):
-    """Translates the test sentences in Keras, and in each runtime of the exported bundle; prints and returns the scores."""
+    """Translates the test set in Keras and in each runtime of the exported bundle; prints and returns the scores."""
     sources, references = test
     options = {"max_new_tokens": MAX_NEW_TOKENS, "batch_size": 100}
     scores = {"keras, greedy": score(model.generate(sources, **options), references)}
@@ -236,7 +234,7 @@ def evaluate(model, test, bundle):
 
 
 def score(translations, references):
-    """BLEU as publications on Multi30k count it, and BLEU and chrF of the raw text as sacreBLEU counts them."""
+    """Returns BLEU as in publications on Multi30k, and BLEU and chrF of the raw text by sacreBLEU."""
     tokenized = sacrebleu.corpus_bleu(moses(translations), [moses(references)], tokenize="none", force=True)
     return {
         "BLEU (tokenized, lower-cased)": tokenized.score,
@@ -246,7 +244,7 @@ def score(translations, references):
 
 
 def moses(sentences):
-    """Lower case, normalized punctuation, Moses tokens: the data set's own preparation (scripts/task1-tokenize.sh)."""
+    """Returns lower-cased text with normalized punctuation and Moses tokens (the data set's task1-tokenize.sh)."""
     normalizer, tokenizer = MosesPunctNormalizer("de"), MosesTokenizer("de")
     return [tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True) for line in sentences]
 

@@ -1,4 +1,4 @@
-"""Puts the page together: its own files, onnxruntime-web from `node_modules`, and the ONNX files of two bundles.
+"""Builds the page from its own files, onnxruntime-web in `node_modules`, and the ONNX files of two bundles.
 
     cd examples/web && npm install                                 # once: onnxruntime-web, 1.30
     python examples/character_lm.py --out character_lm
@@ -6,8 +6,8 @@
     python examples/web/build.py --digits digits/bundle --text character_lm/bundle --out site
     python -m http.server --directory site                         # and open http://localhost:8000
 
-The result is a folder of static files that asks nothing of any other server. The large ones are packed with gzip, as not
-every server of static files does; the page unpacks them. It prints what a visitor loads.
+The result is a folder of static files that needs no other server. Large files are compressed with gzip, because not every
+static file server does so; the page decompresses them. The script prints the size of the download.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from keras_transformer.export.onnx.runtime import onnx_session
 HERE = Path(__file__).parent
 RUNTIME = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs")
 BINARY = "ort-wasm-simd-threaded.wasm"
-PACKED = ".packed"  # Not ".gz": servers that know it say so to browsers, which then unpack it before the page does.
+PACKED = ".packed"  # Not ".gz": some servers set the content encoding for it, and browsers would decompress it first.
 WORKER = "service-worker.js"
 
 
@@ -47,24 +47,28 @@ def main():
     sizes = {path: path.stat().st_size for path in sorted(arguments.out.rglob("*")) if path.is_file()}
     for path, size in sizes.items():
         print(f"{size:>12,}  {path.relative_to(arguments.out)}")
-    print(f"{sum(sizes.values()):>12,}  bytes together")
+    print(f"{sum(sizes.values()):>12,}  bytes in total")
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--digits", type=Path, default=Path("digits/bundle"), help="what digits.py leaves")
-    parser.add_argument("--text", type=Path, default=Path("character_lm/bundle"), help="what character_lm.py leaves")
-    parser.add_argument("--node-modules", type=Path, default=HERE / "node_modules", help="where npm put its packages")
-    parser.add_argument("--out", type=Path, default=Path("site"), help="the folder to write; an old one is replaced")
+    parser.add_argument("--digits", type=Path, default=Path("digits/bundle"), help="bundle written by digits.py")
+    parser.add_argument(
+        "--text", type=Path, default=Path("character_lm/bundle"), help="bundle written by character_lm.py"
+    )
+    parser.add_argument(
+        "--node-modules", type=Path, default=HERE / "node_modules", help="directory of the npm packages"
+    )
+    parser.add_argument("--out", type=Path, default=Path("site"), help="output directory; an existing page is replaced")
     return parser.parse_args()
 
 
 def build(digits, text, node_modules, out):
-    """Writes the folder beside its place, and moves it there when it is complete.
+    """Builds the page in a temporary folder and moves it to `out` when it is complete.
 
     Raises:
-        ExportError: a bundle that is none, or not of the kind that the page takes.
-        OSError: onnxruntime-web is not there; or the folder holds something else than a page.
+        ExportError: invalid bundle, or a bundle of another model type.
+        OSError: onnxruntime-web is not installed, or the folder contains other files than a page.
     """
     if out.exists() and not (out / WORKER).is_file():
         raise OSError(f"'{out}' holds something else: not replacing it")
@@ -86,23 +90,23 @@ def build(digits, text, node_modules, out):
 
 
 def digits_record(bundle, work):
-    """What the page must know of the model of digits."""
+    """Returns the description of the digits model for the page."""
     path, (inputs, outputs) = opened(bundle, "serve")
     shapes = {spec.name: spec.shape[1:] for spec in (*inputs, *outputs)}
     if shapes.get("images") != (8, 8, 1) or not {"logits", "attention"} <= shapes.keys():
-        raise ExportError(f"'{bundle}' is not what digits.py leaves: it has {shapes}")
+        raise ExportError(f"'{bundle}' was not written by digits.py: it has {shapes}")
     names = {"input": "images", **{name: names_in_file(path, outputs)[name] for name in ("logits", "attention")}}
     return {**copied(path, work, "digits"), "names": names}
 
 
 def text_record(bundle, work):
-    """What the page must know of the language model."""
+    """Returns the description of the language model for the page."""
     path, (inputs, outputs) = opened(bundle, "decode")
     manifest = read_manifest(bundle)
     tokenizer = read_tokenizer(bundle, manifest)
     length = manifest["generation"]["max_length"]
     if not hasattr(tokenizer, "characters") or length is None:
-        raise ExportError(f"'{bundle}' is no model of characters with a longest text")
+        raise ExportError(f"'{bundle}' is not a character model with a maximum length")
     names = names_in_file(path, outputs)
     cache = []
     for spec in inputs:
@@ -116,7 +120,7 @@ def text_record(bundle, work):
 
 
 def opened(bundle, signature):
-    """Path and specs of a signature, whose files are what the manifest says."""
+    """Returns path and specs of a signature after checking the hashes of its files."""
     manifest = read_manifest(bundle)
     path = artifact_path(bundle, manifest, "onnx", signature)
     check_hashes(bundle, manifest, files_of(manifest, "onnx"))
@@ -124,17 +128,17 @@ def opened(bundle, signature):
 
 
 def names_in_file(path, outputs):
-    """Names of outputs in the file by those in the manifest: they are equal by position."""
+    """Returns a dict of output names in the manifest to those in the file, in the same order."""
     found = onnx_session(str(path), 1).get_outputs()
     return {spec.name: each.name for spec, each in zip(outputs, found, strict=True)}
 
 
 def copied(path, work, folder):
-    """Packs an ONNX file and its weights."""
-    place, weights = f"models/{folder}", weight_files(path)
+    """Compresses an ONNX file and its weights into a folder of the page."""
+    target, weights = f"models/{folder}", weight_files(path)
     for name in (path.name, *weights):
-        pack(path.parent / name, work / place / name)
-    return {"file": f"{place}/{path.name}", "weights": [f"{place}/{name}" for name in weights]}
+        pack(path.parent / name, work / target / name)
+    return {"file": f"{target}/{path.name}", "weights": [f"{target}/{name}" for name in weights]}
 
 
 def copy(source, target):
@@ -144,12 +148,12 @@ def copy(source, target):
 
 def pack(source, target):
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Without a time, so that the same file is packed into the same bytes.
+    # Without a timestamp, so that the output is reproducible.
     target.with_name(target.name + PACKED).write_bytes(gzip.compress(source.read_bytes(), 9, mtime=0))
 
 
 def fill_worker(work):
-    """Tells the service worker which files to keep, and by which name, that changes with any of them."""
+    """Writes the list of files and their fingerprint, the cache name, into the service worker."""
     paths = sorted(path for path in work.rglob("*") if path.is_file() and path.name != WORKER)
     names = ["./", *(path.relative_to(work).as_posix() for path in paths)]
     digest = hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in paths)).hexdigest()

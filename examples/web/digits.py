@@ -1,10 +1,11 @@
-"""Trains a small Vision Transformer on scikit-learn's handwritten digits, and exports it with its attention for the page.
+"""Trains a small Vision Transformer on the digits of scikit-learn and exports it with its attention for the page.
 
     python examples/web/digits.py --out digits
 
-The 1,797 images of 8 x 8 come with scikit-learn: nothing is downloaded. A fifth is held back for the test. It leaves in
-`--out`: `model.keras`, the classifier, and `bundle/`, whose ONNX file gives "logits" and "attention" `(B, 8, 8)`: how much
-the class token looked at each place over all blocks, by attention rollout (Abnar & Zuidema, arXiv 2005.00928).
+The 1,797 images of 8 x 8 pixels are part of scikit-learn; nothing is downloaded. One fifth is the test set. The script
+writes to `--out`: `model.keras`, the classifier, and `bundle/` with an ONNX file that returns "logits" and "attention"
+`(B, 8, 8)`: the attention of the class token to each pixel over all blocks, by attention rollout (Abnar & Zuidema,
+arXiv 2005.00928).
 """
 
 import argparse
@@ -45,7 +46,7 @@ def main():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("digits"), help="where the results go")
+    parser.add_argument("--out", type=Path, default=Path("digits"), help="output directory")
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=0)
@@ -53,7 +54,7 @@ def parse_arguments():
 
 
 def split(seed):
-    """(images, labels) to train on and to test on; images `(B, 8, 8, 1)` from 0 to 16."""
+    """Returns (images, labels) for training and for testing; images `(B, 8, 8, 1)` from 0 to 16."""
     digits = load_digits()
     images = digits.images.astype("float32")[..., None]
     order = np.random.default_rng(seed).permutation(len(images))
@@ -63,9 +64,9 @@ def split(seed):
 
 
 def build_model():
-    """Pixels to logits: every place is a token, of what two convolutions see around it, and so is the class.
+    """Returns the classifier: two convolutions, one token per pixel, a class token.
 
-    From single pixels as tokens so few images teach much less (86 % of the test).
+    Without the convolutions the test accuracy is 86 %.
     """
     backbone = models.ViT(SIZE, 1, SIDE, num_channels=SIZE.hidden_dim, dropout=0.1, name="digits_vit")
     images = keras.Input((SIDE, SIDE, 1), name="images")
@@ -77,7 +78,7 @@ def build_model():
 
 
 def fit(model, images, labels, arguments):
-    """Trains on the images turned, stretched and moved anew in every epoch, as no two hands write alike."""
+    """Trains with random rotation, scaling and translation of the images in every epoch."""
     steps = -(-len(images) // BATCH_SIZE)
     schedule = training.WarmupCosine(arguments.learning_rate, 2 * steps, steps * arguments.epochs)
     optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.05, global_clipnorm=1.0)
@@ -88,7 +89,7 @@ def fit(model, images, labels, arguments):
 
 
 class Warped(keras.utils.PyDataset):
-    """Shuffled batches of images after a small random affine map each."""
+    """Yields shuffled batches of images with a small random affine map each."""
 
     def __init__(self, images, labels, seed):
         super().__init__()
@@ -117,14 +118,14 @@ class Warped(keras.utils.PyDataset):
 
 
 def with_attention(model):
-    """A model of the same weights that gives "logits" and "attention"."""
+    """Returns a model with the same weights that returns "logits" and "attention"."""
     images = keras.Input((SIDE, SIDE, 1), name="images")
     logits, attention = Explained(model, name="explained")(images)
     return keras.Model(images, {"logits": logits, "attention": attention}, name="explained_digits")
 
 
 class Explained(keras.layers.Layer):
-    """What a classifier says, and where its class token looked."""
+    """Logits of a classifier and the attention rollout of its class token."""
 
     def __init__(self, model, **kwargs):
         super().__init__(**kwargs)
@@ -137,7 +138,9 @@ class Explained(keras.layers.Layer):
         seen = None
         for layer in self.attention:
             heads = ops.mean(scores[id(layer)], axis=1)
-            mixed = (heads + ops.eye(SIDE * SIDE + 1, dtype=heads.dtype)) / 2  # Half of a token is what it was.
+            mixed = (
+                heads + ops.eye(SIDE * SIDE + 1, dtype=heads.dtype)
+            ) / 2  # Half of the residual stream is the token itself.
             seen = mixed if seen is None else ops.matmul(mixed, seen)
         return logits, ops.reshape(seen[:, 0, 1:], (-1, SIDE, SIDE))
 

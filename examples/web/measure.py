@@ -1,12 +1,11 @@
-"""What a visitor of the page waits for: measured in a headless Chromium, each time with an empty cache.
+"""Measures the loading time of the page in a headless Chromium with an empty cache.
 
     pip install playwright                                         # and Chromium, from the system or from playwright
     python examples/web/measure.py --site site
 
-For a connection without limits and for a phone's, with its processor: the bytes that come over the wire, the seconds from
-the address to the first answer to a drawing and to the first character of a continued text (both asked for as soon as the
-page takes it), then the milliseconds of an answer and of a character when all is warm. Of several visits the best counts:
-what else the machine does only adds.
+For an unlimited connection and for a simulated phone: the transferred bytes, the seconds from navigation to the first
+answer to a drawing and to the first generated character (both requested as soon as possible), and the milliseconds per
+answer and per character after warm-up. The best of several visits is reported, because other load only adds time.
 """
 
 import argparse
@@ -19,10 +18,10 @@ from pathlib import Path
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-# Connections: bits a second, milliseconds there and back; and by how much the processor is slowed. The phone's are those
-# of "fast 4G" and of a middling phone in Chromium's own tools.
+# Bits per second, round-trip time in milliseconds, and CPU slowdown. The phone has the values of "fast 4G" and of a
+# mid-tier phone in Chromium's developer tools.
 VISITORS = {"this machine": None, "phone, 4G": {"bits": 9e6, "delay": 60, "slower": 4}}
-COLUMNS = {"bytes": 0, "digit s": 2, "text s": 2, "digit ms": 1, "character ms": 1}  # With their decimals.
+COLUMNS = {"bytes": 0, "digit s": 2, "text s": 2, "digit ms": 1, "character ms": 1}  # Decimals of each column.
 ANSWERS = 20
 CHARACTERS = 60
 _FIRST_ANSWER = """async () => {
@@ -65,13 +64,13 @@ def main():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--site", type=Path, default=Path("site"), help="what build.py leaves")
-    parser.add_argument("--times", type=int, default=5, help="visits of each kind")
+    parser.add_argument("--site", type=Path, default=Path("site"), help="page written by build.py")
+    parser.add_argument("--times", type=int, default=5, help="visits per connection")
     return parser.parse_args()
 
 
 def visit(browser, address, limits):
-    """The figures of one visit, in the order of `COLUMNS`."""
+    """Returns the figures of one visit, in the order of `COLUMNS`."""
     context = browser.new_context(viewport={"width": 390, "height": 844}, service_workers="block")
     page = context.new_page()
     network = context.new_cdp_session(page)
@@ -96,7 +95,7 @@ def throttle(network, bits, delay, slower):
 
 @contextlib.contextmanager
 def served(folder):
-    """Serves a folder on a free port; gives the address."""
+    """Serves a folder on a free port; yields the address."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -108,7 +107,7 @@ def served(folder):
 
 @contextlib.contextmanager
 def browsing(driver):
-    """A headless Chromium: the system's, or playwright's own where there is none."""
+    """Yields a headless Chromium: that of the system, or else of playwright."""
     browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
     try:
         yield browser

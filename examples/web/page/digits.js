@@ -1,4 +1,4 @@
-// The digit that is drawn, while it is drawn, and where the model looked.
+// The drawing, its classification while drawing, and the attention of the model.
 
 import { openSession, Tensor } from "./sessions.js";
 import { placed, rasterize, SIDE } from "./strokes.js";
@@ -10,7 +10,7 @@ export class Digits {
   constructor(model) {
     this.model = model;
     this.strokes = [];
-    this.stroke = null;  // The one being drawn.
+    this.stroke = null;  // The current stroke.
     this.pen = { x: 160, y: 160, shown: false };
     this.last = null;  // Pixels, logits and attention of the last answer.
     this.asked = this.running = false;
@@ -114,7 +114,7 @@ export class Digits {
     this.ask();
   }
 
-  // One answer at a time; what is drawn meanwhile is answered next.
+  // One inference at a time; later strokes are classified by the next one.
   async ask() {
     this.asked = true;
     if (!this.session && this.strokes.length) {
@@ -160,7 +160,7 @@ export class Digits {
     this.drawAttention();
   }
 
-  // The attention to each pixel, in the place of the drawing that the pixel was made of.
+  // The attention to each pixel, drawn over its area of the drawing.
   drawAttention() {
     const context = this.overlay.getContext("2d");
     context.clearRect(0, 0, this.overlay.width, this.overlay.height);

@@ -1,4 +1,4 @@
-// Opens both models; everything that is needed is kept for when there is no network.
+// Loads both models and registers the service worker for offline use.
 
 import { Digits } from "./digits.js";
 import { filesOf } from "./sessions.js";
@@ -10,10 +10,10 @@ async function begin() {
   const start = performance.now();
   const models = await (await fetch("models.json")).json();
   const page = { digits: new Digits(models.digits), text: new Text(models.text), ready: false };
-  window.page = page;  // For whoever wants to look inside.
+  window.page = page;  // For debugging and tests.
   state.textContent = "Loading the models …";
   const digits = filesOf(models.digits);
-  const text = digits.then(() => filesOf(models.text));  // While the digits are made ready.
+  const text = digits.then(() => filesOf(models.text));  // Loads while the digits model is initialized.
   await page.digits.open(await digits);
   await page.text.open(await text);
   page.ready = true;

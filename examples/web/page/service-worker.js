@@ -1,11 +1,11 @@
-// Keeps every file of the page, so that it works without a network. `build.py` fills in the files and their fingerprint.
+// Caches every file of the page for offline use. `build.py` inserts the files and their fingerprint.
 
 const NAME = "keras-transformer-FINGERPRINT";
 const FILES = [];
 
 self.addEventListener("install", (event) => {
   const keep = async () => {
-    // Asked for anew, lest the browser's own cache mix two versions.
+    // Reloaded, so that the HTTP cache does not mix two versions.
     await (await caches.open(NAME)).addAll(FILES.map((path) => new Request(path, { cache: "no-cache" })));
     await self.skipWaiting();
   };

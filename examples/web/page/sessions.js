@@ -1,9 +1,9 @@
-// Sessions of onnxruntime-web, whose files lie beside the page.
+// Sessions of onnxruntime-web, whose files are next to the page.
 
 import * as ort from "./vendor/ort.wasm.min.mjs";
 
 ort.env.wasm.wasmPaths = new URL("./vendor/", import.meta.url).href;
-ort.env.wasm.numThreads = 1;  // More need headers that a static server does not send.
+ort.env.wasm.numThreads = 1;  // More threads require headers that a static server does not send.
 const binary = bytesOf("vendor/ort-wasm-simd-threaded.wasm");
 
 export const Tensor = ort.Tensor;

@@ -1,5 +1,5 @@
-// From strokes to the pixels that the model was trained on: 8 x 8 counts, 0 to 16, of the dots of a 32 x 32 bitmap.
-// Whatever the size and place of a drawing, it fills the bitmap's height or width, with a pen of one breadth.
+// Converts strokes to the pixels of the training data: 8 x 8 counts, 0 to 16, of the dots of a 32 x 32 bitmap.
+// A drawing is scaled to the height or width of the bitmap, with a constant pen width.
 
 export const SIDE = 8;
 const FINE = 32;
@@ -7,9 +7,9 @@ const BLOCK = FINE / SIDE;
 const HEIGHT = 32;
 const WIDTH = 26;
 const RADIUS = 2.2;
-const SMALLEST = 20;  // Less than so many units of the drawing is a dot, and stays small.
+const SMALLEST = 20;  // Drawings smaller than this, in units of the drawing, are dots and are not scaled up.
 
-// How a drawing lies in the bitmap: bitmap = place.scale * drawing + (place.x, place.y); null where there is none.
+// The map of a drawing to the bitmap: bitmap = place.scale * drawing + (place.x, place.y); null without a drawing.
 export function placed(strokes) {
   const points = strokes.flat();
   if (!points.length) {

@@ -1,10 +1,10 @@
-// A text that the model continues, character by character. What has been read stays in the cache: between characters, and
-// between two presses of the button as far as the text is still the same.
+// Generates text character by character. The cache is kept between characters and, for the unchanged prefix of the
+// text, between two presses of the button.
 
 import { openSession, Tensor } from "./sessions.js";
 
 const TOP_K = 20;
-const FRAME = 12;  // Milliseconds of writing between two pictures of the text.
+const FRAME = 12;  // Milliseconds of generation between two updates of the text.
 
 export class Text {
   constructor(model) {
@@ -12,7 +12,7 @@ export class Text {
     this.ids = new Map(model.characters);
     this.letters = new Map(model.characters.map(([letter, id]) => [id, letter]));
     this.read = [];  // The tokens in the cache,
-    this.begin = 0;  // and where in the text the first of them stands.
+    this.begin = 0;  // and the index of the first one in the text.
     this.tokensRead = 0;
     this.going = false;
     this.area = document.getElementById("text");
@@ -44,7 +44,7 @@ export class Text {
     return this.continue(Math.min(count || 1, 2000), temperature || 0);
   }
 
-  // Appends so many characters to the text, as long as nobody stops it.
+  // Appends `count` characters to the text unless it is stopped.
   async continue(count, temperature) {
     if (this.going || !this.session || !this.area.value) {
       return;
@@ -78,7 +78,7 @@ export class Text {
     document.getElementById("stop").disabled = !going;
   }
 
-  // The logits after a text, of which only what is not in the cache is read.
+  // Returns the logits after a text; only tokens that are not in the cache are processed.
   async next(text) {
     const ids = Array.from(text, (letter) => this.ids.get(letter) ?? this.model.unknown);
     let window = ids.slice(this.begin);
@@ -87,7 +87,7 @@ export class Text {
       kept += 1;
     }
     if (kept === 0 || window.length > this.model.maxLength) {
-      // Half of the room is for what comes.
+      // Half of the cache is for new tokens.
       this.begin = ids.length > this.model.maxLength ? ids.length - Math.floor(this.model.maxLength / 2) : 0;
       [window, kept, this.cache] = [ids.slice(this.begin), 0, this.empty()];
     }
@@ -118,7 +118,7 @@ export class Text {
   }
 }
 
-// The likeliest token at temperature 0; else one of the likeliest, drawn by its probability.
+// The most likely token at temperature 0, else a sample from the most likely ones.
 export function choose(logits, temperature) {
   const order = Array.from(logits.keys()).sort((a, b) => logits[b] - logits[a]);
   if (!(temperature > 0)) {
