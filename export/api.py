@@ -85,7 +85,7 @@ def export(
         InvalidModelError: the model is not a Keras model (a path, say), not functional or not built, or an argument does
             not fit it.
         MissingLibraryError: Keras or TensorFlow is not installed.
-        InvalidBundleError: the directory holds something that is not a bundle.
+        InvalidBundleError: the directory contains something that is not a bundle.
         UnsupportedOpError: a format lacks an op; names the op and its layer.
         ParityError: an artifact differs from the Keras model by more than the tolerance.
         ConversionError: a converter failed for another reason.
@@ -158,12 +158,12 @@ def _quantization(
     if evaluation is not None and not isinstance(evaluation, Evaluation):
         raise QuantizationError(f"evaluation must be an Evaluation. Received: {type(evaluation).__name__}")
     if evaluation is not None and quantization is None:
-        raise QuantizationError("evaluation measures quantization: give quantize too")
+        raise QuantizationError("evaluation measures quantization: pass quantize too")
     return quantization, tolerance
 
 
 def _twin(model: keras.Model) -> keras.Model:
-    """The model as it is exported: adapters merged, float32, ternary kernels frozen. The given one is not changed."""
+    """The model as it is exported: adapters merged, float32, ternary kernels frozen. The argument is not changed."""
     from keras_transformer.export.spec.float32 import float32_twin
     from keras_transformer.export.spec.functional import check_model
     from keras_transformer.export.spec.twins import merged_twin
@@ -172,7 +172,7 @@ def _twin(model: keras.Model) -> keras.Model:
     check_model(model)
     twin = frozen_twin(float32_twin(merged_twin(model)))
     if twin is not model and getattr(model, "tokenizer", None) is not None:
-        twin.tokenizer = model.tokenizer  # No config holds it.
+        twin.tokenizer = model.tokenizer  # It is not part of any config.
     return twin
 
 
@@ -194,7 +194,7 @@ def _spec(
     from keras_transformer.export.spec.language import GenerationOptions, language_spec
 
     if probes is not None or dynamic_axes is not None or static is not None:
-        raise ExportError("probes, dynamic_axes and static are for a model's forward pass: give generation=False too")
+        raise ExportError("probes, dynamic_axes and static are for a model's forward pass: pass generation=False too")
     return language_spec(model, tolerance, generation if isinstance(generation, GenerationOptions) else None)
 
 

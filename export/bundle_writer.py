@@ -34,7 +34,7 @@ def export_spec(
     One bundle is written at a time in a process, since converters share state; other threads wait.
 
     Args:
-        spec: an `ExportSpec` whose probes hold the reference outputs.
+        spec: an `ExportSpec` whose probes have the reference outputs.
         directory: path of the bundle.
         formats: names of the formats.
         metadata: dict to keep in the manifest.

@@ -115,7 +115,7 @@ class InputError(ExportError):
 
 
 class RunError(ExportError):
-    """A runtime fails to compute a signature, or returns something else than the manifest says.
+    """A runtime fails to compute a signature, or its outputs differ from the manifest.
 
     Args:
         backend: name of the format.
@@ -168,7 +168,7 @@ class OutOfSpaceError(ExportError):
     """The disk is full; nothing of the bundle was kept."""
 
     def __init__(self, directory: object):
-        super().__init__(f"no space left on the device that holds '{directory}'")
+        super().__init__(f"no space left on the device of '{directory}'")
         self.directory = str(directory)
 
 

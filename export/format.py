@@ -26,7 +26,7 @@ class Format(Protocol):
         writers: names of further distributions whose versions the manifest records.
         source: name of the format that the files are converted from, or None for the traced model.
         takes_text: bool. Whether files take strings, so that the tokenizer can be part of the graph.
-        takes_fixed_shapes: bool. Whether files hold further signatures of fixed shapes, which run faster.
+        takes_fixed_shapes: bool. Whether files contain further signatures of fixed shapes, which run faster.
         takes_single_tokens: bool. Whether a language model has a further signature for one token a row.
         reports_operations: bool. Whether `report.html` counts the operations.
     """
@@ -46,10 +46,10 @@ class Format(Protocol):
         Args:
             traced: the `TracedModule`.
             spec: the `ExportSpec` that it was traced from.
-            directory: folder to write into; it holds the artifact of `source`.
+            directory: folder to write into; it contains the artifact of `source`.
 
         Returns:
-            Dict of signature name to the path, relative to `directory`, that holds it.
+            Dict of signature name to the path, of its file, relative to `directory`.
 
         Raises:
             UnsupportedOpError: the format has no counterpart of an operation.
@@ -106,5 +106,5 @@ class Format(Protocol):
         return []
 
     def is_weights_file(self, name: str) -> bool:
-        """Whether a file of a bundle holds weights of this format, by its path; no signature names such files."""
+        """Whether a path of a bundle is a file of weights of this format; no signature names such files."""
         return False

@@ -8,7 +8,7 @@ from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.tflite.format import TFLITE
 
-# In the order in which they are written: a format stands behind the one that it is converted from.
+# In the order in which they are written: a format follows the one that it is converted from.
 FORMATS: dict[str, Format] = {each.name: each for each in (SAVED_MODEL, TFLITE, ONNX)}
 
 DEFAULT_BACKEND = ONNX.name
@@ -21,7 +21,7 @@ def check_formats(names: str | Iterable[str]) -> list[str]:
         names: one name, or several.
 
     Raises:
-        UnknownFormatError: a name is not a key of `FORMATS`, or none is given.
+        UnknownFormatError: a name is not a key of `FORMATS`, or there is none.
     """
     names = [names] if isinstance(names, str) else list(names)
     for name in names or [""]:

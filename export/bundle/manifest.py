@@ -43,7 +43,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 def _read_json(directory: pathlib.Path, path: pathlib.Path) -> Any:
     try:
         if not path.is_file():
-            raise InvalidBundleError(f"'{directory}' is not a bundle: it holds no {FILE}")
+            raise InvalidBundleError(f"'{directory}' is not a bundle: it contains no {FILE}")
         if path.stat().st_size > _MAX_BYTES:
             raise InvalidBundleError(f"'{path}' cannot be read: it is larger than any manifest")
         text = path.read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"it holds '{next(name for name in names if names.count(name) > 1)}' twice")
+        raise ValueError(f"it contains '{next(name for name in names if names.count(name) > 1)}' twice")
     return found
 
 
@@ -121,7 +121,7 @@ def check_hashes(directory: Path, manifest: dict[str, Any], names: Iterable[str]
 
 
 def artifact_path(directory: Path, manifest: dict[str, Any], format: str, signature: str) -> pathlib.Path:
-    """Path of the file (or directory) that holds one signature in one format.
+    """Path of the file (or directory) of one signature in one format.
 
     Raises:
         InvalidBundleError: the bundle was written without that format.

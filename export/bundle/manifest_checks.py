@@ -182,7 +182,7 @@ def _check_file(directory: pathlib.Path, root: pathlib.Path, name: str, record: 
     except (OSError, ValueError, RuntimeError) as error:  # An impossible file name; a cycle of links.
         raise InvalidBundleError(f"'{shown}' cannot be read: {one_line(error)}") from None
     if size != record["bytes"]:
-        raise InvalidBundleError(f"'{shown}' does not have the size that the manifest gives")
+        raise InvalidBundleError(f"'{shown}' does not have the size in the manifest")
 
 
 def _check_plain(directory: pathlib.Path, root: pathlib.Path) -> None:

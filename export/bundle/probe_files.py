@@ -72,7 +72,7 @@ def _check_sizes(entries: list[zipfile.ZipInfo]) -> None:
     if total > _MAX_BYTES:
         raise ValueError(f"it would decompress to {total} bytes")
     if len({entry.filename for entry in entries}) < len(entries):
-        raise ValueError("it holds an array twice")
+        raise ValueError("it contains an array twice")
 
 
 def _read_array(file: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
@@ -84,7 +84,7 @@ def _read_array(file: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
         ]
         shape, _, dtype = read_header(stream)
         if dtype.hasobject:
-            raise ValueError(f"'{entry.filename}' holds Python objects")
+            raise ValueError(f"'{entry.filename}' contains Python objects")
         if math.prod(shape) * dtype.itemsize > entry.file_size:
             raise ValueError(f"'{entry.filename}' claims the shape {shape}")
     with file.open(entry) as stream:

@@ -30,10 +30,10 @@ _one_at_a_time = threading.RLock()
 def check_target(directory: Path) -> pathlib.Path:
     """Absolute path of the directory to write, if it may be written.
 
-    It may be missing, empty, or a bundle that holds nothing but its own files.
+    It may be missing, empty, or a bundle with only its own files.
 
     Raises:
-        InvalidBundleError: it holds something else, which an export will not delete.
+        InvalidBundleError: it contains other files, which an export does not delete.
     """
     target = pathlib.Path(directory).resolve()
     if not target.exists():
@@ -46,7 +46,7 @@ def check_target(directory: Path) -> pathlib.Path:
     present = {path.name for path in target.iterdir()}
     if present - _own_names(target):
         foreign = sorted(present - _own_names(target))[0]
-        raise InvalidBundleError(f"'{target}' holds '{foreign}', which is not part of a bundle: it is not replaced")
+        raise InvalidBundleError(f"'{target}' contains '{foreign}', which is not part of a bundle: it is not replaced")
     return target
 
 
@@ -104,7 +104,7 @@ def abandon_all() -> None:
 
 
 def is_out_of_space(error: BaseException | None) -> bool:
-    """Whether an exception, or its cause, says that the disk is full."""
+    """Whether an exception, or its cause, is that the disk is full."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
@@ -147,7 +147,7 @@ def check_metadata(metadata: dict[str, Any] | None) -> None:
     """Refuses metadata that is no dict of JSON values.
 
     Raises:
-        ExportError: says what cannot be written.
+        ExportError: a file cannot be written.
     """
     if metadata is not None and not isinstance(metadata, dict):
         raise ExportError(f"metadata must be a dict of JSON values. Received: {type(metadata).__name__}")

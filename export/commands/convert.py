@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.like is not None:
         raise ExportError("--like is for writing a folder, and the source is not a .keras file")
     if source.exists() and not (source / "config.json").is_file():
-        raise InvalidModelError(f"'{source}' is not a Hugging Face checkpoint: it holds no config.json")
+        raise InvalidModelError(f"'{source}' is not a Hugging Face checkpoint: it contains no config.json")
     from keras_transformer.export.commands.model_files import load_model
 
     model = load_model(arguments.source, arguments.dtype)
@@ -48,7 +48,7 @@ def _to_folder(arguments: argparse.Namespace, target: pathlib.Path) -> int:
     from keras_transformer.export.commands.model_files import check_model, load_model
 
     if arguments.like is None:
-        raise ExportError("a .keras file does not hold the config of a checkpoint: pass one with --like FOLDER")
+        raise ExportError("a .keras file does not contain the config of a checkpoint: pass one with --like FOLDER")
     if arguments.dtype is not None:
         raise ExportError("--dtype is for reading a checkpoint: a folder is written in the dtypes of --like")
     model = load_model(check_model(arguments.source))

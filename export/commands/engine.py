@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     from keras_transformer.export.quantization.options import Quantization
 
     if arguments.no_tokenizer and arguments.engine != "genai":
-        raise ExportError("--no-tokenizer is for genai: a .litertlm file always holds its tokenizer")
+        raise ExportError("--no-tokenizer is for genai: a .litertlm file always contains its tokenizer")
     quantization = Quantization.of(arguments.quantize)
     path = check_model(arguments.model)
     model = load_model(path)

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help = "with -: each line is a prompt and yields one line (line breaks in it become spaces)"
     parser.add_argument("--lines", action="store_true", help=help)
     parser.add_argument("--backend", default=DEFAULT_BACKEND, help=BACKEND_HELP)
-    help = "largest number of new tokens (default: 128, or as many as the model can hold)"
+    help = "largest number of new tokens (default: 128, or up to the limit of the model)"
     parser.add_argument("--max-new-tokens", type=int, metavar="N", help=help)
     help = "greedy (default), random, beam (shown when complete), contrastive or tree_search"
     parser.add_argument("--sampler", choices=tuple(_SAMPLER_OPTIONS), default="greedy", metavar="NAME", help=help)

@@ -33,7 +33,9 @@ def check_model(path: Path) -> pathlib.Path:
         raise InvalidModelError(f"no such file: '{path}'")
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise InvalidModelError(f"'{path}' is a directory, but no Hugging Face checkpoint: it holds no config.json")
+            raise InvalidModelError(
+                f"'{path}' is a directory, but no Hugging Face checkpoint: it contains no config.json"
+            )
         return path
     with open(path, "rb") as file:
         start = file.read(8)

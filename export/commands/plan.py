@@ -1,4 +1,4 @@
-"""The command `plan`: estimates the memory and time of a model on given devices, without running it."""
+"""The command `plan`: estimates the memory and time of a model on any devices, without running it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-agreement",
         type=float,
         metavar="SHARE",
-        help="fail if a smaller share of the top answers stays, such as 0.99",
+        help="fail if a smaller share of the predictions is unchanged, such as 0.99",
     )
     add("--max-loss", type=float, metavar="SHARE", help="fail if the accuracy falls by more, such as 0.005")
 
@@ -59,7 +59,7 @@ def read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
         dict of "quantize" and "evaluation", each None without its option.
 
     Raises:
-        QuantizationError: an option lacks another one that it needs, or a file does not hold arrays.
+        QuantizationError: an option lacks another one that it needs, or a file does not contain arrays.
     """
     from keras_transformer.export.quantization.evaluation import Evaluation
     from keras_transformer.export.quantization.options import Quantization
@@ -102,7 +102,7 @@ def _arrays(path: str) -> dict[str, np.ndarray]:
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise QuantizationError(f"'{path}' is not an .npz file of arrays") from error
     if not isinstance(file, np.lib.npyio.NpzFile):
-        raise QuantizationError(f"'{path}' holds one unnamed array: an .npz file names an array for each input")
+        raise QuantizationError(f"'{path}' contains one unnamed array: an .npz file names an array for each input")
     with file:
         try:
             arrays = {name: file[name] for name in file.files}
@@ -110,7 +110,7 @@ def _arrays(path: str) -> dict[str, np.ndarray]:
             raise QuantizationError(f"'{path}' is not an .npz file of arrays") from error
     sizes = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
     if not arrays or 0 in sizes.values() or len(set(sizes.values())) > 1:
-        raise QuantizationError(f"'{path}' must hold arrays of one and the same number of examples; it holds {sizes}")
+        raise QuantizationError(f"'{path}' must contain arrays of the same number of examples. Received: {sizes}")
     return arrays
 
 

@@ -158,7 +158,7 @@ def _check_unsupported(model: Any, locate: Any) -> None:
 
 
 def _name_axes(graph: Any, signature: Signature) -> None:
-    """Sets the names of the dynamic axes, in place of `unk__12` of tf2onnx."""
+    """Sets the names of the dynamic axes, instead of `unk__12` of tf2onnx."""
     labels = output_labels(signature)
     specs = {spec.name: spec for spec in signature.inputs} | {labels[spec.name]: spec for spec in signature.outputs}
     for value in (*graph.input, *graph.output):

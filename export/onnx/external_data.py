@@ -31,7 +31,7 @@ def check_external_data(path: Path) -> None:
         path: path of the `.onnx` file.
 
     Raises:
-        ValueError: names the path outside, or says that the file is damaged.
+        ValueError: a path is outside, or the file is damaged.
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content.find(b"location") < 0:  # The key of every external path; much faster than parsing the graph.

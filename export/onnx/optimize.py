@@ -1,4 +1,4 @@
-"""The optimizer of ONNX graphs: fused operators in place of the converter's primitive ones."""
+"""The optimizer of ONNX graphs: fused operators instead of the converter's primitive ones."""
 
 import numpy as np
 import onnx

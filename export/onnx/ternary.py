@@ -108,7 +108,7 @@ class _Packer:
 
 
 def _layout(width: int) -> tuple[int, int]:
-    """`(block, blocks)` with room for the padding: the largest blocks, or for narrow rows those with the fewest bytes."""
+    """`(block, blocks)` with padding: the largest blocks, or for narrow rows those with the fewest bytes."""
     layouts = [(block, -(-width // (block - 1))) for block in _BLOCKS]
     if width >= _BLOCKS[0]:
         return layouts[0]

@@ -19,7 +19,7 @@ class Evaluation:
             share of the predictions, the argmax over the last axis, that stay the same.
         labels: a batch of integer labels for each batch of inputs, where -100 is ignored, or None. They measure the score,
             the accuracy; the agreement then counts labeled predictions only.
-        score: callable from a runtime model to a float, higher is better, in place of `labels`: BLEU of a language model's
+        score: callable from a runtime model to a float, higher is better, instead of `labels`: BLEU of a language model's
             texts, say.
         output: name of the output to take predictions from; the first when None.
         min_agreement: float in [0, 1] or None: the smallest agreement allowed.
@@ -63,15 +63,15 @@ class Evaluation:
         Returns:
             dict of "answers", an integer array of all predictions, and "score", a float or None.
         """
-        answers = [self._answers(model, batch) for batch in self.inputs]
+        predictions = [self._predictions(model, batch) for batch in self.inputs]
         if self.labels is None:
-            found = np.concatenate(answers) if answers else None
+            found = np.concatenate(predictions) if predictions else None
             return {"answers": found, "score": float(self.score(model)) if self.score else None}
         wanted = np.concatenate([np.asarray(each).reshape(-1) for each in self.labels])
-        found = np.concatenate(answers)[wanted != -100]
+        found = np.concatenate(predictions)[wanted != -100]
         return {"answers": found, "score": float(np.mean(found == wanted[wanted != -100]))}
 
-    def _answers(self, model: Callable[[Any], Mapping[str, np.ndarray]], batch: Any) -> np.ndarray:
+    def _predictions(self, model: Callable[[Any], Mapping[str, np.ndarray]], batch: Any) -> np.ndarray:
         outputs = model(batch)
         array = outputs[self.output] if self.output else next(iter(outputs.values()))
         return np.asarray(array).argmax(axis=-1).reshape(-1)
@@ -91,7 +91,7 @@ def check_loss(
         dict of "score_float", "score" and "agreement": floats, or None where not measured.
 
     Raises:
-        QuantizationError: gives the figures.
+        QuantizationError: a bound is exceeded; the message has the measurements.
     """
     agreement = None if after["answers"] is None else float(np.mean(before["answers"] == after["answers"]))
     if agreement is not None and evaluation.min_agreement is not None and not agreement >= evaluation.min_agreement:

@@ -77,7 +77,7 @@ def sensitivity(
     manifest = read_manifest(bundle)
     record = manifest["artifacts"].get(ONNX.name)
     if record is None or "quantization" in record:
-        raise InvalidBundleError(f"'{bundle}' holds no float ONNX files to quantize")
+        raise InvalidBundleError(f"'{bundle}' contains no float ONNX files to quantize")
     if manifest.get("generation") is not None and len(evaluation.inputs):
         raise QuantizationError("a language model is measured by a score of what it generates, not by inputs")
     quantization = Quantization.of(quantize)

@@ -8,7 +8,7 @@ from keras_transformer.export.errors import QuantizationError, suggestion
 from keras_transformer.export.quantization import ternary
 from keras_transformer.utils.types import ArrayLike
 
-# Largest difference allowed on the probes, as a share of each output's scale, unless the caller says otherwise.
+# Largest difference allowed on the probes, as a share of each output's scale, by default.
 TOLERANCES = {
     "fp16": 0.02,
     "int8": 0.3,

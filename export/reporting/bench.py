@@ -75,7 +75,7 @@ class Benchmark(NamedTuple):
     def __str__(self) -> str:
         lines = [_COLUMNS, *(_cells(row) for row in self.rows)]
         head = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        note = f"milliseconds of {self.calls} calls, runtimes in turns; memory: the peak of the whole process"
+        note = f"milliseconds of {self.calls} calls, runtimes interleaved; memory: the peak of the whole process"
         return f"{self.bundle}\n{head}\n\n{fixed_width(lines)}\n{note}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def bench_bundle(
 
 
 class _Worker:
-    """A process of one runtime; it answers each line of JSON with a line of JSON. See `bench_worker`."""
+    """A process of one runtime; it replies to each line of JSON with a line of JSON. See `bench_worker`."""
 
     def __init__(self, bundle: Path, backend: str, sizes: Mapping[str, int], num_threads: int | None):
         self.backend = backend
@@ -187,7 +187,7 @@ class _Worker:
             self._stdin.write(json.dumps(question) + "\n")
             self._stdin.flush()
         except BrokenPipeError:
-            pass  # It has ended; its last answer or its status follows.
+            pass  # It has ended; its last reply or its status follows.
         line = self._stdout.readline()
         if not line:
             raise ExportError(f"{self.backend}: the process ended with status {self._process.wait()}")

@@ -1,4 +1,4 @@
-"""The process of one runtime of a benchmark: answers each line of JSON on stdin with a line of JSON."""
+"""The process of one runtime of a benchmark: replies to each line of JSON on stdin with a line of JSON."""
 
 from __future__ import annotations
 

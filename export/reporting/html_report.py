@@ -74,7 +74,9 @@ def render(manifest: dict[str, Any], ops: Mapping[str, Mapping[str, int]], title
             parity_plot(artifacts),
             "Largest difference of each output over all probes; dashed: what was allowed.",
         ),
-        _section("Score against size", scores, "On the data given to the export, in each runtime.") if scores else "",
+        _section("Score against size", scores, "On the evaluation data of the export, in each runtime.")
+        if scores
+        else "",
         _section(
             "Latency", _latency_table(latencies), "Median of ten calls with the first probe, where the bundle was made."
         ),
@@ -116,7 +118,7 @@ def _task(record: dict[str, Any]) -> str:
     if found.get("score") is not None:
         lines.append(f"score {found['score']:.4g}, float {found['score_float']:.4g}")
     if found.get("agreement") is not None:
-        lines.append(f"{found['agreement']:.2%} of the top answers stay")
+        lines.append(f"{found['agreement']:.2%} of the predictions are unchanged")
     return "".join(f"<small>{line}</small>" for line in lines)
 
 

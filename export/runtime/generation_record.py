@@ -1,4 +1,4 @@
-"""Checks of what a manifest says about generation."""
+"""Validation of the generation record of a manifest."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ def is_language_bundle(manifest: dict[str, Any]) -> bool:
     """Whether the bundle of a manifest generates.
 
     Raises:
-        InvalidBundleError: the manifest says so, but lacks what generation needs.
+        InvalidBundleError: the record is incomplete.
     """
     record = manifest.get("generation")
     if record is None:

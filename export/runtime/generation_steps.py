@@ -36,7 +36,7 @@ class RuntimeSteps:
         self._specs = functools.cache(functools.partial(signature_specs, manifest))
         self._backend = backend
         self._num_threads = num_threads
-        # The tensors of the cache that a step returns; the others hold the encoded source, which does not change.
+        # The tensors of the cache that a step returns; the others are the encoded source, which does not change.
         self._updated = [spec.name for spec in self._specs("decode")[1] if spec.name not in ("logits", "hidden_states")]
 
     def init_cache(self, batch_size: int, length: int, source: tuple[Any, ...] | None = None) -> Cache:

@@ -71,7 +71,7 @@ def _cast(spec: ArraySpec, array: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
             cast = array.astype(target)
         if array.dtype.kind != "f" and not np.array_equal(cast.astype(array.dtype), array):
-            raise InputError(spec.name, spec.describe(), f"{array.dtype} values that {target} cannot hold")
+            raise InputError(spec.name, spec.describe(), f"{array.dtype} values outside the range of {target}")
         array = cast
     return np.ascontiguousarray(array).reshape(array.shape)
 
@@ -96,7 +96,7 @@ def check_axis_limits(specs: Sequence[ArraySpec], arrays: Mapping[str, np.ndarra
 
 
 def check_outputs(specs: Sequence[ArraySpec], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Refuses results that are not what the manifest says.
+    """Raises for results that differ from the manifest.
 
     Args:
         specs: tuple of `ArraySpec`.

@@ -22,7 +22,7 @@ class PagedRuntimeSteps:
         quantize: bool. Not supported: must be False.
 
     Raises:
-        GenerationError: an encoder-decoder, `quantize`, or a cache that neither holds all tokens nor has a fixed size.
+        GenerationError: an encoder-decoder, `quantize`, or a cache neither of all tokens nor of fixed size.
     """
 
     # The weights of a bundle never change.
@@ -94,7 +94,7 @@ class PagedRuntimeSteps:
 def _pools(
     steps: RuntimeSteps, num_blocks: int, block_size: int, num_states: int
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Zeros by name: pools of tensors that hold all tokens, `(num_blocks, K, block_size, W)`, and of those of fixed size."""
+    """Zeros by name: pools for tensors of all tokens, `(num_blocks, K, block_size, W)`, and of those of fixed size."""
     blocks, states = {}, {}
     # Two rows: one may have a fixed number of slots.
     probes = [steps.init_cache(2, length) for length in (block_size, block_size + 1)]
@@ -105,9 +105,7 @@ def _pools(
         elif array.ndim == 4 and (array.shape[2], longer[2]) == (block_size, block_size + 1):
             blocks[name] = np.zeros((num_blocks, *array.shape[1:]), array.dtype)
         else:
-            raise GenerationError(
-                f"A cache holds all tokens, (B, K, L, W), or has a fixed size; {name!r} does neither."
-            )
+            raise GenerationError(f"A cache has all tokens, (B, K, L, W), or a fixed size; {name!r} has neither.")
     return blocks, states
 
 

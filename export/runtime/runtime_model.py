@@ -36,7 +36,7 @@ class RuntimeModel:
     Raises:
         InputError: an input is missing or unknown, or its dtype, rank or a fixed size is wrong, or two inputs disagree
             on the size of an axis they share, or an axis is longer than the model allows.
-        RunError: the runtime fails, or returns something else than the manifest says.
+        RunError: the runtime fails, or its outputs differ from the manifest.
     """
 
     def __init__(

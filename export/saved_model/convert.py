@@ -27,7 +27,7 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         directory: `pathlib.Path` to write into.
 
     Returns:
-        Dict of signature name to the path, relative to `directory`, that holds it.
+        Dict of signature name to the path, of its file, relative to `directory`.
 
     Raises:
         ConversionError: TensorFlow cannot save the graphs.

@@ -26,14 +26,14 @@ def run_batched(
         the list of the sizes of the calls in examples.
     """
     joined = all(spec.axes[:1] == ("batch",) for spec in (*model.inputs, *model.outputs))
-    answers: list[Any] = [None] * len(requests)
+    results: list[Any] = [None] * len(requests)
     sizes: list[int] = []
     for group in _groups(requests, max_batch_size) if joined else [[index] for index in range(len(requests))]:
-        results = _run(model, [requests[index] for index in group])
+        computed = _run(model, [requests[index] for index in group])
         sizes.append(sum(_examples(requests[index]) for index in group) if joined else 1)
-        for index, result in zip(group, results, strict=True):
-            answers[index] = result
-    return answers, sizes
+        for index, result in zip(group, computed, strict=True):
+            results[index] = result
+    return results, sizes
 
 
 def _groups(requests: Sequence[dict[str, np.ndarray]], max_batch_size: int) -> list[list[int]]:

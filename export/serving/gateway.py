@@ -85,14 +85,14 @@ class Gateway:
         handlers = {HTTPException: _refuse_http, Exception: _hide}
         self.application = Starlette(routes=routes, exception_handlers=handlers)
 
-    def _counted(self, answer: Callable[[Any], Awaitable[Response]]) -> Callable[[Any], Awaitable[Response]]:
+    def _counted(self, handler: Callable[[Any], Awaitable[Response]]) -> Callable[[Any], Awaitable[Response]]:
         """The endpoint with metrics, and with errors as responses."""
 
         async def counted(request):
             self._metrics.began()
             start, status = time.perf_counter(), 500
             try:
-                response = await self._answered(answer, request)
+                response = await self._responded(handler, request)
                 status = response.status_code
                 return response
             except asyncio.CancelledError:
@@ -103,9 +103,9 @@ class Gateway:
 
         return counted
 
-    async def _answered(self, answer: Callable[[Any], Awaitable[Response]], request: Any) -> Response:
+    async def _responded(self, handler: Callable[[Any], Awaitable[Response]], request: Any) -> Response:
         try:
-            return await answer(request)
+            return await handler(request)
         except RequestError as error:
             return _refusal(error.status, error.reason)
         except InvalidBodyError as error:
@@ -113,12 +113,12 @@ class Gateway:
         except ReplicaDiedError:
             return _refusal(_UNAVAILABLE, "every replica for this request has died")
         except TimeoutError:
-            return _refusal(504, f"no answer within {self._limits.timeout_s:g} seconds")
+            return _refusal(504, f"no response within {self._limits.timeout_s:g} seconds")
         except ClientDisconnect:
             return Response(status_code=_CLIENT_GONE)
         except HTTPException:
             raise
-        except Exception as error:  # The traceback goes to the log only.
+        except Exception as error:  # The traceback is logged only.
             _LOG.exception("a request failed")
             return _refusal(500, f"the server failed: {type(error).__name__}")
 
@@ -134,10 +134,10 @@ class Gateway:
         self._metrics.computed(examples)
         return Response(write_outputs(outputs), media_type="application/json")
 
-    async def _retried(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def _retried(self, call: Callable[[], Awaitable[Any]]) -> Any:
         for attempt in range(self._retries + 1):
             try:
-                return await ask()
+                return await call()
             except ReplicaDiedError:
                 if attempt == self._retries:
                     raise
@@ -148,12 +148,12 @@ class Gateway:
 
     async def _complete(self, request: Any) -> Response:
         body = await self._body(request)
-        asked = read_body(body)
-        if asked.model not in (None, self._name):
-            raise RequestError(404, f"there is no model '{asked.model:.80}'; this is '{self._name}'")
-        if asked.options["seed"] is None:  # A retry must generate the same text.
+        completion = read_body(body)
+        if completion.model not in (None, self._name):
+            raise RequestError(404, f"there is no model '{completion.model:.80}'; this is '{self._name}'")
+        if completion.options["seed"] is None:  # A retry must generate the same text.
             body = json.dumps({**json.loads(body), "seed": secrets.randbelow(2**31)}).encode()
-        if asked.stream:
+        if completion.stream:
             return await self._stream(body)
         async with asyncio.timeout(self._limits.timeout_s):
             return await self._retried(lambda: self._whole(body))

@@ -23,12 +23,14 @@ class Metrics:
     def __init__(self, model: str):
         self._registry = prometheus_client.CollectorRegistry()
         self._model = model
-        self._requests = self._of(prometheus_client.Counter, "requests", "Requests answered, by HTTP status.", "status")
-        self._retries = self._of(prometheus_client.Counter, "retries", "Requests sent again as their replica died.")
+        self._requests = self._of(
+            prometheus_client.Counter, "requests", "Completed requests, by HTTP status.", "status"
+        )
+        self._retries = self._of(prometheus_client.Counter, "retries", "Requests retried after the death of a replica.")
         self._seconds = self._of(
             prometheus_client.Histogram,
             "request_seconds",
-            "From a request's last byte to its answer.",
+            "Seconds from the last byte of a request to its response.",
             buckets=_SECONDS,
         )
         self._batches = self._of(

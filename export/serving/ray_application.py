@@ -47,20 +47,20 @@ def ray_application(
 ) -> serve.Application:
     """Returns the Ray Serve application of a bundle: an HTTP gateway and replicas of the model.
 
-    A model of arrays answers `POST /v1/models/NAME:predict` in the manner of TensorFlow Serving; requests that come at the
-    same time are computed together. A language model answers `POST /v1/completions` in the manner of OpenAI, whole or as a
-    stream, with continuous batching in each replica. Both answer `/v1/models`, `/health`, and `/metrics` for Prometheus.
+    A model of arrays serves `POST /v1/models/NAME:predict` like TensorFlow Serving; concurrent requests are batched.
+    A language model serves `POST /v1/completions` like OpenAI, whole or as a stream, with continuous batching in each
+    replica. Both serve `/v1/models`, `/health`, and `/metrics` for Prometheus.
 
-    Every refusal is JSON with its reason: 400 for what is no request, 404 for another model, 413 for what is too large, 422
-    for values that the model cannot compute, 429 (with Retry-After) when all slots are taken, 504 where it takes too long.
-    When a replica dies, its requests go to another, and a stream goes on where it was; the gateway holds no model. A replica
-    that does not compute what the bundle's probe says is replaced.
+    Errors are JSON with a reason: 400 for an invalid request, 404 for another model, 413 for a request that is too large,
+    422 for values that the model cannot compute, 429 (with Retry-After) when all slots are taken, 504 for a timeout.
+    When a replica dies, its requests are retried on another, and streams continue; the gateway loads no model. A replica
+    whose outputs differ from the bundle's probes is replaced.
 
     Args:
         bundle: path of the bundle; every node of the cluster must have it there.
         name: str: name of the model for clients. None for the name of the bundle's folder.
         backend: "onnx" (default), "tflite" or "saved_model".
-        num_replicas: int >= 1. Each holds the model. Default 1.
+        num_replicas: int >= 1. Each loads the model. Default 1.
         num_threads: int >= 1: threads of a call. Default 1.
         batching: `Batching`: how requests are put together; `max_waiting` is of all replicas, and beside it each has twice
             `max_batch_size` requests in hand. None for its defaults.
@@ -127,10 +127,10 @@ class ArrayDeployment:
         predict.set_batch_wait_timeout_s(batching.wait_ms / 1000)
 
     @serve.batch
-    async def predict(self, asks: Any) -> Any:
-        """The answers to pairs of signature and arrays: pairs of the arrays, or an error, and the examples of a call."""
-        answers, sizes = await asyncio.to_thread(self._replica.run, asks)
-        return [(answer, max(sizes)) for answer in answers]
+    async def predict(self, requests: Any) -> Any:
+        """The results of pairs of signature and arrays: pairs of the outputs, or an error, and the batch size."""
+        results, sizes = await asyncio.to_thread(self._replica.run, requests)
+        return [(result, max(sizes)) for result in results]
 
     async def ready(self) -> bool:
         """Returns True when the replica runs."""
@@ -150,7 +150,7 @@ class TextDeployment:
         self._replica = TextReplica(bundle, name, backend, num_threads, **engine_options)
 
     async def complete(self, body: bytes) -> AsyncIterator[Any]:
-        """The ASGI messages that answer a body."""
+        """The ASGI messages of the response to a body."""
         async for message in self._replica.complete(body):
             yield message
 
@@ -200,12 +200,12 @@ class _Replicas:
 
     async def predict(self, signature: str, arrays: dict[str, Any]) -> tuple[dict[str, Any], int]:
         try:
-            answer, examples = await self._handle.predict.remote((signature, arrays))
+            result, examples = await self._handle.predict.remote((signature, arrays))
         except _OURS as error:
             raise _translated(error) from error
-        if isinstance(answer, RequestError):
-            raise answer
-        return answer, examples
+        if isinstance(result, RequestError):
+            raise result
+        return result, examples
 
     async def complete(self, body: bytes) -> AsyncGenerator[Any, None]:
         response = self._streaming.complete.remote(body)

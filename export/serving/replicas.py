@@ -50,15 +50,15 @@ class ArrayReplica:
         Returns:
             List of dicts of arrays or `RequestError`s; and the sizes of the calls.
         """
-        answers: list[Any] = [None] * len(requests)
+        results: list[Any] = [None] * len(requests)
         sizes: list[int] = []
         for name, model in self.models.items():
             indices = [index for index, (signature, _) in enumerate(requests) if signature == name]
             found, calls = run_batched(model, [requests[index][1] for index in indices], self._max_batch_size)
             sizes += calls
-            for index, answer in zip(indices, found, strict=True):
-                answers[index] = self._request_error(answer) if isinstance(answer, RunError) else answer
-        return answers, sizes
+            for index, result in zip(indices, found, strict=True):
+                results[index] = self._request_error(result) if isinstance(result, RunError) else result
+        return results, sizes
 
     def check_health(self) -> None:
         """Computes a probe of each signature.

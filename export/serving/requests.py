@@ -93,18 +93,18 @@ class Reader:
         Raises:
             RequestError: 400 if the body is not a JSON request; 413 if it is too large.
         """
-        asked = _read_json(body, self.limits)
-        for key in asked:
+        request = _read_json(body, self.limits)
+        for key in request:
             if key not in _KEYS:
                 raise RequestError(400, f"unknown key '{key:.40}'; a request has {' and '.join(_KEYS)}")
-        signature = asked.get("signature_name", next(iter(self.signatures)))
+        signature = request.get("signature_name", next(iter(self.signatures)))
         if not isinstance(signature, str) or signature not in self.signatures:
             raise RequestError(400, f"no such signature_name; there is {', '.join(self.signatures)}")
-        if "inputs" not in asked:
+        if "inputs" not in request:
             raise RequestError(400, "'inputs' is missing")
         specs = self.signatures[signature]
         try:
-            arrays = check_inputs(specs, self._named(asked["inputs"], specs))
+            arrays = check_inputs(specs, self._named(request["inputs"], specs))
         except InputError as error:
             raise RequestError(400, str(error)) from None
         self._check_sizes(specs, arrays)
@@ -151,13 +151,13 @@ def _read_json(body: bytes | str, limits: Limits) -> dict[str, Any]:
     if len(body) > limits.max_bytes:
         raise RequestError(413, f"the body has more than {limits.max_bytes} bytes")
     try:
-        asked = json.loads(body, parse_constant=_refuse_constant)
+        request = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else f"{error}"
         raise RequestError(400, f"the body is not JSON: {reason[:200]}") from None
-    if not isinstance(asked, dict):
+    if not isinstance(request, dict):
         raise RequestError(400, "the body must be a JSON object")
-    return asked
+    return request
 
 
 def _refuse_constant(name: str) -> float:

@@ -22,7 +22,7 @@ def axis_names(name: str, shape: Shape, overrides: Mapping[int, str] | None = No
     Args:
         name: name of the input.
         shape: its shape, None where dynamic.
-        overrides: dict of axis index to name, in place of the default one.
+        overrides: dict of axis index to name, instead of the default one.
 
     Returns:
         A tuple with a name for each dynamic axis and None for each fixed one.

@@ -27,7 +27,7 @@ def float32_twin(model: keras.Model) -> keras.Model:
         model: a built Functional or Sequential model.
 
     Returns:
-        The given model where all of it is float32, else its twin.
+        The same model where all of it is float32, else its twin.
 
     Raises:
         InvalidModelError: the model cannot be rebuilt from its config.

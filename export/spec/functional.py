@@ -54,15 +54,15 @@ def check_model(model: Any) -> Any:
     """Refuses what is not a built Functional or Sequential Keras model.
 
     Returns:
-        The Functional model: the given one, or the one inside a Sequential.
+        The Functional model: the model itself, or the one inside a Sequential.
 
     Raises:
-        InvalidModelError: says what the model is instead.
+        InvalidModelError: the model is neither.
     """
     if not isinstance(model, keras.Model):
         raise InvalidModelError(f"not a Keras model: {type(model).__name__}")
     if not model.built:
-        raise InvalidModelError(f"model '{model.name}' is not built: call it on data, or give it an Input, first")
+        raise InvalidModelError(f"model '{model.name}' is not built: call it on data, or add an Input, first")
     functional = keras_private.functional(model)
     if not hasattr(functional, "operations") or not getattr(functional, "inputs", None):
         raise InvalidModelError(

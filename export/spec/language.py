@@ -56,7 +56,7 @@ def language_spec(
         options: `GenerationOptions`, or None for its defaults.
 
     Returns:
-        An `ExportSpec` whose probes hold the outputs of the Keras model.
+        An `ExportSpec` whose probes have the outputs of the Keras model.
 
     Raises:
         InvalidModelError: the model computes something else token by token than on whole sequences.
@@ -104,7 +104,7 @@ def check_stepwise(model: Any, tolerance: float) -> None:
     """Refuses a model whose outputs with a cache, in steps, differ from those on whole sequences.
 
     Raises:
-        InvalidModelError: gives the difference.
+        InvalidModelError: they differ; the message has the difference.
     """
     batch, length = 2, min(6, model.max_length or 6)
     token_ids = LanguageProbes(model).tokens("whole", (batch, length))

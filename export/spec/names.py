@@ -50,7 +50,7 @@ def _output_label(tensor: keras.KerasTensor) -> str | None:
 
 
 def _automatic_name(operation: keras.Operation) -> str:
-    """The name that Keras gives a layer of this class: `Conv2D` is `conv2d`, `GlobalAveragePooling1D` is spelled out."""
+    """Keras's default name of a layer of this class: `Conv2D` is `conv2d`, `GlobalAveragePooling1D` is spelled out."""
     words = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", type(operation).__name__)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()
 

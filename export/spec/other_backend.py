@@ -81,13 +81,13 @@ def _write_job(folder: pathlib.Path, model: "keras.Model", arguments: dict[str, 
         content = pickle.dumps(job)
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         # A score that is a lambda, or calibration data that is a generator, cannot go to another process.
-        raise InvalidModelError(f"arguments cannot be handed to the process that exports: {one_line(error)}") from error
+        raise InvalidModelError(f"arguments cannot be sent to the process that exports: {one_line(error)}") from error
     (folder / _JOB).write_bytes(content)
 
 
 def _run(folder: pathlib.Path, progress: Callable[[str], Any] | None) -> str:
     """Starts the process, forwards its progress, and waits; returns its stderr."""
-    # The files are for CPUs, and this process may hold the GPU's memory.
+    # The files are for CPUs, and this process may occupy the memory of the GPU.
     environment = os.environ | {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
     command = [sys.executable, "-m", "keras_transformer.export.spec.other_backend", str(folder)]
     with tempfile.TemporaryFile("w+") as log:

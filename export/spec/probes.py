@@ -71,7 +71,7 @@ def user_probes(inputs: Sequence[ArraySpec], limits: Limits, given: Sequence[Map
 
 
 def probe_of_sizes(inputs: Sequence[ArraySpec], limits: Limits, sizes: Mapping[str, int], padded: bool) -> Probe:
-    """One probe with a given size of each axis. Its values depend on the names and sizes alone."""
+    """One probe with these sizes of the axes. Its values depend on the names and sizes only."""
     label = _label(sizes, padded)
     arrays = {}
     for spec in inputs:

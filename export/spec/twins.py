@@ -42,7 +42,7 @@ def merged_twin(model: keras.Model) -> keras.Model:
         model: a built Functional or Sequential model.
 
     Returns:
-        The given model where it has no adapters, else its twin.
+        The same model where it has no adapters, else its twin.
 
     Raises:
         InvalidModelError: the model cannot be rebuilt from its config.

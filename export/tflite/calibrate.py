@@ -45,7 +45,7 @@ def find_ranges(content: bytes, calibration: Iterable[Mapping[str, Any]]) -> dic
             interpreter.get_signature_runner(name)(**_typed(interpreter, name, example))
             _record(ranges, interpreter, Graph(model, model.subgraphs[entries[name]]), entries[name])
     if not ranges:
-        raise QuantizationError("tflite: the calibration holds no example, or the model no product of matrices")
+        raise QuantizationError("tflite: the calibration data are empty, or the model has no matrix products")
     return ranges
 
 

@@ -57,7 +57,7 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
     """
     if traced.weight_bytes > _MAX_BYTES:
         size = traced.weight_bytes / 1e9
-        raise ConversionError(NAME, f"the weights are {size:.1f} GB, a TFLite file holds at most 2 GB")
+        raise ConversionError(NAME, f"the weights are {size:.1f} GB, a TFLite file is limited to 2 GB")
     names = spec.names(NAME)
     with _source(traced, spec, directory) as saved, rewritten(saved) as source:
         content = _convert(spec, names, str(source))

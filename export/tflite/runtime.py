@@ -18,7 +18,7 @@ from keras_transformer.utils.captured_stderr import captured_stderr
 class TFLiteRuntime:
     """All signatures of a file in LiteRT's interpreter, without delegates for operations of other libraries.
 
-    An interpreter computes in place, so that calls from several threads run one after another. To run them in parallel,
+    An interpreter has one set of buffers, so that calls from several threads run one after another. To run them in parallel,
     `load` once for each thread: every interpreter has its own working memory and packed weights.
 
     Args:
@@ -59,7 +59,7 @@ class TFLiteRuntime:
 
 
 def fitting_runtime(directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
-    """A runtime that runs the copy of a signature for exactly the given shapes, where the file has one."""
+    """A runtime that runs the copy of a signature for exactly these shapes, where the file has one."""
     path = artifact_path(directory, manifest, TFLITE.name, signature)
     runtime = TFLiteRuntime(str(path), signature, num_threads)
     names = manifest["artifacts"][TFLITE.name]["signatures"]

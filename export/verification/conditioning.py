@@ -67,10 +67,10 @@ def _rounded_differently(
 
 @contextlib.contextmanager
 def explaining(signatures: Mapping[str, Signature], variables: Sequence[keras.Variable]) -> Iterator[None]:
-    """A context in which a `ParityError` says so where rounding alone moves the model as much as the file differs.
+    """A context that notes in a `ParityError` if rounding alone changes the outputs of the model as much.
 
     Args:
-        signatures: dict of name to `Signature`, whose probes hold outputs.
+        signatures: dict of name to `Signature`, whose probes have outputs.
         variables: Keras variables that the signatures read.
     """
     try:

@@ -101,7 +101,7 @@ def verify_format(
         A list of `Parity`.
 
     Raises:
-        ParityError: names the output and gives the figures.
+        ParityError: an output differs; the message has its name and the difference.
     """
     is_quantized = "quantization" in manifest["artifacts"][format]
     worst: dict[tuple[str, str], Parity] = {}
@@ -131,7 +131,7 @@ def _opened(
 
 
 class _Comparison:
-    """One signature of an artifact compared with the outputs that probes hold."""
+    """One signature of an artifact compared with the outputs of the probes."""
 
     def __init__(self, model: RuntimeModel, format: str, signature: str, tolerance: float, is_quantized: bool):
         self._model = model
@@ -146,7 +146,7 @@ class _Comparison:
         for name, expected in probe.outputs.items():
             result = results[name]
             if _kind(result) != _kind(expected) or result.shape != expected.shape:
-                detail = f"is {result.dtype} {result.shape}, Keras gives {expected.dtype} {expected.shape}"
+                detail = f"is {result.dtype} {result.shape}, Keras returns {expected.dtype} {expected.shape}"
                 raise self._error(probe, name, detail)
             difference, scale = difference_and_scale(result, expected)
             is_float = expected.dtype.kind == "f"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from keras_transformer.checkpoints.config import Config
 
 
-def decoder_options(config: Config, rms_norm_epsilon=1e-6):
-    """dict of the options that all of Llama's kind have; the epsilon is that of a config without one."""
+def decoder_options(config: Config, rms_norm_epsilon: float = 1e-6) -> dict[str, Any]:
+    """Returns the options that all relatives of Llama share; the epsilon is the default."""
     return {
         "activation": config.activation(default="silu"),
         "attention_dropout": config.number("attention_dropout", 0.0),
@@ -14,14 +16,14 @@ def decoder_options(config: Config, rms_norm_epsilon=1e-6):
     }
 
 
-def head_width(config: Config, default=None):
-    """int: the width of each head; `default`, or an equal share, where the config has none."""
+def head_width(config: Config, default: int | None = None) -> int:
+    """Returns the width of each head; without a setting `default`, or else an equal share."""
     share = config.integer("hidden_size") // config.integer("num_attention_heads")
     return config.integer("head_dim", default or share)
 
 
-def grouped_heads(config: Config, num_key_value_heads=None, key_dim=None):
-    """dict of the options of grouped heads; the arguments stand for what the config has not."""
+def grouped_heads(config: Config, num_key_value_heads: int | None = None, key_dim: int | None = None) -> dict[str, Any]:
+    """Returns the options of grouped heads; the arguments are the defaults of missing settings."""
     heads = config.integer("num_key_value_heads", num_key_value_heads or config.integer("num_attention_heads"))
     return {"num_key_value_heads": heads, "key_dim": head_width(config, key_dim)}
 

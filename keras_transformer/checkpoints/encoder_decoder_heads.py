@@ -64,7 +64,7 @@ def classification_head(config: Config, prefix: str) -> list[Entry]:
 
 
 def span_answerer(backbone: keras.Model, config: Config) -> keras.Model:
-    """Returns a model of the start and end of an answer in a text that encoder and decoder read."""
+    """Returns the extractive question-answering model; encoder and decoder both read the text."""
     return tasks.SpanAnswerer(models.read_twice(backbone, start_id(config)))
 
 

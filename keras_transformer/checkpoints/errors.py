@@ -10,7 +10,7 @@ class MissingFileError(CheckpointError, FileNotFoundError):
 
 
 class CorruptFileError(CheckpointError):
-    """A file is truncated or has another format than its name says."""
+    """A file is truncated or is not in the format of its extension."""
 
 
 class UnsafePathError(CheckpointError):

@@ -25,7 +25,7 @@ def token_classifier(backbone: keras.Model, config: Config) -> keras.Model:
 
 
 def span_answerer(backbone: keras.Model, config: Config) -> keras.Model:
-    """Returns a model of the start and end of an answer."""
+    """Returns the extractive question-answering model."""
     return tasks.SpanAnswerer(backbone)
 
 

@@ -42,8 +42,8 @@ def _among_text(model: keras.Model, processor: Any) -> Any:
     from keras_transformer.vision import EachImage, ImagesInText, PlaceImages
 
     layers = layers_in_order(model)
-    place = next((layer for layer in layers if isinstance(layer, PlaceImages)), None)
-    if place is None or getattr(model, "tokenizer", None) is None:
+    scatter = next((layer for layer in layers if isinstance(layer, PlaceImages)), None)
+    if scatter is None or getattr(model, "tokenizer", None) is None:
         return processor
     num_image_tokens = next(layer for layer in layers if isinstance(layer, EachImage)).output.shape[-2]
-    return ImagesInText(processor, model.tokenizer, place.begin_id, num_image_tokens)
+    return ImagesInText(processor, model.tokenizer, scatter.begin_id, num_image_tokens)

@@ -61,7 +61,7 @@ def from_huggingface(
 
     Raises:
         MissingFileError: the folder, the repository, the config or a shard does not exist.
-        CorruptFileError: a file is truncated or has another format than its name says.
+        CorruptFileError: a file is truncated or is not in the format of its extension.
         UnsafePathError: a file of the folder refers to a path outside of it.
         UnknownArchitectureError: a `model_type` or a head is not supported; the message lists those that are.
         ConfigError: a setting is missing, out of range, or of an unsupported variant.

@@ -27,7 +27,7 @@ ELEMENTWISE = frozenset(_ELEMENTWISE.split())
 
 # Operations on shapes alone.
 SHAPE_OPS = frozenset(["Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs", "StridedSlice", "Pack", "Prod"])
-# Operations on lists of tensors, which hold references.
+# Operations on lists of tensors, which are references.
 LIST_OPS = frozenset(["EmptyTensorList", "TensorListReserve", "TensorListPushBack", "TensorListPopBack"])
 LIST_OPS |= frozenset(["TensorListGetItem", "TensorListSetItem", "TensorListLength", "TensorListElementShape"])
 _REDUCTIONS = frozenset(["Sum", "Mean", "Max", "Min"])

@@ -12,7 +12,7 @@ from keras_transformer.models.building.layout_map import layout_map
 
 
 class Sharding:
-    """The share of each tensor that one device has, if several hold the weights of a replica together.
+    """The share of each tensor that one device has, if several share the weights of a replica.
 
     Called with the shape of a tensor of a step, it returns that share. Hidden states between the blocks are replicated.
     Tensors with heads, and those of another width, such as the inside of a feed-forward, are split, as are the weights that
@@ -20,7 +20,7 @@ class Sharding:
 
     Args:
         model: `keras.Model`.
-        parts: int >= 1. The number of devices that hold a replica.
+        parts: int >= 1. The number of devices that share a replica.
 
     Attributes:
         widths: set of int: widths of the hidden states between the blocks.

@@ -1,7 +1,7 @@
-"""Finding passages that are like the text at hand: a database of chunks, and what trains and generates with it.
+"""Retrieval of similar passages: a database of chunks, and training and generation with it.
 
-Nothing here imports TensorFlow or Keras before training batches or an encoder of theirs are asked for, so that an exported
-bundle retrieves where only its runtime is installed.
+Only training batches and encoders import TensorFlow or Keras, so that an exported bundle retrieves where only its
+runtime is installed.
 """
 
 import lazy_loader

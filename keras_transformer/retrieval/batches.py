@@ -161,9 +161,11 @@ class _Rows:
         documents = np.searchsorted(self.first_rows, rows, side="right") - 1
         offsets = (rows - self.first_rows[documents]) * self.stride  # Chunks of the document before each stretch.
         starts = chunks.document_starts[documents] + offsets * size
-        places = starts[:, None] + np.arange(self.length + 1)
-        real = places < chunks.document_starts[documents + 1][:, None]
-        token_ids = np.where(real, chunks.token_ids[np.minimum(places, len(chunks.token_ids) - 1)], 0).astype("int32")
+        positions = starts[:, None] + np.arange(self.length + 1)
+        real = positions < chunks.document_starts[documents + 1][:, None]
+        token_ids = np.where(real, chunks.token_ids[np.minimum(positions, len(chunks.token_ids) - 1)], 0).astype(
+            "int32"
+        )
         labels = np.where(real[:, 1:], token_ids[:, 1:], IGNORE_ID)
         ids = chunks.first_chunks[documents] + offsets
         ids = ids[:, None] + np.arange(self.length // size)

@@ -49,7 +49,7 @@ class Chunks:
         if starts.ndim != 1 or len(starts) < 2 or starts[0] != 0 or starts[-1] != len(token_ids):
             raise RetrievalError(f"Documents must begin at 0 and end with the {len(token_ids)} tokens.")
         if (np.diff(starts) < 0).any():
-            raise RetrievalError("Documents must follow one another: a start lies before the one before it.")
+            raise RetrievalError("Starts of documents must be in ascending order.")
         self.token_ids, self.document_starts, self.chunk_size = token_ids, starts, chunk_size
         # The number of the first chunk of each document, and of all chunks.
         self.first_chunks = np.concatenate([[0], np.cumsum(np.diff(starts) // chunk_size)])
@@ -100,7 +100,7 @@ class Chunks:
             token_ids = np.memmap(directory / TOKENS, token_dtype(vocabulary_size), "r")
             return cls(token_ids, np.load(directory / STARTS, allow_pickle=False), chunk_size)
         except (OSError, ValueError) as error:
-            raise InvalidDatabaseError(f"'{directory}' holds no chunks that can be read: {error}") from None
+            raise InvalidDatabaseError(f"'{directory}' contains no readable chunks: {error}") from None
 
     def __len__(self) -> int:
         return int(self.first_chunks[-1])
@@ -136,10 +136,10 @@ class Chunks:
         chunk_ids = np.asarray(chunk_ids, "int64")
         known = np.maximum(chunk_ids, 0)
         ends = self.document_starts[self.documents(known) + 1]
-        places = self.starts(known)[..., None] + np.arange(length)
-        mask = (places < ends[..., None]) & (chunk_ids >= 0)[..., None]
-        token_ids = np.zeros(places.shape, "int32")
-        token_ids[mask] = self.token_ids[places[mask]]
+        positions = self.starts(known)[..., None] + np.arange(length)
+        mask = (positions < ends[..., None]) & (chunk_ids >= 0)[..., None]
+        token_ids = np.zeros(positions.shape, "int32")
+        token_ids[mask] = self.token_ids[positions[mask]]
         return token_ids, mask
 
 
@@ -170,6 +170,6 @@ def _separated(blocks: Any, separator: Any):
 
 
 def _joined(lines: Any, count: int = 4096):
-    """Lines as blocks of so many."""
+    """Blocks of several lines."""
     while block := "".join(itertools.islice(lines, count)):
         yield block

@@ -16,14 +16,14 @@ from keras_transformer.utils.types import Path
 _KEYS, _INDEX, _VERSION = "keys.npy", "index.bin", 1
 # How many chunks are embedded, or searched for, at a time.
 _BATCH = 4096
-# A loaded database must make the keys that it holds.
+# A loaded database must reproduce its stored keys.
 _TOLERANCE = 1e-3
 
 
 class ChunkDatabase:
     """Chunks of documents by their vectors: finds those most like a chunk, with what follows them.
 
-    `build` makes one from text, `load` opens it again. Tokens and keys stay on disk; of them memory holds what a search
+    `build` makes one from text, `load` opens it again. Tokens and keys stay on disk; memory contains what a search
     looks at. What the library of a backend keeps is said at `NearestNeighbors`.
 
     Args:
@@ -89,7 +89,7 @@ class ChunkDatabase:
 
         Raises:
             TextError: a file cannot be read, or there is no text.
-            RetrievalError: no document has a full chunk; something else lies at `directory`.
+            RetrievalError: no document has a full chunk; `directory` exists and is not a database.
         """
         embed = HashedNGrams() if embed is None else embed
         index = _new_index(backend)
@@ -114,7 +114,7 @@ class ChunkDatabase:
 
         Raises:
             InvalidDatabaseError: a file is missing, damaged or cut short.
-            RetrievalError: `embed` is missing, or gives other vectors than it did.
+            RetrievalError: `embed` is missing, or returns other vectors than before.
             ImportError: the library of its backend is not installed.
         """
         config = unseal(directory, verify)
@@ -130,17 +130,17 @@ class ChunkDatabase:
         except (OSError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidDatabaseError):
                 raise
-            raise InvalidDatabaseError(f"'{directory}' holds no database that can be read: {error}") from None
+            raise InvalidDatabaseError(f"'{directory}' contains no readable database: {error}") from None
         if embed is None:
-            raise RetrievalError(f"'{directory}' was built with a function of your own: give it as embed.")
+            raise RetrievalError(f"'{directory}' was built with a custom function: pass it as embed.")
         database = cls(chunks, index, embed)
         database._check_embed(keys)
         return database
 
     def _check_embed(self, keys: Any) -> None:
-        places = np.unique(np.linspace(0, len(self) - 1, 4).astype("int64"))
-        made = unit(self.embed(self.chunks.tokens(places)))
-        if made.shape[1] != keys.shape[1] or np.abs(made - keys[places]).max() > _TOLERANCE:
+        indices = np.unique(np.linspace(0, len(self) - 1, 4).astype("int64"))
+        made = unit(self.embed(self.chunks.tokens(indices)))
+        if made.shape[1] != keys.shape[1] or np.abs(made - keys[indices]).max() > _TOLERANCE:
             raise RetrievalError("The database was built with another embed: its keys are not what this one makes.")
 
     def search(self, token_ids: Any, num_neighbors: int, exclude_documents: Any = None) -> Any:
@@ -175,7 +175,7 @@ class ChunkDatabase:
             order = np.argsort(~fits, axis=1, kind="stable")[:, :count]
             kept = np.where(np.take_along_axis(fits, order, 1), np.take_along_axis(ids, order, 1), -1)
             found[rows, : kept.shape[1]] = kept
-            # What is left out may have taken the places of others: look for more, unless there are none.
+            # Excluded results may have displaced others: search for more, unless there are none.
             rows = rows[fits.sum(axis=1) < min(count, len(self))] if ids.shape[1] < len(self) else rows[:0]
             wanted *= 4
         return found
@@ -195,7 +195,7 @@ class ChunkDatabase:
         return self.chunks.passages(self.search(token_ids, num_neighbors, exclude_documents), length)
 
     def neighbors_of(self, chunks: Any, num_neighbors: int, path: Path | None = None) -> np.ndarray:
-        """The neighbors of all chunks of a text, once and for all; in training those of the database itself.
+        """The neighbors of all chunks of a text, computed once; in training those of the database itself.
 
         Args:
             chunks: `Chunks`. Where they are the database's own, none comes from the same document.
@@ -203,7 +203,7 @@ class ChunkDatabase:
             path: str or path of an ".npy" file to write to, which stays on disk; None for an array in memory.
 
         Returns:
-            int64 `(len(chunks), k)`: numbers of chunks of the database; -1 where there are no more.
+            int64 `(len(chunks), k)`: indices of chunks of the database; -1 where there are no more.
         """
         shape, is_own = (len(chunks), num_neighbors), chunks is self.chunks
         found = np.empty(shape, "int64") if path is None else np.lib.format.open_memmap(path, "w+", "int64", shape)
@@ -217,7 +217,7 @@ class ChunkDatabase:
 def _new_index(backend: Any):
     index = NearestNeighbors(backend) if isinstance(backend, str) else backend
     if len(index):
-        raise RetrievalError("The index holds vectors already: give an empty one.")
+        raise RetrievalError("The index contains vectors already: pass an empty one.")
     return index
 
 

@@ -2,8 +2,8 @@
 
 
 class RetrievalError(ValueError):
-    """What is asked of a database cannot be had; the base of the errors below."""
+    """A request that a database cannot serve: the base class of the errors below."""
 
 
 class InvalidDatabaseError(RetrievalError):
-    """A folder holds no database, or one that was damaged or cut short."""
+    """A folder without a database, or with a damaged or truncated one."""

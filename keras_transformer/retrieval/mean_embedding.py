@@ -1,4 +1,4 @@
-"""Vectors of chunks as averages of what an encoder gives."""
+"""Embeddings of chunks: the mean of the outputs of an encoder."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ _MULTIPLIER = 0x9E3779B97F4A7C15
 
 
 class HashedNGrams:
-    """Turns chunks into vectors of unit length, whose products are large where the chunks share runs of tokens.
+    """Embeddings of chunks by hashed n-grams: unit vectors whose products are large if chunks share n-grams.
 
-    Each run of n tokens adds 1 or -1 at a place; sign and place are a hash of the run. Products of such vectors are, but for
-    collisions, those of the counts of all runs. Needs no training and no download; it sees words, not meanings.
+    Each run of n tokens adds 1 or -1 at an index; sign and index are a hash of the run. Except for collisions,
+    products of such vectors are those of the counts of all runs. Needs no training; it compares words, not meanings.
 
     Args:
         width: int >= 1. Width of the vectors. Default 256.
@@ -59,9 +59,9 @@ class HashedNGrams:
             hashed = np.full((count, length - size + 1), start, "uint64")
             for offset in range(size):
                 hashed = _mixed(hashed ^ token_ids[:, offset : length - size + 1 + offset])
-            places = (hashed >> np.uint64(1)) % np.uint64(self.width)
+            indices = (hashed >> np.uint64(1)) % np.uint64(self.width)
             signs = 1.0 - 2.0 * (hashed & np.uint64(1)).astype("float32")
-            flat = (rows + places.astype("int64")).ravel()
+            flat = (rows + indices.astype("int64")).ravel()
             vectors += np.bincount(flat, signs.ravel(), minlength=len(vectors)).astype("float32")
         return unit(vectors.reshape(count, self.width))
 

@@ -11,20 +11,20 @@ from keras_transformer.utils.types import Path
 
 
 class NearestNeighbors:
-    """An index of vectors that finds, for each query, those with the largest products.
+    """An index of vectors for maximum inner product search.
 
-    Vectors are kept as they are given, so that an array on disk (`np.load(..., mmap_mode="r")`) stays there; libraries keep
-    a copy in their own form. Hidden states of an encoder are added once, and serve every head of every layer.
+    Vectors are not copied, so that an array on disk (`np.load(..., mmap_mode="r")`) stays there; libraries keep a copy in
+    their own format. Hidden states of an encoder are added once, and serve every head of every layer.
 
     Args:
-        backend: "exact" looks through all vectors, in chunks; "faiss" and "usearch" are approximate, and faster from some
+        backend: "exact" compares with all vectors, in chunks; "faiss" and "usearch" are approximate, and faster from some
             100,000 vectors on. Those two keep all vectors in memory; "faiss_compressed" keeps a byte for every four numbers,
-            learns to from the vectors that are added first, at least 256, and compares the best it finds as they were.
+            trained on the vectors that are added first, at least 256, and rescores the best candidates with the originals.
             All three need `pip install ".[retrieval]"`.
-        chunk_size: int >= 1. How many vectors "exact" looks at, at a time, and others take in.
-        neighbors: int >= 2. How many links a vector has in the graph of "faiss" and "usearch"; more are more exact.
-        effort: int >= 1. How many candidates these two keep while they search, and how many vectors in a thousand
-            "faiss_compressed" compares with a query; more are more exact.
+        chunk_size: int >= 1. Number of vectors that "exact" compares, and others add, at a time.
+        neighbors: int >= 2. Number of links per vector in the graph of "faiss" and "usearch"; more are more exact.
+        effort: int >= 1. Number of candidates that these two keep while searching, and of vectors per thousand
+            that "faiss_compressed" compares with a query; more are more exact.
 
     Raises:
         ValueError: unknown backend; arguments below their range.
@@ -57,7 +57,7 @@ class NearestNeighbors:
         return self._length
 
     def add(self, vectors: Any) -> None:
-        """Adds vectors `(S, D)`, an array; they are numbered on from those before."""
+        """Adds vectors `(S, D)`, an array; their indices follow those of earlier ones."""
         if len(vectors.shape) != 2 or (self._parts and vectors.shape[1] != self._parts[0].shape[1]):
             raise ValueError(f"Expected vectors (S, D), of one width. Received: {tuple(vectors.shape)}")
         self._searcher = self._searcher or SEARCH_BACKENDS[self.backend](self, vectors)
@@ -68,13 +68,13 @@ class NearestNeighbors:
         self._length += len(vectors)
 
     def save(self, path: Path) -> None:
-        """Writes what the library has made of the vectors to a file; "exact" writes an empty one."""
+        """Writes the index of the library to a file; "exact" writes an empty one."""
         if not self._length:
             raise ValueError("The index is empty: add vectors before saving.")
         self._searcher.save(str(path))
 
     def load(self, path: Path, vectors: Any) -> Any:
-        """Takes what `save` wrote, and the vectors `(S, D)` that it was made of: nothing is built again.
+        """Loads a file of `save`, with the vectors `(S, D)` that it was built from: nothing is rebuilt.
 
         Raises:
             ValueError: the file is of another number of vectors, or cannot be read.
@@ -93,8 +93,8 @@ class NearestNeighbors:
             top_k: int >= 1.
 
         Returns:
-            Their products, float32, and numbers, int64, `(..., min(top_k, S))` each, the best first. Where an approximate
-            search finds fewer, the others have the number -1.
+            Their products, float32, and indices, int64, `(..., min(top_k, S))` each, the best first. Where an approximate
+            search finds fewer, the others have the index -1.
 
         Raises:
             ValueError: the index is empty.
@@ -108,7 +108,7 @@ class NearestNeighbors:
         return scores.reshape(shape), ids.astype("int64").reshape(shape)
 
     def vectors(self, ids: Any) -> np.ndarray:
-        """The vectors with these numbers, float32 `(..., D)`."""
+        """The vectors with these indices, float32 `(..., D)`."""
         ids, start = np.asarray(ids), 0
         found = np.empty((*ids.shape, self._parts[0].shape[1]), "float32")
         for part in self._parts:
@@ -118,7 +118,7 @@ class NearestNeighbors:
         return found
 
     def chunks(self) -> Any:
-        """Pairs of the number of the first vector, and at most `chunk_size` float32 vectors."""
+        """Pairs of the index of the first vector, and at most `chunk_size` float32 vectors."""
         start = 0
         for part in self._parts:
             for begin in range(0, len(part), self.chunk_size):

@@ -21,7 +21,7 @@ _SCORES = 2**22
 
 
 class Exact:
-    """Products with all vectors, so many at a time."""
+    """Products with all vectors, chunk by chunk."""
 
     def __init__(self, index: Any, vectors: Any, trained: bool = True) -> None:
         self._index = index
@@ -127,7 +127,7 @@ class Usearch:
 
     def search(self, queries: Any, top_k: int) -> tuple[np.ndarray, np.ndarray]:
         found = self._graph.search(np.ascontiguousarray(queries), top_k)
-        # It gives distances, 1 - product.
+        # It returns distances, 1 - product.
         shape = (len(queries), top_k)
         return 1.0 - np.asarray(found.distances, "float32").reshape(shape), np.asarray(found.keys).reshape(shape)
 
@@ -138,9 +138,9 @@ SEARCH_BACKENDS = {"exact": Exact, "faiss": Faiss, "faiss_compressed": FaissComp
 def _best(scores: np.ndarray, ids: Any, count: int):
     """The `count` largest scores of each row, or all, in any order, and the ids `(1 | Q, S)` beside them."""
     if scores.shape[1] > count:
-        places = np.argpartition(scores, -count, axis=1)[:, -count:]
-        scores = np.take_along_axis(scores, places, axis=1)
-        return scores, np.take_along_axis(np.broadcast_to(ids, (len(places), ids.shape[1])), places, axis=1)
+        indices = np.argpartition(scores, -count, axis=1)[:, -count:]
+        scores = np.take_along_axis(scores, indices, axis=1)
+        return scores, np.take_along_axis(np.broadcast_to(ids, (len(indices), ids.shape[1])), indices, axis=1)
     return scores, np.broadcast_to(ids, scores.shape)
 
 

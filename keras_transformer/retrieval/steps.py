@@ -12,7 +12,7 @@ from keras_transformer.retrieval.errors import RetrievalError
 if TYPE_CHECKING:
     from keras_transformer.retrieval.database import ChunkDatabase
 
-# The name of the tensor that a cache holds neighbors in ends so: see `blocks.NeighborEncoder`.
+# Suffix of the name of the neighbors' tensor in a cache: see `blocks.NeighborEncoder`.
 _NEIGHBOURS = "neighbor_token_ids"
 
 
@@ -21,8 +21,8 @@ def with_retrieval(
 ) -> Any:
     """A generator whose model is given neighbors of each chunk that its text fills.
 
-    Each chunk of the prompt and of what is generated is looked up as soon as its last token is known. Everything else is as
-    it was: samplers, batches of prompts of different lengths, streams. The same request gives the same text.
+    Each chunk of the prompt and of the generated text is looked up as soon as it is complete. Everything else is as
+    it was: samplers, batches of prompts of different lengths, streams. The same request generates the same text.
 
     Args:
         generator: `LanguageModel.generator()` of a `models.RETRO`, or the language model of a bundle that was exported from
@@ -35,7 +35,7 @@ def with_retrieval(
         `generation.Generator`.
 
     Raises:
-        RetrievalError: when it generates: the model has no room for such neighbors.
+        RetrievalError: when it generates: the neighbors do not fit the cache of the model.
 
     Example:
 
@@ -76,7 +76,7 @@ class RetrievalSteps:
         self.neighbor_length = neighbor_length or 2 * database.chunk_size
 
     def __getattr__(self, name: Any):
-        if name in ("steps", "generate"):  # The loop as one graph asks no database.
+        if name in ("steps", "generate"):  # The loop as one graph does not search a database.
             raise AttributeError(name)
         return getattr(self.steps, name)
 
@@ -88,7 +88,7 @@ class RetrievalSteps:
         if share != wanted:
             raise RetrievalError(
                 f"{self.num_neighbors} neighbors of {self.neighbor_length} tokens for each chunk of "
-                f"{self.database.chunk_size} need {wanted} places a slot; the model has {share}."
+                f"{self.database.chunk_size} need {wanted} positions per slot; the model has {share}."
             )
         neighbors = np.zeros((batch_size, 1, slots, share), "int32")
         return _Cache(cache, np.zeros((batch_size, slots), "int32"), neighbors)
@@ -107,12 +107,12 @@ class RetrievalSteps:
         return output, cache._replace(model=model_cache)
 
     def take_rows(self, cache: Any, rows: Any) -> Any:
-        """The cache with its rows chosen anew."""
+        """The cache with selected rows."""
         rows = np.asarray(rows)
         return _Cache(self.steps.take_rows(cache.model, rows), cache.token_ids[rows], cache.neighbors[rows])
 
     def _read(self, cache: Any, token_ids: Any, starts: Any, ends: Any):
-        """The cache that has noted new tokens, and holds the neighbors of the chunks that they fill."""
+        """The cache with new tokens, and with the neighbors of the chunks that they complete."""
         size, texts, found = self.database.chunk_size, cache.token_ids.copy(), cache.neighbors
         wanted = []
         for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -122,7 +122,7 @@ class RetrievalSteps:
             return cache._replace(token_ids=texts)
         chunks = np.stack([texts[row, chunk * size : (chunk + 1) * size] for row, chunk in wanted])
         neighbors, mask = self.database.neighbors(chunks, self.num_neighbors, self.neighbor_length)
-        # As `NeighborEncoder` reads them: zeros for nothing, so all tokens are one more.
+        # As `NeighborEncoder` reads them: 0 is padding, so all token ids are shifted by one.
         stored: np.ndarray = np.where(mask, neighbors + 1, 0).reshape(len(wanted), -1)
         share, found = found.shape[3], found.copy()
         stored = np.pad(stored, ((0, 0), (0, size * share - stored.shape[1]))).reshape(-1, size, share)
@@ -134,7 +134,7 @@ class RetrievalSteps:
         name, _ = self._slab(cache)
         if not hasattr(self.steps, "make_cache"):
             return {**cache, name: neighbors}
-        # Copies: what a runtime gives as numpy may be memory of its own, which it frees with the old cache.
+        # Copies: numpy arrays of a runtime may share its memory, which it frees with the old cache.
         arrays = {each: np.array(self.steps.as_numpy(tensor)) for each, tensor in cache.items() if each != name}
         return self.steps.make_cache({**arrays, name: neighbors.copy()})
 
@@ -151,7 +151,7 @@ class _Cache(NamedTuple):
     Attributes:
         model: the cache of the model.
         token_ids: int32 `(B, slots)`: the texts.
-        neighbors: int32 `(B, 1, slots, w)`: as the model's cache holds them.
+        neighbors: int32 `(B, 1, slots, w)`, as in the cache of the model.
     """
 
     model: Any

@@ -1,4 +1,4 @@
-"""Folders of large files: written beside their place and moved there when whole, and checked when they are read."""
+"""Folders of large files: written to a temporary folder, moved when complete, and checked when read."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _BLOCK_BYTES = 2**20
 
 @contextlib.contextmanager
 def writing(directory: Any):
-    """A folder to write to, which takes the place of `directory` when the block ends well, and vanishes when it does not.
+    """A folder to write to, which replaces `directory` if the block succeeds, and is removed if it fails.
 
     Yields:
         path of the folder.
 
     Raises:
-        InvalidDatabaseError: at `directory` lies something that is no database.
+        InvalidDatabaseError: `directory` exists and is not a database.
     """
     target = pathlib.Path(directory).resolve()
     if target.exists() and not (target / MANIFEST).is_file() and (not target.is_dir() or any(target.iterdir())):
@@ -55,7 +55,7 @@ def unseal(directory: Any, verify: bool = True):
         config = json.loads(path.read_text(encoding="utf-8"))
         files = {name: (record["bytes"], record["sha256"]) for name, record in config.pop("files").items()}
     except OSError as error:
-        raise InvalidDatabaseError(f"'{directory}' holds no database: {error.strerror}: '{path}'.") from None
+        raise InvalidDatabaseError(f"'{directory}' contains no database: {error.strerror}: '{path}'.") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidDatabaseError(f"'{path}' is no manifest of a database: {error!r}.") from None
     for name, (size, digest) in files.items():

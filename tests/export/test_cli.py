@@ -207,7 +207,7 @@ def test_evaluation_files_of_a_wrong_kind(tmp_path, capsys):
     bundle = tmp_path / "bundle"
     np.save(tmp_path / "images.npy", np.zeros((4, 8)))
     line = fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "images.npy")
-    assert "images.npy' holds one unnamed array: an .npz file names an array for each input" in line
+    assert "images.npy' contains one unnamed array: an .npz file names an array for each input" in line
     (tmp_path / "text.npz").write_text("no zip")
     assert "is not an .npz file of arrays" in fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "text.npz")
     assert "No such file" in fails(capsys, "sensitivity", bundle, "--evaluate", tmp_path / "none.npz")

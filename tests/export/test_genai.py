@@ -210,7 +210,7 @@ def test_what_the_engine_cannot_carry_is_refused_before_anything_is_written(tmp_
     model = gpt()
     with pytest.raises(InvalidModelError, match="encoder-decoder"):
         write_genai(LanguageModel(Transformer(Size(1, 8, 2, 8), 20), start_id=1), tmp_path / "no")
-    with pytest.raises(InvalidModelError, match="holds 24 tokens"):
+    with pytest.raises(InvalidModelError, match="limited to 24 tokens"):
         write_genai(model, tmp_path / "no", max_length=25)
     with pytest.raises(InvalidModelError, match="LanguageModel|language models"):
         write_genai(model.backbone, tmp_path / "no")

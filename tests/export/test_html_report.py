@@ -77,5 +77,5 @@ def test_a_quantized_file_lies_left_of_its_float_file_and_below_when_it_is_worse
     assert abs((x_small - 80) / (x_float - 80) - 0.25) < 0.01
     page = render(manifest(float_bytes=6_000_000, quantization="int8", evaluation=evaluation, tolerance=0.3), {}, "x")
     assert "0.25 of float" in page
-    assert "90.00% of the top answers stay" in page
+    assert "90.00% of the predictions are unchanged" in page
     assert "int8" in page

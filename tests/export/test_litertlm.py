@@ -158,7 +158,7 @@ def test_what_cannot_be_written_is_refused(tmp_path, monkeypatch):
         write_litertlm(gpt(tokenizer=None), path)
     with pytest.raises(InvalidModelError, match="characters"):
         write_litertlm(gpt(tokenizer=Characters.train(["abc"])), path)
-    with pytest.raises(InvalidModelError, match="holds 31 tokens"):
+    with pytest.raises(InvalidModelError, match="limited to 31 tokens"):
         write_litertlm(model, path, max_length=32)
     with pytest.raises(InvalidModelError, match="prefill_buckets"):
         write_litertlm(model, path, prefill_buckets=[1])

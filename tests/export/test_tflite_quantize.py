@@ -117,7 +117,7 @@ def test_errors_name_what_is_wrong(tflite):
         quantized(content, Quantization("weight_int4", block_size=16))
     with pytest.raises(QuantizationError, match="no signature takes the calibration example"):
         quantized(content, Quantization("int8_static", calibration=[{"token_ids": np.zeros((2, 8), "int32")}]))
-    with pytest.raises(QuantizationError, match="holds no example"):
+    with pytest.raises(QuantizationError, match="calibration data are empty"):
         quantized(content, Quantization("int8_static", calibration=[]))
 
 

@@ -136,7 +136,7 @@ def test_what_cannot_be(exported, language, tmp_path):
             write_triton(exported.bundle("mlp"), tmp_path / "x", version=version)
     with pytest.raises(InvalidBundleError, match="no onnx artifact; it has tflite"):
         write_triton(exported.bundle("only_tflite").parent / "only", tmp_path / "x")
-    for length, message in ((1, "at least 2"), (25, "the model holds 24 tokens"), (2, "fewer than any probe")):
+    for length, message in ((1, "at least 2"), (25, "the model is limited to 24 tokens"), (2, "fewer than any probe")):
         with pytest.raises(ExportError, match=message):
             write_triton(language.bundle("gpt"), tmp_path / "x", max_length=length)
     assert not (tmp_path / "x").exists()

@@ -46,7 +46,7 @@ def test_infinities_must_stand_where_keras_has_them():
     [
         ({"y": floats(1, math.nan)}, "output 'y'"),
         ({"y": floats(1, math.inf)}, "output 'y'"),
-        ({"y": floats(1)}, r"\(1,\), Keras gives float32 \(2,\)"),
+        ({"y": floats(1)}, r"\(1,\), Keras returns float32 \(2,\)"),
         ({"y": np.array([1.0, 2.0])}, "float64"),
         ({}, "is not the Keras model's"),
         ({"y": floats(1, 2), "z": floats(1)}, "is not the Keras model's"),

@@ -82,7 +82,7 @@ def test_refused(tmp_path):
         Chunks(np.arange(4), [0, 4], 0)
     with pytest.raises(RetrievalError, match="begin at 0"):
         Chunks(np.arange(4), [0, 5], 2)
-    with pytest.raises(RetrievalError, match="follow one another"):
+    with pytest.raises(RetrievalError, match="in ascending order"):
         Chunks(np.arange(4), [0, 3, 2, 4], 2)
 
 

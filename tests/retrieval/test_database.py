@@ -149,7 +149,7 @@ def test_damage_is_found(folder, tmp_path, name):
 
 
 def test_manifests_that_are_none(folder, tmp_path):
-    with pytest.raises(InvalidDatabaseError, match="holds no database"):
+    with pytest.raises(InvalidDatabaseError, match="contains no database"):
         ChunkDatabase.load(tmp_path)
     manifest = json.loads((folder / "database.json").read_text())
     for broken in ("[]", "{}", "half", json.dumps({**manifest, "files": {"../keys.npy": {"bytes": 1, "sha256": ""}}})):
@@ -187,7 +187,7 @@ def test_a_build_that_fails_leaves_what_was_there(tmp_path):
 def test_a_function_of_ones_own(tmp_path):
     embed = lambda token_ids: np.eye(300)[token_ids].mean(axis=1)  # noqa: E731
     ChunkDatabase.build(tmp_path / "database", texts(3), Bytes(), chunk_size=SIZE, embed=embed)
-    with pytest.raises(RetrievalError, match="give it as embed"):
+    with pytest.raises(RetrievalError, match="pass it as embed"):
         ChunkDatabase.load(tmp_path / "database")
     with pytest.raises(RetrievalError, match="another embed"):
         ChunkDatabase.load(tmp_path / "database", HashedNGrams(width=300))

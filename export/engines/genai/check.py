@@ -142,4 +142,4 @@ def check_engine(
         except Exception as error:  # The engine raises RuntimeError and its own.
             raise ConversionError(ENGINE, f"the engine cannot run it: {error}") from error
         if got != expected:
-            raise ConversionError(ENGINE, f"the engine gives the tokens {got[:12]}, ONNX Runtime {expected[:12]}")
+            raise ConversionError(ENGINE, f"the engine generates the tokens {got[:12]}, ONNX Runtime {expected[:12]}")

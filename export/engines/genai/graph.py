@@ -42,7 +42,7 @@ def genai_spec(model: Any, tolerance: float) -> ExportSpec:
         tolerance: largest difference allowed, as a share of each output's scale.
 
     Returns:
-        An `ExportSpec` whose names hold "_" where those of the file hold "."; see `with_dots`.
+        An `ExportSpec` whose names have "_" where those of the file have "."; see `with_dots`.
 
     Raises:
         InvalidModelError: the engine does not support the cache of the model.
@@ -60,9 +60,9 @@ def _step(model: Any, cache: KeyValueCache) -> Callable[[dict[str, Any]], dict[s
         token_ids = tf.cast(tensors["input_ids"], "int32")
         start = tf.cast(tensors["position_ids"][:, 0], "int32")
         batch, length = tf.shape(token_ids)[0], tf.shape(token_ids)[1]
-        room = tf.zeros(tf.stack([batch, cache.num_heads, length, cache.head_dim]))
+        padding = tf.zeros(tf.stack([batch, cache.num_heads, length, cache.head_dim]))
         slots = {
-            name: tf.concat([tensors[_plain(past.format(layer))], room], axis=2)
+            name: tf.concat([tensors[_plain(past.format(layer))], padding], axis=2)
             for layer, names in enumerate(cache.names())
             for name, past in zip(names, PAST, strict=True)
         }

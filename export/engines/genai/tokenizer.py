@@ -18,7 +18,7 @@ def tokenizer_json(tokenizer: Any, engine: str) -> dict[str, Any]:
 
     Args:
         tokenizer: a `BytePair`, or a `Bytes`, which is written as a byte-level vocabulary without merges.
-        engine: name of the engine that asks, for the error.
+        engine: name of the engine, for the error.
 
     Returns:
         dict. It adds no special tokens around a text.

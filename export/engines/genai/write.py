@@ -164,7 +164,7 @@ def _length(model: Any, max_length: int | None) -> int:
     if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 2:
         raise InvalidModelError(f"max_length must be an int of at least 2, not {max_length!r}")
     if most is not None and max_length > most:
-        raise InvalidModelError(f"max_length is {max_length}; '{model.name}' holds {most} tokens")
+        raise InvalidModelError(f"max_length is {max_length}; '{model.name}' is limited to {most} tokens")
     return max_length
 
 

@@ -42,20 +42,20 @@ def greedy(path: Path, spec: ExportSpec, prompt: Any, num_threads: int = 1) -> G
         for each in spec.signatures[DECODE].inputs[2:]
     }
     buckets = sorted(int(name.split("_")[1]) for name in spec.signatures if name != DECODE)
-    place, rest = 0, prompt[:-1]
+    position, rest = 0, prompt[:-1]
     while rest:
         bucket = next((each for each in buckets if each >= len(rest)), buckets[-1])
         chunk, rest = rest[:bucket], rest[bucket:]
         arrays = {"tokens": np.zeros((1, bucket), "int32"), "input_pos": np.zeros(bucket, "int32")}
         arrays["tokens"][0, : len(chunk)] = chunk
-        arrays["input_pos"][: len(chunk)] = np.arange(place, place + len(chunk))
+        arrays["input_pos"][: len(chunk)] = np.arange(position, position + len(chunk))
         cache = engine.call(f"prefill_{bucket}", arrays | cache)
-        place += len(chunk)
+        position += len(chunk)
     token = prompt[-1]
     while True:
-        arrays = {"tokens": np.array([[token]], "int32"), "input_pos": np.array([place], "int32")}
+        arrays = {"tokens": np.array([[token]], "int32"), "input_pos": np.array([position], "int32")}
         outputs = engine.call(DECODE, arrays | cache)
-        token, place = (yield outputs.pop("logits")[0, -1]), place + 1
+        token, position = (yield outputs.pop("logits")[0, -1]), position + 1
         cache = outputs
 
 
@@ -96,11 +96,11 @@ def ask_engine(path: Path, prompt: Any, max_new_tokens: int, tokens: Any = None)
     Args:
         path: path of a `.litertlm` file.
         prompt: str.
-        max_new_tokens: int: with those of the prompt no more than the file's cache holds.
+        max_new_tokens: int: with those of the prompt at most the slots of the file's cache.
         tokens: list of int, to be spelled by the engine too, or None.
 
     Returns:
-        `(text, ids, spelled)`: what it says, str; the tokens of the prompt, list of int; `tokens` as text, or None.
+        `(text, ids, spelled)`: the generated text, str; the tokens of the prompt, list of int; `tokens` as text, or None.
 
     Raises:
         ConversionError: it cannot load or run the file; has what it printed as `log`.
@@ -118,7 +118,7 @@ def ask_engine(path: Path, prompt: Any, max_new_tokens: int, tokens: Any = None)
                 session.run_prefill([prompt])
                 text = session.run_decode().texts[0]
                 return text, engine.tokenize(prompt), tokens and engine.detokenize(tokens)
-        except Exception as error:  # The engine raises RuntimeError, and says more on stderr.
+        except Exception as error:  # The engine raises RuntimeError, with details on stderr.
             raise ConversionError(ENGINE, f"the engine cannot run it: {error}", log()) from error
 
 
@@ -126,7 +126,7 @@ def check_engine(path: Path, graphs: Path, spec: ExportSpec, model: Any, prompt:
     """Checks that the engine decodes the same tokens as LiteRT.
 
     Raises:
-        ConversionError: it cannot run the file, reads the prompt as other tokens, or says something else.
+        ConversionError: it cannot run the file, tokenizes the prompt differently, or generates another text.
     """
     ids = model.tokenizer.encode(prompt)
     tokens = greedy_tokens(graphs, spec, with_start_token(model, prompt), max_new_tokens, model.end_id)
@@ -135,7 +135,7 @@ def check_engine(path: Path, graphs: Path, spec: ExportSpec, model: Any, prompt:
     if read != ids:
         raise ConversionError(ENGINE, f"the engine reads {prompt!r} as the tokens {read}, the model as {ids}")
     if text != (expected or ""):
-        raise ConversionError(ENGINE, f"the engine says {text!r} after {prompt!r}, LiteRT {expected!r}")
+        raise ConversionError(ENGINE, f"the engine generates {text!r} after {prompt!r}, LiteRT {expected!r}")
 
 
 def fitting_prompt(model: Any, slots: int) -> tuple[str, int]:

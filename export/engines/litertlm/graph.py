@@ -69,15 +69,15 @@ def _function(
     model: Any, cache: KeyValueCache, slots: int, length: int, is_decode: bool
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
     # Slots for the padding of the last chunk of a text that fills the cache.
-    room = tf.constant([[0, 0], [0, 0], [0, length - 1], [0, 0]])
+    padding = tf.constant([[0, 0], [0, 0], [0, length - 1], [0, 0]])
 
     def run(tensors):
-        given = {
-            name: tf.pad(tensors[label], room) if length > 1 else tensors[label]
+        padded = {
+            name: tf.pad(tensors[label], padding) if length > 1 else tensors[label]
             for names, labels in zip(cache.names(), _names(cache), strict=True)
             for name, label in zip(names, labels, strict=True)
         }
-        hidden, new = model.stepwise(tensors["tokens"], given, tensors["input_pos"][:1])
+        hidden, new = model.stepwise(tensors["tokens"], padded, tensors["input_pos"][:1])
         outputs = {
             label: new[name][:, :, :slots]
             for names, labels in zip(cache.names(), _names(cache), strict=True)

@@ -74,7 +74,7 @@ def write_litertlm(
             a `SentencePiece`, a `BytePair` or a `Bytes`.
         path: path of the file to write, which ends in `.litertlm`. An existing file is replaced.
         max_length: int or None: largest number of tokens, prompt included. None: that of the model, or 512 if it is
-            unlimited. For a model of limited length, the file has room for the longest chunk minus one fewer tokens,
+            unlimited. For a model of limited length, the limit of the file is lower by the longest chunk minus one,
             because the engine pads chunks.
         prefill_buckets: ints: the lengths of the chunks of prompts. Default (32, 128).
         quantize: as for `export`: "int8", "weight_int4", ..., a `Quantization`, or None for float32.
@@ -158,7 +158,7 @@ def _sizes(model: Any, max_length: int | None, buckets: Sequence[int]) -> tuple[
             )
     most = model.max_length
     if max_length is not None and most is not None and max_length > most:
-        raise InvalidModelError(f"max_length is {max_length}; '{model.name}' holds {most} tokens")
+        raise InvalidModelError(f"max_length is {max_length}; '{model.name}' is limited to {most} tokens")
     slots = max_length or most or _UNBOUNDED
     fitting = sorted({min(bucket, max(slots // 2, 2)) for bucket in buckets})
     if most is not None:

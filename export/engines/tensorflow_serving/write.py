@@ -1,6 +1,6 @@
 """The SavedModel of a bundle in the layout that TensorFlow Serving loads: `DIR/VERSION/saved_model.pb`.
 
-Beside it lies `batching_params.pbtxt`, which `tensorflow_model_server --enable_batching
+Next to it is `batching_params.pbtxt`, which `tensorflow_model_server --enable_batching
 --enable_per_model_batching_parameters` reads; `--batching_parameters_file` takes the same file for all models of a server.
 """
 
@@ -185,7 +185,7 @@ def _compare(session: Any, signature: Any, name: str, probe: Any, tolerance: flo
         if expected.dtype.kind == "U":
             got = np.array([each.decode() for each in got.ravel()], str).reshape(got.shape)
         if got.shape != expected.shape:
-            detail = f"is {got.shape}, Keras gives {expected.shape}"
+            detail = f"is {got.shape}, Keras returns {expected.shape}"
             raise ParityError(_FORMAT, key, probe.label, np.nan, 1.0, tolerance, detail)
         if is_quantized and expected.dtype.kind != "f":
             continue  # As in `verify`: tokens chosen by the logits may differ.

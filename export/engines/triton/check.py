@@ -53,16 +53,16 @@ class SequenceProof:
 
     def __call__(self, path: Path, probes: Any) -> None:
         session, texts = onnx_session(str(path), 1), 0
-        room = min((shape[axis] for shape, axis in self._growing()), default=None)
+        limit = min((shape[axis] for shape, axis in self._growing()), default=None)
         for probe in _cases(probes, "prefill"):
             for row, length in enumerate(probe.inputs["lengths"]):
-                if room is None or length <= room:
+                if limit is None or length <= limit:
                     got = self._read(session, probe.inputs["token_ids"][row : row + 1, :length])
                     expected = probe.outputs["logits"][row, -1]
                     _compare("logits", got, expected, f"{probe.label}, row {row}", self._judge)
                     texts += 1
         if not texts:
-            raise ExportError(f"max_length leaves room for {room} tokens, fewer than any probe of the bundle has")
+            raise ExportError(f"max_length allows {limit} tokens, fewer than any probe of the bundle has")
 
     def _growing(self) -> list[tuple[Any, int]]:
         """Shape and axis of the states with a slot for each token."""
@@ -97,7 +97,9 @@ def _compare(name: str, got: Any, expected: np.ndarray, label: str, judge: tuple
     if is_quantized and expected.dtype.kind != "f":
         return  # As in `verify`: tokens chosen by the logits may differ.
     if got.shape != expected.shape:
-        raise ParityError(_FORMAT, name, label, np.nan, 1.0, tolerance, f"is {got.shape}, Keras gives {expected.shape}")
+        raise ParityError(
+            _FORMAT, name, label, np.nan, 1.0, tolerance, f"is {got.shape}, Keras returns {expected.shape}"
+        )
     difference, scale = difference_and_scale(got, expected)
     if not difference <= (tolerance * scale if expected.dtype.kind == "f" else 0):
         raise ParityError(_FORMAT, name, label, difference, scale, tolerance)

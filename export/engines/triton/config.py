@@ -117,14 +117,14 @@ def _is_sequence(manifest: dict[str, Any]) -> bool:
     return record is not None and not record["is_encoder_decoder"] and _SEQUENCE in manifest["signatures"]
 
 
-def _length(most: int | None, asked: Any) -> int:
-    if asked is None:
+def _length(most: int | None, max_length: Any) -> int:
+    if max_length is None:
         return most or _UNBOUNDED
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 2:
-        raise ExportError(f"max_length must be an int of at least 2, not {asked!r}")
-    if most is not None and asked > most:
-        raise ExportError(f"max_length is {asked}; the model holds {most} tokens")
-    return asked
+    if isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 2:
+        raise ExportError(f"max_length must be an int of at least 2, not {max_length!r}")
+    if most is not None and max_length > most:
+        raise ExportError(f"max_length is {max_length}; the model is limited to {most} tokens")
+    return max_length
 
 
 def _file_outputs(path: pathlib.Path, outputs: Any) -> dict[str, Any]:

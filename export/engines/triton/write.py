@@ -116,7 +116,7 @@ def _target(folder: pathlib.Path, version: int, config: str) -> pathlib.Path:
         return folder
     there = folder / CONFIG
     if not there.is_file() or there.read_text(encoding="utf-8") != config:
-        raise ExportError(f"'{folder}' holds a model with another configuration: choose another name")
+        raise ExportError(f"'{folder}' contains a model with another configuration: choose another name")
     return target
 
 

@@ -1,7 +1,7 @@
 """Symbolic shape inference of ONNX graphs: sizes are products of numbers and names, such as `2*batch*length`.
 
 ONNX's own shape inference stops at computed sizes, such as the target of a `Reshape`. Two sizes that are equal as text are
-equal in every run of the graph; the converse does not hold.
+equal in every run of the graph; the converse is not true.
 """
 
 import itertools

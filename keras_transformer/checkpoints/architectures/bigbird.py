@@ -31,8 +31,8 @@ class Bigbird(Architecture):
     """BigBird: Zaheer et al., arXiv 2007.14062. Its question-answering head is not supported.
 
     For up to `(5 + 2 num_random_blocks) block_size` tokens, transformers uses full attention. Beyond that, and outside of
-    training, it takes the first block in place of the random ones, several times; here they are random and distinct. Outputs
-    agree for texts that the pattern covers, and approximately for longer ones.
+    training, it repeats the first block instead of random ones; here they are random and distinct. Outputs agree for texts
+    that the pattern covers, and approximately for longer ones.
     """
 
     base_prefix = "bert."

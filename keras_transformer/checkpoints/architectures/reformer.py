@@ -19,7 +19,7 @@ from keras_transformer.models import Reformer, Size
 from keras_transformer.positions import Axial, Learned
 
 _KINDS = ("local", "lsh")
-# Of what no tensor tells the size, and memory is taken for.
+# Limits of settings that determine memory and that no tensor of the checkpoint confirms.
 _LONGEST_CHUNK, _MOST_ROUNDS, _MOST_BUCKETS = 2**14, 32, 2**13
 
 

@@ -120,7 +120,7 @@ def test_what_is_refused_reaches_no_replica(path, body, status, reason):
         (RequestError(422, "these values cannot be computed"), 422, "these values"),
         (RequestError(429, "all slots are taken"), 429, "all slots"),
         (RuntimeError("secret, line 12 of file.py"), 500, "the server failed: RuntimeError"),
-        (2.0, 504, "no answer within 0.5 seconds"),
+        (2.0, 504, "no response within 0.5 seconds"),
     ],
 )
 def test_what_goes_wrong_behind_it(told, status, reason):
