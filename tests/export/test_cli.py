@@ -116,7 +116,7 @@ def test_wrong_models(tmp_path, capsys):
     with zipfile.ZipFile(tmp_path / "zip.keras", "w") as file:
         file.writestr("a.txt", "hello")
     assert "is not a Keras file" in fails(capsys, "export", tmp_path / "zip.keras", *out)
-    assert "holds no config.json" in fails(capsys, "export", tmp_path, *out)
+    assert "contains no config.json" in fails(capsys, "export", tmp_path, *out)
     line = fails(capsys, "export", tmp_path / "text.keras", *out, "--formats", "onnx", "coreml")
     assert "unknown format 'coreml'" in line
     assert not (tmp_path / "bundle").exists()
@@ -126,7 +126,7 @@ def test_a_directory_that_is_no_bundle(keras_file, tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine")
     line = fails(capsys, "export", keras_file, "--out", tmp_path)
     assert "'mine.txt', which is not part of a bundle" in line
-    assert "holds no manifest.json" in fails(capsys, "verify", tmp_path)
+    assert "contains no manifest.json" in fails(capsys, "verify", tmp_path)
     assert "no such bundle" in fails(capsys, "inspect", tmp_path / "nowhere")
 
 

@@ -67,7 +67,11 @@ def test_arrays_by_name_and_alone(reader):
         (b'{"inputs": ["a text"]}', 400, "no tokenizer"),
         (b'{"inputs": {"token_ids": [[1.5]], "padding_mask": [[1]]}, "signature_name": "read"}', 400, "token_ids"),
         (b'{"inputs": {"token_ids": [[1]], "padding_mask": [[1, 1]]}, "signature_name": "read"}', 400, "length=1"),
-        (b'{"inputs": {"token_ids": [[99999999999]], "padding_mask": [[1]]}, "signature_name": "read"}', 400, "hold"),
+        (
+            b'{"inputs": {"token_ids": [[99999999999]], "padding_mask": [[1]]}, "signature_name": "read"}',
+            400,
+            "outside",
+        ),
         (
             b'{"inputs": {"token_ids": [[' + b"9" * 30 + b'1]], "padding_mask": [[1]]}, "signature_name": "read"}',
             400,
