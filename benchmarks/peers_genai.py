@@ -110,7 +110,7 @@ def tokens_per_second(model, prompt, new=128, *, quantize=None, threads=2, round
     Returns:
         Dict of "tokens_per_second" (median), "bytes" of the model's files, and the "tokens" that it gave.
     """
-    from keras_transformer.export.engines.genai.write import write_genai
+    from keras_transformer.export.engines.genai.model_directory import write_genai
 
     with tempfile.TemporaryDirectory() as folder:
         report = write_genai(model, pathlib.Path(folder, "model"), quantize=quantize)
@@ -137,7 +137,7 @@ def parse():
 def compare(model, prompt, options, quantize):
     """Our runtime and the engine in turns: `(turns, bytes, whether their tokens are the same)`."""
     from keras_transformer.export import GenerationOptions, export, load
-    from keras_transformer.export.engines.genai.write import write_genai
+    from keras_transformer.export.engines.genai.model_directory import write_genai
 
     with tempfile.TemporaryDirectory() as folder:
         own, other = pathlib.Path(folder, "own"), pathlib.Path(folder, "genai")

@@ -4,16 +4,16 @@ from .api import (
 from .bundle_writer import (
     export_spec as export_spec,
 )
-from .engines.genai.write import (
+from .engines.genai.model_directory import (
     write_genai as write_genai,
 )
-from .engines.litertlm.write import (
+from .engines.litertlm.model_file import (
     write_litertlm as write_litertlm,
 )
-from .engines.tensorflow_serving.write import (
+from .engines.tensorflow_serving.version_directory import (
     write_serving as write_serving,
 )
-from .engines.triton.write import (
+from .engines.triton.model_repository import (
     write_triton as write_triton,
 )
 from .errors import (

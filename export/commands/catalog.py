@@ -18,9 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints tables, or JSON; returns the exit status."""
-    from keras_transformer.utils.captured_stderr import quiet
+    from keras_transformer.utils.captured_stderr import captured
 
-    with quiet():
+    with captured():
         require_keras("catalog")
         from keras_transformer import catalog
 

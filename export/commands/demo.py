@@ -83,11 +83,11 @@ def _check_out(out: pathlib.Path) -> pathlib.Path:
 
 
 def _load(dataset: str | None, data_dir: pathlib.Path | None) -> ImageData:
-    from keras_transformer.utils.captured_stderr import quiet
+    from keras_transformer.utils.captured_stderr import captured
 
     if data_dir and not data_dir.exists():
         raise ExportError(f"no such folder or zip: '{data_dir}'")
-    with quiet():  # Imports TensorFlow.
+    with captured():  # Imports TensorFlow.
         from keras_transformer.data import ImageDataError, load_images
     print_status(f"reading {data_dir or dataset or 'digits'}")
     try:
@@ -122,9 +122,9 @@ def _default_epochs(data: ImageData) -> int:
 
 def _train(data: ImageData, patch_size: int, epochs: int, seed: int) -> tuple[keras.Model, dict[str, list[float]]]:
     """Trains a compact ViT; returns the model and its history."""
-    from keras_transformer.utils.captured_stderr import quiet
+    from keras_transformer.utils.captured_stderr import captured
 
-    with quiet():
+    with captured():
         import keras
 
         from keras_transformer.data import Augmentation, batches
@@ -146,7 +146,7 @@ def _train(data: ImageData, patch_size: int, epochs: int, seed: int) -> tuple[ke
         optimizer = keras.optimizers.AdamW(schedule, weight_decay=0.05)
         model.compile(optimizer, "categorical_crossentropy", metrics=["accuracy"])
     print_status(f"training a ViT of {model.count_params():,} parameters for {epochs} epochs with model.fit")
-    with quiet():
+    with captured():
         report = _progress(epochs)
         silent: Any = 0  # Keras types it as str.
         history = model.fit(
@@ -207,11 +207,11 @@ def _write_model(model: keras.Model, history: dict[str, list[float]], data: Imag
 
 def _compare(model: keras.Model, test: Any, out: pathlib.Path) -> Any:
     from keras_transformer.export.reporting.comparison import compare
-    from keras_transformer.utils.captured_stderr import quiet
+    from keras_transformer.utils.captured_stderr import captured
 
     images = test.images.astype("float32")
     print_status(f"running the {len(images):,} test images through Keras and each runtime")
-    with quiet():
+    with captured():
         return compare(model, out / "model.keras", out / "bundle", images, test.labels)
 
 

@@ -33,11 +33,11 @@ def run(arguments: argparse.Namespace) -> int:
     model = load_model(path)
     options = {"max_length": arguments.max_length, "quantize": quantization}
     if arguments.engine == "genai":
-        from keras_transformer.export.engines.genai.write import write_genai
+        from keras_transformer.export.engines.genai.model_directory import write_genai
 
         print(write_genai(model, arguments.out, tokenizer=not arguments.no_tokenizer, **options))
     else:
-        from keras_transformer.export.engines.litertlm.write import write_litertlm
+        from keras_transformer.export.engines.litertlm.model_file import write_litertlm
 
         print(write_litertlm(model, arguments.out, **options))
     return 0

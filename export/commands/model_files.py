@@ -62,11 +62,11 @@ def load_model(path: Path, dtype: str | None = None) -> keras.Model:
         InvalidModelError: the file cannot be loaded.
         CheckpointError: the checkpoint cannot be loaded.
     """
-    from keras_transformer.utils.captured_stderr import quiet
+    from keras_transformer.utils.captured_stderr import captured
 
     os.environ["KERAS_BACKEND"] = "tensorflow"  # Saved models load on every backend.
     print(f"loading {path}", file=sys.stderr, flush=True)
-    with quiet():
+    with captured():
         require_keras("a Keras model")
         return _load_file(path) if pathlib.Path(path).is_file() else _load_checkpoint(path, dtype)
 

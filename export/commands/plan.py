@@ -41,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints a table, or JSON; returns the exit status."""
     from keras_transformer.export.errors import ExportError, suggestion
-    from keras_transformer.utils.captured_stderr import quiet
+    from keras_transformer.utils.captured_stderr import captured
 
-    with quiet():
+    with captured():
         from keras_transformer import planning
 
         if arguments.optimizer not in planning.OPTIMIZER_SLOTS:

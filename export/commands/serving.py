@@ -38,13 +38,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Writes the version and prints its path; returns the exit status."""
     batching = _batching(arguments)
     if arguments.server == "triton":
-        from keras_transformer.export.engines.triton.write import write_triton
+        from keras_transformer.export.engines.triton.model_repository import write_triton
 
         options = {"name": arguments.name, "max_length": arguments.max_length, "batching": batching}
         for path in write_triton(arguments.bundle, arguments.out, version=arguments.number, **options):
             print(path)
         return 0
-    from keras_transformer.export.engines.tensorflow_serving.write import write_serving
+    from keras_transformer.export.engines.tensorflow_serving.version_directory import write_serving
 
     print(write_serving(arguments.bundle, arguments.out, arguments.number, arguments.default, batching))
     return 0

@@ -20,7 +20,7 @@ from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inline
 from keras_transformer.export.spec.traced import arguments_of_weights, weight_arrays, weight_names, weightless
-from keras_transformer.utils.captured_stderr import quiet
+from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:
     import pathlib
@@ -96,7 +96,7 @@ def _optimized(model: Any, arrays: dict[str, np.ndarray], options: OnnxOptions):
 def _convert(
     function: Any, signature: Signature, locate: Any, weights: dict[str, str] | None = None
 ) -> onnx.ModelProto:
-    with quiet() as log:
+    with captured() as log:
         try:
             model = _to_onnx(function, signature, weights or {})
         except Exception as error:

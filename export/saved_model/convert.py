@@ -11,7 +11,7 @@ from keras_transformer.export.errors import ConversionError
 from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.traced import TracedModule
-from keras_transformer.utils.captured_stderr import quiet
+from keras_transformer.utils.captured_stderr import captured
 
 NAME = SAVED_MODEL.name
 
@@ -41,7 +41,7 @@ def save(traced: Any, names: list[str], path: pathlib.Path) -> None:
     """Writes a SavedModel with some signatures of a module, the first as `serving_default` too."""
     signatures = {name: traced.functions[name] for name in names}
     signatures.setdefault("serving_default", traced.functions[names[0]])
-    with quiet() as log:
+    with captured() as log:
         try:
             tf.saved_model.save(traced, str(path), signatures=signatures)
         except (ValueError, AssertionError, tf.errors.InvalidArgumentError) as error:

@@ -47,9 +47,9 @@ class SavedModelFormat(Format):
         return SavedModelSteps(directory, manifest, self.name, num_threads)
 
     def count_operations(self, path: pathlib.Path) -> collections.Counter[str]:
-        from keras_transformer.utils.captured_stderr import quiet
+        from keras_transformer.utils.captured_stderr import captured
 
-        with quiet():
+        with captured():
             from tensorflow.core.protobuf import saved_model_pb2
 
             message = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())

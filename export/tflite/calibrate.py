@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.tflite.graph import Graph, graphs, read, schema, size_of
-from keras_transformer.utils.captured_stderr import quiet
+from keras_transformer.utils.captured_stderr import captured
 
 _PRODUCT = "FULLY_CONNECTED"
 
@@ -28,7 +28,7 @@ def find_ranges(content: bytes, calibration: Iterable[Mapping[str, Any]]) -> dic
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     model = read(content)
-    with quiet():
+    with captured():
         interpreter = Interpreter(
             model_content=content,
             experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,

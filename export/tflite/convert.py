@@ -16,7 +16,7 @@ from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.tflite.format import TFLITE
 from keras_transformer.export.tflite.fusions import fused
 from keras_transformer.export.tflite.rewrites import rewritten
-from keras_transformer.utils.captured_stderr import quiet
+from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:
     from keras_transformer.export.spec.export_spec import ExportSpec
@@ -78,7 +78,7 @@ def _source(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> 
 
 
 def _convert(spec: ExportSpec, names: list[str], source: str) -> bytes:
-    with quiet() as log:
+    with captured() as log:
         try:
             converter = tf.lite.TFLiteConverter.from_saved_model(source, signature_keys=names)
             converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_transformer.export.tflite.graph import Graph, read, schema, signature_of, size_of, write
-from keras_transformer.utils.captured_stderr import quiet
+from keras_transformer.utils.captured_stderr import captured
 from keras_transformer.utils.types import Path
 
 # Size of dynamic axes while the runtime allocates; nothing is computed.
@@ -157,7 +157,7 @@ def _planned(content: bytes, fused: bool) -> tuple[list[Any], list[Any]]:
     """The nodes of the first subgraph, and those of the delegate, which replace the nodes with the same outputs."""
     from ai_edge_litert.interpreter import Interpreter
 
-    with quiet():
+    with captured():
         interpreter = Interpreter(
             model_content=content, num_threads=1, experimental_disable_delegate_node_fusion=not fused
         )
@@ -197,7 +197,7 @@ def _gpu_warnings(content: bytes) -> dict[int, tuple[str, ...]]:
     """Dict of subgraph to the warnings of LiteRT's analyzer."""
     analyzer = importlib.import_module("ai_edge_litert._pywrap_analyzer_wrapper")
 
-    with quiet():
+    with captured():
         text = analyzer.ModelAnalyzer(content, False, True)
     found: dict[Any, Any] = {}
     current = 0

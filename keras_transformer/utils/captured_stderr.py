@@ -27,7 +27,7 @@ def real_stderr() -> int:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[Callable[[], str]]:
+def captured() -> Iterator[Callable[[], str]]:
     """Context that captures the output of Python loggers, warnings and C++ code on stderr.
 
     Yields:

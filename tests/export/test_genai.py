@@ -52,7 +52,7 @@ def main(out):
     """Writes the models, in a process of their own: the converter leaks."""
     import keras
 
-    from keras_transformer.export.engines.genai.write import write_genai
+    from keras_transformer.export.engines.genai.model_directory import write_genai
 
     found = {}
     for make in (gpt, llama):
@@ -201,7 +201,7 @@ def test_byte_level_tokenizers_carry_over(tmp_path):
 
 
 def test_what_the_engine_cannot_carry_is_refused_before_anything_is_written(tmp_path):
-    from keras_transformer.export.engines.genai.write import write_genai
+    from keras_transformer.export.engines.genai.model_directory import write_genai
     from keras_transformer.export.errors import InvalidModelError
     from keras_transformer.models import Size, Transformer
     from keras_transformer.tasks import LanguageModel

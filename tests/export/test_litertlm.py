@@ -43,7 +43,7 @@ def randomize(model):
 def main(out):
     """Writes the graphs, and the file where its library is there, in a process of their own: the converter leaks."""
     from keras_transformer.export.engines.litertlm.graph import litertlm_spec
-    from keras_transformer.export.engines.litertlm.write import write_litertlm
+    from keras_transformer.export.engines.litertlm.model_file import write_litertlm
     from keras_transformer.export.spec.traced import TracedModule
     from keras_transformer.export.tflite import convert as tflite
 
@@ -143,7 +143,7 @@ def test_the_signatures_are_those_that_the_engine_looks_for(interpreter):
 
 
 def test_what_cannot_be_written_is_refused(tmp_path, monkeypatch):
-    from keras_transformer.export.engines.litertlm.write import write_litertlm
+    from keras_transformer.export.engines.litertlm.model_file import write_litertlm
     from keras_transformer.export.errors import InvalidBundleError, InvalidModelError, MissingLibraryError
     from keras_transformer.text import Characters
 
@@ -153,7 +153,7 @@ def test_what_cannot_be_written_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "litert_lm_builder", None)
     with pytest.raises(MissingLibraryError, match="pip install litert-lm-builder"):
         write_litertlm(model, path)
-    monkeypatch.setattr("keras_transformer.export.engines.litertlm.write._builder", lambda: None)
+    monkeypatch.setattr("keras_transformer.export.engines.litertlm.model_file._builder", lambda: None)
     with pytest.raises(InvalidModelError, match="needs a tokenizer"):
         write_litertlm(gpt(tokenizer=None), path)
     with pytest.raises(InvalidModelError, match="characters"):
@@ -185,7 +185,7 @@ def test_the_file_carries_what_the_engine_must_know(written):
 def test_a_chat_is_its_texts_one_after_the_other():
     """The engine gives a text as a list of parts: as they are, a model would read the marks of the list."""
     jinja2 = pytest.importorskip("jinja2")
-    from keras_transformer.export.engines.litertlm.write import _TEMPLATE
+    from keras_transformer.export.engines.litertlm.model_file import _TEMPLATE
 
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "one "}, {"type": "text", "text": "two "}]},

@@ -13,7 +13,7 @@ from keras_transformer.export import Batching, ExportError, InvalidBundleError, 
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.bundle.probe_files import read_probes, write_probes
 from keras_transformer.export.commands import main as cli
-from keras_transformer.export.engines.tensorflow_serving import write as serving
+from keras_transformer.export.engines.tensorflow_serving import version_directory as serving
 
 
 def serve(path, signature, **arrays):

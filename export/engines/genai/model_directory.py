@@ -1,4 +1,4 @@
-"""The writer of decoders for onnxruntime-genai."""
+"""Model directories for onnxruntime-genai."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writer of Triton model repositories: `DIR/NAME/config.pbtxt` and `DIR/NAME/1/model.onnx`."""
+"""Triton model repositories: `DIR/NAME/config.pbtxt` and `DIR/NAME/1/model.onnx`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SavedModel of a bundle in the layout that TensorFlow Serving loads: `DIR/VERSION/saved_model.pb`.
+"""Version directories of TensorFlow Serving: the SavedModel of a bundle as `DIR/VERSION/saved_model.pb`.
 
 Next to it is `batching_params.pbtxt`, which `tensorflow_model_server --enable_batching
 --enable_per_model_batching_parameters` reads; `--batching_parameters_file` takes the same file for all models of a server.
@@ -27,7 +27,7 @@ from keras_transformer.export.engines.triton.text_proto import text_proto
 from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError, one_line
 from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.serving.batching import Batching, why_alone
-from keras_transformer.utils.captured_stderr import quiet
+from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Path
@@ -91,7 +91,7 @@ def write_serving(
             _save_with_default(source, work, default)
         if parameters is not None:
             (work / BATCHING).write_text(text_proto(parameters), encoding="utf-8")
-        with quiet():
+        with captured():
             _verify(work, names, default or names[0], probes, _judge(manifest))
         if target.exists():
             raise ExportError(f"version {version} exists already: '{target}'")
@@ -136,7 +136,7 @@ def _save_with_default(source: pathlib.Path, work: pathlib.Path, default: str) -
     from keras_transformer.export.saved_model.runtime import load_saved_model
 
     loaded = load_saved_model(str(source), 1)
-    with quiet():
+    with captured():
         import tensorflow as tf
 
         signatures = dict(loaded.signatures)

@@ -1,4 +1,4 @@
-"""The writer of decoders as `.litertlm` files for LiteRT-LM."""
+"""Decoders as `.litertlm` files for LiteRT-LM."""
 
 from __future__ import annotations
 
