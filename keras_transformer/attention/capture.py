@@ -31,12 +31,12 @@ def capture(layers: Iterable[keras.layers.Layer]):
         _captured.reset(token)
 
 
-def is_captured(layer: keras.layers.Layer):
+def is_captured(layer: keras.layers.Layer) -> bool:
     """Whether `layer` is captured."""
     return id(layer) in (_captured.get() or ())
 
 
-def record(layer: keras.layers.Layer, tensor: Tensor):
+def record(layer: keras.layers.Layer, tensor: Tensor) -> None:
     """Records a tensor of a captured layer."""
     captured = _captured.get()
     if captured is not None:

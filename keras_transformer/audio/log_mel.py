@@ -277,7 +277,7 @@ def fourier_kernel(frame_length: int, hop_length: int, fft_length: int, window: 
     """
     times = np.arange(frame_length)
     shape = window[0] - window[1] * np.cos(2 * np.pi * times / frame_length)
-    # Reducing phases modulo one turn before scaling to angles keeps these exact.
+    # Reducing phases modulo one revolution before scaling to angles keeps these exact.
     phases = times[:, None] * np.arange(fft_length // 2 + 1) % fft_length / fft_length
     waves = np.concatenate([np.cos(2 * np.pi * phases), -np.sin(2 * np.pi * phases)], axis=1) * shape[:, None]
     blocks = -(-frame_length // hop_length)

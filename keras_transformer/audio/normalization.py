@@ -15,8 +15,8 @@ class SoundNormalization(keras.layers.Layer):
     """Mean and variance normalization of the active frames of log spectrograms: `max((x - μ) / σ, -limit)`.
 
     μ and σ² are the weighted mean and variance of the frames, with weights
-    `w_t = max(0, 1 - (max_s e_s - e_t) / active_range)`, where e_t is the mean of frame t. Silence has no weight, whatever
-    its length, and becomes `-limit`, whatever its noise.
+    `w_t = max(0, 1 - (max_s e_s - e_t) / active_range)`, where e_t is the mean of frame t. Silence has no weight,
+    regardless of its length, and becomes `-limit`, regardless of its noise.
 
     Args:
         active_range: float > 0. Frames with a mean this much below the loudest have no weight, in the unit of the

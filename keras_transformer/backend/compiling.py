@@ -68,7 +68,7 @@ class ModelStructure:
 
 
 class Recompiled:
-    """A compiled function that is made anew when the structure of its model has changed.
+    """A compiled function that is recompiled when the structure of its model has changed.
 
     Args:
         make: function of a list of `keras.Variable` that returns the compiled function.

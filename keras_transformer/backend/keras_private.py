@@ -76,7 +76,7 @@ def converts_inputs(layer: keras.layers.Layer) -> bool:
 
 
 class InputConversion:
-    """Mixin of a layer whose input conversion `unconverted_inputs` turns off for one thread.
+    """Mixin of a layer whose input conversion `unconverted_inputs` disables for one thread.
 
     Keras's attribute is one for all threads: a thread that clears it changes what another thread's call computes.
     """
@@ -114,7 +114,7 @@ def autocast_scope(dtype: str | None) -> AbstractContextManager[Any]:
 
 
 def disable_autocast(variable: keras.Variable) -> None:
-    """Makes `variable` be read in its own dtype, whatever the compute dtype of its layer."""
+    """Disables the conversion of `variable` to the compute dtype of its layer."""
     variable._autocast = False
 
 

@@ -100,7 +100,7 @@ def doubling(step: Callable[..., _Tensors], carry: _Tensors, count: int | Tensor
             carry = step(distance, *carry)
             distance *= 2
         return tuple(carry)
-    # With a static bound, a compiler knows how much to store for the gradient.
+    # With a static bound, a compiler can allocate the memory for the gradient.
     powers = ops.convert_to_tensor(2 ** np.arange(31), "int32")
     loop = ops.while_loop(
         lambda distance, *_: ops.less(distance, count),

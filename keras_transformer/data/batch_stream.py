@@ -20,7 +20,7 @@ class BatchStream:
 
     Args:
         make: function of two ints, the epoch and the step within it, that returns a batch: arrays in dicts and tuples, as
-            for `fit`. The same epoch and step must give the same batch.
+            for `fit`. The same epoch and step must return the same batch.
         steps_per_epoch: int >= 1.
         fingerprint: str. Identifies the data, seed and settings: a checkpoint does not resume with others.
         fixed_shapes: bool. Whether all batches have the shapes of the first. Default False: they have the same ranks.

@@ -87,20 +87,20 @@ def dispatch_to_buffers(experts: Tensor, num_experts: int, lengths: Tensor, capa
     """
     (batch, length), top_k = ops.shape(experts)[:2], experts.shape[-1]
     share = capacity_factor * top_k / num_experts
-    room = _capacity(length, share)  # Capacity for one row without padding.
-    capacity = ops.minimum(ops.cast(_capacity(ops.cast(lengths, "float32"), share), "int32"), room)
+    slots_per_row = _capacity(length, share)  # Capacity for one row without padding.
+    capacity = ops.minimum(ops.cast(_capacity(ops.cast(lengths, "float32"), share), "int32"), slots_per_row)
     chosen = _one_hot_experts(ops.reshape(experts, (-1, length * top_k)), num_experts)  # (B, T · k, E)
     rank = ops.sum((ops.cumsum(chosen, axis=1) - 1) * chosen, axis=-1)
     kept = ops.logical_and(rank < ops.expand_dims(capacity, 1), ops.sum(chosen, axis=-1) > 0)
     rows = ops.expand_dims(ops.arange(batch, dtype="int32"), 1)
     expert = ops.reshape(experts, (-1, length * top_k))
-    slots = ops.reshape((expert * batch + rows) * room + rank, (-1,))
+    slots = ops.reshape((expert * batch + rows) * slots_per_row + rank, (-1,))
     kept = ops.reshape(kept, (-1,))
     return Dispatch(
-        tokens=_tokens(slots, kept, num_experts * batch * room, top_k),
+        tokens=_tokens(slots, kept, num_experts * batch * slots_per_row, top_k),
         slots=ops.reshape(slots, (-1, top_k)),
         kept=ops.reshape(kept, (-1, top_k)),
-        group_size=batch * room,
+        group_size=batch * slots_per_row,
     )
 
 

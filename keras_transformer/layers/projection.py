@@ -82,7 +82,7 @@ def token_projection(
     """Returns an unbuilt projection of tokens to `width` channels, with the initializer and dtype of its parent layer.
 
     Args:
-        layer: parent layer. Its `kernel_initializer` is cloned: a shared one would give equal weights.
+        layer: parent layer. Its `kernel_initializer` is cloned: a shared one would return equal weights.
         name: str.
         width: int.
         use_bias: bool.

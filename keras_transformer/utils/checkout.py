@@ -1,4 +1,4 @@
-"""Importing `keras_transformer.export` from a checkout, where it stands beside the package."""
+"""Import of `keras_transformer.export` from a checkout, where its directory is next to the package."""
 
 import importlib.abc
 import importlib.machinery
@@ -26,9 +26,9 @@ class _ExportFinder(importlib.abc.MetaPathFinder):
 
 
 def find_export() -> None:
-    """Makes `keras_transformer.export` importable where the package was not installed but checked out.
+    """Makes `keras_transformer.export` importable from a checkout that is not installed.
 
-    Once installed, `export` lies inside the package and nothing is done.
+    In an installed package, `export` is a subdirectory and this has no effect.
     """
     if not (_PACKAGE / "export").is_dir() and _CHECKOUT.is_file():
         sys.meta_path.insert(0, _ExportFinder())

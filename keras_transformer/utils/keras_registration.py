@@ -2,7 +2,7 @@
 
 `keras.models.load_model` finds a custom class only if it is registered. Importing `keras_transformer` loads none of its
 packages, so here each class is registered by a placeholder that imports its module on first use. The names come from the
-source files: whatever is decorated with `@serializable`. Where Keras is not imported yet, this waits until it is.
+source files: everything decorated with `@serializable`. If Keras is not imported yet, this waits until it is.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def register_placeholders() -> None:
 
 
 def serializable_objects() -> Iterator[tuple[str, str, str]]:
-    """Yields the module, the kind ("class" or "def") and the name of whatever is decorated with `@serializable`."""
+    """Yields the module, the kind ("class" or "def") and the name of everything decorated with `@serializable`."""
     for path in sorted(_ROOT.rglob("*.py")):
         parts = path.relative_to(_ROOT).with_suffix("").parts
         for kind, name in _DECORATED.findall(path.read_text(encoding="utf-8")):

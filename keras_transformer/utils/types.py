@@ -1,6 +1,6 @@
 """Types that signatures share. Importing them loads neither Keras nor a backend.
 
-Shapes and dtypes of tensors are in docstrings: no type checker knows them.
+Shapes and dtypes of tensors are in docstrings: type checkers do not support them.
 """
 
 from __future__ import annotations

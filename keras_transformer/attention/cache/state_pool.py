@@ -20,8 +20,8 @@ class StatePool:
     """Pool for the tensors of a cache that do not grow with the sequence: recurrent states, windows, memories.
 
     Each sequence has one row of the pool. Models need no change: `read` gathers the rows of a batch into the cache that
-    every layer takes, and `write` scatters them back. A sequence without tokens starts from zeros, whatever its row
-    contains.
+    every layer takes, and `write` scatters them back. A sequence without tokens starts from zeros, regardless of the
+    content of its row.
 
     Args:
         states: dict from the name of each tensor of the cache to `(shape of a row, dtype)`.

@@ -166,11 +166,11 @@ class SegmentRecurrentAttention(TokenMixer):
 
     def _attend_many(self, query, key, value, visibility, training):
         """Returns the context of new tokens, split into segments from the slot of each row on."""
-        (batch, length), blocks, room = ops.shape(query)[:2], self._blocks, self.segment_length - 1
+        (batch, length), blocks, padding = ops.shape(query)[:2], self._blocks, self.segment_length - 1
         aligned, offsets = blocks.aligned_length(length), ops.mod(visibility.query_slots[:, :1], self.segment_length)
 
         def of_queries(x):
-            return blocks.align(pad_length(x, room, 0), offsets, aligned, room)
+            return blocks.align(pad_length(x, padding, 0), offsets, aligned, padding)
 
         def of_keys(x):
             return blocks.align(x, offsets, aligned, self._kept)

@@ -31,9 +31,9 @@ class BigBirdAttention(SoftmaxBasedMechanism):
 
     A block of queries attends to the blocks fewer than `⌈num_window_blocks / 2⌉` blocks away, the first and last blocks of
     the sequence, and `num_random_blocks` others; the first and last blocks attend to everything. Time and memory grow with
-    `T · block_size · (window + global + random blocks)`; there is no fallback to full attention. On sequences so
-    short that the pattern covers all blocks, it equals full attention. Every block counts once. The result is that of
-    masked dense attention, for any length.
+    `T · block_size · (window + global + random blocks)`; there is no fallback to full attention. If the pattern covers all
+    blocks of a short sequence, the result is full attention. Each block counts once. The result equals that of masked dense
+    attention, for any length.
 
     Args:
         block_size: int >= 1. Tokens of a block.
@@ -75,14 +75,14 @@ class BigBirdAttention(SoftmaxBasedMechanism):
     def __init__(
         self,
         block_size: int = 64,
-        num_window_blocks=3,
-        num_random_blocks=3,
-        num_first_blocks=1,
-        num_last_blocks=1,
+        num_window_blocks: int = 3,
+        num_random_blocks: int = 3,
+        num_first_blocks: int = 1,
+        num_last_blocks: int = 1,
         scoring: str | Config | keras.layers.Layer = "scaled_dot",
         dropout: float = 0.0,
         seed: int | None = None,
-        random_seed=0,
+        random_seed: int = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(scoring, dropout, seed, **kwargs)
@@ -129,7 +129,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
     def _attend_to_all(
         self, rows: Tensor, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any
     ):
-        """The context `(B, R, width)` of the global blocks, which attend to every key."""
+        """Returns the context `(B, R, width)` of the global blocks, which attend to all keys."""
         table = BlockLayout(self.block_size, rows, None, None)
         shape = (ops.shape(query)[0], ops.shape(rows)[1] * self.block_size)
         queries = ops.reshape(table.queries(query), (*shape, *query.shape[2:]))

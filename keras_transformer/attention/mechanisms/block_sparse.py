@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @serializable
 class BlockSparseAttention(SoftmaxBasedMechanism):
-    """Block-sparse softmax attention: a layout gives the blocks of keys for each block of queries.
+    """Block-sparse softmax attention, with a layout of the blocks of keys for each block of queries.
 
     Query i attends to key j if `layout[⌊i / block_size⌋, ⌊j / block_size⌋]`. Only the blocks of the layout
-    are gathered and computed: time and memory grow with their number. Rows of the layout with about as many blocks (within
-    a factor of two) are computed together, so that a dense row makes no other row dense. Sequences shorter
-    than the layout use its upper left part. The result is that of masked dense attention, for any length.
+    are gathered and computed: time and memory grow with their number. Rows of the layout with similar numbers of blocks
+    (within a factor of two) are computed together, so that a dense row does not add cost to the others. Sequences shorter
+    than the layout use its upper left part. The result equals that of masked dense attention, for any length.
 
     Args:
         layout: boolean array-like `(n, n)`, or `(num_heads, n, n)` with one for each head: query blocks by key blocks. Or a
@@ -46,9 +46,8 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: a layout that is not square, or not of as many heads; sequences longer than the layout; a call with
-        scores, an
-            `attention_mask` or other keys than queries.
+        ValueError: a layout that is not square, or of another number of heads; sequences longer than the layout; a call
+            with scores, an `attention_mask` or other keys than queries.
 
     Example:
 

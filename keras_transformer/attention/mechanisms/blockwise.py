@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @serializable
 class BlockwiseAttention(Mechanism):
-    """`softmax(Q Kᵀ scale + bias) V`, exactly, in memory linear in length, forward and backward.
+    """Exact softmax attention, `softmax(Q Kᵀ scale + bias) V`, in memory linear in length, forward and backward.
 
-    It processes one tile of a block of queries and a block of keys at a time, with running maxima and sums for the softmax.
-    The backward pass recomputes the weights. Time grows with `T · S` (tiles that are masked by causality or a
+    It computes one tile (a block of queries by a block of keys) at a time, with running maxima and sums for the softmax. The
+    backward pass recomputes the weights. Time grows with `T · S` (tiles that are masked by causality or a
     `sliding_window` are skipped), memory with `T + S` and one tile of `query_block_size · block_size` scores for
     each head. If Keras has a fused kernel of linear memory (PyTorch, JAX on a GPU) and the only mask is causal, that
     kernel is used.
@@ -43,7 +43,7 @@ class BlockwiseAttention(Mechanism):
         dropout: float in [0, 1). Dropout rate of the attention weights.
         seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Masks of every kind, causal and not, self- and cross-attention, and every position:
+    Call arguments: see `Mechanism`. All masks, causal and bidirectional, self- and cross-attention, and all positions:
     biases are computed tile by tile, and the gradients of their weights are summed over the tiles. The cache keeps all keys.
 
     Returns:
@@ -71,7 +71,7 @@ class BlockwiseAttention(Mechanism):
 
     def __init__(
         self,
-        query_block_size=512,
+        query_block_size: int = 512,
         block_size: int = 512,
         scale: float | None = None,
         dropout: float = 0.0,
@@ -193,13 +193,13 @@ def _padded(visibility: Visibility, lengths, padding: Tensor) -> Tensor:
 
 
 def _pad_slots(slots: Tensor, padding: Tensor):
-    """`(T,)` or `(B, T)`, padded at the end with zeros, which are masked or cut off."""
+    """Pads `(T,)` or `(B, T)` at the end with zeros, which are masked or cut off."""
     zeros = ops.zeros((*ops.shape(slots)[:-1], padding), dtype="int32")
     return ops.concatenate([ops.cast(slots, "int32"), zeros], axis=-1)
 
 
 def _padded_mask(mask: Tensor | None, padding: Tensor):
-    """`(T, S)`, `(B, T, S)` or `(B, N, T, S)`, padded at the ends with False."""
+    """Pads `(T, S)`, `(B, T, S)` or `(B, N, T, S)` at the ends with False."""
     if mask is None:
         return None
     rank, padded = len(mask.shape), ops.cast(mask, "bool")

@@ -56,8 +56,8 @@ class ChunkedAttention(SoftmaxBasedMechanism):
     >>> ChunkedAttention(chunk_length=2)(x, x, values).numpy().ravel().tolist()  # The mean of its chunk and the one before.
     [0.5, 0.5, 1.5, 1.5, 3.0]
 
-    Reference: Kitaev et al., Reformer, arXiv 2001.04451, the local layers of its published code. In transformers, without
-    causality, the first and the last chunk also attend to each other; here they do not.
+    Reference: Kitaev et al., Reformer, arXiv 2001.04451, the local layers of its published code. Deviation: without
+    causality, the first and the last chunk do not attend to each other, as they do in Hugging Face's implementation.
     """
 
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
@@ -66,8 +66,8 @@ class ChunkedAttention(SoftmaxBasedMechanism):
     def __init__(
         self,
         chunk_length: int = 64,
-        chunks_before=1,
-        chunks_after=0,
+        chunks_before: int = 1,
+        chunks_after: int = 0,
         scoring: str | Config | keras.layers.Layer = "scaled_dot",
         dropout: float = 0.0,
         seed: int | None = None,
@@ -138,7 +138,7 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         position: AttentionPosition | None,
         training: bool | None,
     ):
-        """The context of a few new tokens, with the chunks as a mask over cached and new keys."""
+        """Returns the context of a few new tokens, with the chunks as a mask of cached and new keys."""
         first = visibility.query_slots - ops.mod(visibility.query_slots, self.chunk_length) - self._memory
         key_slots = with_batch_axis(visibility.key_slots)
         mask = ops.greater_equal(ops.expand_dims(key_slots, 1), ops.expand_dims(first, 2))
@@ -154,7 +154,7 @@ class ChunkedAttention(SoftmaxBasedMechanism):
         position: AttentionPosition | None,
         training: bool | None,
     ):
-        """The context of many new tokens, each row shifted so that chunks are aligned."""
+        """Returns the context of many new tokens; each row is shifted, so that its chunks are aligned."""
         (batch, length), blocks = ops.shape(query)[:2], MemoryBlocks(self.chunk_length, self._memory)
         aligned, offsets = blocks.aligned_length(length), ops.mod(visibility.query_slots[:, :1], self.chunk_length)
 

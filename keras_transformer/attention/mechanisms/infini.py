@@ -30,30 +30,30 @@ _UPDATES = ("linear", "delta")
 
 @serializable
 class InfiniAttention(SoftmaxBasedMechanism):
-    """Softmax attention within a segment, gated per head with a compressive memory of the earlier segments.
+    """Infini-attention: softmax attention within segments, gated per head with a compressive memory of earlier segments.
 
         y = sigmoid(β) σ(q) M / (σ(q) · z) + (1 - sigmoid(β)) softmax(q kᵀ / √H) v,    σ(x) = elu(x) + 1
 
-    After a segment of keys K and values V, `M += σ(K)ᵀ V` ("linear") or `M += σ(K)ᵀ (V - σ(K) M / (σ(K) z))` ("delta": only
-    what the memory does not hold yet), and `z += Σ σ(K)`. A segment reads the memory of the segments before it. Positions
-    apply to the softmax only.
+    After a segment of keys K and values V, `M += σ(K)ᵀ V` ("linear") or `M += σ(K)ᵀ (V - σ(K) M / (σ(K) z))` ("delta", which
+    subtracts the values retrieved from the memory), and `z += Σ σ(K)`. A segment reads the memory of the segments before it.
+    Positions apply to the softmax only.
 
-    All segments are computed at once: "linear" by running sums of what each adds, "delta" by a scan over the affine maps of
-    the segments. For segments of C, time grows with `T · (C + H) · H`, memory with `T · C + T / C · H²`; "delta" adds
+    All segments are computed in parallel: "linear" by cumulative sums of the updates, "delta" by a scan over the affine maps
+    of the segments. For segments of C, time grows with `T · (C + H) · H`, memory with `T · C + T / C · H²`; "delta" adds
     `T / C · log(T / C) · H³` and `T / C · H²`. Memories and their sums are in float32 under every dtype policy.
 
     Args:
         segment_length: int >= 1. C. Default 512.
         update: "linear" or "delta". Default "linear".
-        gate_initializer: of β, one for each query head. Default "zeros": half of each.
+        gate_initializer: of β, one for each query head. Default "zeros": equal weights of memory and softmax.
         scoring: of the softmax: a name in `SCORINGS`, or an instance. The default is scaled dot.
-        dropout: float in [0, 1). Share of the weights of the softmax dropped in training.
+        dropout: float in [0, 1). Dropout rate of the weights of the softmax.
         seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Causal; and not causal, where a query sees its whole segment beside the memory of those
-        before. Self-attention, all positions. Its cache has one size, independent of `max_length`: keys and values of
-        the last C tokens, "memory", of the segments that are whole, and "pending", what the segment that is not adds to it,
-        `(B, K, H, H_value + 1)` each, whose last column is z.
+    Call arguments: see `Mechanism`. Self-attention, all positions. Causal; or bidirectional, where a query attends to its
+    whole segment and the memory of earlier segments. The size of the cache is independent of `max_length`: keys and values
+    of the last C tokens; "memory", of the complete segments; and "pending", the update by the incomplete segment. Both are
+    `(B, K, H, H_value + 1)`, with z in the last column.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
@@ -66,13 +66,13 @@ class InfiniAttention(SoftmaxBasedMechanism):
 
     >>> import numpy as np
     >>> x, values = np.zeros((1, 4, 1, 2)), np.array([0.0, 2.0, 4.0, 6.0]).reshape(1, 4, 1, 1)
-    >>> y = InfiniAttention(segment_length=2)(x, x, values)  # Half the mean of its segment, half of the one before.
+    >>> y = InfiniAttention(segment_length=2)(x, x, values)  # Half the mean of its segment, half that of the one before.
     >>> y.numpy().round(3).ravel().tolist()
     [1.0, 1.0, 3.0, 3.0]
 
     Reference: Munkhdalai et al., Leave No Context Behind, arXiv 2404.07143, section 2.1. Deviations: where the memory is
-    empty, as in the first segment, the softmax stands alone, ungated (as in the package infini-transformer-pytorch, whose
-    gate is the share of the softmax and begins at sigmoid(10)); sums are divided by `σ(q) · z` with nothing added.
+    empty, as in the first segment, the output is the softmax attention without the gate (as in the package
+    infini-transformer-pytorch, whose gate weights the softmax and starts at sigmoid(10)); no epsilon is added to `σ(q) · z`.
     """
 
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
@@ -82,7 +82,7 @@ class InfiniAttention(SoftmaxBasedMechanism):
     def __init__(
         self,
         segment_length: int = 512,
-        update="linear",
+        update: str = "linear",
         gate_initializer: Initializer = "zeros",
         scoring: str | Config | keras.layers.Layer = "scaled_dot",
         dropout: float = 0.0,
@@ -120,7 +120,7 @@ class InfiniAttention(SoftmaxBasedMechanism):
             training=training,
         )
         if isinstance(length, int) and length <= size:
-            return bands.join(local, length)  # One segment: nothing is before it.
+            return bands.join(local, length)  # The first segment has an empty memory.
         parts = (pad_to_blocks(x, size) for x in _features(query, key, value, visibility.key_mask))
         query, key, value = (segment_heads(x, size, key.shape[2]) for x in parts)
         memory_before, _ = memories(key, value, bands.count(length), self.update == "delta")
@@ -202,12 +202,12 @@ class InfiniAttention(SoftmaxBasedMechanism):
         visibility: Visibility,
         options: Any,
     ):
-        """Any number of new tokens: each row is shifted, so that its segments are aligned with blocks."""
+        """Any number of new tokens; each row is shifted, so that its segments are aligned with blocks."""
         size, new = self.segment_length, ops.shape(query)[1]
         count = block_count(new + size - 1, size)
 
         def aligned(x: Tensor, before: Tensor):
-            """`(B, before + T, ...)`, whose last T are the new tokens, from the start of the segment of the first one."""
+            """Shifts `(B, before + T, ...)`, with T new tokens at the end, to the start of the segment of the first."""
             x = pad_length(x, size - before, count * size - new)
             return take_rows(x, size - read, count * size)
 
@@ -241,7 +241,7 @@ class InfiniAttention(SoftmaxBasedMechanism):
         return context, {"memory": memory, "pending": pending}
 
     def _gated(self, local: Tensor, query: Tensor, memory: Tensor, size: int):
-        """The local attention `(B · n, C, N, H)`, gated with the memory where it is not empty."""
+        """Gates the local attention `(B · n, C, N, H)` with the memory where it is not empty."""
         read, is_some = read_memory(query, memory, size, local.shape[2])
         gate = ops.reshape(ops.sigmoid(ops.cast(self.gate, "float32")), (1, 1, -1, 1)) * is_some
         wide = ops.cast(local, "float32")
@@ -256,19 +256,21 @@ class InfiniAttention(SoftmaxBasedMechanism):
         }
 
 
-def _rotate(position: AttentionPosition | None, query: Tensor, key: Tensor, visibility: Visibility):
+def _rotate(
+    position: AttentionPosition | None, query: Tensor, key: Tensor, visibility: Visibility
+) -> tuple[Tensor, Tensor]:
     if position is None:
         return query, key
     return position.rotate(query, key, visibility.query_positions, visibility.key_positions)
 
 
 def _features(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> _Features:
-    """σ of queries and keys, zeros at padding, and values with a column of ones, for the normalizer; all float32."""
+    """σ of queries and of keys (zeros for padding), and values with a column of ones for the normalizer; all float32."""
     query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
     query, key = ops.elu(query) + 1.0, zero_masked(ops.elu(key) + 1.0, key_mask)
     return query, key, ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)
 
 
-def _before(memory_before, key: Tensor):
+def _before(memory_before: Tensor, key: Tensor) -> Tensor:
     """The memories before each segment, `(B · n, K, M, H + 1)`, of `(B, n + 1, K · M, H + 1)`."""
     return ops.reshape(memory_before[:, :-1], (-1, *key.shape[1:2], key.shape[3], memory_before.shape[3]))

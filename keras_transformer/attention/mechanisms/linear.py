@@ -21,19 +21,18 @@ if TYPE_CHECKING:
 
 @serializable
 class LinearAttention(Mechanism):
-    """`y_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / (φ(q_i) · Σ_j φ(k_j) + epsilon)`; with causality, over `j <= i`.
+    """Linear attention, `y_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / (φ(q_i) · Σ_j φ(k_j) + epsilon)`, with causality over `j <= i`.
 
-    The sums over keys are made once and read by every query: with M features of a head (M = H for most maps), time grows
-    with `T · M · H` and memory with `T · M`. With causality, queries and keys meet in chunks of C and sums pass from chunk
-    to chunk: time `T · (C + M) · H`, memory `T · C + T / C · M · H`. All sums are in float32 under every dtype policy.
+    The sums over keys are computed once for all queries: with M features of a head (M = H for most maps), time grows with
+    `T · M · H` and memory with `T · M`. With causality, the sequence is split into chunks of C, and sums are carried from
+    chunk to chunk: time `T · (C + M) · H`, memory `T · C + T / C · M · H`. All sums are in float32 under every dtype policy.
 
     Args:
         feature_map: φ: a name in `FEATURE_MAPS` ("elu", "relu", "softmax", "square", "taylor"), or a `FeatureMap`.
-        epsilon: float > 0. Added to the normalizer, against division by zero; a query that attends to nothing has a zero
-            context.
+        epsilon: float > 0. Added to the normalizer to avoid division by zero: a query without keys has a zero context.
         chunk_size: int >= 1. C, with causality; affects the cost only.
-        dropout: float in [0, 1). Share of the keys whose values are dropped in training, for all queries alike: there
-            are no weights of single pairs.
+        dropout: float in [0, 1). Dropout rate of keys: in training, their values are zero for all queries, since there are
+            no weights of query-key pairs.
         seed: int or None. Seed of the dropout.
 
     Call arguments: see `Mechanism`. Causal and bidirectional self-attention, bidirectional cross-attention;
@@ -55,9 +54,9 @@ class LinearAttention(Mechanism):
     >>> LinearAttention()(x, x, values).numpy().round(3).ravel().tolist()  # Equal keys: the mean of the values.
     [3.0, 3.0, 3.0]
 
-    Reference: Katharopoulos et al., Transformers are RNNs, arXiv 2006.16236, equations 4-12 and 16-20. Deviations: chunks in
-    place of one step per token; a rotary position turns q and k before φ, where RoFormer (arXiv 2104.09864, equation 19)
-    turns the features, and may so make weights negative.
+    Reference: Katharopoulos et al., Transformers are RNNs, arXiv 2006.16236, equations 4-12 and 16-20. Deviations: chunks
+    instead of one step per token; a rotary position rotates q and k before φ. RoFormer (arXiv 2104.09864, equation 19)
+    rotates the features, which can make weights negative.
     """
 
     supports = frozenset({"causal", "bidirectional", "cross", "cache"})
@@ -65,7 +64,7 @@ class LinearAttention(Mechanism):
 
     def __init__(
         self,
-        feature_map="elu",
+        feature_map: str | Config | FeatureMap = "elu",
         epsilon: float = 1e-6,
         chunk_size: int = 128,
         dropout: float = 0.0,
@@ -160,22 +159,22 @@ class LinearAttention(Mechanism):
         }
 
 
-def _with_ones(query: Tensor, key: Tensor, value: Tensor):
-    """Values with a column of ones, which sums the features."""
+def _with_ones(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Appends a column of ones to the values, whose sum is the normalizer."""
     return query, key, ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)
 
 
-def _split(sums: Tensor):
-    """Sums of values, and of features."""
+def _split(sums: Tensor) -> tuple[Tensor, Tensor]:
+    """Splits sums into those of values and those of features."""
     return ops.split(sums, [sums.shape[-1] - 1], axis=-1)
 
 
-def _per_token(mask: Tensor | None):
+def _per_token(mask: Tensor) -> Tensor:
     """`(B, T)` to float32 `(B, T, 1, 1)`."""
     return ops.expand_dims(ops.cast(mask, "float32"), (2, 3))
 
 
-def _check_lengths(query: Tensor, key: Tensor):
+def _check_lengths(query: Tensor, key: Tensor) -> None:
     lengths = (query.shape[1], key.shape[1])
     if None not in lengths and lengths[0] != lengths[1]:
         raise ValueError(

@@ -22,14 +22,14 @@ _SHARINGS = ("headwise", "key_value", "none")
 
 @serializable
 class LinformerAttention(SoftmaxBasedMechanism):
-    """`softmax(scores(Q, Eᵀ K)) Fᵀ V`: the tokens of keys and values are projected to `projected_length` rows.
+    """Linformer attention, `softmax(scores(Q, Eᵀ K)) Fᵀ V`: keys and values are projected to length `projected_length`.
 
     E and F have a row for every position up to `max_sequence_length`; a shorter sequence uses the first rows. Time and
-    memory grow with `(T + S) · projected_length`. Padding is projected as zeros, so it changes nothing.
+    memory grow with `(T + S) · projected_length`. Padding is replaced with zeros, so it has no effect.
 
     Args:
         max_sequence_length: int >= 1. The longest sequence of keys.
-        projected_length: int >= 1. k of the paper; it need not grow with the sequence.
+        projected_length: int >= 1. k in the paper; independent of the length of the sequence.
         sharing: "headwise": one E and one F for all heads; "key_value": E = F, for all heads; "none": an E and an F for
             each key head.
         kernel_initializer: of E and F. None for a normal distribution of variance `1 / projected_length`.
@@ -57,7 +57,7 @@ class LinformerAttention(SoftmaxBasedMechanism):
     [10.0, 10.0, 10.0, 10.0]
 
     Reference: Wang et al., Linformer, arXiv 2006.04768, equation 7 and section 4 (sharing). Deviations: no sharing between
-    layers, and no other projections than linear ones (the paper also names pooling and convolution).
+    layers, and linear projections only (the paper also suggests pooling and convolution).
     """
 
     supports = frozenset({"bidirectional", "cross"})
@@ -65,8 +65,8 @@ class LinformerAttention(SoftmaxBasedMechanism):
     def __init__(
         self,
         max_sequence_length: int = 512,
-        projected_length=128,
-        sharing="headwise",
+        projected_length: int = 128,
+        sharing: str = "headwise",
         kernel_initializer: Initializer = None,
         scoring: str | Config | keras.layers.Layer = "scaled_dot",
         dropout: float = 0.0,
@@ -91,7 +91,7 @@ class LinformerAttention(SoftmaxBasedMechanism):
 
     def _make_projection(self, name: str, heads: tuple[int, ...]) -> keras.Variable:
         initializer = self.kernel_initializer or keras.initializers.RandomNormal(stddev=self.projected_length**-0.5)
-        # A shared initializer would make equal weights.
+        # A shared initializer would return equal weights.
         initializer = initializer.clone()
         shape = (*heads, self.max_sequence_length, self.projected_length)
         return self.add_weight(name=name, shape=shape, initializer=initializer)

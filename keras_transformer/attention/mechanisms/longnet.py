@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
 
 
-# Up to this many new tokens attend to the whole cache; more are cut into segments.
+# Up to this many new tokens attend to the whole cache; more are split into segments.
 _MAX_DENSE_QUERIES = 16
 
 
@@ -32,13 +32,13 @@ _MAX_DENSE_QUERIES = 16
 class LongNetAttention(SoftmaxBasedMechanism):
     """LongNet's dilated attention: branches of short dense and long sparse segments, merged per token.
 
-    Branch b cuts the sequence into segments of w_b tokens. In it, head h keeps the tokens whose index within the segment
-    leaves the remainder `floor(h / ⌈N / r_b⌉)` when divided by r_b, and these attend to each other alone. A branch that
-    keeps token i gives `y_i^b` and the sum `Z_i^b` of the exponentials of its scores:
+    Branch b splits the sequence into segments of w_b tokens. Of each segment, head h keeps the tokens whose index modulo r_b
+    is `floor(h / ⌈N / r_b⌉)`; they attend to each other only. With the context `y_i^b` of token i in branch b, and the sum
+    `Z_i^b` of the exponentials of its scores:
 
         y_i = Σ_b (Z_i^b / Σ_c Z_i^c) y_i^b   over the branches that keep i;   zeros if none does.
 
-    A key that several branches keep counts in each. Time and memory grow with `T · Σ_b w_b / r_b²`.
+    A key in several branches counts in each. Time and memory grow with `T · Σ_b w_b / r_b²`.
 
     Args:
         segment_lengths: sequence of ints >= 1: w_b. Default (2048, 4096, 8192).
@@ -68,7 +68,7 @@ class LongNetAttention(SoftmaxBasedMechanism):
     [0.5, 0.5, 2.5, 2.5]
 
     Reference: Ding et al., LongNet, arXiv 2307.02486, equations 5 to 11; the offset of a head is that of torchscale's
-    `DilatedAttention`. There, the padding of the last segment takes part as zero keys; here it is masked.
+    `DilatedAttention`. Deviation: padding of the last segment is masked; there it consists of zero keys.
     """
 
     supports = frozenset({"causal", "bidirectional", "cache"})
@@ -76,10 +76,10 @@ class LongNetAttention(SoftmaxBasedMechanism):
 
     def __init__(
         self,
-        segment_lengths=(2048, 4096, 8192),
-        dilation_rates=(1, 2, 4),
+        segment_lengths: Sequence[int] = (2048, 4096, 8192),
+        dilation_rates: Sequence[int] = (1, 2, 4),
         scoring: str | Config | keras.layers.Layer = "scaled_dot",
-        mixing_gradient=False,
+        mixing_gradient: bool = False,
         dropout: float = 0.0,
         seed: int | None = None,
         **kwargs: Any,
@@ -95,7 +95,7 @@ class LongNetAttention(SoftmaxBasedMechanism):
             raise ValueError(f"A rate must divide its segment. Received: {segment_lengths} and {dilation_rates}")
         self.mixing_gradient = mixing_gradient
 
-    def _branches(self):
+    def _branches(self) -> tuple[tuple[int, int], ...]:
         return tuple(zip(self.segment_lengths, self.dilation_rates, strict=True))
 
     def attend(

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
 
 
-# Score of a token with itself: it attends to itself only if it attends to nothing else.
+# Score of a token with itself, so that it attends to itself only if there is no other key.
 _SELF = -1e5
 _EPSILON = 1e-6
-# Up to this many new tokens attend to the whole cache; with more, it is sorted.
+# Up to this many new tokens attend to the whole cache; for more, it is sorted.
 _MAX_DENSE_QUERIES = 16
 
 
@@ -40,7 +40,7 @@ class LSHAttention(Mechanism):
 
     Keys are the queries, normalized to unit length: the scores are `q_i · q_j / |q_j|`, with -1e5 added at j = i. Round r
     hashes `h_r(x) = argmax [x R_r; -x R_r]` with random rotations R_r of `num_buckets / 2` columns, sorts tokens by bucket
-    and position, and cuts them into chunks of c = `chunk_length`. A chunk attends to itself and the chunk before it:
+    and position, and splits them into chunks of c = `chunk_length`. A chunk attends to itself and the chunk before it:
 
         y_i = Σ_r (Z_i^r / Σ_s Z_i^s) Σ_{j ∈ P_i^r} softmax_j(scores_ij) v_j,   Z_i^r = Σ_{j ∈ P_i^r} exp(scores_ij)
 
@@ -50,20 +50,20 @@ class LSHAttention(Mechanism):
     H)`.
 
     Args:
-        num_buckets: even int >= 2. Default 64; about `2T / chunk_length` keeps buckets as long as half a chunk. Or several
-            such, whose product is the number of buckets: a token's is told by its bucket among each, so that many buckets
-            need few rotations.
+        num_buckets: even int >= 2. Default 64; with about `2T / chunk_length`, a bucket has half a chunk of tokens. Or a
+            sequence of even ints, whose product is the number of buckets: a bucket is then the combination of one bucket
+            from each factor, which needs fewer rotations.
         chunk_length: int >= 1. Default 64.
         num_rounds: int >= 1. R. Default 4.
-        attend_across_buckets: bool. As in the reference implementations. Which past tokens a query sees then depends on
-            where chunks begin, hence on later tokens: there is no cache. Default False.
+        attend_across_buckets: bool. Whether to ignore buckets within the chunks, as the reference implementations do. The
+            attended past tokens then depend on the chunk boundaries and so on later tokens: no cache. Default False.
         dropout: float in [0, 1). Dropout rate of the attention weights.
         seed: int or None. Seed of the non-trainable rotations and of the dropout.
 
-    Call arguments: see `Mechanism`. The key is not read: `MultiHeadAttention` makes no projection for it. A
-    token whose key is masked gives zeros. Causal and bidirectional self-attention; positions that rotate queries and
-    keys alike ("rotary", not "xpos"). The cache keeps all tokens and their buckets; few new tokens read it whole, many sort
-    it.
+    Call arguments: see `Mechanism`. The key is ignored: `MultiHeadAttention` has no projection for it. The context of a
+    token whose key is masked is zero. Causal and bidirectional self-attention; positions that rotate queries and keys by the
+    same angle ("rotary", not "xpos"). The cache keeps all tokens and their buckets; a few new tokens attend to all of it,
+    many sort it.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
@@ -74,7 +74,7 @@ class LSHAttention(Mechanism):
 
     Export: all three formats; `num_buckets · T` stays below 2^31.
 
-    Example: with one chunk for all and one bucket for most, a token sees the others.
+    Example: all tokens are in one chunk and one bucket, where a token attends to the others.
 
     >>> import numpy as np
     >>> x = np.ones((1, 3, 1, 2))
@@ -82,9 +82,9 @@ class LSHAttention(Mechanism):
     >>> LSHAttention(num_buckets=2, seed=1)(x, x, values).numpy().ravel().tolist()
     [4.0, 3.5, 1.5]
 
-    Reference: Kitaev et al., Reformer, arXiv 2001.04451, section 2. As in Hugging Face's `LSHSelfAttention`, a pair that
-    meets in several rounds counts in each (the paper divides by how often, equation 8), and scores have no further `1/√H`.
-    Causality within buckets is ours.
+    Reference: Kitaev et al., Reformer, arXiv 2001.04451, section 2. Deviations: as in Hugging Face's `LSHSelfAttention`, a
+    pair in the same bucket in several rounds counts in each (the paper divides by their number, equation 8), and scores have
+    no further factor `1/√H`; causality is exact within buckets.
     """
 
     shares_key = True
@@ -185,7 +185,7 @@ class LSHAttention(Mechanism):
         return context * ops.cast(ops.expand_dims(ops.expand_dims(visibility.query_mask, 2), 3), context.dtype)
 
     def _across(self, tokens, causal: bool):
-        """Mask and bias, `(B · N · R · n, 1, c, 2c)`, where chunks are read whatever the buckets."""
+        """Mask and bias, `(B · N · R · n, 1, c, 2c)`, for attention across buckets."""
         query, key = self._beside(tokens, tokens.indices)
         _, buckets = self._beside(tokens, tokens.buckets)
         mask = buckets < self.num_buckets
@@ -256,7 +256,7 @@ class LSHAttention(Mechanism):
         visibility: Visibility,
         training: bool | None,
     ):
-        """New queries over all tokens in the cache; the rounds stand one after the other in the length."""
+        """Attention of new queries to all tokens in the cache; the rounds are concatenated along the length."""
         slots = ops.arange(ops.shape(keys)[1], dtype="int32")
         causal = causal_mask(visibility.query_slots, slots)
         if visibility.key_mask is not None:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @serializable
 class SoftmaxAttention(Mechanism):
-    """`softmax(scores(Q, K) + bias) V`, the attention of the Transformer, with any scoring function.
+    """Softmax attention, `softmax(scores(Q, K) + bias) V`, with any scoring function.
 
-    Memory and time grow with T · S. The softmax is computed in float32 under every dtype policy. A query that may attend to
-    nothing has a zero context.
+    Memory and time grow with T · S. The softmax is computed in float32 under every dtype policy. A query whose keys are all
+    masked has a zero context.
 
     Args:
-        scoring: "scaled_dot", "dot", "bilinear", "additive", "cosine", "location", or an instance.
+        scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
         dropout: float in [0, 1). Dropout rate of the attention weights.
         flash_attention: bool or None. Whether to use the backend's fused kernel. None uses it if Keras allows it
             (`keras.config.is_flash_attention_enabled()`) and the backend has one (JAX, PyTorch). The kernel supports scaled

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @serializable
 class FixedSparseAttention(SoftmaxBasedMechanism):
-    """Fixed sparse attention: over the query's own block and the last positions of every block.
+    """Fixed sparse attention to the query's own block and to the last positions of every block.
 
     Query i attends to key j if `⌊i / block_size⌋ = ⌊j / block_size⌋`, or if j is among the last `summary_size` positions
-    of its block. Time and memory grow with `T · (block_size + T · summary_size / block_size)`, that
-    is `T^1.5` with blocks of about `√T`. The result is that of masked dense attention, for any length.
+    of its block. Time and memory grow with `T · (block_size + T · summary_size / block_size)`, which is `T^1.5` for blocks
+    of about `√T`. The result equals that of masked dense attention, for any length.
 
     Args:
-        block_size: int >= 1. Choose about the square root of the length.
+        block_size: int >= 1. Should be about the square root of the length.
         summary_size: int in [1, block_size]. Positions of each block that all later queries attend to.
         summary_groups: int >= 1. Head n attends to the columns of group `n mod summary_groups`, counted from the end of
             the block; `summary_groups · summary_size <= block_size`.
@@ -47,9 +47,8 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
 
     Raises:
-        ValueError: sizes below 1, or summaries that do not fit a block; a call with scores, an `attention_mask` or other
-        keys than
-            queries.
+        ValueError: sizes below 1, or summaries larger than a block; a call with scores, an `attention_mask` or other keys
+            than queries.
 
     Example:
 
@@ -57,7 +56,7 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
     >>> x = np.ones((1, 6, 1, 2))
     >>> values = np.arange(6.0).reshape(1, 6, 1, 1)
     >>> output = FixedSparseAttention(block_size=3, summary_size=1)(x, x, values)
-    >>> np.array(output).ravel().round(2).tolist()  # The first three see 0, 1, 2 and 5, the others 2, 3, 4 and 5.
+    >>> np.array(output).ravel().round(2).tolist()  # Tokens 0 to 2 attend to 0, 1, 2 and 5.
     [2.0, 2.0, 2.0, 3.5, 3.5, 3.5]
 
     Reference: Child et al., Sparse Transformers, arXiv 1904.10509, section 4.3; the groups are the "distinct subblocks" of
@@ -69,8 +68,8 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
     def __init__(
         self,
         block_size: int = 64,
-        summary_size=8,
-        summary_groups=1,
+        summary_size: int = 8,
+        summary_groups: int = 1,
         scoring: str | Config | keras.layers.Layer = "scaled_dot",
         dropout: float = 0.0,
         seed: int | None = None,

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 @serializable
 class StridedSparseAttention(SoftmaxBasedMechanism):
-    """Strided sparse attention: over a local window and every `stride`-th key.
+    """Strided sparse attention to a local window and to every `stride`-th key.
 
     Query i attends to key j if `|i - j| < stride` or `i ≡ j mod stride`. Attention to the window and to the strided keys is
     computed separately and merged by log-sum-exp; no key counts twice. Time and memory grow with `T · (stride + T /
-    stride)`, that is `T^1.5` with a stride of about `√T`. The result is that of masked dense attention, for any length.
+    stride)`, which is `T^1.5` for a stride of about `√T`. The result equals that of masked dense attention, for any length.
 
     Args:
-        stride: int >= 1. Choose about the square root of the length, or the width of a row of an image.
-        separate_heads: bool. Whether the first half of the heads takes the near keys, and the other half every
-            `stride`-th key (its own among them), instead of all heads both.
+        stride: int >= 1. Should be about the square root of the length, or the width of an image.
+        separate_heads: bool. Whether the first half of the heads attends to the window and the second half to every
+            `stride`-th key, including the query's own, instead of all heads to both.
         scoring: a name in `SCORINGS`, or an instance. The default is scaled dot.
         dropout: float in [0, 1). Dropout rate of the attention weights.
         seed: int or None. Seed of the dropout.
@@ -54,11 +54,11 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
     >>> x = np.ones((1, 7, 1, 2))
     >>> values = np.arange(7.0).reshape(1, 7, 1, 1)
     >>> output = StridedSparseAttention(stride=3)(x, x, values)
-    >>> np.array(output).ravel().astype(float).round(2).tolist()  # Token 6 sees 0, 3, 4, 5 and 6; token 3 sees all.
+    >>> np.array(output).ravel().astype(float).round(2).tolist()  # Token 6 attends to 0, 3, 4, 5 and 6.
     [2.4, 2.0, 2.5, 3.0, 3.5, 4.0, 3.6]
 
-    Reference: Child et al., Sparse Transformers, arXiv 1904.10509, section 4.2; the window of the paper has one
-    more key, which is also a strided one. Without causality, the pattern covers both sides.
+    Reference: Child et al., Sparse Transformers, arXiv 1904.10509, section 4.2. The window of the paper has one more key,
+    which is also a strided one. Without causality, the pattern covers both sides.
     """
 
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})
@@ -171,6 +171,6 @@ def exclude_own_slot(visibility: Visibility):
 
 
 def _halves(x: Tensor):
-    """The first and the second half of the heads of `(B, T, N, H)`; a single head serves both."""
+    """Splits the heads of `(B, T, N, H)` into two halves; a single head is in both."""
     half = x.shape[2] // 2
     return (x, x) if x.shape[2] == 1 else (x[:, :, :half], x[:, :, half:])

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 @serializable
 class SubspaceAttention(SoftmaxBasedMechanism):
-    """MSSA: `softmax(Z_k Z_kᵀ / √H) Z_k`, `Z_k = X U_k`: the projections onto subspace k of N are queries, keys and values.
+    """Multi-head subspace self-attention (MSSA), `softmax(Z_k Z_kᵀ / √H) Z_k` with `Z_k = X U_k` in head k.
 
-    Each head moves its tokens a step towards the subspaces spanned by U, which lowers their coding rate.
-    `MultiHeadAttention` then has one projection instead of three: U is its query projection. As in CRATE:
+    The projections onto a subspace are queries, keys and values. Each head moves its tokens a step towards the subspaces
+    spanned by U, which lowers their coding rate. `MultiHeadAttention` has one projection instead of three: U is its query
+    projection. The layer of CRATE is
     `MultiHeadAttention(N, H, mechanism="subspace", use_bias=False, use_output_bias=True)`. Memory and time grow with T².
 
     Args:
@@ -28,14 +29,14 @@ class SubspaceAttention(SoftmaxBasedMechanism):
         dropout: float in [0, 1). Dropout rate of the attention weights.
         seed: int or None. Seed of the dropout.
 
-    Call arguments: see `Mechanism`. Causal and bidirectional self-attention, any mask, all positions (a rotary one turns
-    queries and keys, and leaves values), scores. The cache keeps all keys and values.
+    Call arguments: see `Mechanism`. Causal and bidirectional self-attention, any mask, all positions (rotary positions
+    rotate queries and keys, but not values), scores. The cache keeps all keys and values.
 
     Returns:
         The context `(B, T, N, H)`, or `(context, scores)`; with a cache, `(that, next_cache)`.
 
     Raises:
-        ValueError: values of other heads or another width than the queries; asked for other keys than queries.
+        ValueError: values and queries with different numbers or widths of heads; other keys than queries.
 
     Example:
 
@@ -46,8 +47,8 @@ class SubspaceAttention(SoftmaxBasedMechanism):
     >>> tuple(layer(x, x).shape), [tuple(weight.shape) for weight in layer.weights]
     ((1, 3, 8), [(8, 2, 4), (2, 4, 8), (8,)])
 
-    Reference: Yu et al., White-Box Transformers via Sparse Rate Reduction, arXiv 2306.01129, section 2.3, with the
-    output projection learned, as in their experiments, and not U again.
+    Reference: Yu et al., White-Box Transformers via Sparse Rate Reduction, arXiv 2306.01129, section 2.3. The
+    output projection is learned, as in the experiments of the paper, and not U again.
     """
 
     supports = ALL_CAPABILITIES - {"cross"}
@@ -57,8 +58,9 @@ class SubspaceAttention(SoftmaxBasedMechanism):
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         if tuple(value_shape[2:]) != tuple(query_shape[2:]):
             raise ValueError(
-                "The values of SubspaceAttention are its queries: they have as many heads, of one width. Received: "
-                f"{value_shape[2]} heads of width {value_shape[3]}, and queries of {query_shape[2]} and {query_shape[3]}."
+                "SubspaceAttention uses its queries as values, so the numbers and widths of their heads must be equal. "
+                f"Received: values with {value_shape[2]} heads of width {value_shape[3]}, queries with {query_shape[2]} "
+                f"heads of width {query_shape[3]}."
             )
         self.softmax.build(query_shape, key_shape, value_shape)
 
@@ -72,7 +74,7 @@ class SubspaceAttention(SoftmaxBasedMechanism):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Tensor:
-        if capture.is_captured(self):  # `training.coding_rates` asks for the tokens in the subspaces.
+        if capture.is_captured(self):  # `training.coding_rates` reads the tokens in the subspaces.
             capture.record(self, value)
         options = {"return_attention_scores": return_attention_scores, "training": training}
         return self.softmax(query, key, value, visibility=visibility, position=position, **options)

@@ -1,7 +1,7 @@
-"""Block-sparse attention by a layout: each block of queries reads the blocks of keys in its row of the layout.
+"""Block-sparse attention by a layout: each block of queries attends to the blocks of keys in its row of the layout.
 
-Whole blocks are gathered, and a block of queries takes a row of its own in the batch with the keys that it reads: cost
-grows with the entries of the table. In the shapes, n is the number of blocks and R how many blocks of queries are asked for.
+Whole blocks are gathered, and each block of queries becomes a row of the batch with the keys that it attends to: the cost
+grows with the entries of the table. In the shapes, n is the number of blocks and R that of the selected blocks of queries.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class BlockLayout:
-    """Which blocks of keys each block of queries reads.
+    """The blocks of keys that each block of queries attends to.
 
     Attributes:
         block_size: int >= 1. Tokens of a block.
         rows: int32 `(1 | B, R)`: the blocks of queries; None for all of them, in order.
         columns: int32 `(1 | B, R, degree)`: the blocks of keys, each at most once in a row.
-        valid: boolean, shaped as `columns`: False for an entry that only fills the row.
+        valid: boolean, of the shape of `columns`: False for padding of the row.
     """
 
     block_size: int
@@ -45,7 +45,7 @@ class BlockLayout:
         visibility: Visibility,
         **options: Any,
     ) -> Tensor:
-        """The context of the asked blocks, `(B, R, block_size · N · H_value)`.
+        """Returns the context of the selected blocks, `(B, R, block_size · N · H_value)`.
 
         Args:
             softmax: `SoftmaxAttention`.
@@ -76,7 +76,7 @@ class BlockLayout:
         return ops.reshape(gathered, (-1, ops.shape(self.columns)[2] * self.block_size, *x.shape[2:]))
 
     def visibility(self, visibility: Visibility, query: Tensor) -> Visibility:
-        """A `Visibility` of the asked blocks and what they read."""
+        """Returns the `Visibility` of the selected blocks and the keys that they attend to."""
         shape = ops.shape(query)[:2]
         real = visibility.key_mask
         real = ops.ones(shape, dtype="bool") if real is None else ops.cast(real, "bool")

@@ -64,6 +64,6 @@ class MemoryBlocks:
         Returns:
             `(B, before - (S - 1) + length, ...)`.
         """
-        room = self.segment_length - 1
+        padding = self.segment_length - 1
         x = pad_length(x, 0, length - (ops.shape(x)[1] - before))
-        return take_rows(x, room - offsets, before - room + length)
+        return take_rows(x, padding - offsets, before - padding + length)

@@ -160,8 +160,8 @@ def _tile_gradients(
     later = ops.cast(_matmul(slopes, keys), "float32")
     later = later if for_queries is None else later + ops.cast(for_queries, "float32")
     # Transposed gradients avoid transposing the tile.
-    turned = _gathered(queries, slopes, key_heads), _gathered(upstream, dropped, key_heads)
-    return later, *turned, *_both(for_learned, more, learned)
+    transposed = _gathered(queries, slopes, key_heads), _gathered(upstream, dropped, key_heads)
+    return later, *transposed, *_both(for_learned, more, learned)
 
 
 def _both(first, second, learned):

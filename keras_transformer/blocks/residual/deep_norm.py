@@ -51,7 +51,7 @@ class DeepNormResidual(Residual):
         super().__init__(norm=norm, **kwargs)
         if not (alpha and beta and alpha > 0 and beta > 0):
             raise ValueError(
-                "DeepNorm depends on the depth of its stack: use DeepNormResidual.of_stack(num_layers), or give alpha and "
+                "DeepNorm depends on the depth of its stack: use DeepNormResidual.of_stack(num_layers), or set alpha and "
                 f"beta above 0. Received: alpha={alpha}, beta={beta}"
             )
         self.alpha = alpha

@@ -27,7 +27,7 @@ class Augmentation:
     Call arguments:
         images: float32 `(B, H, W, C)`, pixels from 0 to 255.
         labels: float32 `(B, classes)`.
-        seed: int64 `(2,)`. The same seed gives the same changes.
+        seed: int64 `(2,)`. The same seed produces the same changes.
 
     Returns:
         The augmented images and labels, of the same shapes and dtypes.

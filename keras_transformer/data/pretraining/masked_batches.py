@@ -27,7 +27,7 @@ class RandomTransform(Protocol):
 def mask_tokens(batches: BatchStream | tf.data.Dataset, tokenizer: Tokenizer, *, seed: int = 0, **options: Any) -> Any:
     """Turns batches of token ids into batches for `tasks.MaskedLanguageModel`, with new masks in every epoch.
 
-    Equal arguments give equal batches, epoch by epoch. Those of a `BatchStream` are functions of their step, so that a
+    Equal arguments produce equal batches in every epoch. Those of a `BatchStream` are functions of their step, so that a
     `TrainingCheckpoint` resumes with the same ones.
 
     Args:

@@ -21,7 +21,7 @@ def permute_tokens(
 ) -> Any:
     """Turns batches of token ids into batches for `tasks.PermutationLanguageModel`, with new orders in every epoch.
 
-    Equal arguments give equal batches, epoch by epoch. Those of a `BatchStream` are functions of their step, so that a
+    Equal arguments produce equal batches in every epoch. Those of a `BatchStream` are functions of their step, so that a
     `TrainingCheckpoint` resumes with the same ones.
 
     Args:

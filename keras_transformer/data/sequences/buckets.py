@@ -44,7 +44,7 @@ def bucket_batches(
         tokens_per_batch: int >= 1. Maximum of rows x padded length of a batch. Default 4096.
         max_length: int, or None. Longer examples are dropped; `dropped` of the result is their number. Default None.
         multiple: int >= 1. Padded lengths are multiples of it. Default 8.
-        growth: float >= 1. Larger values give fewer padded lengths: fewer graphs to compile, but more padding.
+        growth: float >= 1. Larger values produce fewer padded lengths: fewer graphs to compile, but more padding.
             Default 1.125.
         shuffle: bool. False keeps the order within buckets, from short to long buckets. Default True.
         seed: int >= 0.

@@ -17,7 +17,7 @@ def shuffle_buffer(items: Iterable[Item], buffer_size: int, seed: int | Sequence
     Args:
         items: iterable.
         buffer_size: int >= 1. 1 keeps the order.
-        seed: int >= 0, or a sequence of them: `(seed, epoch)` gives each epoch its own order.
+        seed: int >= 0, or a sequence of them: `(seed, epoch)` changes the order in every epoch.
 
     Yields:
         The items, each once.

@@ -25,7 +25,7 @@ class SubwordSampling:
 
     Call arguments:
         rows: sequences of token ids, as from `tokenizer.encode`.
-        seed: int >= 0. Equal seeds give equal splits.
+        seed: int >= 0. Equal seeds produce equal splits.
 
     Returns:
         `(rows, sources)`, two lists of lists of int: the new ids, and for each of them the index in the original row of the
