@@ -13,12 +13,13 @@ from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Tensor
 
 
-def attention_maps(model: keras.Model, layers: Iterable[keras.layers.Layer] | None = None):
+def attention_maps(model: keras.Model, layers: Iterable[int | str] | None = None) -> keras.Model:
     """Returns a model that maps the inputs of `model` to the scores of its attention layers, with shared weights.
 
     Args:
-        model: a built `keras.Model` that holds `MultiHeadAttention` layers, at any depth.
-        layers: list of names or paths of attention layers, of blocks that hold them, or of indices among them. None for all.
+        model: a built `keras.Model` that contains `MultiHeadAttention` layers, at any depth.
+        layers: list of names or paths of attention layers or of blocks that contain them, or of indices of attention layers.
+            None for all.
 
     Returns:
         `keras.Model`: inputs of `model` to a dict from layer path to scores `(B, N, T, S)`, in the order of the layers.

@@ -15,7 +15,7 @@ from keras_transformer.backend import keras_private
 from keras_transformer.utils.types import Tensor
 
 
-def length_mask(valid_lens: Tensor, length: Tensor):
+def length_mask(valid_lens: Tensor, length: int) -> Tensor:
     """Returns the mask of valid lengths: position `j` is valid if `j < valid_lens`.
 
     Args:
@@ -34,7 +34,7 @@ def length_mask(valid_lens: Tensor, length: Tensor):
     return ops.less(ops.arange(length, dtype="int32"), valid_lens)
 
 
-def segment_mask(segment_ids: Tensor):
+def segment_mask(segment_ids: Tensor) -> Tensor:
     """Returns the attention mask of packed rows: tokens of a document attend to each other, padding to nothing.
 
         mask[b, t, s] = (segment_ids[b, t] = segment_ids[b, s]) and segment_ids[b, t] > 0
@@ -57,19 +57,19 @@ def segment_mask(segment_ids: Tensor):
     return ops.logical_and(ops.equal(queries, keys), ops.greater(queries, 0))
 
 
-def causal_mask(query_slots: Tensor, key_slots: Tensor):
+def causal_mask(query_slots: Tensor, key_slots: Tensor) -> Tensor:
     """Returns the causal mask `(B | 1, 1, T, S)`: a query attends to keys up to its own slot."""
     query_slots, key_slots = _as_grid(query_slots, key_slots)
     return ops.greater_equal(query_slots, key_slots)
 
 
-def window_mask(query_slots: Tensor, key_slots: Tensor, window: int):
+def window_mask(query_slots: Tensor, key_slots: Tensor, window: int) -> Tensor:
     """Returns the window mask `(B | 1, 1, T, S)`: a query attends to keys fewer than `window` slots away, on both sides."""
     query_slots, key_slots = _as_grid(query_slots, key_slots)
     return ops.less(ops.abs(query_slots - key_slots), window)
 
 
-def combine(*masks: Any):
+def combine(*masks: Tensor | None) -> Tensor | None:
     """Returns the conjunction of the masks that are not None; None if all are None."""
     combined = None
     for mask in masks:
@@ -78,15 +78,15 @@ def combine(*masks: Any):
     return combined
 
 
-def _as_grid(query_slots: Tensor, key_slots: Tensor):
+def _as_grid(query_slots: Tensor, key_slots: Tensor) -> tuple[Tensor, Tensor]:
     """`(T,)` or `(B, T)` to `(B | 1, 1, T, 1)`, and `(S,)` or `(B, S)` to `(B | 1, 1, 1, S)`."""
     query_slots = ops.expand_dims(with_batch_axis(query_slots), 1)
     key_slots = ops.expand_dims(with_batch_axis(key_slots), 1)
     return ops.expand_dims(query_slots, 3), ops.expand_dims(key_slots, 2)
 
 
-def with_batch_axis(slots: Tensor, batch_size: int | None = None):
-    """Slots or positions `(T,)` or `(1 | B, T)` to `(1 | B, T)`; with a batch size, to `(B, T)`."""
+def with_batch_axis(slots: Tensor, batch_size: int | None = None) -> Tensor:
+    """Returns slots or positions `(T,)` or `(1 | B, T)` as `(1 | B, T)`; with a batch size, as `(B, T)`."""
     slots = ops.expand_dims(slots, 0) if len(slots.shape) == 1 else slots
     return slots if batch_size is None else ops.broadcast_to(slots, (batch_size, ops.shape(slots)[1]))
 
@@ -127,8 +127,8 @@ class Visibility:
     starts_at_zero: bool = False
 
     @classmethod
-    def from_slots(cls, query_slots: Tensor, key_slots: Tensor, **options: Any):
-        """Queries and keys whose positions are their slots, counted from 0."""
+    def from_slots(cls, query_slots: Tensor, key_slots: Tensor, **options: Any) -> Visibility:
+        """Returns the visibility of queries and keys whose positions are their slots, counted from 0."""
         return cls(
             query_slots=query_slots,
             key_slots=key_slots,
@@ -139,16 +139,16 @@ class Visibility:
         )
 
     @property
-    def is_only_causal(self):
-        """Whether the mask is a causal mask from the first token on, which fused kernels build themselves."""
+    def is_only_causal(self) -> bool:
+        """Whether the mask is a plain causal mask from the first token on, which fused kernels support."""
         return self.causal and self.starts_at_zero and self.window is None and not self.can_mask_all_keys
 
     @property
-    def can_mask_all_keys(self):
-        """Whether a query may have no key: causal and window masks leave each query its own."""
+    def can_mask_all_keys(self) -> bool:
+        """Whether all keys of a query may be masked; causal and window masks never mask its own."""
         return any(mask is not None for mask in (self.query_mask, self.key_mask, self.attention_mask))
 
-    def dense(self):
+    def dense(self) -> Tensor | None:
         """Returns the whole mask `(B | 1, N | 1, T | 1, S | 1)`, or None if every query attends to every key."""
         masks = [_as_rank_4(self.attention_mask)]
         if self.query_mask is not None:
@@ -176,6 +176,6 @@ def _as_rank_4(mask: Tensor | None) -> Tensor | None:
     return expanded
 
 
-def implicit_mask(x: Tensor):
-    """Returns the implicit mask of `x`, as of `Embedding(mask_zero=True)`; or None."""
+def implicit_mask(x: Tensor) -> Tensor | None:
+    """Returns the implicit mask of `x`, such as that of `Embedding(mask_zero=True)`, or None."""
     return keras_private.get_mask(x)

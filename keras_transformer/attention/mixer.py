@@ -120,7 +120,7 @@ def with_call_argument(base_call: Callable[..., Any], name: str) -> Callable[[Ca
 
     def decorate(call: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(base_call)
-        added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+        added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Tensor)
         parameters = [*signature.parameters.values(), added]
         setattr(call, "__signature__", signature.replace(parameters=parameters))  # noqa: B010
         return call

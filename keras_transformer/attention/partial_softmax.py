@@ -42,7 +42,7 @@ def partial_attention(
     position: AttentionPosition | None = None,
     bias: Tensor | None = None,
     training: bool | None = None,
-):
+) -> PartialAttention:
     """Softmax attention to a subset of the keys, with the log-sum-exp of its scores.
 
     Time and memory are proportional to queries times keys of the subset.

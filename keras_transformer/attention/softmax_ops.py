@@ -6,20 +6,20 @@ from keras import ops
 
 from keras_transformer.utils.types import Tensor
 
-# Far below every score, and far from overflow when a score or a bias is added to it.
+# Far below every score, without overflow when a score or a bias is added.
 MASKED_SCORE: float = -1e9
 
 
-def masked_bias(mask: Tensor | None, bias: Tensor | None):
-    """Mask and position bias as one float32 bias `(B | 1, N | 1, T | 1, S)`; None if both are None."""
+def masked_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
+    """Returns mask and position bias as one float32 bias `(B | 1, N | 1, T | 1, S)`; None if both are None."""
     if mask is None:
         return bias
     hidden = ops.cast(ops.logical_not(mask), "float32") * MASKED_SCORE
     return hidden if bias is None else hidden + ops.cast(bias, "float32")
 
 
-def weighted_sum(weights: Tensor, value: Tensor):
-    """The weighted sum of values `(B, T, N, H_value)`, without a copy of the values for each head of a group."""
+def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
+    """Returns the weighted sum of values `(B, T, N, H_value)`, without a copy of the values for each head of a group."""
     heads, value_heads = weights.shape[1], value.shape[2]
     value = ops.transpose(value, (0, 2, 1, 3))
     if heads == value_heads:
@@ -30,7 +30,7 @@ def weighted_sum(weights: Tensor, value: Tensor):
     return ops.transpose(context, (0, 2, 1, 3))
 
 
-def zero_masked_queries(context: Tensor, seen: Tensor):
+def zero_masked_queries(context: Tensor, seen: Tensor | None) -> Tensor:
     """Sets the context `(B, T, N, H)` of queries that attend to no key to zero; `seen` is boolean `(B, N, T, 1)` or None."""
     if seen is None:
         return context

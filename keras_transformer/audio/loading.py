@@ -19,7 +19,14 @@ MAX_SAMPLE_RATE = 768_000
 
 
 class Recording(NamedTuple):
-    """Samples, float32 `(n,)` in [-1, 1], and the sample rate in Hz, an int."""
+    """A recording: samples, float32 `(n,)` in [-1, 1], and the sample rate in Hz, an int.
+
+    Example:
+
+    >>> recording = Recording(np.zeros(8000, "float32"), sample_rate=16000)
+    >>> len(recording.samples) / recording.sample_rate  # Seconds.
+    0.5
+    """
 
     samples: np.ndarray
     sample_rate: int

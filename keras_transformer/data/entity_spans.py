@@ -9,7 +9,14 @@ from keras_transformer.data.errors import TagError
 
 
 class Span(NamedTuple):
-    """An entity: its type, and its tokens from `start` (inclusive) to `end` (exclusive)."""
+    """An entity: its type, and its tokens from `start` (inclusive) to `end` (exclusive).
+
+    Example:
+
+    >>> span = Span("person", start=0, end=2)
+    >>> ["Ada", "Lovelace", "wrote"][span.start : span.end]
+    ['Ada', 'Lovelace']
+    """
 
     label: str
     start: int
@@ -17,7 +24,13 @@ class Span(NamedTuple):
 
 
 class SpanScores(NamedTuple):
-    """Precision, recall and F1 over all entities of all sentences, each 0 if its divisor is, and the counts."""
+    """Precision, recall and F1 over all entities of all sentences, each 0 if its divisor is, and the counts.
+
+    Example:
+
+    >>> span_f1([["B-person", "O"]], [["B-person", "B-place"]]).precision
+    0.5
+    """
 
     precision: float
     recall: float

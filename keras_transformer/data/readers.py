@@ -13,7 +13,13 @@ from keras_transformer.utils.types import Path
 
 
 class Sentence(NamedTuple):
-    """The tokens of a sentence, and a tuple of annotations of the tokens for each column."""
+    """An annotated sentence: its tokens, and for each column a tuple of the annotations of the tokens.
+
+    Example:
+
+    >>> Sentence(("New", "York"), (("B-place", "I-place"),)).columns[0]
+    ('B-place', 'I-place')
+    """
 
     tokens: tuple[str, ...]
     columns: tuple[tuple[str, ...], ...]

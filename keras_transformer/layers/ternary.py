@@ -189,6 +189,15 @@ def frozen_twin(model: keras.Model) -> keras.Model:
 
     Returns:
         The copy; the model itself if no layer is ternary or all are frozen.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_transformer import models
+    >>> model = ternary_twin(models.Decoder(models.Size(1, 8, 2, 16), vocabulary_size=50))
+    >>> inputs = {"token_ids": np.array([[3, 1, 4]]), "padding_mask": np.ones((1, 3), "bool")}
+    >>> bool(np.allclose(frozen_twin(model)(inputs), model(inputs), atol=1e-5))
+    True
     """
     ternary = [layer for layer in keras_private.flatten_layers(model) if has_ternary_kernel(layer)]
     if all(layer.ternary_scale is not None for layer in ternary):

@@ -20,6 +20,21 @@ class AttentionPosition(keras.layers.Layer):
         needs: frozenset of what a mechanism must support: "bias" (a term added to the scores), "query" (a bias that reads
             the queries), "values" (a term added to the context).
         is_shared: bool. Whether the blocks of a model share one instance and its weights.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras import ops
+    >>> from keras_transformer.attention import SoftmaxAttention
+    >>> class Nearest(AttentionPosition):
+    ...     needs = frozenset({"bias"})
+    ...
+    ...     def bias(self, query, query_positions, key_positions):
+    ...         distances = ops.abs(query_positions[:, None] - key_positions[None])
+    ...         return -100.0 * ops.cast(distances[None, None], "float32")
+    >>> x, values = np.zeros((1, 3, 1, 2)), np.arange(3.0).reshape(1, 3, 1, 1)
+    >>> SoftmaxAttention()(x, x, values, position=Nearest()).numpy().round(3).ravel().tolist()
+    [0.0, 1.0, 2.0]
     """
 
     needs: frozenset[str] = frozenset()

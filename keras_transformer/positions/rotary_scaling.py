@@ -19,6 +19,14 @@ class RotaryScaling:
 
     Attributes:
         magnitude: float. Factor of rotated queries and keys.
+
+    Example:
+
+    >>> class Halved(RotaryScaling):
+    ...     def rates(self, width, max_wavelength):
+    ...         return rotary_rates(width, max_wavelength) / 2
+    >>> Halved(factor=2.0).rates(4, 100.0).tolist()
+    [0.5, 0.05]
     """
 
     magnitude: float = 1.0

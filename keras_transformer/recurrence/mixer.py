@@ -28,6 +28,17 @@ class Recurrence(TokenMixer):
 
     Raises:
         ValueError: an unsupported argument.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras import ops
+    >>> class CumulativeSum(Recurrence):
+    ...     def scan(self, x, mask, positions, cache):
+    ...         sums = ops.cumsum(x, axis=1) + (0.0 if cache is None else cache["sum"])
+    ...         return sums, {"sum": sums[:, -1:]}
+    >>> CumulativeSum()(np.ones((1, 3, 1))).numpy().ravel().tolist()
+    [1.0, 2.0, 3.0]
     """
 
     supports = frozenset({"causal", "cache"})

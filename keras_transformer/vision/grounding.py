@@ -16,6 +16,12 @@ class Entity(NamedTuple):
         phrase: str; empty for boxes without a phrase.
         start, stop: int. The range of the phrase's characters in the caption.
         boxes: list of `(left, top, right, bottom)`, relative to the image's width and height.
+
+    Example:
+
+    >>> entity = Entity("a fire", start=3, stop=9, boxes=[(0.25, 0.0, 0.5, 1.0)])
+    >>> "By a fire."[entity.start : entity.stop]
+    'a fire'
     """
 
     phrase: str

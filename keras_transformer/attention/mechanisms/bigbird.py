@@ -162,7 +162,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         rows = ops.take(ops.reshape(global_context, (-1, width)), ops.reshape(first + index, (-1,)), axis=0)
         return ops.where(ops.expand_dims(is_global, 2), ops.reshape(rows, (-1, count, width)), context)
 
-    def table(self, count: Tensor, present: Tensor):
+    def table(self, count: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         """The blocks of keys that each block of queries attends to.
 
         Args:

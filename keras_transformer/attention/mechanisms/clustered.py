@@ -53,8 +53,8 @@ class _Clustered(Mechanism):
             autocast=False,
         )
 
-    def clusters(self, query: Tensor, query_mask: Tensor | None = None):
-        """The cluster of each query: int `(B, N, T)`, `num_clusters` for padding; the query is `(B, T, N, H)`."""
+    def clusters(self, query: Tensor, query_mask: Tensor | None = None) -> Tensor:
+        """Returns the cluster of each query `(B, T, N, H)`: int `(B, N, T)`, `num_clusters` for padding."""
         heads, length = query.shape[2], ops.shape(query)[1]
         seen = ops.ones((ops.shape(query)[0], length), dtype="bool") if query_mask is None else query_mask
         seen = ops.repeat(ops.cast(seen, "float32"), heads, axis=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -91,10 +92,10 @@ class LSHAttention(Mechanism):
 
     def __init__(
         self,
-        num_buckets: int = 64,
+        num_buckets: int | Sequence[int] = 64,
         chunk_length: int = 64,
-        num_rounds=4,
-        attend_across_buckets=False,
+        num_rounds: int = 4,
+        attend_across_buckets: bool = False,
         dropout: float = 0.0,
         seed: int | None = None,
         **kwargs: Any,
@@ -114,15 +115,15 @@ class LSHAttention(Mechanism):
         self.softmax = SoftmaxAttention("dot", dropout, seed=seed, dtype=self.dtype_policy)
 
     @property
-    def supports(self):
+    def supports(self) -> frozenset[str]:
         return frozenset({"causal", "bidirectional"} | (set() if self.attend_across_buckets else {"cache"}))
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         heads, width = query_shape[2:]
         if value_shape[2] != heads:
             raise ValueError(
-                f"The keys of LSHAttention are its queries, so values need as many heads. Received: {value_shape[2]} heads "
-                f"of values and {heads} of queries. Leave out num_key_value_heads."
+                f"LSHAttention uses its queries as keys, so values must have the same number of heads. Received: "
+                f"{value_shape[2]} heads of values and {heads} of queries. Omit num_key_value_heads."
             )
         self.softmax.build(query_shape, key_shape, value_shape)
         self.rotations = self.add_weight(
@@ -133,8 +134,8 @@ class LSHAttention(Mechanism):
             autocast=False,
         )
 
-    def buckets(self, query: Tensor):
-        """The bucket of each token in each round: int `(B, T, N, R)`, for a query `(B, T, N, H)`."""
+    def buckets(self, query: Tensor) -> Tensor:
+        """Returns the bucket of each token in each round, int `(B, T, N, R)`, for a query `(B, T, N, H)`."""
         heads, length = query.shape[2], ops.shape(query)[1]
         query = ops.cast(ops.stop_gradient(ops.transpose(query, (0, 2, 1, 3))), "float32")
         sides = shared_matmul(query, ops.convert_to_tensor(self.rotations))
@@ -142,7 +143,7 @@ class LSHAttention(Mechanism):
         buckets, start, stride = 0, 0, 1
         for factor in self.bucket_factors:
             own = sides[:, :, start : start + factor // 2]
-            # top_k in place of argmax, which Keras exports to neither TFLite nor ONNX.
+            # top_k instead of argmax, which Keras exports to neither TFLite nor ONNX.
             _, largest = ops.top_k(ops.concatenate([own, -own], axis=-1), 1)
             buckets = buckets + ops.cast(largest, "int32") * stride
             start, stride = start + factor // 2, stride * factor

@@ -87,7 +87,7 @@ class PerformerAttention(Mechanism):
     def extend(self, *operands: Any, **options: Any) -> tuple[Tensor, Cache]:
         return self.linear.extend(*operands, **options)
 
-    def redraw(self):
+    def redraw(self) -> None:
         """Redraws the random features, as `training.RedrawFeatures` does during training."""
         self.linear.feature_map.redraw()
 

@@ -104,7 +104,7 @@ class SoftmaxAttention(Mechanism):
             return context
         return context, weights if seen is None else weights * ops.cast(seen, weights.dtype)
 
-    def drop(self, weights: Tensor, training: bool | None = None):
+    def drop(self, weights: Tensor, training: bool | None = None) -> Tensor:
         """Applies dropout to attention weights."""
         return self._dropout_layer(weights, training=training)
 

@@ -161,7 +161,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         }
 
 
-def exclude_own_slot(visibility: Visibility):
+def exclude_own_slot(visibility: Visibility) -> Visibility:
     """Masks keys of the query's own slot; with causality, keys of its own and later slots."""
     queries, keys = visibility.query_slots, visibility.key_slots
     if visibility.causal:

@@ -29,7 +29,7 @@ def window_part(
     dilations: Sequence[int],
     position: AttentionPosition | None = None,
     training: bool | None = None,
-):
+) -> PartialAttention:
     """Attention to the keys at distances 0, d, 2d, ... below `window · d`, where d is the dilation of the head.
 
     Time and memory grow with `2.5 · T · window` (half of it where causal).
@@ -86,7 +86,7 @@ def new_window_part(
     dilations: Sequence[int],
     position: AttentionPosition | None = None,
     training: bool | None = None,
-):
+) -> PartialAttention:
     """`window_part` of T new queries, given also the keys of the `(window - 1) · max(dilations)` tokens before them.
 
     A few queries attend to all keys with a mask; many are cut into blocks. The arguments are those of `window_part`, with

@@ -17,14 +17,29 @@ _DIGITS = tuple("0123456789")
 
 
 class ImageSet(NamedTuple):
-    """Images, uint8 `(n, H, W, C)`, and labels, int32 `(n,)`."""
+    """Labeled images: images, uint8 `(n, H, W, C)`, and labels, int32 `(n,)`.
+
+    Example:
+
+    >>> images, labels = ImageSet(np.zeros((2, 8, 8, 3), "uint8"), np.array([0, 1], "int32"))
+    >>> images.shape, labels.shape
+    ((2, 8, 8, 3), (2,))
+    """
 
     images: np.ndarray
     labels: np.ndarray
 
 
 class ImageData(NamedTuple):
-    """A training set, a test set, and the names of the classes in the order of the labels."""
+    """An image data set: a training set, a test set, and the names of the classes in the order of the labels.
+
+    Example:
+
+    >>> images = ImageSet(np.zeros((2, 8, 8, 3), "uint8"), np.array([0, 1], "int32"))
+    >>> data = ImageData(train=images, test=images, class_names=("cat", "dog"))
+    >>> data.class_names[data.train.labels[1]]
+    'dog'
+    """
 
     train: ImageSet
     test: ImageSet
