@@ -1,4 +1,4 @@
-"""Four small tasks on real data, for `architectures.py`: what a model is trained on, and how it is judged."""
+"""Four small tasks on real data, for `architectures.py`: training data and scores."""
 
 import pathlib
 import tempfile
@@ -10,7 +10,7 @@ from keras_transformer import data, retrieval, tasks, text, training
 
 
 class Language:
-    """A model of text; the figure is nats per token."""
+    """Language modeling; the score is nats per token."""
 
     lower_is_better = True
     label_smoothing = 0.0
@@ -29,12 +29,12 @@ class Language:
 
 
 class Characters(Language):
-    """The next character of Tiny Shakespeare; the figure is nats per character of the held-out tenth."""
+    """Characters of Tiny Shakespeare; the score is nats per character of the held-out tenth."""
 
     name = "text"
-    unit = "nats a character"
+    unit = "nats per character"
     steps, learning_rate = 400, 2e-3
-    # Many small operations: XLA pays for itself soon.
+    # Many small operations, which XLA fuses.
     jit_compile = True
     context, batch_size = 64, 12
 
@@ -47,7 +47,7 @@ class Characters(Language):
             np.array(self._tokenizer.encode(each), "int32") for each in (whole[:cut], whole[cut:])
         )
         self.vocabulary_size = self._tokenizer.vocabulary_size
-        self.description = f"batches of {self.batch_size} stretches of {self.context} characters"
+        self.description = f"batches of {self.batch_size} sequences of {self.context} characters"
 
     def batches(self, model, steps, seed):
         stream = data.language_model_batches(self._train, self.context, self.batch_size, steps, seed=seed)
@@ -58,15 +58,15 @@ class Characters(Language):
 
 
 class Translation(Language):
-    """English to German on sentences of Multi30k; the figure is nats per subword of the validation set."""
+    """English to German on Multi30k; the score is nats per subword of the validation set."""
 
     name = "translation"
-    unit = "nats a subword"
+    unit = "nats per subword"
     label_smoothing = 0.1
     steps, learning_rate = 300, 2e-3
     jit_compile = False
     num_pairs, num_subwords = 10_000, 2_000
-    # One shape for all batches, so that a model is traced once: longer pairs are left out.
+    # One shape for all batches, so that a model is traced once; longer pairs are excluded.
     batch_size, max_length = 32, 32
 
     def __init__(self, data_dir, smoke):
@@ -79,7 +79,7 @@ class Translation(Language):
         self._tokenizer = text.SentencePiece.train(sentences, 600 if smoke else self.num_subwords)
         self._train, self._test = self._encode(train), self._encode(test)
         self.vocabulary_size = self._tokenizer.vocabulary_size
-        self.description = f"{len(train)} pairs of at most {self.max_length} subwords, {self.batch_size} a batch"
+        self.description = f"{len(train)} pairs of at most {self.max_length} subwords, {self.batch_size} per batch"
 
     def _encode(self, pairs):
         sources, targets = (list(side) for side in zip(*pairs, strict=True))
@@ -98,7 +98,7 @@ class Translation(Language):
 
 
 class Images:
-    """Ten kinds of things on CIFAR-10's small pictures; the figure is the accuracy on 2,000 test images."""
+    """Classification of CIFAR-10; the score is the accuracy on 2,000 test images."""
 
     name = "images"
     unit = "accuracy"
@@ -132,14 +132,14 @@ class Images:
 
 
 class Sentences(Language):
-    """Characters of film reviews, with a database of others to look things up in; the figure is nats per character.
+    """Characters of film reviews, with a retrieval database; the score is nats per character.
 
-    The database is the collection from which the sentences were drawn, in other spelling. Those that it knows are left out
-    of what is measured: on these, looking things up is copying.
+    The database is the source collection of the sentences, in different spelling. Test sentences with a match in it are
+    excluded, because retrieval would be copying.
     """
 
     name = "sentences"
-    unit = "nats a character"
+    unit = "nats per character"
     steps, learning_rate = 300, 3e-3
     jit_compile = True
     chunk_size, num_neighbors, context, batch_size = 16, 2, 128, 16
@@ -155,16 +155,16 @@ class Sentences(Language):
         self.vocabulary_size = self._tokenizer.vocabulary_size
         self._folder = tempfile.TemporaryDirectory()
         options = {"embed": retrieval.HashedNGrams(width=128), "backend": "faiss"}
-        place = pathlib.Path(self._folder.name)
+        folder = pathlib.Path(self._folder.name)
         self._database = retrieval.ChunkDatabase.build(
-            place / "database", others, self._tokenizer, chunk_size=self.chunk_size, **options
+            folder / "database", others, self._tokenizer, chunk_size=self.chunk_size, **options
         )
         self._train, self._test = (
-            self._chunks(place / name, part) for name, part in (("train", train), ("test", test))
+            self._chunks(folder / name, part) for name, part in (("train", train), ("test", test))
         )
         self.description = (
-            f"{len(train)} sentences, {len(test)} held out, {len(self._database)} chunks of {self.chunk_size} characters to "
-            f"find {self.num_neighbors} in, {self.batch_size} stretches of {self.context} a batch"
+            f"{len(train)} sentences, {len(test)} held out, {len(self._database)} chunks of {self.chunk_size} characters "
+            f"with {self.num_neighbors} neighbors, {self.batch_size} sequences of {self.context} per batch"
         )
 
     @staticmethod

@@ -1,14 +1,14 @@
-"""What each architecture learns beside a plain Transformer: the same data, steps and optimizer, and about the same size.
+"""Training of each architecture against a plain Transformer of about the same size, with the same data, steps and optimizer.
 
     python benchmarks/architectures.py --data-dir DIR --json architectures.json
     python benchmarks/architectures.py --data-dir DIR --tasks text images --models retnet crate --steps 1000
-    python benchmarks/architectures.py --data-dir DIR --smoke           # a few steps each: does everything run?
+    python benchmarks/architectures.py --data-dir DIR --smoke           # smoke test: a few steps each
 
-DIR holds tinyshakespeare/input.txt, multi30k/train.en.gz (and so on), cifar10_jpeg_subset/train.zip and test.zip, and
-sentence_cls/rt-polarity.all (and so on). The tasks are characters of Tiny Shakespeare, ten kinds of images, English to
-German, and sentences with others to look things up in: see `architecture_tasks.py`. A model trains by `model.fit` with
-AdamW, a warm-up and a cosine, at one learning rate for all. The plain Transformer trains with a second seed too: what lies
-within the difference of the two is no difference.
+DIR contains tinyshakespeare/input.txt, multi30k/train.en.gz (and others), cifar10_jpeg_subset/train.zip and test.zip, and
+sentence_cls/rt-polarity.all (and others). The tasks are characters of Tiny Shakespeare, image classification, English to
+German translation, and sentences with a retrieval database; see `architecture_tasks.py`. Models are trained by `model.fit`
+with AdamW, warm-up and cosine decay, at the same learning rate. The plain Transformer is trained with two seeds; smaller
+differences than that between the two are not significant.
 """
 
 import os
@@ -35,18 +35,18 @@ IMAGE_SIZE = models.Size(num_layers=4, hidden_dim=96, num_heads=4, intermediate_
 SENTENCE_SIZE = models.Size(num_layers=3, hidden_dim=96, num_heads=3, intermediate_dim=384)
 PAIR_SIZE = models.Size(num_layers=2, hidden_dim=128, num_heads=4, intermediate_dim=256)
 PLAIN = "transformer"
-# Shorter than the 64 characters of a stretch, so that windows, segments and memories are used.
+# Shorter than the sequences of 64 characters, so that windows, segments and memories have an effect.
 SEGMENT = 16
 
 
 def switch(size, activation):
-    """Eight experts, one for each token, of which each is as wide as the feed-forward that they stand for."""
+    """Returns eight experts, one per token, each as wide as the feed-forward layer that they replace."""
     router = TopKRouter(8, top_k=1, capacity_factor=1.25)
     return MixtureOfExperts(size.intermediate_dim, router, gated=False, activation=activation)
 
 
 def mixtral(size):
-    """Eight gated experts, two for each token, which together cost what the feed-forward costs that they stand for."""
+    """Returns eight gated experts, two per token, with the total cost of the feed-forward layer that they replace."""
     return MixtureOfExperts(size.intermediate_dim // 3, TopKRouter(8, top_k=2))
 
 
@@ -63,7 +63,7 @@ def of_pairs(model=models.Transformer, size=PAIR_SIZE, **options):
 
 
 def ternary(build):
-    """The same network with ternary projections, from the start."""
+    """Returns the same network with ternary projections."""
     return lambda task: ternary_twin(build(task))
 
 
@@ -77,7 +77,7 @@ def rednet(task):
 
 
 def kosmos(task):
-    """A decoder that is shown an image, of 16 tokens, and is asked: what it makes of the question is classified."""
+    """Returns a decoder over 16 image tokens and a question; the output at the question is classified."""
     size = IMAGE_SIZE._replace(num_layers=2)
     vision = models.ViT(size, 4, task.image_size, class_token=False)
     backbone = models.Kosmos(size, 3, vision, begin_image_id=1, num_image_tokens=16)
@@ -110,7 +110,7 @@ MODELS = {
         "switch": of_text(feedforward=switch(TEXT_SIZE, "gelu_tanh"), max_sequence_length=64),
         "mixtral": of_text(feedforward=mixtral(TEXT_SIZE), max_sequence_length=64),
         "bitnet": ternary(of_text(max_sequence_length=64)),
-        # Values twice as wide, and a gate: a narrower feed-forward makes up for them.
+        # Values of twice the width, and a gate; the feed-forward layer is narrower in return.
         "retnet": of_text(models.RetNet, TEXT_SIZE._replace(intermediate_dim=256)),
         "rwkv": of_text(models.RWKV),
         "s4": of_text(models.S4Model),
@@ -121,7 +121,7 @@ MODELS = {
     "images": {
         PLAIN: of_images(),
         "swin": swin,
-        # The dictionary of CRATE is as wide as its tokens, and its block has three matrices: wider tokens make up for it.
+        # The dictionary of CRATE has the width of the tokens, and a block has three matrices: the tokens are wider.
         "crate": of_images(models.CRATE, models.Size(4, 160, 4, 160)),
         "rednet": rednet,
         "kosmos": kosmos,
@@ -141,7 +141,7 @@ MODELS = {
         "bahdanau": bahdanau,
     },
     "sentences": {
-        # As many parameters as RETRO has with its encoder and the second attentions.
+        # As many parameters as RETRO with its neighbor encoder and cross-attention.
         PLAIN: of_text(size=SENTENCE_SIZE._replace(intermediate_dim=592), position="rotary"),
         "retro": retro,
     },
@@ -149,7 +149,7 @@ MODELS = {
 
 
 class Clock(keras.callbacks.Callback):
-    """The time of a step: the median over those after the first tenth, while which graphs are traced."""
+    """Median step time, without the first tenth of the steps, in which graphs are traced."""
 
     def on_train_begin(self, logs=None):
         self._ends = []
@@ -164,7 +164,7 @@ class Clock(keras.callbacks.Callback):
 
 
 def train(task, build, steps, seed):
-    """Trains and judges one model: a part of a row."""
+    """Trains and evaluates one model; returns a part of a row."""
     keras.utils.set_random_seed(seed)
     model = task.with_head(build(task))
     schedule = training.WarmupCosine(task.learning_rate, max(1, steps // 10), steps, 0.1)
@@ -172,7 +172,7 @@ def train(task, build, steps, seed):
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta", "embedding"])
     model.compile(optimizer, jit_compile=task.jit_compile, **task.compile_options())
     clock, start = Clock(), time.perf_counter()
-    # The batches come shuffled.
+    # The batches are already shuffled.
     model.fit(
         task.batches(model, steps, seed), steps_per_epoch=steps, epochs=1, callbacks=[clock], shuffle=False, verbose=0
     )
@@ -185,7 +185,7 @@ def train(task, build, steps, seed):
 
 
 def verdict(task, figure, plain, spread):
-    """Whether a figure is better or worse than that of the plain Transformer, or within what seeds make."""
+    """Returns whether a score is better, worse or within the seed difference of the plain Transformer."""
     gain = plain - figure if task.lower_is_better else figure - plain
     if abs(gain) <= spread:
         return "as good"
@@ -205,7 +205,7 @@ def compare(task, names, options, table):
             continue
         try:
             result = train(task, builders[name], steps, options.seed)
-        except Exception as error:  # The others are still worth their time.
+        except Exception as error:  # An error of one model must not stop the others.
             if options.smoke:
                 raise
             table.add(**row, model=name, seed=options.seed, verdict=f"failed: {str(error):.150}")
@@ -223,21 +223,23 @@ def parse(given=None):
     names = sorted({name for builders in MODELS.values() for name in builders})
     parser.add_argument("--data-dir", type=pathlib.Path, required=True)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
-    parser.add_argument("--models", nargs="+", choices=names, metavar="NAME", help="beside the plain one; default: all")
-    parser.add_argument("--steps", type=int, help="of each model; without it, as many as the task wants")
+    parser.add_argument(
+        "--models", nargs="+", choices=names, metavar="NAME", help="in addition to the plain one; default: all"
+    )
+    parser.add_argument("--steps", type=int, help="training steps; default: those of the task")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--smoke", action="store_true", help="a few steps on a little data: measures nothing")
+    parser.add_argument("--smoke", action="store_true", help="smoke test: a few steps on little data")
     parser.add_argument("--json", metavar="FILE", help="also write the table as JSON")
     return parser.parse_args(given)
 
 
 def main(given=None):
     options = parse(given)
-    table = Table("Architectures beside a plain Transformer", versions("keras-transformer", "keras", "tensorflow"))
+    table = Table("Architectures against a plain Transformer", versions("keras-transformer", "keras", "tensorflow"))
     table.note(
-        "to_plain: the figure less that of the plain Transformer; verdict: whether that is more than seeds make."
+        "to_plain: the score minus that of the plain Transformer; verdict: whether this exceeds the seed difference."
     )
-    table.note("time_ratio: time of a step by that of the plain Transformer.")
+    table.note("time_ratio: step time / that of the plain Transformer.")
     try:
         for name in options.tasks:
             compare(TASKS[name](options.data_dir, options.smoke), options.models, options, table)

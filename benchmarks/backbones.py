@@ -1,10 +1,10 @@
-"""KerasHub's own backbones through our `export`, and through KerasHub's: which files compute what Keras computes.
+"""KerasHub backbones exported by our `export` and by KerasHub's: which files are equal to the Keras model.
 
     python benchmarks/backbones.py
     python benchmarks/backbones.py --only llama mixtral --ours-only
 
-Each backbone is small, has random weights, and is exported in a process of its own, format by format; each file is run in
-its own runtime. A cell is the largest difference from Keras as a share of the scale, or what is wrong.
+Each backbone is small, has random weights, and is exported in a separate process; each file is run in its own runtime. A
+cell is the largest difference from Keras relative to the output scale, or the error.
 """
 
 import os
@@ -68,7 +68,7 @@ def build(name):
     model = getattr(keras_hub.models, cls)(**arguments)
     random = np.random.default_rng(0)
     for weight in model.trainable_weights:
-        # Off what they start with, so that a bias or a scale that is lost shows.
+        # Not the initial values, so that a missing bias or scale is detected.
         weight.assign(weight.numpy() + random.normal(0, 0.05, weight.shape).astype("float32"))
     return model
 
@@ -83,7 +83,7 @@ def ours(model, format, folder):
 
 
 def theirs(model, format, folder):
-    """KerasHub's own export, run on probes like ours."""
+    """Runs KerasHub's own export on the same kind of probes."""
     from engines import ENGINES, in_words
 
     from keras_transformer.export.spec.functional import functional_spec
@@ -101,7 +101,7 @@ def theirs(model, format, folder):
             found = run(probe.inputs)
             worst = max(worst, float(np.abs(found - expected).max() / np.abs(expected).max()))
         return f"{worst:.0e}" if worst < 1e-3 else f"wrong by {worst:.0e}"
-    except Exception as error:  # Whatever the peer raises is the finding.
+    except Exception as error:  # Any error of the peer is a result.
         return in_words(error) or type(error).__name__
 
 
@@ -111,7 +111,7 @@ def run_one(name, exporter, format):
 
 
 def finding(name, exporter, format):
-    """What came of one export, in a process of its own: a converter may crash, and leaks."""
+    """Returns the result of one export in a separate process, because converters crash and leak."""
     command = [sys.executable, __file__, "--one", name, exporter, format]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=900)
@@ -128,7 +128,7 @@ def main():
     parser.add_argument("--only", nargs="+", choices=BACKBONES)
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
     parser.add_argument("--ours-only", action="store_true")
-    parser.add_argument("--tiny", action="store_true", help="they are of toy size anyway")
+    parser.add_argument("--tiny", action="store_true", help="ignored: the backbones are small")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -148,7 +148,7 @@ def main():
                 if not _is_figure(text):
                     table.note(f"{name}, {exporter}, {format}: {text}")
         table.add(backbone=name, **row)
-    table.note(", ".join(f"{count} right in all formats: {exporter}" for exporter, count in right.items()))
+    table.note(", ".join(f"{count} correct in all formats: {exporter}" for exporter, count in right.items()))
     table.finish(options.json)
 
 

@@ -1,9 +1,9 @@
-"""A BitNet decoder in files beside the same decoder in float32 and int8: bytes, and time of a generated token.
+"""Size and time per generated token of an exported BitNet decoder, against the same decoder in float32 and int8.
 
     python benchmarks/bitnet.py                     # 6 layers x 384, 8,192 words, prompt 16, 32 new tokens
     python benchmarks/bitnet.py --formats onnx --json bitnet.json
 
-The weights are random: what is measured is what files weigh and how fast they run, not what they say.
+The weights are random; only the size and the speed of the files are measured.
 """
 
 import os
@@ -61,7 +61,7 @@ def main(given=None):
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--formats", nargs="+", default=["onnx", "tflite"])
     parser.add_argument("--new", type=int, default=32, help="tokens to generate")
-    parser.add_argument("--directory", help="where to keep the bundles")
+    parser.add_argument("--directory", help="directory to keep the bundles in")
     options = parser.parse_args(given)
     table = Table(
         "BitNet in files", versions("keras_transformer", "tensorflow", "keras", "onnxruntime", "ai-edge-litert")

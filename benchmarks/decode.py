@@ -1,11 +1,11 @@
-"""Tokens a second of greedy generation: ours in Keras and in the three runtimes, KerasHub's (XLA), Hugging Face's (torch).
+"""Tokens per second of greedy generation: ours in Keras and in the three runtimes, KerasHub (XLA), Hugging Face (torch).
 
     python benchmarks/decode.py                         # 6 layers x 384, 50,257 words, prompt 32, 128 new tokens
-    python benchmarks/decode.py --curve 896             # and the time of a token by how many stand before it
+    python benchmarks/decode.py --curve 896             # and the time per token by position
     python benchmarks/decode.py --quantize int8         # and with quantized files
 
-One network with one set of weights everywhere; each rival must give the same tokens before it is timed (quantized files may
-give others). What limits all is memory: for one row, every token reads every weight once.
+All rivals have the same architecture and weights, and must generate the same tokens before they are timed (except quantized
+files). The limit is the memory bandwidth: with one row, each token reads every weight once.
 """
 
 import os
@@ -30,7 +30,7 @@ PEERS = ("keras_hub", "hugging_face")
 
 
 def rivals(options, measures, directory):
-    """Dict of name to a function of prompt and number of new tokens that returns the new tokens."""
+    """Returns a dict of name to a function of prompt and number of new tokens that returns the new tokens."""
     model = ours(measures)
     sizes = {"static_length": measures.static_length, "prefill_buckets": (options.prompt,)}
     static = GenerationOptions(whole_graph=False, **sizes)
@@ -52,7 +52,7 @@ def rivals(options, measures, directory):
 
 
 def check(generators, prompt, new, quantize):
-    """Stops unless every rival says the same, quantized ones excepted."""
+    """Raises an error unless all rivals generate the same tokens, except quantized ones."""
     expected, *_ = texts = {name: list(map(int, run(prompt, new))) for name, run in generators.items()}.values()
     for name, tokens in zip(generators, texts, strict=True):
         if tokens != expected and not name.endswith(tuple(quantize)):
@@ -60,7 +60,7 @@ def check(generators, prompt, new, quantize):
 
 
 def bandwidth(threads, megabytes=512):
-    """Bytes a second that the threads read from memory together: the best of five passes over a large array."""
+    """Returns the memory bandwidth of all threads in bytes per second: the best of five passes over a large array."""
     parts = np.array_split(np.ones(megabytes << 18, "float32"), threads)
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         best = min(_seconds(lambda: list(pool.map(np.add.reduce, parts))) for _ in range(5))
@@ -74,7 +74,7 @@ def _seconds(run):
 
 
 def curve(table, generators, prompt, new, bucket=128):
-    """The median time of a token in each stretch of the text."""
+    """Returns the median time per token in each section of the text."""
     for name, generator in generators.items():
         list(generator.stream(prompt, max_new_tokens=new))
         ticks = [time.perf_counter() for _ in generator.stream(prompt, max_new_tokens=new)]
@@ -92,9 +92,11 @@ def parse():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--formats", nargs="*", choices=BACKENDS, default=list(BACKENDS))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
-    parser.add_argument("--quantize", nargs="*", default=[], metavar="MODE", help="also files quantized so")
-    parser.add_argument("--files", metavar="DIR", help="keep what is exported there, and use what lies there")
-    parser.add_argument("--curve", type=int, metavar="N", help="also the time of each of N tokens, in stretches of 128")
+    parser.add_argument("--quantize", nargs="*", default=[], metavar="MODE", help="also measure quantized files")
+    parser.add_argument("--files", metavar="DIR", help="directory to keep and reuse exported files in")
+    parser.add_argument(
+        "--curve", type=int, metavar="N", help="also measure the time per token in sections of 128 of N tokens"
+    )
     return parser.parse_args()
 
 
@@ -133,11 +135,13 @@ def main():
             table.add(**row)
         if options.curve:
             curve(table, own, prompt, options.curve)
-    table.note(f"share_of_bandwidth: of the {limit:.0f} tokens/s at which reading float32 weights alone would end.")
+    table.note(
+        f"share_of_bandwidth: of {limit:.0f} tokens/s, the limit for reading the float32 weights once per token."
+    )
     if fastest:
         table.note(f"Against {fastest}, the faster peer. {ratio_note(options.rounds)}")
     if options.curve:
-        table.note("to N: median ms of a token, by how many were generated before it.")
+        table.note("to N: median ms per token, by the number of generated tokens.")
     table.finish(options.json)
 
 
@@ -146,7 +150,7 @@ def speed(turns, new):
 
 
 def read_per_token(model):
-    """Bytes of the weights that a token reads: all but the table of positions, of which it takes a row."""
+    """Returns the bytes of the weights read per token: all except the position table, of which one row is read."""
     sizes = {weight.path: np.prod(weight.shape) * 4 for weight in model.weights}
     return sum(size for path, size in sizes.items() if "position_embedding" not in path)
 

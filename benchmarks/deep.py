@@ -1,9 +1,9 @@
-"""How stacks of a hundred blocks train under each residual scheme: the loss after some steps of one small task.
+"""Training of stacks of a hundred blocks with each residual scheme: the loss after a few steps of a small task.
 
     python benchmarks/deep.py [--layers 100] [--steps 300] [--schemes post pre deepnorm rezero residual]
 
-The task is to give each row of random tokens back in reverse; all schemes have the same width, batches, optimizer and
-learning rate, without warm-up. A guess has a loss of log(vocabulary).
+The task is to reverse a row of random tokens; all schemes have the same width, batches, optimizer and learning rate,
+without warm-up. The loss at chance is log(vocabulary).
 """
 
 import os
@@ -24,7 +24,7 @@ VOCABULARY, LENGTH, BATCH = 8, 6, 32
 
 
 def rows(count, seed=0):
-    """`count` batches of token ids and of their reverse."""
+    """Returns `count` batches of token ids and their reverse."""
     ids = np.random.default_rng(seed).integers(0, VOCABULARY, (count * BATCH, LENGTH)).astype("int32")
     return {"token_ids": ids, "padding_mask": np.ones(ids.shape, bool)}, ids[:, ::-1]
 
@@ -41,10 +41,10 @@ def classifier(scheme, num_layers, width):
 
 
 def first_block_gradient(model, x, y):
-    """How far one small step moves the first block's value kernel, next to the last block's."""
+    """Returns the change of the first block's value kernel in one small step, relative to that of the last block."""
     kernels = [block.mixer.value_dense.kernel for block in (model.layers[i] for i in _blocks(model))]
     starts, saved = [np.asarray(kernel) for kernel in kernels], model.get_weights()
-    model.compile(keras.optimizers.SGD(1e-3), _loss(), run_eagerly=True)  # One step: not worth a graph of its own.
+    model.compile(keras.optimizers.SGD(1e-3), _loss(), run_eagerly=True)  # One step only: no graph.
     model.train_on_batch({name: value[:BATCH] for name, value in x.items()}, y[:BATCH])
     first, last = (np.linalg.norm(np.asarray(kernel) - start) for kernel, start in zip(kernels, starts, strict=True))
     model.set_weights(saved)
@@ -61,7 +61,7 @@ def _loss():
 
 
 def measure(scheme, options):
-    """dict: the losses of the first and the last tenth of the steps, and `first_block_gradient`."""
+    """Returns a dict of the losses of the first and the last tenth of the steps, and `first_block_gradient`."""
     keras.utils.set_random_seed(0)
     model = classifier(scheme, options.layers, options.width)
     steps = options.steps
@@ -71,7 +71,7 @@ def measure(scheme, options):
     losses = []
     record = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: losses.append(logs["loss"]))
     model.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[record])
-    # What Keras logs is the mean since the start.
+    # Keras logs the mean since the start of the epoch.
     single = np.diff(np.array([0.0, *losses]) * np.arange(steps + 1))
     part = max(1, steps // 10)
     first, last = (round(float(losses.mean()), 3) for losses in (single[:part], single[-part:]))
@@ -83,14 +83,14 @@ def main(given=None):
     parser.add_argument("--layers", type=int, default=100)
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--rate", type=float, default=1e-3, help="the learning rate of Adam")
+    parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of Adam")
     parser.add_argument("--schemes", nargs="+", default=SCHEMES)
     parser.add_argument("--json", metavar="FILE", help="also write the table as JSON")
     options = parser.parse_args(given)
     title = f"{options.layers} blocks of width {options.width}, {options.steps} steps of Adam at {options.rate}"
     table = Table(title, versions("keras_transformer", "keras", "tensorflow"))
     table.note(
-        f"first, last: loss over the first and the last tenth of the steps; a guess has {math.log(VOCABULARY):.3f}."
+        f"first, last: loss over the first and the last tenth of the steps; chance is {math.log(VOCABULARY):.3f}."
     )
     table.note("gradient: of the first block's value kernel, as a multiple of the last block's, before training.")
     for scheme in options.schemes:

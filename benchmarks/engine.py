@@ -1,12 +1,11 @@
-"""64 requests of mixed lengths: continuous batching with a paged cache, against static batches, against one at a time.
+"""64 requests of mixed lengths: continuous batching with a paged cache, static batches, and one request at a time.
 
     python benchmarks/engine.py                    # 6 layers x 384, 50,257 words, prompts 16 to 192, 32 to 128 new tokens
     python benchmarks/engine.py --quantize int8    # and with keys and values in 8 bits
 
-All requests are there from the beginning, greedy, with the same weights. Static batches and one at a time are
-`model.generate`, its whole loop one compiled graph; a static batch runs until the longest of its texts is complete. Static
-batches and the engine have a cache of the same size: as it is in blocks, more requests fit in. Whatever a rival compiles, it
-has compiled before it is timed.
+All requests arrive at the start and are decoded greedily with the same weights. Static batches and single requests run
+`model.generate`, whose loop is one compiled graph; a static batch runs until its longest text is complete. Static batches
+and the engine have caches of the same size; blocks fit more requests. Compilation is excluded from the time.
 """
 
 import os
@@ -26,22 +25,22 @@ from measure import Table, arguments, versions
 
 from keras_transformer.generation import Engine
 
-# Lengths of prompts, and of what follows them.
+# Lengths of prompts and of continuations.
 _LENGTHS = ((16, 48, 96, 192), (32, 64, 128))
 _TINY = ((5, 12), (3, 9))
 _BLOCK_SIZE = 16
-_CACHE_BLOCK = 32  # Of `tasks.KerasSteps`: the slots of a cache are rounded up to so many.
+_CACHE_BLOCK = 32  # `tasks.KerasSteps` rounds the slots of a cache up to a multiple of this.
 
 
 class Ask(NamedTuple):
-    """A request: token ids and how many more are wanted."""
+    """A request: token ids and the number of new tokens."""
 
     prompt: list
     new: int
 
 
 class Course(NamedTuple):
-    """How all requests went: texts, seconds until the end, until each could show its first token, and the share wasted."""
+    """Result of all requests: texts, total seconds, seconds to each first token, and share of wasted cache slots."""
 
     texts: list
     seconds: float
@@ -50,7 +49,7 @@ class Course(NamedTuple):
 
 
 def make_requests(count, vocabulary_size, lengths=_LENGTHS, seed=0):
-    """Requests whose prompts and texts are short and long, in any order."""
+    """Returns requests with short and long prompts and continuations, in random order."""
     rng = np.random.default_rng(seed)
     lengths = zip(*(rng.choice(each, count) for each in lengths), strict=True)
     return [Ask(rng.integers(0, vocabulary_size, length).tolist(), int(new)) for length, new in lengths]
@@ -99,7 +98,7 @@ def _follow(number, request, start, texts, first):
 
 
 def _waste(groups):
-    """The share of the slots of dense caches that holds no token of a text yet wanted, over all steps."""
+    """Returns the share of dense cache slots without a token of an unfinished text, over all steps."""
     held = used = 0
     for group in groups:
         longest = max(new for _, new in group)
@@ -116,9 +115,9 @@ def parse():
     parser.set_defaults(rounds=1)
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--batch", type=int, default=16, help="rows of a static batch")
-    parser.add_argument("--rows", type=int, default=32, help="the most rows of the engine")
+    parser.add_argument("--rows", type=int, default=32, help="maximum number of rows of the engine")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--quantize", choices=["int8"], help="also an engine with such keys and values")
+    parser.add_argument("--quantize", choices=["int8"], help="also measure an engine with quantized keys and values")
     return parser.parse_args()
 
 
@@ -160,14 +159,14 @@ def main():
 
 
 def _compile(model, requests, batch_size):
-    """Has `generate` compile every shape that is timed, without running it to the end of a text."""
+    """Compiles `generate` for every timed shape, without generating whole texts."""
     for length, new in sorted({(len(prompt), new) for prompt, new in requests}):
         model.generate([0] * length, max_new_tokens=new, stop=None)
     static_batches(model, requests, batch_size)
 
 
 def report(table, courses, tokens):
-    """One row for each rival; the ratio is of the same round."""
+    """Adds one row per rival; ratios are within a round."""
     base = courses["one at a time"]
     expected = base[0].texts
     for name, rounds in courses.items():
@@ -182,11 +181,9 @@ def report(table, courses, tokens):
             cache_waste=f"{rounds[0].waste:.1%}",
             same_texts=f"{same}/{len(expected)}",
         )
-    table.note(
-        "first_token: from the arrival of all requests until one can show its first token; generate shows all at once."
-    )
-    table.note("cache_waste: share of the slots held that hold no token of a text still wanted, over all steps.")
-    table.note("same_texts: as one at a time gives them.")
+    table.note("first_token: until the first token of a request is available; generate returns all tokens at once.")
+    table.note("cache_waste: share of allocated slots without a token of an unfinished text, over all steps.")
+    table.note("same_texts: equal to those of one at a time.")
 
 
 if __name__ == "__main__":

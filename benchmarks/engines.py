@@ -1,4 +1,4 @@
-"""Exported files as functions of arrays: the bare runtimes, the same for ours and for any peer's file."""
+"""Exported files as functions of arrays, in the bare runtimes, for our files and those of peers."""
 
 import re
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def onnx(path, threads):
-    """`model.onnx` in ONNX Runtime on the CPU."""
+    """Returns a function that runs `model.onnx` in ONNX Runtime on the CPU."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -17,7 +17,7 @@ def onnx(path, threads):
 
 
 def tflite(path, threads):
-    """`model.tflite` in LiteRT, without a delegate for foreign ops."""
+    """Returns a function that runs `model.tflite` in LiteRT, without a delegate for TensorFlow ops."""
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_path=str(path), num_threads=threads)
@@ -26,7 +26,7 @@ def tflite(path, threads):
 
 
 def saved_model(path, threads):
-    """A SavedModel in TensorFlow, whose threads are those that the process has set."""
+    """Returns a function that runs a SavedModel in TensorFlow with the threads of the process."""
     import tensorflow as tf
 
     loaded = tf.saved_model.load(str(path))
@@ -47,17 +47,17 @@ def proven(run, arrays, expected, tolerance=1e-3):
     """Runs a file once and compares it with its own Keras model.
 
     Returns:
-        None, or what is wrong in a few words.
+        None, or a short description of the error.
     """
     try:
         found = run(arrays)
-    except Exception as error:  # Whatever a runtime raises is the finding.
+    except Exception as error:  # Any error of a runtime is a result.
         return f"does not run: {in_words(error)}"
     difference = np.max(np.abs(found - expected)) / np.max(np.abs(expected))
     return None if difference <= tolerance else f"wrong by {difference:.1e}"
 
 
 def in_words(error):
-    """An error on one line, without the path of the file."""
+    """Returns an error on one line, without the path of the file."""
     words = re.sub(r"(Load model from )?/\S+( failed:)?", "", " ".join(str(error).split()))
     return words if len(words) < 160 else f"{words[:60]} ... {words[-90:]}"

@@ -1,13 +1,13 @@
-"""A checkpoint of each architecture in three formats: how far each runtime is from what transformers computed.
+"""Parity of a checkpoint of each architecture with transformers, in three formats.
 
     python benchmarks/every_checkpoint.py
     python benchmarks/every_checkpoint.py --only t5-ConditionalGeneration whisper-ConditionalGeneration
     python benchmarks/every_checkpoint.py --all
 
-The checkpoints are those of tests/data/checkpoints, small, with the outputs and the greedy texts of transformers beside
-them. A format's cell is the largest difference of an output where tokens are real, as a share of the outputs' scale (10 at
-least); `absolute` is the largest of all three; `same` counts the texts that are equal token by token, of `texts` over all
-three. Each checkpoint is exported in a process of its own.
+The checkpoints are the small ones of tests/data/checkpoints, with outputs and greedy texts of transformers. The cell of a
+format is the largest difference of an output at valid tokens, relative to the output scale (at least 10); `absolute` is the
+largest of all three; `same` counts the texts that are equal token by token, of `texts` over all three. Each checkpoint is
+exported in a separate process.
 """
 
 import os
@@ -25,13 +25,13 @@ from measure import Table, versions
 
 ROOT = pathlib.Path(__file__).resolve().parents[1] / "tests"
 FORMATS = ("saved_model", "tflite", "onnx")
-# Scores that no width divides, of weights drawn too large for it: rounding these moves T5's logits by 1e-4 of their scale.
+# T5 does not scale its scores, and the random weights are large: rounding changes its logits by 1e-4 of their scale.
 TOLERANCES = {"t5-ConditionalGeneration": 2e-4}
 sys.path.insert(0, str(ROOT / "checkpoints"))
 
 
 def one_of_each(folders):
-    """The folder that asks most of each model type: one that generates, else one with a head."""
+    """Returns one folder per model type: one that generates, else one with a head."""
 
     def rank(folder):
         name = folder.name.partition("-")[2]
@@ -53,25 +53,25 @@ def export_one(folder):
 
     model, expected, found, absolute, same = from_huggingface(folder, verbose=0), Expected(folder), {}, [], []
     tolerance = TOLERANCES.get(folder.name, DEFAULT_TOLERANCE)
-    with tempfile.TemporaryDirectory() as place:
-        export(model, f"{place}/forward", generation=False, tolerance=tolerance)
+    with tempfile.TemporaryDirectory() as folder:
+        export(model, f"{folder}/forward", generation=False, tolerance=tolerance)
         if expected.generated is not None:
-            export(model, f"{place}/language", tolerance=tolerance)
+            export(model, f"{folder}/language", tolerance=tolerance)
         for format in FORMATS:
-            outputs = load(f"{place}/forward", format)(expected.inputs)
+            outputs = load(f"{folder}/forward", format)(expected.inputs)
             outputs = outputs if isinstance(outputs, dict) else {"output": outputs}
             found[format], difference_here = difference(outputs, expected.outputs, expected.inputs)
             absolute.append(difference_here)
             if expected.generated is not None:
                 new = expected.generated.shape[1]
-                texts = load(f"{place}/language", format).generate(expected.prompts, max_new_tokens=new)
+                texts = load(f"{folder}/language", format).generate(expected.prompts, max_new_tokens=new)
                 same += [ours == theirs for ours, theirs in zip(texts, expected.texts, strict=True)]
     found["absolute"] = max(absolute)
     print(json.dumps(found | ({"texts": len(same), "same": sum(same)} if same else {})))
 
 
 def _in_a_process(folder):
-    """A converter may crash, and leaks."""
+    """Runs the export in a separate process, because converters crash and leak."""
     done = subprocess.run([sys.executable, __file__, "--one", str(folder)], capture_output=True, text=True)
     if done.returncode:
         return {"error": (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]}
@@ -86,7 +86,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", metavar="FILE", help="also write the table as JSON")
     parser.add_argument("--only", nargs="+", metavar="FOLDER", help="these folders of tests/data/checkpoints")
-    parser.add_argument("--all", action="store_true", help="every folder, not one of each model type")
+    parser.add_argument("--all", action="store_true", help="every folder instead of one per model type")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -1,10 +1,10 @@
-"""Every model and task of the project in three formats, float32 and int8: how far from Keras, how small, in one table.
+"""Parity with Keras and size of every model and task in three formats, in float32 and int8.
 
     python benchmarks/every_model.py
     python benchmarks/every_model.py --modes int8 weight_int4 --only "language model"
 
-Each is built with random weights and exported in a process of its own. A cell says how far the file is from Keras, as a
-share of the scale; a quantized cell also which share of the float file's bytes it has. What fails is named in its cell.
+Each model has random weights and is exported in a separate process. A cell is the largest difference from Keras relative to
+the output scale; a quantized cell also has the size relative to the float file. Errors are in their cells.
 """
 
 import os
@@ -23,7 +23,7 @@ FORMATS = ("saved_model", "tflite", "onnx")
 
 
 def cases(tiny=False):
-    """Name -> function that builds the model."""
+    """Returns a dict of name to a function that builds the model."""
     from keras_transformer import models, tasks
     from keras_transformer.attention import MultiHeadAttention
 
@@ -81,7 +81,7 @@ def export_one(name, options):
 
 
 def _in_a_process(name, options):
-    """A converter may crash, and leaks."""
+    """Runs the export in a separate process, because converters crash and leak."""
     command = [sys.executable, __file__, "--one", name, "--modes", *options.modes, "--formats", *options.formats]
     command += ["--tiny"] if options.tiny else []
     return subprocess.run(command, capture_output=True, text=True)
@@ -100,7 +100,7 @@ def main():
     parser.add_argument("--modes", nargs="*", default=["int8"])
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these models")
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
-    parser.add_argument("--tiny", action="store_true", help="networks of toy size: shows that it runs")
+    parser.add_argument("--tiny", action="store_true", help="smoke test with tiny networks")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

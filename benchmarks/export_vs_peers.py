@@ -1,10 +1,10 @@
-"""What we export against what peers export, with the same weights, in one run: time, size and accuracy as ratios.
+"""Our exported files against those of peers, with the same weights, in one run: time, size and accuracy as ratios.
 
     python benchmarks/export_vs_peers.py                               # every group
     python benchmarks/export_vs_peers.py --groups fp32 --networks encoder --json encoder.json
     python benchmarks/export_vs_peers.py --groups decoder --python VENV/bin/python   # one that has onnxruntime-genai
 
-A group is a module beside this file with a function `measure(table, options)`, which adds its rows.
+A group is a module in this folder with a function `measure(table, options)` that adds its rows.
 """
 
 import os
@@ -28,12 +28,14 @@ def parse():
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
-    parser.add_argument("--sizes", nargs="+", type=size, metavar="BxT", help="batch and length of what encoders read")
-    parser.add_argument("--only", metavar="TEXT", help="only the rivals in PyTorch whose name holds this")
+    parser.add_argument(
+        "--sizes", nargs="+", type=size, metavar="BxT", help="batch size and length of the inputs of encoders"
+    )
+    parser.add_argument("--only", metavar="TEXT", help="only the PyTorch rivals whose name contains this")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3, help="calls in one turn")
     parser.add_argument("--python", default=sys.executable, help="interpreter that has onnxruntime-genai")
-    help = "keep the files of the groups tflite and decoder there, and use those that lie there"
+    help = "directory to keep and reuse the files of the groups tflite and decoder in"
     parser.add_argument("--files", metavar="DIR", help=help)
     options = parser.parse_args()
     options.sizes = tuple(options.sizes or (TINY_SIZES if options.tiny else SIZES))
@@ -41,7 +43,7 @@ def parse():
 
 
 def size(text):
-    """`8x128` as two numbers."""
+    """Parses `8x128` into two numbers."""
     try:
         batch, length = map(int, text.split("x"))
     except ValueError:

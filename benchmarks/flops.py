@@ -1,22 +1,22 @@
-"""How much arithmetic a training step is, and how much a device can do."""
+"""Operations of a training step, and the peak of a device."""
 
 from keras_transformer.planning.devices import DEVICES
 
 
 def peak_tflops(device_name):
-    """The peak of a device in bfloat16, or None if no name in `DEVICES` is a part of its name; the longest counts."""
+    """Returns the bfloat16 peak of the longest name in `DEVICES` that is part of the device name, or None."""
     known = [part for part in DEVICES if part in device_name.lower()]
     return DEVICES[max(known, key=len)].tflops if known else None
 
 
 def training_flops(parameters, measures, length, batch_size):
-    """Operations of one step, forward and backward: `6 · parameters · tokens + 12 · layers · T² · D` a sequence.
+    """Returns the operations of one training step: `6 · parameters · tokens + 12 · layers · T² · D` per sequence.
 
-    A multiplication and an addition count as two; the backward pass is twice the forward. The second term is the products of
-    queries with keys and of weights with values; it counts the whole square, of which a causal kernel computes half.
+    A multiply-add counts as two operations; the backward pass is twice the forward pass. The second term is attention: the
+    products of queries with keys and of weights with values, without causality, which halves it.
 
     Args:
-        parameters: int. Those that multiply every token.
+        parameters: int. Number of parameters that multiply every token.
         measures: `networks.Measures`.
         length: int. Tokens of a sequence T.
         batch_size: int.

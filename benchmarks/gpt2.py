@@ -1,4 +1,4 @@
-"""GPT-2 of any measures three times, with the same weights: ours, KerasHub's and Hugging Face's."""
+"""GPT-2 in three implementations with the same weights: ours, KerasHub's and Hugging Face's."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ EPSILON = 1e-5
 
 
 class Measures(NamedTuple):
-    """The measures of a network; `static_length` is that of the cache in exported signatures of fixed shapes."""
+    """Size of a network; `static_length` is the cache length in exported signatures of fixed shapes."""
 
     num_layers: int = 6
     hidden_dim: int = 384
@@ -30,7 +30,7 @@ GPT2 = Measures()
 
 
 def ours(measures):
-    """Our language model, its weights moved off what they start with."""
+    """Returns our language model, with random weights other than the initial ones."""
     norm = keras.layers.LayerNormalization(epsilon=EPSILON)
     length = measures.max_sequence_length
     backbone = models.Decoder(measures.size, measures.vocabulary_size, max_sequence_length=length, norm=norm)
@@ -40,7 +40,7 @@ def ours(measures):
 
 
 def keras_hub(model, measures):
-    """KerasHub's GPT-2 with the weights of ours: a function of prompt and number of new tokens."""
+    """Returns KerasHub's GPT-2 with our weights, as a function of prompt and number of new tokens."""
     from keras_hub.models import GPT2Backbone, GPT2CausalLM
 
     size = measures.size
@@ -74,7 +74,7 @@ def keras_hub(model, measures):
 
 
 def hugging_face(model, measures, threads):
-    """Hugging Face's GPT-2 on torch with the weights of ours: a function of prompt and number of new tokens."""
+    """Returns Hugging Face's GPT-2 in torch with our weights, as a function of prompt and number of new tokens."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -108,7 +108,7 @@ def hugging_face(model, measures, threads):
     return generate
 
 
-# KerasHub's names of what stands in a block, and ours.
+# KerasHub's names of the layers of a block, and ours.
 _HUB = {
     "self_attention_layer_norm": "mixer_residual/norm",
     "feedforward_layer_norm": "feedforward_residual/norm",
@@ -124,7 +124,7 @@ def _hub_name(path):
 
 
 def _hugging_face_state(model, size):
-    """Our weights under their names: linear layers are `(in, out)` there too, query, key and value side by side."""
+    """Returns our weights by Hugging Face's names: kernels are `(in, out)`; query, key and value are concatenated."""
     weights = {weight.path: np.asarray(weight) for weight in model.weights}
     width = size.hidden_dim
     state = {

@@ -1,18 +1,18 @@
-"""Training throughput on a GPU: samples/s and the share of the device's peak, against PyTorch where it is installed.
+"""Training throughput on a GPU: samples/s and the share of the device's peak, against PyTorch if it is installed.
 
     KERAS_BACKEND=jax python benchmarks/gpu_training.py
     KERAS_BACKEND=jax python benchmarks/gpu_training.py --networks decoder --batch-size 32 --peak-tflops 989
-    python benchmarks/gpu_training.py --device cpu --tiny        # shows that it runs, measures nothing
+    python benchmarks/gpu_training.py --device cpu --tiny        # smoke test
 
 ViT-S/16 on images of 224 x 224, and a decoder of the size of GPT-2 small on 1024 tokens: `mixed_bfloat16`, XLA, `fit`.
-PyTorch: bfloat16 autocast, `scaled_dot_product_attention`, fused AdamW, `torch.compile`. The batch lies on the device in
-both, so that no input pipeline is measured.
+PyTorch: bfloat16 autocast, `scaled_dot_product_attention`, fused AdamW, `torch.compile`. The batch is on the device in both,
+so input pipelines are not measured.
 """
 
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # PyTorch needs room beside JAX.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # Leaves GPU memory for PyTorch.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 import argparse
@@ -67,7 +67,7 @@ NETWORKS = {"vit": (VIT_S, vit, vit_batch), "decoder": (GPT2_SMALL, decoder, dec
 
 
 class _Clock(keras.callbacks.Callback):
-    """The time of one epoch, from its first step until the loss of its last one is a number."""
+    """Time of one epoch, from its first step until the loss of the last one is computed."""
 
     def on_epoch_begin(self, epoch, logs=None):
         self._start = time.perf_counter(), time.process_time()
@@ -79,7 +79,7 @@ class _Clock(keras.callbacks.Callback):
 
 
 def keras_turn(model, batch, steps):
-    """A function that runs `fit` for `steps` steps and returns the `Turn` of one."""
+    """Returns a function that runs `fit` for `steps` steps and returns the `Turn` of one step."""
     model.compile(
         keras.optimizers.AdamW(1e-4), keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=True
     )
@@ -98,7 +98,7 @@ def keras_turn(model, batch, steps):
 
 
 def _endless(inputs, labels):
-    """The same batch for ever, on the device where the backend allows it."""
+    """Returns a stream that repeats one batch, on the device if the backend supports it."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -113,7 +113,7 @@ def _endless(inputs, labels):
 
 
 def torch_turn(network, measures, batch, steps, device, compiled):
-    """The same for PyTorch, and its parameter count."""
+    """Returns the same function for PyTorch, and its parameter count."""
     import torch_networks
 
     if network == "vit":
@@ -136,7 +136,7 @@ def torch_turn(network, measures, batch, steps, device, compiled):
 
 
 def device_name():
-    """The GPU (or TPU) that the backend runs on, or None."""
+    """Returns the GPU (or TPU) of the backend, or None."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -154,7 +154,7 @@ def device_name():
 
 
 def torch_device(device):
-    """The device of the peer, "cuda" or "cpu", or None without PyTorch (or without one that sees the GPU)."""
+    """Returns the device of the peer, "cuda" or "cpu", or None if PyTorch is missing or does not support the GPU."""
     if importlib.util.find_spec("torch") is None:
         return None
     import torch
@@ -181,7 +181,7 @@ def measure(table, network, device, peak, options):
         if parameters != model.count_params():
             raise AssertionError(f"Not the same network: {model.count_params()} and {parameters} parameters")
     elif options.torch:
-        table.note("PyTorch is not installed, or does not see this device: no peer.")
+        table.note("PyTorch is not installed, or does not support this device: no peer.")
     turns = take_turns(rivals, options.rounds)
     length = measures.length if network == "decoder" else vit_length(measures)
     flops = training_flops(model.count_params(), measures, length, batch_size)
@@ -202,7 +202,7 @@ def measure(table, network, device, peak, options):
 
 
 def choose_device(options):
-    """("gpu" or "cpu", its name, what to say about it)."""
+    """Returns ("gpu" or "cpu", device name, note)."""
     name = device_name() if options.device != "cpu" else None
     if name:
         return "gpu", name, None
@@ -219,7 +219,7 @@ def parse():
     parser.add_argument("--device", choices=["auto", "gpu", "cpu"], default="auto", help="auto: a GPU if there is one")
     parser.add_argument("--peak-tflops", type=float, help="of the device, in bfloat16; by default from its name")
     parser.add_argument("--batch-size", type=int, help=f"by default {BATCH_SIZES}")
-    parser.add_argument("--steps", type=int, default=20, help="training steps of one turn")
+    parser.add_argument("--steps", type=int, default=20, help="training steps per turn")
     parser.add_argument("--torch", action=argparse.BooleanOptionalAction, default=True, help="measure PyTorch too")
     parser.add_argument(
         "--torch-compile", action=argparse.BooleanOptionalAction, default=True, help="compile PyTorch's step"
@@ -241,8 +241,8 @@ def main():
     for network in options.networks:
         keras.utils.clear_session()
         measure(table, network, device, peak, options)
-    peak_words = f"{peak} TFLOP/s" if peak else "unknown: give --peak-tflops"
-    table.note(f"FLOPs: 6 x parameters x tokens + 12 x layers x length^2 x width a sequence. Peak: {peak_words}.")
+    peak_words = f"{peak} TFLOP/s" if peak else "unknown: pass --peak-tflops"
+    table.note(f"FLOPs: 6 x parameters x tokens + 12 x layers x length^2 x width per sequence. Peak: {peak_words}.")
     table.note(f"ratio: seconds of ours / of PyTorch, median of {options.rounds} turns of {options.steps} steps.")
     table.finish(options.json)
 

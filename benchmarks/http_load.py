@@ -1,9 +1,9 @@
-"""Sends one body to an HTTP server from many connections at once, and says how it went. Runs in a process of its own.
+"""Sends one body to an HTTP server over many concurrent connections and prints statistics. Runs in a separate process.
 
     python benchmarks/http_load.py URL BODY_FILE --connections 16 --seconds 5
 
-It prints JSON: "seconds", "statuses" (status to count; 0 for a connection that broke), and "latencies", of answers with
-status 200, in seconds. Connections are kept; nothing is imported that takes long, and nothing is parsed but the head.
+It prints JSON: "seconds", "statuses" (status to count; 0 for a broken connection), and "latencies" of answers with status
+200, in seconds. Connections are persistent. Imports are light, and only the headers are parsed.
 """
 
 import argparse
@@ -26,24 +26,24 @@ def main():
 
 
 async def load(url, body, connections, seconds):
-    """What `main` prints."""
-    place = urllib.parse.urlsplit(url)
-    head = f"POST {place.path} HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/json\r\n"
+    """Returns the output of `main`."""
+    address = urllib.parse.urlsplit(url)
+    head = f"POST {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
     message = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
     statuses, latencies = collections.Counter(), []
     start = time.perf_counter()
-    clients = (_client(place, message, start + seconds, statuses, latencies) for _ in range(connections))
+    clients = (_client(address, message, start + seconds, statuses, latencies) for _ in range(connections))
     await asyncio.gather(*clients)
     return {"seconds": time.perf_counter() - start, "statuses": dict(statuses), "latencies": latencies}
 
 
-async def _client(place, message, end, statuses, latencies):
-    """One connection, which asks again as soon as it is answered."""
+async def _client(address, message, end, statuses, latencies):
+    """One connection, which sends the next request after each answer."""
     writer = None
     while (begin := time.perf_counter()) < end:
         try:
             if writer is None:
-                reader, writer = await asyncio.open_connection(place.hostname, place.port)
+                reader, writer = await asyncio.open_connection(address.hostname, address.port)
             writer.write(message)
             await writer.drain()
             status = await _answer(reader)
@@ -59,7 +59,7 @@ async def _client(place, message, end, statuses, latencies):
 
 
 async def _answer(reader):
-    """The status of an answer, whose body is read to its end."""
+    """Reads an answer; returns its status."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
     lines = head.split("\r\n")
     fields = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)

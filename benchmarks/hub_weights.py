@@ -1,4 +1,4 @@
-"""Our weights in KerasHub's networks, so that one network is compared with itself."""
+"""Copies our weights into KerasHub's networks."""
 
 from networks import same_weights
 
@@ -21,22 +21,22 @@ _VIT = {
     "mlp/dense_2": "feedforward/output",
     "vit_encoder/ln/": "final_norm/",
 }
-# The layers of which there are many, in the order in which they come.
+# The repeated layers, in order.
 _BLOCKS = ("transformer_encoder", "transformer_block")
 
 
 def with_our_weights(hub, model):
-    """KerasHub's encoder or ViT with the weights of ours, in place.
+    """Assigns our weights to KerasHub's encoder or ViT.
 
     Args:
-        hub: what `networks.hub_encoder` or `networks.hub_vit` gives.
-        model: ours, of the same measures.
+        hub: the network of `networks.hub_encoder` or `networks.hub_vit`.
+        model: our network of the same size.
 
     Returns:
         `hub`.
 
     Raises:
-        AssertionError: they are not one network.
+        AssertionError: the architectures differ.
     """
     same_weights(model, hub)
     sources = {weight.path: weight for weight in model.weights}
@@ -50,14 +50,14 @@ def with_our_weights(hub, model):
 
 def _our_path(path, blocks):
     parts = path.split("/")
-    place = next((place for place, part in enumerate(parts) if part.startswith(_BLOCKS)), None)
-    if place is not None:
-        index = blocks.setdefault(parts[place], len(blocks))
-        path = "/".join([f"encoder_block_{index}", *parts[place + 1 :]])
+    depth = next((depth for depth, part in enumerate(parts) if part.startswith(_BLOCKS)), None)
+    if depth is not None:
+        index = blocks.setdefault(parts[depth], len(blocks))
+        path = "/".join([f"encoder_block_{index}", *parts[depth + 1 :]])
     elif parts[0].startswith("token_and_position_embedding"):
         return "/".join(parts[1:])
     elif parts[0].startswith("layer_normalization"):
         return f"final_norm/{parts[-1]}"
-    for theirs, ours in (_VIT if place == 1 or path.startswith("vit_") else _ENCODER).items():
+    for theirs, ours in (_VIT if depth == 1 or path.startswith("vit_") else _ENCODER).items():
         path = path.replace(theirs, ours)
     return path

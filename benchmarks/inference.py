@@ -1,10 +1,10 @@
-"""The exported encoder (and ViT) in each runtime, against the same network from KerasHub in the same runtime.
+"""The exported encoder and ViT in each runtime, against the same network from KerasHub in the same runtime.
 
     python benchmarks/inference.py                      # the encoder, batch 1 and 8
     python benchmarks/inference.py --networks vit --formats onnx --peers keras_hub keras_layers
 
-A peer takes part twice: with the file that its own `model.export` writes, if that is valid, and with the file that our
-exporter makes of it, so that a difference can be told apart: whether it is the network's or the exporter's.
+A peer is measured twice: with the file of its own `model.export`, if it is valid, and with the file of our exporter, which
+separates the effect of the network from that of the exporter.
 """
 
 import os
@@ -37,7 +37,7 @@ def make_inputs(network, measures, batch_size):
 
 
 def call(model, inputs):
-    """What Keras computes, the reference of every file."""
+    """Returns the outputs of Keras, the reference of every file."""
     return np.asarray(model(inputs if isinstance(model.input, dict) else inputs["images"], training=False))
 
 
@@ -47,14 +47,14 @@ def our_export(model, directory, name):
 
 
 def own_export(model, directory, name):
-    """Keras's own export, which adds the suffix of the format where there is one."""
+    """Exports by Keras, which adds the suffix of the format."""
     path = directory if name == "saved_model" else directory.with_suffix(f".{name}")
     model.export(str(path), format=KERAS_FORMATS[name], verbose=False)
     return path
 
 
 def entrants(peers):
-    """Who takes part: name of the row -> (name of the network, how it is exported)."""
+    """Returns the entrants: dict of row name to (network name, export function)."""
     found = {"ours": ("ours", our_export)}
     for peer in peers:
         found[peer] = (peer, own_export)
@@ -63,13 +63,13 @@ def entrants(peers):
 
 
 def open_files(models, name, options, directory, inputs):
-    """Exports every entrant to one format and loads it; an entrant that fails is a string that says how."""
+    """Exports every entrant to one format and loads it; a failure is returned as text."""
     opened = {}
     for index, (label, (network, exporter)) in enumerate(entrants(options.peers).items()):
         try:
             path = exporter(models[network], directory / f"{name}_{index}", name)
             run = ENGINES[name](path, options.threads)
-        except Exception as error:  # Whatever an exporter or a runtime raises is the finding.
+        except Exception as error:  # Any error of an exporter or a runtime is a result.
             opened[label] = f"invalid: {in_words(error)}"
             continue
         opened[label] = proven(run, inputs, call(models[network], inputs)) or run
@@ -102,7 +102,7 @@ def parse():
     parser.add_argument("--peers", nargs="+", choices=list(VITS)[1:], default=["keras_hub"])
     parser.add_argument("--batch-sizes", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeat", type=int, default=5, help="calls in one turn")
+    parser.add_argument("--repeat", type=int, default=5, help="calls per turn")
     return parser.parse_args()
 
 

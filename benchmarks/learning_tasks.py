@@ -1,4 +1,4 @@
-"""Tasks that need long range, made from a seed, as endless batches for `model.fit`."""
+"""Synthetic long-range tasks from a seed, as infinite batches for `model.fit`."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ import numpy as np
 class Recall:
     """Keys with values in the first half of a row, questions in its last quarter; the label of a question is the value.
 
-    Tokens: `noise` kinds of noise, then one for each pair of key and value, then one for each question.
+    Tokens: `noise` noise tokens, then one per pair of key and value, then one per question.
     """
 
     name = "recall"
@@ -31,7 +31,7 @@ class Recall:
         )
 
     def batches(self, seed):
-        """Tokens `(B, T)`, labels `(B, T)` and weights, which are 0 where no question stands."""
+        """Yields tokens `(B, T)`, labels `(B, T)` and weights, which are 0 except at questions."""
         generator = np.random.default_rng(seed)
         while True:
             yield self.batch(generator)
@@ -41,15 +41,15 @@ class Recall:
         tokens = generator.integers(0, self.noise, shape)
         answers = generator.integers(0, self.values, (self.batch_size, self.keys))
         for row in range(self.batch_size):
-            places = generator.permutation(half)[: self.keys]
-            tokens[row, places] = self.noise + np.arange(self.keys) * self.values + answers[row]
+            positions = generator.permutation(half)[: self.keys]
+            tokens[row, positions] = self.noise + np.arange(self.keys) * self.values + answers[row]
         asked = generator.integers(0, self.keys, (self.batch_size, half))
         is_question = np.arange(half) >= half // 2
         first = self.noise + self.keys * self.values
         tokens[:, half:] = np.where(is_question, first + asked, tokens[:, half:])
         labels, weights = np.zeros(shape), np.zeros(shape)
         labels[:, half:] = np.take_along_axis(answers, asked, axis=1)
-        # As many times as there are tokens for a question: the loss is then that of a question, not of a token.
+        # Scaled by tokens per question, so that the loss is the mean over questions.
         weights[:, half:] = is_question * (self.length / is_question.sum())
         return tokens.astype("int32"), labels.astype("int32"), weights.astype("float32")
 
@@ -88,7 +88,7 @@ class ListOps:
         )
 
     def batches(self, seed):
-        """Tokens `(B, T)` and labels `(B,)`."""
+        """Yields tokens `(B, T)` and labels `(B,)`."""
         generator = np.random.default_rng(seed)
         while True:
             yield self.batch(generator)
@@ -101,14 +101,14 @@ class ListOps:
         return tokens, labels
 
     def expression(self, generator):
-        """Words and value of a random expression of a length in the range."""
+        """Returns words and value of a random expression within the length range."""
         while True:
             words, value = self._nested(generator, self.max_depth)
             if self.length // 8 <= len(words) <= self.length:
                 return words, value
 
     def _nested(self, generator, depth):
-        """The operator opens a list, END closes it."""
+        """Returns words and value of a list, which starts with its operator and ends with END."""
         if depth == 0 or (depth < self.max_depth and generator.random() < 0.6):
             digit = int(generator.integers(10))
             return [str(digit)], digit

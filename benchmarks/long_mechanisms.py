@@ -1,4 +1,4 @@
-"""Every mechanism and mixer with arguments that suit a length: what the benchmarks of long sequences have in common."""
+"""Mechanisms and mixers with suitable arguments for a length, for the benchmarks of long sequences."""
 
 import inspect
 import math
@@ -8,17 +8,17 @@ import numpy as np
 
 from keras_transformer.attention import MECHANISMS, MIXERS, MultiHeadAttention
 
-# Those that take projected tensors, and those with projections of their own; the plain layer is what both stand in for.
+# Mechanisms, which take projected tensors, and mixers, which have projections of their own.
 NAMES = [*MECHANISMS, *(name for name in MIXERS if name != "multi_head")]
 
 
 def arguments(name, length, window):
-    """Constructor arguments of a mechanism or mixer, besides heads, that suit a length.
+    """Returns constructor arguments of a mechanism or mixer for a length, without those of heads.
 
     Args:
-        name: str, in `NAMES`.
-        length: int. Tokens, at the most.
-        window: int, a multiple of 4. What a local pattern counts as near, both sides together.
+        name: str in `NAMES`.
+        length: int. Maximum number of tokens.
+        window: int, a multiple of 4. Width of local patterns, both sides together.
     """
     root = 2 ** round(math.log2(math.sqrt(length)))
     block = max(1, window // 4)
@@ -44,23 +44,23 @@ def arguments(name, length, window):
 
 
 def _checkered(length, block_size):
-    """A layout of one's own: each block sees itself, the one before it, and the first."""
+    """Returns a block layout: each block attends to itself, the previous one and the first."""
     count = -(-length // block_size)
     rows, columns = np.indices((count, count))
     return (rows == columns) | (rows == columns + 1) | (columns == 0)
 
 
 def mixer(name, length, num_heads, key_dim, window=128):
-    """A layer that maps `(x, x)` to what attention makes of them."""
+    """Returns a layer called as self-attention, `layer(x, x)`."""
     options = arguments(name, length, window)
     if name in MECHANISMS:
         return MultiHeadAttention(num_heads, key_dim, mechanism=MECHANISMS[name](**options))
     if name == "long_short_range":
-        # Half of the width for each branch.
+        # Half of the width per branch.
         near = MIXERS["lightweight_convolution"](num_heads=num_heads, kernel_size=7)
         return MIXERS[name](MultiHeadAttention(num_heads, max(1, key_dim // 2)), near)
     if name == "branched_convolution":
-        # The branches of an Evolved Transformer's decoder.
+        # The branches in the decoder of the Evolved Transformer.
         width = num_heads * key_dim
         sizes = {"wide": (2 * width, 11, "relu"), "narrow": (max(1, width // 2), 7), "output": (width, 7)}
         return MIXERS[name](**{part: separable_convolution(*size) for part, size in sizes.items()})
@@ -71,10 +71,10 @@ def mixer(name, length, num_heads, key_dim, window=128):
 
 
 def separable_convolution(filters, kernel_size, activation=None):
-    """A convolution over tokens, channel by channel and then across channels."""
+    """Returns a depthwise separable convolution over tokens."""
     return keras.layers.SeparableConv1D(filters, kernel_size, activation=activation)
 
 
 def is_causal(layer):
-    """Whether a layer is to be called with causality: where it has no other form."""
+    """Returns whether a layer supports causal attention only."""
     return "bidirectional" not in layer.supports

@@ -1,6 +1,6 @@
-"""Reference implementations in torch of mechanisms for long sequences, each a module from `(B, T, D)` to `(B, T, D)`.
+"""Reference implementations in torch of mechanisms for long sequences, as modules from `(B, T, D)` to `(B, T, D)`.
 
-Those of Hugging Face end before the output projection that ours has, so one is put behind them.
+Those of Hugging Face have no output projection, so one is added.
 """
 
 import torch
@@ -8,7 +8,7 @@ from torch import nn
 
 
 class _Projected(nn.Module):
-    """An attention of Hugging Face, called by `run(attention, x)`, and an output projection."""
+    """A Hugging Face attention, called by `run(attention, x)`, with an output projection."""
 
     def __init__(self, attention, width, run):
         super().__init__()
@@ -30,7 +30,7 @@ def longformer(length, heads, key_dim, window, causal):
         max_position_embeddings=length,
     )
     mask, nowhere = torch.zeros(1, length), torch.zeros(1, length, dtype=torch.bool)
-    # The first token is global, as ours is.
+    # The first token is global, as in ours.
     everywhere = nowhere.clone()
     everywhere[:, 0] = True
     mask[:, 0] = 1.0
@@ -90,7 +90,7 @@ LSH_ROUNDS = 2
 def performer(length, heads, key_dim, window, causal):
     from performer_pytorch import SelfAttention
 
-    # Its own number of features is key_dim * log(key_dim), as ours is.
+    # Its default number of features is key_dim * log(key_dim), as in ours.
     return SelfAttention(heads * key_dim, causal=causal, heads=heads, dim_head=key_dim)
 
 
@@ -107,7 +107,7 @@ def linformer(length, heads, key_dim, window, causal):
 
 
 class Full(nn.Module):
-    """Attention through torch's fused kernel, which holds no matrix of weights on the CPU either."""
+    """Attention by torch's fused kernel, which stores no matrix of weights, also on the CPU."""
 
     def __init__(self, length, heads, key_dim, window, causal):
         super().__init__()
@@ -120,7 +120,7 @@ class Full(nn.Module):
         return self.output(context.transpose(1, 2).flatten(2))
 
 
-# Of which of our names each is the peer.
+# Our name -> the peer.
 PEERS = {
     "softmax": Full,
     "blockwise": Full,
@@ -134,7 +134,7 @@ PEERS = {
 
 
 def step(module, length, width, train):
-    """A function that runs the module once on random tokens, with the gradients of weights and input if asked."""
+    """Returns a function that runs the module once on random tokens, optionally with gradients of weights and input."""
     x = torch.randn(1, length, width, requires_grad=train)
     module.train(train)
 

@@ -1,12 +1,12 @@
-"""Attention to long sequences: time and memory of each mechanism against full attention, and against its peer in torch.
+"""Time and memory of each mechanism on long sequences, against full attention and against its peer in torch.
 
     python benchmarks/long_sequences.py --json long.json
     python benchmarks/long_sequences.py --only longformer bigbird --lengths 2048 4096
     python benchmarks/long_sequences.py --only local --num-heads 1 --lengths 16384 --modes train
 
-A row is one layer, projections included, on one sequence: forward, or a training step, which is the gradients of all
-weights and of the input too. Each figure is from a process of its own; memory is how far that process rose above what
-it held before its first step.
+A row is one layer with its projections on one sequence: the forward pass, or a training step with the gradients of all
+weights and of the input. Each figure is measured in a separate process; memory is the peak of the process minus its memory
+before the first step.
 """
 
 import json
@@ -34,7 +34,7 @@ _WORKER = pathlib.Path(__file__).with_name("long_worker.py")
 
 
 class Runs:
-    """Measurements, each made once; a rival that failed or took too long is not asked for more."""
+    """Measurements, each made once; a rival that failed or was too slow is not measured at greater lengths."""
 
     def __init__(self, options):
         self.options = options
@@ -43,7 +43,7 @@ class Runs:
         self._workers = {}
 
     def __call__(self, rival, name, length, mode):
-        """Dict with "seconds", "cpu" and "peak_mb", or with "error"."""
+        """Returns a dict with "seconds", "cpu" and "peak_mb", or with "error"."""
         key, group = (rival, name, length, mode), (rival, name, mode)
         if key not in self.found:
             if group in self.given_up:
@@ -62,7 +62,7 @@ class Runs:
         worker = self._workers.get(rival) or self._start(rival)
         print(json.dumps(job), file=worker.stdin, flush=True)
         for line in worker.stdout:
-            if line.startswith("{"):  # Libraries print, too.
+            if line.startswith("{"):  # Other lines are printed by libraries.
                 return json.loads(line)
         raise SystemExit(f"The worker for {rival!r} ended with {worker.wait()}.")
 
@@ -104,7 +104,7 @@ def _quotient(a, b, what):
 
 
 def crossovers(rows):
-    """Lines that say from which length on each mechanism is faster than full attention."""
+    """Returns notes with the length from which each mechanism is faster than full attention."""
     lines = []
     for mode, name in dict.fromkeys((row["mode"], row["mechanism"]) for row in rows):
         shares = {
@@ -129,16 +129,14 @@ def parse():
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--num-heads", type=int, default=8)
     parser.add_argument("--key-dim", type=int, default=64)
-    parser.add_argument(
-        "--window", type=int, default=256, help="what a local pattern counts as near, both sides together"
-    )
-    parser.add_argument("--causal", action="store_true", help="causal attention, where it is defined")
-    parser.add_argument("--xla", action="store_true", help="ours compiled by XLA")
+    parser.add_argument("--window", type=int, default=256, help="width of local patterns, both sides together")
+    parser.add_argument("--causal", action="store_true", help="causal attention, if supported")
+    parser.add_argument("--xla", action="store_true", help="compile ours with XLA")
     parser.add_argument("--threads", type=int, default=2, help="of every rival")
     parser.add_argument(
         "--seconds", type=float, default=10, help="a rival slower than this is not run at greater lengths"
     )
-    parser.add_argument("--max-gb", type=int, default=14, help="address space that a measurement may take")
+    parser.add_argument("--max-gb", type=int, default=14, help="limit of the address space of a measurement")
     options = parser.parse_args()
     if options.tiny:
         options.lengths, options.num_heads, options.key_dim, options.window, options.rounds = [64, 128], 2, 8, 16, 1
@@ -152,7 +150,7 @@ def main():
 
     unknown = sorted(set(options.only or ()) - set(NAMES))
     if unknown:
-        raise SystemExit(f"Unknown: {', '.join(unknown)}. There are: {', '.join(NAMES)}")
+        raise SystemExit(f"Unknown: {', '.join(unknown)}. Valid names: {', '.join(NAMES)}")
     packages = ("keras-transformer", "keras", "tensorflow", "torch", "transformers", "performer-pytorch")
     packages = versions(*packages, "linear-attention-transformer", "linformer")
     measures = f"{options.num_heads} heads of {options.key_dim}, batch 1, {options.threads} threads"
@@ -165,10 +163,10 @@ def main():
     for line in crossovers(table.rows):
         table.note(line)
     table.note(
-        "ratio: ours / peer by the clock; cpu_ratio: by processor time; of_full_*: ours / our full attention. Medians of "
+        "ratio: ours / peer in wall time; cpu_ratio: in CPU time; of_full_*: ours / our full attention. Medians of "
         f"{options.rounds} steps. Below 1 ours is faster, or smaller."
     )
-    table.note(f"The whole took {time.perf_counter() - start:.0f} s.")
+    table.note(f"Total time: {time.perf_counter() - start:.0f} s.")
     table.finish(options.json)
 
 

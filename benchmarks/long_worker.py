@@ -1,8 +1,8 @@
-"""Measurements of `long_sequences.py`, each in a process of its own, so that its peak of memory is nobody else's.
+"""Measurements of `long_sequences.py`, each in a separate process, so that its peak memory is measured alone.
 
     echo '{"rival": "ours", "name": "local", "length": 2048, ...}' | python benchmarks/long_worker.py ours
 
-A line in is a job, a line out its result. What takes seconds to import is imported once; each job runs in a fork of that.
+Each input line is a job, each output line its result. Slow imports are done once; each job runs in a fork.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def our_step(job):
     tf.config.threading.set_inter_op_parallelism_threads(job["threads"])
     layer = mixer(job["name"], job["length"], job["num_heads"], job["key_dim"], job["window"])
     if job["causal"] and "causal" not in layer.supports:
-        raise ValueError("it has no causal form")
+        raise ValueError("no causal form")
     width, causal = job["num_heads"] * job["key_dim"], job["causal"] or is_causal(layer)
     x = keras.random.normal((1, job["length"], width), seed=0)
     layer.build(x.shape, x.shape)
@@ -60,7 +60,7 @@ def our_step(job):
 
     def step():
         for tensor in tf.nest.flatten(run()):
-            tensor.numpy()  # Not before it is computed.
+            tensor.numpy()  # Waits for the result.
 
     return step
 
@@ -77,18 +77,18 @@ def peer_step(job):
 
 
 def forget_peak():
-    """From here on the kernel's peak of this process counts anew."""
+    """Resets the peak memory of this process in the kernel."""
     pathlib.Path("/proc/self/clear_refs").write_text("5")
 
 
 def memory(kind):
-    """Mebibytes now ("VmRSS") or at the peak ("VmHWM")."""
+    """Returns the current ("VmRSS") or peak ("VmHWM") memory in MiB."""
     line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(kind))
     return int(line.split()[1]) / 1024
 
 
 def measure(job):
-    """Seconds of one step, the median, and how far memory rose above what stood before the first."""
+    """Returns the median seconds of a step, and the peak memory minus that before the first step."""
     resource.setrlimit(resource.RLIMIT_AS, (job["max_gb"] * 2**30,) * 2)
     step = {"ours": our_step, "peer": peer_step}[job["rival"]](job)
     forget_peak()
@@ -104,17 +104,17 @@ def measure(job):
 
 
 def answer(job):
-    """A line of JSON: what `measure` finds, or the error."""
+    """Returns a line of JSON with the result of `measure` or the error."""
     try:
         result = measure(job)
-    except Exception as error:  # Whatever stands in the way is the finding.
+    except Exception as error:  # Any error is a result.
         result = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"}
     print(json.dumps(result), flush=True)
 
 
 def main():
     for module in IMPORTS[sys.argv[1]]:
-        with contextlib.suppress(ImportError):  # It is the error of the jobs that need it.
+        with contextlib.suppress(ImportError):  # Jobs that need it report the error.
             importlib.import_module(module)
     for line in sys.stdin:
         job = json.loads(line)
