@@ -147,7 +147,7 @@ def is_whole(engine):
             map(pool.references, range(pool.num_blocks))
         )
 
-    parts = engine._scheduler.pool.parts
+    parts = engine._scheduler.pool.pools
     return len(parts) > 0 and all(map(is_free, parts))
 
 
@@ -232,7 +232,7 @@ def test_who_finds_no_state_waits_for_one(models, keeps, num_states):
     samples = model.generate([prompt] * 4, max_new_tokens=9, sampler="random", seed=5)
     engine = engine_of(model, num_blocks=40)
     states = engine._scheduler.pool.states
-    held = [states.take() for _ in range(4 - num_states)]
+    held = [states.allocate() for _ in range(4 - num_states)]
     with engine:
         shared = engine.submit_samples(prompt, 4, max_new_tokens=9, sampler="random", seed=5)
         requests = [engine.submit(text, **options) for text, options in asks]
@@ -333,6 +333,30 @@ def test_a_changed_model_reads_everything_again(models):
     assert is_whole(engine)
 
 
+def test_reset_prefix_cache_reads_everything_again(models):
+    """After a reset no earlier block is found, and a running request reads its tokens again."""
+    model, prompt = FormulaModel(models.History(seed=3)), [1] * 9
+    expected = model.generate(prompt, max_new_tokens=6)
+    with engine_of(model, num_blocks=40) as engine:
+        assert engine.submit(prompt, max_new_tokens=6).result(10) == expected
+        engine.steps.pool[:] = 6  # A stale block gives another text.
+        engine.reset_prefix_cache()
+        assert engine.submit(prompt, max_new_tokens=6).result(10) == expected
+        assert engine.stats()["prefix_tokens"] == 0
+        read, calls = engine.stats()["tokens_read"], []
+
+        def reset_once():
+            calls.append(0)
+            if len(calls) == 4:
+                engine.reset_prefix_cache()
+
+        engine.steps.fail = reset_once
+        assert engine.submit(prompt, max_new_tokens=6).result(10) == expected
+        assert engine.stats()["prefix_tokens"] == 8  # From before the reset in the fourth step.
+    assert engine.stats()["tokens_read"] - read > 9 + 5
+    assert is_whole(engine)
+
+
 def test_the_queue_is_bounded(model):
     engine = engine_of(model, max_batch_size=1, max_waiting=2)
     engine.steps.gate.clear()
@@ -341,7 +365,7 @@ def test_the_queue_is_bounded(model):
     while engine.stats()["running"] < 1 and time.monotonic() < deadline:
         time.sleep(0.001)
     others = [engine.submit([2], max_new_tokens=2) for _ in range(2)]
-    with pytest.raises(QueueFullError, match="2 requests wait already, of at most 2"):
+    with pytest.raises(QueueFullError, match="2 of at most 2 requests are waiting"):
         engine.submit([3], max_new_tokens=2)
     with pytest.raises(QueueFullError):
         engine.submit([3], max_new_tokens=2, wait=0.05)
@@ -361,8 +385,8 @@ def test_requests_that_cannot_be_served_are_refused_at_once(model, text_model):
         engine.submit([1] * 30, max_new_tokens=3)
     assert engine.submit([1] * 30, max_new_tokens=2).result(5) == model.generate([1] * 30, max_new_tokens=2)
     for options, words in (
-        ({"sampler": "beam"}, "keeps several texts"),
-        ({"sampler": "contrastive"}, "keeps several texts"),
+        ({"sampler": "beam"}, "not supported by an engine"),
+        ({"sampler": "contrastive"}, "not supported by an engine"),
         ({"max_new_tokens": 0}, "positive integer"),
         ({"repetition_penalty": 0}, "above 0"),
         ({"stop": [[]]}, "stop must be"),

@@ -9,7 +9,7 @@ from keras_transformer.generation.engine.paging import BlockPool, BlockTable, Ou
 def table_of(pool, tokens):
     """A sequence that has read these tokens."""
     table = BlockTable(pool)
-    table.adopt([*tokens, 0])
+    table.reuse_prefix([*tokens, 0])
     rest = tokens[table.length :]
     assert table.reserve(len(rest)) == []
     table.extend(rest)
@@ -28,7 +28,7 @@ def test_blocks_are_taken_as_tokens_come():
     assert sorted(table.blocks) == [1, 2, 3]  # Block 0 is for padding.
     assert (pool.num_free, pool.num_used) == (0, 3)
     assert table.reserve(1) == []  # The sixth fits in the third block.
-    with pytest.raises(OutOfBlocksError, match="1 blocks are wanted, 0 are free"):
+    with pytest.raises(OutOfBlocksError, match="1 blocks are required, 0 are free"):
         table.reserve(2)
     assert (table.length, table.blocks, pool.num_free) == (5, [1, 2, 3], 0)
     table.release()
@@ -40,15 +40,15 @@ def test_equal_beginnings_share_full_blocks():
     first = table_of(pool, [1, 2, 3, 4, 5, 6, 7])
     assert first.blocks == [1, 2, 3]
     second = BlockTable(pool)
-    assert second.adopt([1, 2, 3, 4, 5, 6, 7, 8]) == 6
+    assert second.reuse_prefix([1, 2, 3, 4, 5, 6, 7, 8]) == 6
     assert second.blocks == [1, 2]
     assert [pool.references(block) for block in (1, 2, 3)] == [2, 2, 1]
     other = BlockTable(pool)
     # The second block holds 4 5 6 too, but after other tokens.
-    assert (other.adopt([1, 2, 9, 4, 5, 6, 7]), other.blocks) == (0, [])
+    assert (other.reuse_prefix([1, 2, 9, 4, 5, 6, 7]), other.blocks) == (0, [])
     # The last token must be read, for what follows it; so its block is not taken over.
     short = BlockTable(pool)
-    assert (short.adopt([1, 2, 3, 4, 5, 6]), short.blocks) == (3, [1])
+    assert (short.reuse_prefix([1, 2, 3, 4, 5, 6]), short.blocks) == (3, [1])
     second.extend([])
     assert second.reserve(2) == []
     second.extend([7, 8])
@@ -62,20 +62,20 @@ def test_what_is_free_is_found_again_until_it_is_given_away():
     first.release()
     assert pool.num_free == 3
     again = BlockTable(pool)
-    assert (again.adopt([1, 2, 3, 4, 6]), again.blocks, pool.num_free) == (4, [1, 2], 1)
+    assert (again.reuse_prefix([1, 2, 3, 4, 6]), again.blocks, pool.num_free) == (4, [1, 2], 1)
     again.release()
     # Given first: what nobody can find (3), then the end of the text (2), then its beginning (1).
-    assert [pool.take() for _ in range(3)] == [3, 2, 1]
+    assert [pool.allocate() for _ in range(3)] == [3, 2, 1]
     for block in (3, 2, 1):
         pool.release(block)
-    assert BlockTable(pool).adopt([1, 2, 3, 4, 6]) == 0
+    assert BlockTable(pool).reuse_prefix([1, 2, 3, 4, 6]) == 0
 
 
-def test_forget_all_finds_nothing():
+def test_reset_prefix_cache_removes_all_blocks():
     pool = BlockPool(num_blocks=4, block_size=2)
     table_of(pool, [1, 2, 3]).release()
-    pool.forget_all()
-    assert BlockTable(pool).adopt([1, 2, 3]) == 0
+    pool.reset_prefix_cache()
+    assert BlockTable(pool).reuse_prefix([1, 2, 3]) == 0
 
 
 @pytest.mark.parametrize("writer", ["original", "fork"])
@@ -92,7 +92,7 @@ def test_a_shared_block_is_copied_before_it_is_written(writer):
     first.extend([4])
     second.extend([5])
     third = BlockTable(pool)
-    assert (third.adopt([1, 2, 3, 5, 0]), third.blocks) == (4, [1, second.blocks[1]])
+    assert (third.reuse_prefix([1, 2, 3, 5, 0]), third.blocks) == (4, [1, second.blocks[1]])
     for table in (original, fork, third):
         table.release()
     assert (pool.num_used, pool.num_free) == (0, 5)
@@ -127,9 +127,9 @@ def test_no_copy_without_a_free_block():
 
 def test_a_block_is_not_released_twice():
     pool = BlockPool(num_blocks=3, block_size=2)
-    block = pool.take()
+    block = pool.allocate()
     pool.release(block)
-    with pytest.raises(ValueError, match="held by nobody"):
+    with pytest.raises(ValueError, match="has no references"):
         pool.release(block)
 
 
@@ -147,8 +147,8 @@ def test_a_state_serves_a_sequence_of_any_length():
         assert table.reserve(count) == ([], [])
         table.extend([7] * count)
     assert (table.length, table.blocks, table.state) == (5001, [], 1)
-    assert (pool.states.num_used, pool.blocks, len(pool.parts)) == (1, None, 1)
-    assert CacheTable(pool).adopt([7] * 5000) == 0  # Its state is that after 5,001 tokens.
+    assert (pool.states.num_used, pool.blocks, len(pool.pools)) == (1, None, 1)
+    assert CacheTable(pool).reuse_prefix([7] * 5000) == 0  # Its state is that after 5,001 tokens.
     table.release()
     assert (table.length, table.state, pool.states.num_used) == (0, 0, 0)
 
@@ -162,7 +162,7 @@ def test_a_shared_state_is_copied_before_it_is_written():
     assert [(fork.blocks, fork.state, fork.length) for fork in forks] == [([1, 2], 1, 3)] * 2
     assert forks[0].reserve(1) == ([(2, 3)], [(1, 2)])
     assert (forks[0].blocks, forks[0].state) == ([1, 3], 2)
-    with pytest.raises(OutOfBlocksError, match="1 blocks are wanted, 0 are free"):
+    with pytest.raises(OutOfBlocksError, match="1 blocks are required, 0 are free"):
         forks[1].reserve(1)
     assert (forks[1].blocks, forks[1].state, pool.blocks.num_free) == ([1, 2], 1, 3)  # Nothing has changed.
     original.release()
@@ -175,7 +175,7 @@ def test_a_shared_state_is_copied_before_it_is_written():
 def test_nothing_is_taken_where_either_kind_is_lacking():
     pool = CachePool(num_blocks=2, block_size=2, num_states=2)
     long = CacheTable(pool)
-    with pytest.raises(OutOfBlocksError, match="3 blocks are wanted, 2 are free"):
+    with pytest.raises(OutOfBlocksError, match="3 blocks are required, 2 are free"):
         long.reserve(5)
     assert (pool.blocks.num_used, pool.states.num_used, long.state) == (0, 0, 0)
     assert not pool.has_room([long], [5])

@@ -73,19 +73,19 @@ def test_selection_by_hand():
     path, leaf = tree.select()
     assert leaf.tokens == [7]
     leaf.expand(np.array([5, 6]), np.array([0.9, 0.1]), np.log([0.9, 0.1]))
-    tree.back_up(path, 0.2)
+    tree.backpropagate(path, 0.2)
     # 0.2 + 2 · 0.5 · √2 / 2 = 0.907 against 2 · 0.3 · √2 = 0.849.
     path, leaf = tree.select()
     assert leaf.tokens == [7, 5]
     assert leaf.is_over
-    tree.back_up(path, 0.0)
+    tree.backpropagate(path, 0.0)
     # 0.1 + 2 · 0.5 · √3 / 3 = 0.677 against 2 · 0.3 · √3 = 1.039.
     path, leaf = tree.select()
     assert leaf.tokens == [8]
     assert leaf.log_probability == pytest.approx(np.log(0.3))
     assert tree.root.visits.tolist() == [2, 1, 0]
     assert tree.root.totals.tolist() == [0.2, 0.0, 0.0]
-    tree.move()
+    tree.commit()
     assert tree.root.tokens == [7]
     assert tree.root.visits.tolist() == [1, 0]
 

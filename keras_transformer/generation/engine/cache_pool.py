@@ -1,4 +1,4 @@
-"""All that the cache of an engine has to give, and what one sequence has of it."""
+"""The paged cache of an engine: blocks and states, and the share of each sequence."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 from keras_transformer.generation.engine.paging import BlockPool, BlockTable
 
-# A state takes any number of tokens: a block without an end. So it is counted, forked and copied on write as blocks are.
-_ENDLESS = sys.maxsize
+# A state holds any number of tokens. It is managed as a block of unlimited size: counted, forked and copied on write.
+_UNLIMITED = sys.maxsize
 
 
 class CachePool:
-    """Blocks for the slots of tokens, and states of fixed size; a model may need either, or both.
+    """The blocks for token slots and the states of fixed size of an engine. A model needs one kind or both.
 
     Args:
-        num_blocks: int >= 1, or 0 where the model keeps no slots.
-        block_size: int >= 1.
-        num_states: int >= 1, or 0 where the model keeps no states.
+        num_blocks: int >= 1, or 0 for a model without slots.
+        block_size: int >= 1. Slots of a block.
+        num_states: int >= 1, or 0 for a model without states.
 
     Attributes:
-        blocks, states: `BlockPool`, or None. Number 0 of each is never given: it is for padding.
+        blocks, states: `BlockPool` or None. Index 0 of each is reserved for padding.
 
     Example:
 
@@ -31,34 +31,34 @@ class CachePool:
     (([], []), [1, 2], 1)
     >>> first.extend([5, 6, 7])
     >>> fork = first.fork()
-    >>> fork.reserve(1), fork.blocks, fork.state  # What it shares, it copies before it writes.
+    >>> fork.reserve(1), fork.blocks, fork.state  # Shared blocks and states are copied on write.
     (([(2, 3)], [(1, 2)]), [1, 3], 2)
     """
 
     def __init__(self, num_blocks: int, block_size: int, num_states: int = 0) -> None:
         self.blocks = BlockPool(num_blocks + 1, block_size) if num_blocks else None
-        self.states = BlockPool(num_states + 1, _ENDLESS) if num_states else None
+        self.states = BlockPool(num_states + 1, _UNLIMITED) if num_states else None
 
     @property
-    def parts(self) -> list[BlockPool]:
-        """list of `BlockPool`: those there are."""
-        return [part for part in (self.blocks, self.states) if part is not None]
+    def pools(self) -> list[BlockPool]:
+        """list of `BlockPool`: `blocks` and `states`, without None."""
+        return [pool for pool in (self.blocks, self.states) if pool is not None]
 
     def has_room(self, tables: Any, lengths: Any) -> bool:
-        """Whether all these sequences can grow to these lengths, together."""
+        """Returns whether all of these sequences can grow to the given lengths together."""
         return all(
-            sum(table.missing(part, length) for table, length in zip(tables, lengths, strict=True)) <= part.num_free
-            for part in self.parts
+            sum(table.num_missing(pool, length) for table, length in zip(tables, lengths, strict=True)) <= pool.num_free
+            for pool in self.pools
         )
 
-    def forget_all(self) -> None:
-        """Makes nothing findable: what it holds is lost."""
-        for part in self.parts:
-            part.forget_all()
+    def reset_prefix_cache(self) -> None:
+        """Removes all blocks and states from the prefix cache."""
+        for pool in self.pools:
+            pool.reset_prefix_cache()
 
 
 class CacheTable:
-    """What one sequence has of the cache: the blocks of its tokens, and its state.
+    """The cache of one sequence: its block table and its state.
 
     Args:
         pool: `CachePool`.
@@ -66,61 +66,61 @@ class CacheTable:
 
     def __init__(self, pool: CachePool) -> None:
         self.pool = pool
-        self._tables = {part: BlockTable(part) for part in pool.parts}
+        self._tables = {part: BlockTable(part) for part in pool.pools}
 
     @property
     def length(self) -> int:
-        """int: how many tokens have been read."""
+        """int: number of tokens in the cache."""
         return next(iter(self._tables.values())).length
 
     @property
     def blocks(self) -> list[int]:
-        """list of int, in the order of the tokens; empty where the model keeps no slots."""
+        """list of int: block indices in token order; empty for a model without slots."""
         return self._tables[self.pool.blocks].blocks if self.pool.blocks else []
 
     @property
     def state(self) -> int:
-        """int; 0 where there is none yet, or the model keeps none."""
+        """int: index of the state; 0 if none is allocated, or for a model without states."""
         return next(iter(self._tables[self.pool.states].blocks), 0) if self.pool.states else 0
 
-    def missing(self, part: BlockPool, length: int) -> int:
-        """How many blocks of a `BlockPool` are lacking for so many tokens in all."""
-        return self._tables[part].missing(length)
+    def num_missing(self, pool: BlockPool, length: int) -> int:
+        """Returns the number of further blocks of a `BlockPool` that the sequence needs for `length` tokens."""
+        return self._tables[pool].num_missing(length)
 
-    def adopt(self, tokens: list[int]) -> int:
-        """Takes over blocks that hold the beginning of these tokens, as `BlockTable.adopt`; nothing where there are states.
+    def reuse_prefix(self, tokens: list[int]) -> int:
+        """Shares the cached blocks of a prefix, as `BlockTable.reuse_prefix`; none for a model with states.
 
-        The state after a beginning is gone as soon as more has been read.
+        The state after a prefix is overwritten as soon as a further token is read.
         """
-        return 0 if self.pool.states or not self.pool.blocks else self._tables[self.pool.blocks].adopt(tokens)
+        return 0 if self.pool.states or not self.pool.blocks else self._tables[self.pool.blocks].reuse_prefix(tokens)
 
     def reserve(self, count: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Makes room for so many more tokens, in blocks and a state that nobody else holds.
+        """Allocates blocks and a state, not shared with other sequences, for `count` more tokens.
 
         Returns:
-            Two lists of pairs, of blocks and of states: what the first holds must be copied to the second.
+            `(blocks, states)`: lists of pairs of source and target to copy before the tokens are written.
 
         Raises:
-            OutOfBlocksError: there is too little; nothing has changed.
+            OutOfBlocksError: too few blocks or states are free; nothing has changed.
         """
         for table in self._tables.values():
-            table.wanted(count)  # Raises before anything is taken.
+            table.required_blocks(count)  # Raises before anything is allocated.
         copies: dict[BlockPool | None, list[tuple[int, int]]] = {None: []}
-        copies |= {part: table.reserve(count) for part, table in self._tables.items()}
+        copies |= {pool: table.reserve(count) for pool, table in self._tables.items()}
         return copies[self.pool.blocks], copies[self.pool.states]
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Notes that these tokens have been read."""
+        """Records that these tokens have been written to the cache."""
         for table in self._tables.values():
             table.extend(tokens)
 
     def fork(self) -> CacheTable:
-        """Another sequence that has read the same: it shares all, until one of the two reads on."""
+        """Returns a table of a sequence with the same tokens, which shares all blocks and the state until one is written."""
         other = CacheTable(self.pool)
-        other._tables = {part: table.fork() for part, table in self._tables.items()}
+        other._tables = {pool: table.fork() for pool, table in self._tables.items()}
         return other
 
     def release(self) -> None:
-        """Gives all back; the table is empty again."""
+        """Releases all blocks and the state; the table is empty afterwards."""
         for table in self._tables.values():
             table.release()

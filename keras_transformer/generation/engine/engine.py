@@ -1,4 +1,4 @@
-"""Serving many requests at once: a thread that runs them in one batch, and the queue before it."""
+"""The serving engine: continuous batching in a thread, with a queue of requests."""
 
 from __future__ import annotations
 
@@ -25,27 +25,26 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """Continuous batching over a paged cache: requests arrive, join the running batch at the next step, stream and leave.
+    """Serving engine with continuous batching and a paged cache. Requests join and leave the running batch at any step.
 
-    Each gets the text that `model.generate` gives it alone (int8 blocks apart): the same arguments, samplers and seeds.
-    Prompts that begin alike share blocks. What a model keeps in a state of fixed size (a recurrence, a window, a memory of
-    segments) lies in states, one for each request that runs, whatever its length; then each reads its whole prompt. Any
-    thread may submit, read and cancel. Who runs when: see `scheduler.Scheduler`.
+    The result of a request is equal to that of `model.generate` with the same arguments, sampler and seed, except with int8
+    blocks. Requests with a common prompt prefix share blocks (prefix caching). A layer with a state of fixed size (a
+    recurrence, a window, a memory of segments) uses one state for each running request; a model with states has no prefix
+    caching. All methods are thread-safe. For the scheduling policy see `scheduler.Scheduler`.
 
     Args:
-        model: `LanguageModel` without an encoder; or what has `generator()` and `paged_steps`.
-        max_batch_size: int >= 1. The most requests that run at once. Default 16.
-        num_blocks: int >= 1. The blocks of the cache, of all requests together; a model that keeps nothing but states has
-            none. Default 512.
+        model: `LanguageModel` without an encoder, or another `protocols.ServedModel`.
+        max_batch_size: int >= 1. Maximum number of running requests. Default 16.
+        num_blocks: int >= 1. Number of cache blocks for all requests; unused by a model with states only. Default 512.
         block_size: int >= 1. Tokens of a block. Default 16.
-        max_waiting: int >= 1. The most requests that wait; further ones are refused, or wait outside. Default 64.
-        chunk_size: int >= 1. Tokens of a prompt that are read in one call. Default 64.
-        prompt_tokens: int >= 1. The most tokens of prompts that are read between two tokens of a text: more gets more done,
-            less makes texts flow more evenly. Default 256.
-        quantize: None or "int8". How the blocks keep keys and values.
+        max_waiting: int >= 1. Maximum length of the queue. Default 64.
+        chunk_size: int >= 1. Maximum number of prompt tokens in one call of the model (chunked prefill). Default 64.
+        prompt_tokens: int >= 1. Maximum number of prompt tokens between two decoding steps: a larger value increases
+            throughput, a smaller one reduces the latency between tokens. Default 256.
+        quantize: None or "int8". Data type of keys and values in blocks; None for that of the model.
 
     Raises:
-        GenerationError: arguments out of range; an encoder-decoder; a cache that neither keeps all tokens nor has one size.
+        GenerationError: arguments out of range; an encoder-decoder; a cache that is neither paged nor of fixed size.
 
     Example:
 
@@ -86,7 +85,7 @@ class Engine:
         if quantize not in (None, "int8"):
             raise GenerationError(f"quantize must be None or 'int8'. Received: {quantize!r}")
         options = {"max_batch_size": max_batch_size, "chunk_size": chunk_size, "quantize": quantize is not None}
-        # One more, for padding.
+        # One more block, for padding.
         self.steps = model.paged_steps(num_blocks + 1, block_size, **options)
         num_blocks = num_blocks if self.steps.keeps_slots else 0
         generator = model.generator()
@@ -102,7 +101,7 @@ class Engine:
         self._closing: str | None = None
 
     def warm_up(self) -> Engine:
-        """Compiles all that serving will need, so that no request waits for it. Before the first request.
+        """Compiles all input shapes of the model. Call it before the first request.
 
         Returns:
             The engine.
@@ -111,36 +110,36 @@ class Engine:
         return self
 
     def submit(self, prompt: Any, *, wait: float | None = 0.0, **options: Any) -> Request:
-        """Asks for the continuation of one prompt.
+        """Submits a request for the continuation of one prompt.
 
         Args:
             prompt: str, or list of int.
-            wait: float, seconds to wait for a place in the queue, or None for as long as it takes. Default 0.
+            wait: float. Seconds to wait while the queue is full; None for no limit. Default 0.
             **options: `max_new_tokens`, `sampler`, `stop`, `seed`, `repetition_penalty` of `Generator.generate`.
 
         Returns:
             `Request`, with `stream()`, `result()` and `cancel()`.
 
         Raises:
-            QueueFullError: no place came free.
+            QueueFullError: the queue is full.
             EngineClosedError: the engine is closed.
-            PromptTooLongError: more tokens than the model, or the whole cache, can hold.
-            GenerationError: what is asked for cannot be had; as in `Generator.generate`.
+            PromptTooLongError: prompt and new tokens exceed the maximum length of the model, or the size of the cache.
+            GenerationError: invalid arguments, as in `Generator.generate`; or a sampler that is no `TokenSampler`.
         """
         return self.submit_samples(prompt, 1, wait=wait, **options)[0]
 
     def submit_samples(
         self, prompt: Any, count: int, *, wait: float | None = 0.0, as_text: bool | None = None, **options: Any
     ) -> list[Request]:
-        """Asks for several continuations of one prompt, which is read once: they share its blocks until they differ.
+        """Submits requests for several continuations of one prompt, which is read once. They share its blocks.
 
         Args:
             prompt, wait, options: as in `submit`.
-            count: int >= 1.
-            as_text: bool. Whether results are text; None: as the prompt is.
+            count: int >= 1. Number of continuations.
+            as_text: bool. Whether results are text. Default None: as the prompt.
 
         Returns:
-            List of `Request`; with the same seed their results are those of `generate([prompt] * count)`.
+            List of `Request`. With a seed their results are equal to those of `generate([prompt] * count)`.
 
         Raises:
             GenerationError: as in `submit`.
@@ -150,12 +149,12 @@ class Engine:
         sampler, prompts, decoding_requests, stops = self._reader.plan([prompt] * count, **options)
         if not hasattr(sampler, "is_random"):
             raise GenerationError(
-                f"{type(sampler).__name__} keeps several texts for a prompt; an engine runs samplers that draw one token "
-                "after another: use generate."
+                f"{type(sampler).__name__} is not supported by an engine, which needs a sampler that selects one token per "
+                "step. Use generate."
             )
         as_text = prompts.is_text if as_text is None else as_text
         if as_text and self.tokenizer is None:
-            raise MissingTokenizerError("The model has no tokenizer, so that results are token ids.")
+            raise MissingTokenizerError("The model has no tokenizer: results cannot be text.")
         with self._changed:
             self._wait_for_room(count, wait)
             requests = [
@@ -171,12 +170,12 @@ class Engine:
         return requests
 
     def stats(self) -> dict[str, Any]:
-        """What the engine is doing and has done.
+        """Returns statistics of the engine.
 
         Returns:
-            dict: "running", "waiting", "blocks", "blocks_used", "states", "states_used"; since the start "finished",
-            "preemptions", "prefix_tokens" (found in the cache, not read again), "tokens_read", "tokens_written", "steps";
-            and "cache_waste", the share of the slots of held blocks that held no token, over all steps.
+            dict: "running", "waiting", "blocks", "blocks_used", "states", "states_used"; totals of "finished",
+            "preemptions", "prefix_tokens" (found in the prefix cache), "tokens_read", "tokens_written", "steps"; and
+            "cache_waste", the fraction of slots in used blocks that held no token, over all steps.
         """
         pool, counters = self._scheduler.pool, self._scheduler.counters
         names = ("finished", "preemptions", "prefix_tokens", "tokens_read", "tokens_written", "steps")
@@ -189,16 +188,25 @@ class Engine:
             "cache_waste": counters["slots_wasted"] / max(counters["slots_held"], 1),
         }
 
+    def reset_prefix_cache(self) -> None:
+        """Discards all cached keys and values. Call it after assigning weights of the model in place.
+
+        Running requests read their tokens again with the new weights and continue. A change of the set of variables resets
+        the cache without this call.
+        """
+        with self._changed:
+            self._scheduler.is_stale = True
+
     @property
     def is_open(self) -> bool:
-        """bool: whether requests are taken."""
+        """bool: whether the engine accepts requests."""
         return not self._closing
 
     def close(self, drain: bool = False) -> None:
-        """Takes no more requests, and ends.
+        """Closes the engine, which accepts no more requests.
 
         Args:
-            drain: bool. Whether to complete those that it has; otherwise they end with `EngineClosedError`.
+            drain: bool. Whether to finish all requests first; otherwise they end with `EngineClosedError`. Default False.
         """
         with self._changed:
             self._closing = "drain" if drain else "now"
@@ -223,15 +231,17 @@ class Engine:
             self._thread.start()
 
     def _num_waiting(self) -> int:
-        return sum(1 + len(request.followers) for request in list(self._inbox)) + self._scheduler.num_unstarted
+        return sum(1 + len(request.followers) for request in list(self._inbox)) + self._scheduler.num_waiting
 
     def _wait_for_room(self, count: int, wait: float | None) -> None:
-        """Returns when the queue has so many places; `_changed` is held."""
+        """Waits until the queue has room for `count` requests. The caller holds `_changed`."""
         deadline = None if wait is None else time.monotonic() + wait
         while not self._closing and self._num_waiting() + count > self._max_waiting:
             left = None if deadline is None else deadline - time.monotonic()
             if count > self._max_waiting or (left is not None and left <= 0):
-                raise QueueFullError(f"{self._num_waiting()} requests wait already, of at most {self._max_waiting}.")
+                raise QueueFullError(
+                    f"The queue is full: {self._num_waiting()} of at most {self._max_waiting} requests are waiting."
+                )
             self._changed.wait(left)
         if self._closing:
             raise EngineClosedError("The engine is closed.")
@@ -241,9 +251,9 @@ class Engine:
             self._changed.notify_all()
 
     def _serve(self) -> None:
-        """The engine's thread: whatever happens in it, every request ends."""
+        """Target of the engine thread. It ends every request, even after an error."""
         error: EngineClosedError | EngineError = EngineClosedError(
-            "The engine was closed before the text was complete."
+            "The engine was closed before the request was finished."
         )
         try:
             self._run()
@@ -279,5 +289,5 @@ class Engine:
 
 
 def _counted(name: str, pool: BlockPool | None) -> dict[str, int]:
-    """What there is of a `BlockPool`, or of None, and what is in use."""
+    """Returns the number of all and of used blocks of a `BlockPool`; 0 for None."""
     return {name: pool.num_blocks - 1 if pool else 0, f"{name}_used": pool.num_used if pool else 0}

@@ -1,4 +1,7 @@
-"""Which blocks of a paged cache belong to whom: counted, shared, copied on write. Numbers alone; no array is touched."""
+"""Block allocation for a paged cache: reference counts, prefix caching and copy on write.
+
+It handles block indices only, not arrays.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,17 @@ from keras_transformer.generation.errors import GenerationError
 
 
 class OutOfBlocksError(GenerationError):
-    """A pool without the blocks that are asked for; nothing has been taken."""
+    """Too few blocks are free. Nothing has been allocated."""
 
 
 class BlockPool:
-    """Counts who holds which block.
+    """The allocator of cache blocks, with reference counts and a prefix cache.
 
-    Block 0 is never given: padding is written there. A block that nobody holds is free, but keeps what it holds, and the
-    digest by which it is found, until it is given anew; the one that has been free longest is given first.
+    Block 0 is reserved for padding. A block without references is free, but stays in the prefix cache with its contents
+    until it is allocated again, in least recently used order.
 
     Args:
-        num_blocks: int >= 2. Block 0 included.
+        num_blocks: int >= 2. Number of blocks, including block 0.
         block_size: int >= 1. Slots of a block.
 
     Raises:
@@ -31,7 +34,7 @@ class BlockPool:
     Example:
 
     >>> pool = BlockPool(num_blocks=4, block_size=2)
-    >>> pool.take(), pool.take(), pool.num_free
+    >>> pool.allocate(), pool.allocate(), pool.num_free
     (1, 2, 1)
     """
 
@@ -43,86 +46,86 @@ class BlockPool:
         self.num_blocks = num_blocks
         self.block_size = block_size
         self._references = [0] * num_blocks
-        # Ordered: the first is given first.
+        # In allocation order.
         self._free = collections.OrderedDict.fromkeys(range(1, num_blocks))
         self._digests: dict[int, bytes] = {}
-        self._found: dict[bytes, int] = {}
+        self._prefix_cache: dict[bytes, int] = {}
 
     @property
     def num_free(self) -> int:
-        """int: blocks that nobody holds."""
+        """int: number of free blocks."""
         return len(self._free)
 
     @property
     def num_used(self) -> int:
-        """int: blocks that somebody holds, each counted once."""
+        """int: number of blocks with references; a shared block counts once."""
         return self.num_blocks - 1 - len(self._free)
 
     def references(self, block: int) -> int:
-        """How many hold the block."""
+        """Returns the reference count of a block."""
         return self._references[block]
 
     def blocks_for(self, num_tokens: int) -> int:
-        """How many blocks so many tokens take."""
+        """Returns the number of blocks for `num_tokens` tokens."""
         return -(-num_tokens // self.block_size)
 
-    def take(self) -> int:
-        """A block of one's own.
+    def allocate(self) -> int:
+        """Allocates a free block and returns its index.
 
         Raises:
-            OutOfBlocksError: all are held.
+            OutOfBlocksError: no block is free.
         """
         if not self._free:
             raise OutOfBlocksError(f"All {self.num_blocks - 1} blocks are in use.")
         block, _ = self._free.popitem(last=False)
-        self._forget(block)
+        self._evict(block)
         self._references[block] = 1
         return block
 
     def share(self, block: int) -> None:
-        """Holds a block once more, or again."""
+        """Adds a reference to a block, which may be free."""
         self._free.pop(block, None)
         self._references[block] += 1
 
     def release(self, block: int) -> None:
-        """Holds a block once less."""
+        """Removes a reference from a block, which becomes free with the last one."""
         if self._references[block] < 1:
-            raise ValueError(f"Block {block} is held by nobody.")
+            raise ValueError(f"Block {block} has no references.")
         self._references[block] -= 1
         if self._references[block] == 0:
             self._free[block] = None
-            # What nobody can find again goes before what may be asked for again.
+            # Blocks outside the prefix cache are allocated before those inside.
             self._free.move_to_end(block, last=block in self._digests)
 
-    def publish(self, block: int, digest: bytes) -> None:
-        """Makes a full block findable; the first of equal ones is found."""
-        if digest not in self._found:
-            self._found[digest], self._digests[block] = block, digest
+    def register(self, block: int, digest: bytes) -> None:
+        """Adds a full block to the prefix cache; of blocks with equal digests the first stays."""
+        if digest not in self._prefix_cache:
+            self._prefix_cache[digest], self._digests[block] = block, digest
 
     def find(self, digest: bytes) -> int | None:
-        """The block of a digest, or None."""
-        return self._found.get(digest)
+        """Returns the block of a digest in the prefix cache, or None."""
+        return self._prefix_cache.get(digest)
 
-    def forget_all(self) -> None:
-        """Makes no block findable: their contents are lost."""
+    def reset_prefix_cache(self) -> None:
+        """Removes all blocks from the prefix cache."""
         self._digests.clear()
-        self._found.clear()
+        self._prefix_cache.clear()
 
-    def _forget(self, block: int) -> None:
+    def _evict(self, block: int) -> None:
         digest = self._digests.pop(block, None)
         if digest is not None:
-            del self._found[digest]
+            del self._prefix_cache[digest]
 
 
 class BlockTable:
-    """The blocks of one sequence, in the order of its tokens.
+    """The block table of one sequence.
 
     Args:
         pool: `BlockPool`.
 
     Attributes:
-        blocks: list of int.
-        length: int: how many tokens are written.
+        blocks: list of int. Block indices in token order.
+        length: int. Number of tokens written.
 
     Example:
 
@@ -132,10 +135,10 @@ class BlockTable:
     ([], [1, 2])
     >>> first.extend([5, 6, 7])
     >>> second = BlockTable(pool)
-    >>> second.adopt([5, 6, 7, 8]), second.blocks  # The first block holds the same tokens after the same ones.
+    >>> second.reuse_prefix([5, 6, 7, 8]), second.blocks  # The first block has the same tokens and the same prefix.
     (2, [1])
     >>> fork = first.fork()
-    >>> fork.reserve(1), fork.blocks  # The second is not full: it is copied before it is written.
+    >>> fork.reserve(1), fork.blocks  # The second block is not full, so it is copied on write.
     ([(2, 3)], [1, 3])
 
     Reference: Kwon et al., arXiv 2309.06180, sections 4.2 to 4.4.
@@ -148,14 +151,14 @@ class BlockTable:
         self._digest = b""
         self._tail: list[int] = []
 
-    def adopt(self, tokens: list[int]) -> int:
-        """Takes over full blocks that hold the beginning of these tokens; the last token is left to be read.
+    def reuse_prefix(self, tokens: list[int]) -> int:
+        """Shares the full blocks of the longest cached prefix, excluding the last token, which must be read.
 
         Args:
-            tokens: list of int. What the sequence, yet empty, will read.
+            tokens: list of int. All tokens of the sequence, whose table is empty.
 
         Returns:
-            int: how many tokens need not be read.
+            int: number of tokens found in the prefix cache.
         """
         size = self.pool.block_size
         for start in range(0, len(tokens) - size, size):
@@ -170,54 +173,54 @@ class BlockTable:
         return self.length
 
     def reserve(self, count: int) -> list[tuple[int, int]]:
-        """Makes room for so many more tokens, in blocks that nobody else holds.
+        """Allocates blocks, not shared with other sequences, for `count` more tokens.
 
         Returns:
-            List of pairs of blocks: what the first holds must be copied to the second before it is written.
+            List of pairs of source and target blocks to copy before the tokens are written.
 
         Raises:
-            OutOfBlocksError: the pool has too few; nothing has changed.
+            OutOfBlocksError: too few blocks are free; nothing has changed.
         """
-        shared, missing = self.wanted(count)
+        shared, missing = self.required_blocks(count)
         copies = []
-        for place in shared:
-            block = self.blocks[place]
-            self.blocks[place] = self.pool.take()
+        for index in shared:
+            block = self.blocks[index]
+            self.blocks[index] = self.pool.allocate()
             self.pool.release(block)
-            if place * self.pool.block_size < self.length:
-                copies.append((block, self.blocks[place]))
-        self.blocks += [self.pool.take() for _ in range(missing)]
+            if index * self.pool.block_size < self.length:
+                copies.append((block, self.blocks[index]))
+        self.blocks += [self.pool.allocate() for _ in range(missing)]
         return copies
 
-    def wanted(self, count: int) -> tuple[list[int], int]:
-        """What so many more tokens take: the places whose blocks others hold too, and how many blocks are lacking.
+    def required_blocks(self, count: int) -> tuple[list[int], int]:
+        """Returns the table indices of shared blocks to copy, and the number of new blocks, for `count` more tokens.
 
         Raises:
-            OutOfBlocksError: the pool has too few.
+            OutOfBlocksError: too few blocks are free.
         """
         first = self.length // self.pool.block_size
-        shared = [place for place in range(first, len(self.blocks)) if self.pool.references(self.blocks[place]) > 1]
-        missing = self.missing(self.length + count)
+        shared = [index for index in range(first, len(self.blocks)) if self.pool.references(self.blocks[index]) > 1]
+        missing = self.num_missing(self.length + count)
         if len(shared) + missing > self.pool.num_free:
-            raise OutOfBlocksError(f"{len(shared) + missing} blocks are wanted, {self.pool.num_free} are free.")
+            raise OutOfBlocksError(f"{len(shared) + missing} blocks are required, {self.pool.num_free} are free.")
         return shared, missing
 
-    def missing(self, length: int) -> int:
-        """How many blocks are lacking for so many tokens in all."""
+    def num_missing(self, length: int) -> int:
+        """Returns the number of further blocks that the sequence needs for `length` tokens."""
         return max(self.pool.blocks_for(length) - len(self.blocks), 0)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Notes that these tokens have been written, and publishes the blocks that they fill."""
+        """Records that these tokens have been written, and adds the blocks that they fill to the prefix cache."""
         size = self.pool.block_size
         self._tail += map(int, tokens)
         self.length += len(tokens)
         while len(self._tail) >= size:
             full, self._tail = self._tail[:size], self._tail[size:]
             self._digest = _digest(self._digest, full)
-            self.pool.publish(self.blocks[(self.length - len(self._tail)) // size - 1], self._digest)
+            self.pool.register(self.blocks[(self.length - len(self._tail)) // size - 1], self._digest)
 
     def fork(self) -> BlockTable:
-        """Another sequence that has read the same: it shares all blocks until one of the two writes."""
+        """Returns a table of a sequence with the same tokens, which shares all blocks until one is written."""
         other = BlockTable(self.pool)
         other.blocks, other.length = list(self.blocks), self.length
         other._digest, other._tail = self._digest, list(self._tail)
@@ -226,12 +229,12 @@ class BlockTable:
         return other
 
     def release(self) -> None:
-        """Gives all blocks back; the table is empty again."""
-        for block in reversed(self.blocks):  # The end first: it is of no use without the beginning.
+        """Releases all blocks; the table is empty afterwards."""
+        for block in reversed(self.blocks):  # The end first, as it is of no use to the prefix cache without the start.
             self.pool.release(block)
         self.blocks, self.length, self._digest, self._tail = [], 0, b"", []
 
 
 def _digest(before: bytes, tokens: Sequence[int]) -> bytes:
-    """Of a block's tokens and all before them: 256 bits, so that no two are ever taken for one."""
+    """Returns the SHA-256 hash of the tokens of a block and of the digest of its prefix."""
     return hashlib.sha256(before + np.asarray(tokens, "<i8").tobytes()).digest()

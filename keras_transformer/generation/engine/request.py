@@ -1,4 +1,4 @@
-"""A request in an engine: what it reads and writes, and how its text reaches who asked for it."""
+"""A request of an engine: its tokens, its state and its output stream."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ if TYPE_CHECKING:
 
     from keras_transformer.generation.decoding_request import DecodingRequest
     from keras_transformer.generation.engine.cache_pool import CacheTable
+    from keras_transformer.generation.protocols import Sampler
     from keras_transformer.generation.stop import StopSequences
 
 _END = object()
 
 
 class Request:
-    """A text that an engine is writing; `Engine.submit` returns it, and any thread may read it.
+    """The handle of a request in an engine, as `Engine.submit` returns it. Its public methods are thread-safe.
 
     Args:
-        number: int. Its place in the order of arrival.
+        number: int. Position in the order of arrival.
         decoding_request: `DecodingRequest` of one prompt.
-        sampler: a sampler that draws one token after another.
+        sampler: `protocols.TokenSampler`.
         stops: `StopSequences`.
-        is_text: bool. Whether the prompt was text, so that the result is.
+        is_text: bool. Whether the result is text.
 
     Attributes:
-        finish_reason: None while it runs; then "stop" (the end token, or a stop sequence), "length", "cancelled" or "error".
-        prompt: list of int. The tokens that the text continues.
-        new_tokens: list of int. The tokens so far, the end included.
+        finish_reason: None while it runs; then "stop" (end token or stop sequence), "length", "cancelled" or "error".
+        prompt: list of int. Tokens of the prompt.
+        new_tokens: list of int. Tokens generated so far, including the end token.
     """
 
-    # The blocks and the state of the request, set by `Scheduler.add`.
+    # The block table and the state of the request, set by `Scheduler.add`.
     table: CacheTable
 
     def __init__(
-        self, number: int, decoding_request: DecodingRequest, sampler: Any, stops: StopSequences, is_text: bool
+        self, number: int, decoding_request: DecodingRequest, sampler: Sampler, stops: StopSequences, is_text: bool
     ) -> None:
         self.number = number
         self.decoding_request = decoding_request
@@ -57,43 +58,44 @@ class Request:
         self._cancelled = threading.Event()
         self._streamed = False
         self._on_cancel: Callable[[], None] | None = None
-        # Set by the scheduler: all tokens, and the requests that wait to read the same prompt.
+        # Used by the scheduler: all tokens, and the requests that wait until this one has read their common prompt.
         self.tokens: list[int] = list(self.prompt)
         self.followers: list[Request] = []
 
     @property
     def new_tokens(self) -> list[int]:
+        """list of int: tokens generated so far, including the end token."""
         return self.tokens[len(self.prompt) :]
 
     def result(self, timeout: float | None = None) -> Any:
-        """Waits for the end.
+        """Waits until the request is finished.
 
         Args:
-            timeout: float, seconds, or None for as long as it takes.
+            timeout: float, in seconds; None for no limit.
 
         Returns:
-            What `Generator.generate` returns: str for text, list of int for token ids, without the end.
+            The result of `Generator.generate`: str for text, list of int for token ids, without the end token.
 
         Raises:
-            TimeoutError: it is not complete yet.
+            TimeoutError: the request is not finished after `timeout`.
             RequestCancelledError: it was cancelled.
-            GenerationError: it could not be completed.
+            GenerationError: it failed.
         """
         if not self._finished.wait(timeout):
-            raise TimeoutError(f"Request {self.number} is not complete after {timeout} s.")
+            raise TimeoutError(f"Request {self.number} is not finished after {timeout} s.")
         if self._error is not None:
             raise self._error
         return self._stops.cut(self.new_tokens, self._is_text, self.prompt)
 
     def stream(self) -> Iterator[Any]:
-        """Like `result`, piece by piece, as they come; who stops reading cancels the request.
+        """Streams the result as it is generated. Closing the iterator early cancels the request.
 
         Yields:
-            str for a text, never half a character; int for token ids.
+            str of complete characters for text; int for token ids.
 
         Raises:
-            RuntimeError: it is streamed already.
-            GenerationError: as `result`.
+            RuntimeError: `stream` was called before.
+            GenerationError: as in `result`.
         """
         if self._streamed:
             raise RuntimeError("A request can be streamed once.")
@@ -113,7 +115,7 @@ class Request:
             raise self._error
 
     def cancel(self) -> None:
-        """Asks that no more be written; nothing happens to a request that is complete."""
+        """Cancels the request. It has no effect on a finished request."""
         if not self._finished.is_set():
             self._cancelled.set()
             if self._on_cancel is not None:
@@ -121,18 +123,18 @@ class Request:
 
     @property
     def is_cancelled(self) -> bool:
-        """bool: whether it was asked to end."""
+        """bool: whether the request was cancelled."""
         return self._cancelled.is_set()
 
-    # What follows is for the scheduler.
+    # The methods below are for the scheduler.
 
     @property
     def unread(self) -> int:
-        """How many tokens the model has not read."""
+        """int: number of tokens that the model has not read."""
         return len(self.tokens) - self.table.length
 
     def advance(self, logits: np.ndarray) -> bool:
-        """Chooses the next token from logits `(V,)`; returns whether the text is complete."""
+        """Selects the next token from logits `(V,)`; returns whether the sequence is complete."""
         model_input = self._search.advance(ModelOutput(logits[None, None], None))
         for token in self._search.emitted[0]:
             self.tokens.append(token)
@@ -140,7 +142,7 @@ class Request:
         return model_input is None
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Ends it: complete, or with an error."""
+        """Marks the request as finished, successfully or with an error."""
         if self._finished.is_set():
             return
         self._error = error

@@ -1,4 +1,4 @@
-"""Continuous batching: which requests run together in the next step, and where in the cache."""
+"""The scheduler of continuous batching."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 class Scheduler:
-    """Runs many requests in one batch that changes at every step. One thread calls it.
+    """Schedules requests in a batch that changes at every step. It is not thread-safe.
 
-    First come, first served. In each step the oldest requests read up to `prompt_tokens` of their prompts, chunk by chunk,
-    and then all that have read theirs read one token each; so a long prompt holds nobody up. Blocks and states are taken
-    when they are needed. When none is left, the youngest request gives its own back and waits; it will read its tokens anew,
-    and go on where it was. The oldest therefore always goes on: there is no deadlock.
+    Requests run first come, first served. In each step the oldest requests prefill up to `prompt_tokens` prompt tokens in
+    chunks, then every request with a complete prefill decodes one token, so a long prompt does not block the others. Blocks
+    and states are allocated on demand. If none is free, the youngest request is preempted: its cache is released, and it
+    waits to be recomputed. The oldest request can therefore always continue, so there is no deadlock.
 
     Args:
-        steps: the model. It has `step(token_ids, tables, cache_index, states)`, which gives logits `(B, V)`, `copy(pairs)`
-            of blocks, `copy_states(pairs)`, `reset()` and `chunk_size`.
-        pool: `CachePool`. One request must fit in it alone.
-        max_batch_size: int >= 1.
-        prompt_tokens: int >= 1. The most tokens of prompts that are read in one step.
+        steps: `protocols.PagedDecodingSteps`, the model.
+        pool: `CachePool`. It must be large enough for one request.
+        max_batch_size: int >= 1. Maximum number of running requests.
+        prompt_tokens: int >= 1. Maximum number of prompt tokens in a step.
 
     Attributes:
-        waiting: deque of requests that hold nothing of the cache, in the order of arrival.
-        running: list of requests that may hold some, in the order of arrival.
-        counters: dict of what has been done.
+        waiting: deque of requests without cache, in order of arrival.
+        running: list of requests in the batch, in order of arrival.
+        counters: Counter for `Engine.stats`.
+        is_stale: bool. Whether the cache is invalid and the next `admit` calls `recompute`.
 
     Reference: Yu et al., Orca, OSDI 2022, section 3.2 (scheduling by iteration); Agrawal et al., Sarathi-Serve,
     arXiv 2403.02310, section 4 (chunked prefill).
@@ -49,83 +49,85 @@ class Scheduler:
         self.waiting: collections.deque[Request] = collections.deque()
         self.running: list[Request] = []
         self.counters: collections.Counter[str] = collections.Counter()
+        self.is_stale = False
         self._model_version = steps.model_version
 
     @property
-    def num_unstarted(self) -> int:
-        """int: requests that wait, for the first time or again, and those that wait for another to read their prompt."""
+    def num_waiting(self) -> int:
+        """int: number of waiting requests, including preempted ones and followers."""
         return sum(1 + len(request.followers) for request in list(self.waiting))
 
     @property
     def has_work(self) -> bool:
-        """bool."""
+        """bool: whether any request is waiting or running."""
         return bool(self.waiting or self.running)
 
     def add(self, request: Request) -> None:
-        """Puts a request at the end of the queue, with those that follow it."""
+        """Adds a request and its followers to the end of the queue."""
         for each in (request, *request.followers):
             each.table = CacheTable(self.pool)
         self.waiting.append(request)
 
     def admit(self) -> None:
-        """Drops what was cancelled, and lets requests join the batch while there is room."""
-        if self.steps.model_version != self._model_version:
+        """Removes cancelled requests, and moves waiting requests to the batch while there is room."""
+        if self.is_stale or self.steps.model_version != self._model_version:
+            self.is_stale = False
             self._model_version = self.steps.model_version
             self.recompute()
         for request in [*self.waiting, *self.running]:
             for follower in [each for each in request.followers if each.is_cancelled]:
                 request.followers.remove(follower)
-                self._end(follower, RequestCancelledError("The request was cancelled."))
+                self._finish(follower, RequestCancelledError("The request was cancelled."))
             if request.is_cancelled:
-                self._end(request, RequestCancelledError("The request was cancelled."))
-        while self.waiting and len(self.running) < self.max_batch_size and self._fits(self.waiting[0]):
+                self._finish(request, RequestCancelledError("The request was cancelled."))
+        while self.waiting and len(self.running) < self.max_batch_size and self._can_admit(self.waiting[0]):
             self.running.append(self.waiting.popleft())
-            self.running.sort(key=_number)
+            self.running.sort(key=_arrival)
 
     def run(self) -> None:
-        """One step of every running request."""
-        room = self.prompt_tokens
+        """Runs one step: chunked prefill, then one token of each decoding request."""
+        budget = self.prompt_tokens
         for request in list(self.running):
-            while room > 0 and request in self.running and request.unread > 1:
-                count = min(request.unread, room, self.steps.chunk_size)
+            while budget > 0 and request in self.running and request.unread > 1:
+                count = min(request.unread, budget, self.steps.chunk_size)
                 if self._reserve(request, count):
                     self._read([request], count)
-                    room -= count
+                    budget -= count
         rows = [each for each in list(self.running) if self._is_ready(each) and self._reserve(each, 1)]
         if rows:
             self._read(rows, 1)
         self._count()
 
     def recompute(self) -> None:
-        """Discards the cache, because the model has changed: running requests read their tokens again."""
+        """Resets the prefix cache and preempts all running requests, which read their tokens again."""
         running, self.running = self.running, []
         for request in running:
             request.table.release()
-            self._wait(request)
-        self.pool.forget_all()
+            self._enqueue(request)
+        self.pool.reset_prefix_cache()
 
     def fail(self, error: BaseException) -> None:
-        """Ends what runs with an error of the model, and forgets what the cache holds."""
-        self.pool.forget_all()
+        """Ends all running requests with an error of the model, and resets the cache."""
+        self.pool.reset_prefix_cache()
         failed = [each for request in list(self.running) for each in (request, *request.followers)]
         for request in self.running:
             request.followers = []
         for request in failed:
-            self._end(request, _engine_error(error))
+            self._finish(request, _engine_error(error))
         self.steps.reset()
 
     def close(self, error: BaseException) -> None:
-        """Ends all there is with an error."""
+        """Ends all requests with an error."""
         for request in [*self.running, *self.waiting]:
             followers, request.followers = request.followers, []
             for each in (request, *followers):
-                self._end(each, error)
+                self._finish(each, error)
 
-    def _fits(self, request: Request) -> bool:
-        """Whether the tokens of a waiting request find room; it then holds the blocks that it shares with others."""
-        self.counters["prefix_tokens"] += request.table.adopt(request.tokens)
-        together = [*self.running, request]
-        if self.pool.has_room([each.table for each in together], [len(each.tokens) for each in together]):
+    def _can_admit(self, request: Request) -> bool:
+        """Returns whether the cache has room for a waiting request, which then references its cached prefix."""
+        self.counters["prefix_tokens"] += request.table.reuse_prefix(request.tokens)
+        batch = [*self.running, request]
+        if self.pool.has_room([each.table for each in batch], [len(each.tokens) for each in batch]):
             return True
         self.counters["prefix_tokens"] -= request.table.length
         request.table.release()
@@ -135,14 +137,14 @@ class Scheduler:
         return request in self.running and request.unread == 1
 
     def _reserve(self, request: Request, count: int) -> bool:
-        """Room for new tokens, at the cost of younger requests; False if it was the youngest itself that gave way."""
+        """Allocates cache for new tokens, preempting the youngest if needed; False if that is the request itself."""
         while True:
             try:
                 blocks, states = request.table.reserve(count)
             except OutOfBlocksError:
                 youngest = self.running.pop()
                 youngest.table.release()
-                self._wait(youngest)
+                self._enqueue(youngest)
                 self.counters["preemptions"] += 1
                 if youngest is request:
                     return False
@@ -154,7 +156,7 @@ class Scheduler:
                 return True
 
     def _read(self, rows: Any, count: int) -> None:
-        """The model reads so many tokens of each row, and the rows that have read all choose the next."""
+        """Reads `count` tokens of each request, and selects the next token of those without unread tokens."""
         starts = [request.table.length for request in rows]
         tokens = [request.tokens[start : start + count] for request, start in zip(rows, starts, strict=True)]
         tables = [request.table for request in rows]
@@ -170,44 +172,44 @@ class Scheduler:
     def _advance(self, request: Request, logits: np.ndarray) -> None:
         try:
             is_finished = request.advance(logits)
-        except Exception as error:  # Of its own sampler or tokenizer: the others go on.
-            self._end(request, _engine_error(error))
+        except Exception as error:  # An error of its sampler or tokenizer ends this request only.
+            self._finish(request, _engine_error(error))
             return
         self.counters["tokens_written"] += 1
         if is_finished:
-            self._end(request)
+            self._finish(request)
 
     def _fork(self, request: Request, logits: np.ndarray) -> None:
-        """Lets those that wait for this prompt go on from here; who finds no place in the batch waits for one."""
+        """Forks the cache for followers, which wait for this prompt. Followers that exceed the batch are queued."""
         followers, request.followers = request.followers, []
-        places = self.max_batch_size - len(self.running)
-        for follower in followers[:places]:
+        free_rows = self.max_batch_size - len(self.running)
+        for follower in followers[:free_rows]:
             follower.table = request.table.fork()
             self.running.append(follower)
             self._advance(follower, logits)
-        self.running.sort(key=_number)
-        for follower in followers[places:]:
-            self._wait(follower)
+        self.running.sort(key=_arrival)
+        for follower in followers[free_rows:]:
+            self._enqueue(follower)
 
-    def _wait(self, request: Request) -> None:
-        """Puts a request back where it stood in the queue."""
-        self.waiting = collections.deque(sorted([*self.waiting, request], key=_number))
+    def _enqueue(self, request: Request) -> None:
+        """Puts a request in the queue, in order of arrival."""
+        self.waiting = collections.deque(sorted([*self.waiting, request], key=_arrival))
 
-    def _end(self, request: Request, error: BaseException | None = None) -> None:
-        """Ends a request wherever it is, and gives back what it holds."""
+    def _finish(self, request: Request, error: BaseException | None = None) -> None:
+        """Ends a request, waiting or running, and releases its cache."""
         for requests in (self.running, self.waiting):
             if request in requests:
                 requests.remove(request)
         request.table.release()
-        if request.followers:  # They read the prompt by themselves, the first of them for the others.
+        if request.followers:  # The first follower reads the prompt for the others.
             first, *first.followers = request.followers
             request.followers = []
-            self._wait(first)
+            self._enqueue(first)
         request.finish(error)
         self.counters["finished"] += 1
 
     def _count(self) -> None:
-        """What the blocks hold after a step, for the share that is wasted."""
+        """Updates the slot counters after a step."""
         pool = self.pool.blocks
         if pool is None:
             return
@@ -216,7 +218,7 @@ class Scheduler:
         self.counters["slots_wasted"] += sum(len(table.blocks) * pool.block_size - table.length for table in tables)
 
 
-def _number(request: Request) -> int:
+def _arrival(request: Request) -> int:
     return request.number
 
 
