@@ -14,13 +14,18 @@ from keras_transformer.utils.types import Initializer
 
 
 class BahdanauSize(NamedTuple):
-    """The measures of a recurrent encoder-decoder.
+    """Size of a recurrent encoder-decoder.
 
     Attributes:
         embedding_dim: width of the token vectors m.
-        hidden_dim: width of each state n; a place of the source is 2n wide.
+        hidden_dim: width of each state n; an annotation of the source is 2n wide.
         alignment_dim: width of the hidden layer of the attention scores.
-        readout_dim: width of what the head sees l, after maxout.
+        readout_dim: width of the input of the head l, after maxout.
+
+    Example:
+
+    >>> BahdanauSize(embedding_dim=8, hidden_dim=16, alignment_dim=16, readout_dim=8).hidden_dim
+    16
     """
 
     embedding_dim: int
@@ -46,17 +51,17 @@ def Bahdanau(
 ) -> keras.Model:
     """The recurrent encoder-decoder with additive attention (RNNsearch) up to its head.
 
-    `tasks.LanguageModel(Bahdanau(...), tie_embeddings=False)` puts the paper's head on it. With a head that is tied to the
-    target's table, `readout_dim` must be `embedding_dim`.
+    `tasks.LanguageModel(Bahdanau(...), tie_embeddings=False)` adds the paper's head. For a head that is tied to the
+    target embedding, `readout_dim` must equal `embedding_dim`.
 
     Args:
         size: "base", or a `BahdanauSize`.
-        vocabulary_size: int. Of the source; the default is that of the paper's English-French.
+        vocabulary_size: int. Vocabulary size of the source; the default is that of the paper for English-French.
         target_vocabulary_size: int, or None for `vocabulary_size`.
-        tie_embeddings: bool. Whether source and target share one table, as they may where a subword is one in both.
-        dropout: float in [0, 1). Of the embeddings, the source as it was read, and the readout; the paper has none.
-        kernel_initializer: of all matrices but those from state to state.
-        recurrent_initializer: of those from state to state.
+        tie_embeddings: bool. Whether source and target share one embedding. Both need one vocabulary.
+        dropout: float in [0, 1). Of the embeddings, the annotations of the source and the readout; the paper has none.
+        kernel_initializer: initializer of all kernels except the recurrent ones.
+        recurrent_initializer: initializer of the recurrent kernels.
         name: str.
 
     Returns:
@@ -64,16 +69,16 @@ def Bahdanau(
         "target_padding_mask": bool} to the readout `(B, T, l)`.
 
     Raises:
-        ValueError: unknown size name; a shared table of different vocabularies.
+        ValueError: unknown size name; a shared embedding for different vocabularies.
 
     Example:
 
     >>> Bahdanau(BahdanauSize(8, 16, 16, 8), vocabulary_size=100).output_shape
     (None, None, 8)
 
-    Reference: Bahdanau et al., arXiv 1409.0473, section 3 and appendix A. The paper draws matrices from a normal
-    distribution of deviation 0.01, those of the attention of 0.001 or zeros, which is too little for small models and Adam:
-    here they start as `kernel_initializer` says. The text begins with a token, in the paper with a vector of zeros.
+    Reference: Bahdanau et al., arXiv 1409.0473, section 3 and appendix A. The paper draws kernels from a normal
+    distribution of deviation 0.01, and 0.001 or zeros in attention, which is too small for small models and Adam; here
+    `kernel_initializer` is used. The target begins with a start token; in the paper, with a vector of zeros.
     """
     size = choice(size, SIZES, argument="size") if isinstance(size, str) else BahdanauSize(*size)
     initializers = {"kernel_initializer": kernel_initializer, "recurrent_initializer": recurrent_initializer}

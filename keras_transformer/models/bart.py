@@ -12,7 +12,7 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.positions import Learned
 from keras_transformer.utils.types import Activation
 
-# Lewis et al., section 4 and the published configurations. mBART has the measures of "large".
+# Lewis et al., section 4 and the published configurations. mBART has the size of "large".
 SIZES = {
     "base": Size(num_layers=6, hidden_dim=768, num_heads=12, intermediate_dim=3072),
     "large": Size(num_layers=12, hidden_dim=1024, num_heads=16, intermediate_dim=4096),
@@ -35,17 +35,17 @@ def BART(
 ) -> keras.Model:
     """The encoder-decoder of BART: post-norm blocks over the normalized sum of token and learned position.
 
-    `tasks.LanguageModel(BART(...), head_bias=True, start_id=2, end_id=2)` puts the published head on it.
+    `tasks.LanguageModel(BART(...), head_bias=True, start_id=2, end_id=2)` adds the published head.
 
     Args:
         size: "base", "large", or a `Size`.
         vocabulary_size: int. V.
-        decoder_size: `Size` of the decoder, as wide as the encoder; None for that of the encoder.
-        max_sequence_length: int. The positions of the table, which has two rows more.
+        decoder_size: `Size` of the decoder, with the `hidden_dim` of the encoder; None for the size of the encoder.
+        max_sequence_length: int. Number of positions; the table has two more rows.
         scale_embeddings: bool. Whether token vectors are multiplied by `√D`.
         residual: "post", or another scheme of `models.Transformer`.
         activation: activation of the feed-forward.
-        dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give.
+        dropout: float in [0, 1). Of the embeddings, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
         hidden_dropout: float in [0, 1). Of the hidden layer of the feed-forward.
         name: str.
@@ -63,7 +63,7 @@ def BART(
     (None, None, 16)
 
     Reference: Lewis et al., arXiv 1910.13461, section 2.1; embedding norm and the rows of positions as in its published
-    code. That drops whole blocks too, in trainings that ask for it; this does not.
+    code. Its LayerDrop is not implemented.
     """
     return Transformer(
         get_size(size, SIZES),
@@ -90,7 +90,7 @@ def MBart(
     name: str = "mbart",
     **options: Any,
 ) -> keras.Model:
-    """The encoder-decoder of mBART: BART with pre-norm blocks, a norm behind each side, and scaled embeddings.
+    """The encoder-decoder of mBART: BART with pre-norm blocks, a final norm on each side, and scaled embeddings.
 
     Args:
         size: "large", "base", or a `Size`.

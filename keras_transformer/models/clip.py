@@ -1,4 +1,4 @@
-"""CLIP: a tower for images, a tower for texts, and one space for both."""
+"""CLIP: an image encoder and a text encoder with a shared embedding space."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keras_transformer.utils.serialization import choice
 from keras_transformer.utils.types import Activation
 from keras_transformer.vision import PatchEmbedding
 
-# Radford et al., CLIP, arXiv 2103.00020, tables 19 and 20: the image tower, its patch, the text tower, the common width.
+# Radford et al., CLIP, arXiv 2103.00020, tables 19 and 20: image tower, patch size, text tower, projection width.
 SIZES = {
     "B/32": (Size(12, 768, 12, 3072), 32, Size(12, 512, 8, 2048), 512),
     "B/16": (Size(12, 768, 12, 3072), 16, Size(12, 512, 8, 2048), 512),
@@ -36,15 +36,15 @@ def CLIPVision(
     layer_norm_epsilon: float = 1e-5,
     name: str = "clip_vision",
 ) -> keras.Model:
-    """The image tower of CLIP: a vision transformer with a norm before its blocks, and one of the class token behind them.
+    """The image tower of CLIP: a vision transformer with a norm before its blocks and one after them, on the class token.
 
     Args:
         size: `Size`.
         patch_size: int or pair of ints. Pixels.
         image_size: int or pair of ints, a multiple of the patch size. Pixels.
         num_channels: int.
-        grid_size: int or pair of ints: the patches that the position table is for; None for those of `image_size`.
-        projection_dim: int, or None for no projection into the common space.
+        grid_size: int or pair of ints: the patches of the position table; None for those of `image_size`.
+        projection_dim: int. Width of the shared embedding space; None for no projection.
         activation: activation of the feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
         layer_norm_epsilon: float > 0. Of every norm.
@@ -52,7 +52,7 @@ def CLIPVision(
 
     Returns:
         `keras.Model`: "images", float `(B, height, width, channels)`, to {"tokens": `(B, T, D)`, "pooled": `(B, D)`}, the
-        tokens without the last norm; with `projection_dim` also "embedding": `(B, projection_dim)`.
+        tokens before the last norm; with `projection_dim` also "embedding": `(B, projection_dim)`.
 
     Raises:
         ValueError: heads that do not divide the width; an image that does not divide into patches.
@@ -101,15 +101,15 @@ def CLIPText(
     layer_norm_epsilon: float = 1e-5,
     name: str = "clip_text",
 ) -> keras.Model:
-    """The text tower of CLIP: a causal stack, read out at the end token.
+    """The text tower of CLIP: a causal decoder, pooled at the end token.
 
     Args:
         size: `Size`.
         vocabulary_size: int. V.
         max_sequence_length: int. Rows of the position embedding.
-        end_id: int, or None. The token whose first place is read out; None for the token with the highest id, as in CLIP's
-            own code.
-        projection_dim: int, or None for no projection into the common space.
+        end_id: int, or None. The token whose first occurrence is pooled; None for the token with the highest id, as in the
+            original code.
+        projection_dim: int. Width of the shared embedding space; None for no projection.
         activation: activation of the feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
         layer_norm_epsilon: float > 0. Of every norm.
@@ -154,24 +154,24 @@ def CLIP(
     initial_temperature: float = 0.07,
     name: str = "clip",
 ) -> keras.Model:
-    """Images and texts in one space: both towers, their projections, and the similarity of every image to every text.
+    """Dual encoder of images and texts: both towers, their projections, and the similarity of every image to every text.
 
-    It trains on pairs with `compile(loss={"logits": training.ContrastiveLoss()})`. One tower alone, with its weights, is
+    Train it on pairs with `compile(loss={"logits": training.ContrastiveLoss()})`. The image tower alone is
     `keras.Model(model.input["images"], model.output["image_embedding"])`.
 
     Args:
-        size: "B/32", "B/16", "L/14": both towers, unless they are given.
-        image_size: int or pair of ints. Pixels; for `size`.
+        size: "B/32", "B/16" or "L/14": size of the towers that are not passed.
+        image_size: int or pair of ints. Pixels; used without `vision`.
         vision: model of {"embedding"}, such as `CLIPVision(..., projection_dim=...)`, or None.
         text: model of {"embedding"}, such as `CLIPText(..., projection_dim=...)`, or None.
-        projection_dim: int, or None for that of `size`.
-        initial_temperature: float > 0. The logits are divided by it, and it is learned.
+        projection_dim: int, or None for the width of `size`.
+        initial_temperature: float > 0. Initial value of the learned temperature, by which the logits are divided.
         name: str.
 
     Returns:
         `keras.Model`: {"images": float `(B, height, width, channels)`, "token_ids": int32 `(B, T)`, "padding_mask": bool
-        `(B, T)`} to {"logits": float32 `(B, B)`, an image in each row and a text in each column, "image_embedding" and
-        "text_embedding": float32 `(B, projection_dim)` of length 1}. With `predict`, logits are those within a batch.
+        `(B, T)`} to {"logits": float32 `(B, B)`, images in rows and texts in columns, "image_embedding" and
+        "text_embedding": float32 `(B, projection_dim)` of length 1}. `predict` returns the logits within each batch.
 
     Raises:
         ValueError: unknown size.

@@ -43,7 +43,7 @@ def DeiT(
         activation: activation of the feed-forward.
         dropout: float in [0, 1). Of the embedded patches, and of what attention and feed-forward give.
         attention_dropout: float in [0, 1). Of the attention weights.
-        attention: a name in `attention.MECHANISMS`, or a layer in the manner of `MultiHeadAttention` to copy for each block.
+        attention: a name in `attention.MECHANISMS`, or a layer like `MultiHeadAttention` to copy for each block.
         layer_norm_epsilon: float > 0. Of every norm.
         name: str.
 

@@ -14,19 +14,25 @@ from keras_transformer.models.building.encoder_decoder import Side, encoder_deco
 from keras_transformer.models.building.stack import final_norm, first_layer
 from keras_transformer.positions import Sinusoidal
 from keras_transformer.utils.serialization import choice
+from keras_transformer.utils.types import Config
 
-# What doubling the heads of a decoder's first attention stops at.
+# Maximum number of heads of the first attention of a decoder cell.
 _MOST_HEADS = 16
 
 
 class EvolvedSize(NamedTuple):
-    """The measures of an Evolved Transformer. A cell is as deep as two blocks of a Transformer.
+    """Size of an Evolved Transformer. A cell has the depth of two Transformer blocks.
 
     Attributes:
-        num_encoder_layers: how many cells the encoder has.
-        num_decoder_layers: how many the decoder has.
-        hidden_dim: width of the tokens D, even; feed-forwards are four times as wide.
-        num_heads: attention heads N, each `D // N` wide; the first attention of a decoder's cell has 2 N, at most 16.
+        num_encoder_layers: number of cells of the encoder.
+        num_decoder_layers: number of cells of the decoder.
+        hidden_dim: width of the tokens D, even; the hidden layers of feed-forwards have 4 D.
+        num_heads: attention heads N, each `D // N` wide; the first attention of a decoder cell has 2 N, at most 16.
+
+    Example:
+
+    >>> EvolvedSize(num_encoder_layers=1, num_decoder_layers=1, hidden_dim=16, num_heads=2).hidden_dim
+    16
     """
 
     num_encoder_layers: int
@@ -56,23 +62,24 @@ def EvolvedTransformer(
     attention_dropout: float = 0.0,
     name: str = "evolved_transformer",
 ) -> keras.Model:
-    """The encoder-decoder whose cells an evolutionary search has found, up to its head: gates, convolutions in branches,
-    and attention. `tasks.LanguageModel` puts the head on it.
+    """The Evolved Transformer without its head: an encoder-decoder of cells found by evolutionary search, with gated linear
+    units, branched convolutions and attention. `tasks.LanguageModel` adds the head.
 
-    A cell of the encoder is a gated linear unit, a `BranchedConvolution` (a dense layer and a convolution of 3 tokens, then
-    a separable one of 9), self-attention, and a feed-forward of ReLU. One of the decoder is self-attention with twice the
-    heads beside cross-attention, a causal `BranchedConvolution` (separable ones of 11 and of 7, then of 7), and an ordinary
-    block: self-attention, cross-attention, and a feed-forward of swish with a norm in its middle. Its cache holds the keys
-    of both attentions, and the tokens that the convolutions reach.
+    An encoder cell has a gated linear unit, a `BranchedConvolution` (a dense layer and a convolution of kernel size 3, then
+    a separable one of 9), self-attention, and a ReLU feed-forward. A decoder cell has self-attention with twice the heads in
+    parallel to cross-attention, a causal `BranchedConvolution` (separable ones of 11 and 7, then of 7), and a standard
+    block: self-attention, cross-attention, and a swish feed-forward with a norm on its hidden layer. Its cache holds the
+    keys and values of both attentions and the inputs of the convolutions.
 
     Args:
         size: "tiny", "base", "big", "deep", or an `EvolvedSize`.
-        vocabulary_size: int. Of the source; the default is that of the paper's English-German.
+        vocabulary_size: int. Vocabulary size of the source; the default is that of the paper for English-German.
         target_vocabulary_size: int, or None for `vocabulary_size`.
-        tie_embeddings: bool. Whether source and target share one table (which `tasks.LanguageModel` shares too, by default).
-        residual: a name in `blocks.RESIDUALS`, such as "pre" (the paper), or an instance to copy; DeepNorm as an instance.
+        tie_embeddings: bool. Whether source and target share one embedding, as `tasks.LanguageModel` does by default.
+        residual: a name in `blocks.RESIDUALS`, such as "pre" (the paper), or an instance to copy; DeepNorm only as an
+            instance.
         layer_norm_epsilon: float > 0. Of every norm.
-        dropout: float in [0, 1). Of the embeddings, of what each part gives, of the branches, and of the hidden layers of
+        dropout: float in [0, 1). Of the embeddings, the output of each part, the branches, and the hidden layers of
             feed-forwards.
         attention_dropout: float in [0, 1). Of the attention weights.
         name: str.
@@ -82,21 +89,21 @@ def EvolvedTransformer(
         "target_padding_mask": bool} to the decoder's `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name or a scheme; an odd width, or one that heads do not divide; tied tables of
-            different vocabularies.
+        ValueError: unknown name of a size or residual scheme; an odd width, or one that the heads do not divide; tied
+            embeddings of different vocabularies.
 
     Example:
 
     >>> EvolvedTransformer(EvolvedSize(1, 1, 16, 2), vocabulary_size=100).output_shape
     (None, None, 16)
 
-    Reference: So et al., The Evolved Transformer, arXiv 1901.11117, figure 3. Where the figure is silent, as in the
-    authors' code: no biases in attention, a norm behind each side, the activations of the branches, which are padded by
-    zeros where they are added, and sines before cosines.
+    Reference: So et al., The Evolved Transformer, arXiv 1901.11117, figure 3. As in the authors' code, where the
+    figure does not specify: no biases in attention, a final norm on each side, the activations of the branches, zero padding
+    where branches of different widths are added, and sines before cosines.
     """
     size = _checked(size)
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
-    options = {"residual": residual, "norm": norm, "dropout": dropout}
+    options: Config = {"residual": residual, "norm": norm, "dropout": dropout}
     tables = token_tables(size.hidden_dim, vocabulary_size, target_vocabulary_size, tie_embeddings)
     sides = []
     for side, table, make_cell, num_layers in (
@@ -117,7 +124,7 @@ def EvolvedTransformer(
 
 
 def _encoder_cell(size, index, attention_dropout, options):
-    """The blocks of a cell of the encoder."""
+    """The blocks of an encoder cell."""
     width, dropout = size.hidden_dim, options["dropout"]
     convolution = BranchedConvolution(
         wide=keras.layers.Dense(4 * width, activation="relu"),
@@ -136,7 +143,7 @@ def _encoder_cell(size, index, attention_dropout, options):
 
 
 def _decoder_cell(size, index, attention_dropout, options):
-    """The blocks of a cell of the decoder."""
+    """The blocks of a decoder cell."""
     width, heads, dropout = size.hidden_dim, size.num_heads, options["dropout"]
 
     def attention(num_heads, name):
@@ -177,13 +184,13 @@ def _attention(size, num_heads, dropout, name):
     return MultiHeadAttention(num_heads, size.hidden_dim // num_heads, dropout=dropout, use_bias=False, name=name)
 
 
-def _checked(size):
+def _checked(size: str | EvolvedSize) -> EvolvedSize:
     """An `EvolvedSize` from a name or four integers."""
     size = choice(size, SIZES, argument="size") if isinstance(size, str) else EvolvedSize(*size)
     many = _doubled(size.num_heads)
     if size.hidden_dim % 2 or size.hidden_dim % size.num_heads or size.hidden_dim % many:
         raise ValueError(
             f"hidden_dim must be even, and a multiple of num_heads and of the {many} heads of the first attention of a "
-            f"decoder's cell. Received: {size}"
+            f"decoder cell. Received: {size}"
         )
     return size

@@ -21,7 +21,7 @@ from keras_transformer.models.building.stack import (
 from keras_transformer.models.clip import CLIPVision
 from keras_transformer.positions import Sinusoidal
 from keras_transformer.utils.serialization import clone
-from keras_transformer.utils.types import Activation, PositionLike
+from keras_transformer.utils.types import Activation, Config, PositionLike
 from keras_transformer.vision import EachImage, PlaceImages, Resampler
 
 # Huang et al., Kosmos-1, arXiv 2302.14045, section 3.2, and Kosmos-2: the text model.
@@ -46,24 +46,24 @@ def Kosmos(
     layer_norm_epsilon: float = 1e-5,
     name: str = "kosmos",
 ) -> keras.Model:
-    """A decoder of interleaved text and images: each image becomes a few tokens within those of the text.
+    """A decoder of interleaved text and images: each image is inserted into the text as a few tokens.
 
-    An image goes through an image encoder of any kind; learned queries make `num_image_tokens` tokens of its features; and
-    these take the places behind the token that says that an image begins (`vision.PlaceImages`, `vision.mark_images`).
-    Blocks have sub-LN: pre-norm, a second norm before each output projection, and larger weights at the start.
-    `tasks.LanguageModel` is the head; with it `generate({"images": images, "token_ids": prompts})` continues prompts that
-    have images. The images of a row are encoded once.
+    An image encoder computes the features of an image, a resampler with learned queries reduces them to `num_image_tokens`
+    tokens, and these replace the tokens after the begin-of-image token (`vision.PlaceImages`, `vision.mark_images`). Blocks
+    have sub-LN: pre-norm, a second norm before each output projection, and a larger initialization.
+    `tasks.LanguageModel` adds the head; its `generate({"images": images, "token_ids": prompts})` continues prompts with
+    images. The images of a row are encoded once.
 
     Args:
         size: "base", or a `Size`: of the text model.
         vocabulary_size: int. V.
-        vision: `keras.Model` from images to `(B, P, D_vision)`, such as `models.ViT`, or to a dict with these "tokens", such
-            as `models.CLIPVision`. Its layers are used, not copied: weights that were pretrained come along, and where their
-            `trainable` is False they stay.
-        begin_image_id: int in [0, `vocabulary_size`): the token after which an image stands.
+        vision: `keras.Model` from images to `(B, P, D_vision)`, such as `models.ViT`, or to a dict with such "tokens", as
+            `models.CLIPVision`. Its layers are used, not copied: pretrained weights are kept, and frozen where `trainable`
+            is False.
+        begin_image_id: int in [0, `vocabulary_size`): the token before an image.
         num_image_tokens: int >= 1. Tokens of an image L.
-        position: "sinusoidal", "learned" (2,048 places), "rotary", "xpos", an instance, or None; Kosmos-1 has "xpos".
-        scale_embeddings: bool. Whether tokens, those of images too, are multiplied by `√D`.
+        position: "sinusoidal", "learned" (2,048 positions), "rotary", "xpos", an instance, or None; Kosmos-1 uses "xpos".
+        scale_embeddings: bool. Whether token embeddings and image tokens are multiplied by `√D`.
         activation: activation of the feed-forward.
         dropout: float in [0, 1). Of the embedding, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
@@ -72,11 +72,11 @@ def Kosmos(
         name: str.
 
     Returns:
-        `keras.Model`: {"images": float `(B, I, height, width, channels)`, for each row as many as the one with the most,
+        `keras.Model`: {"images": float `(B, I, height, width, channels)`, padded to I images per row,
         "token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name; `begin_image_id` out of range; `vision` that gives no tokens.
+        ValueError: unknown size name; `begin_image_id` out of range; `vision` whose output is not tokens.
 
     Example:
 
@@ -87,15 +87,19 @@ def Kosmos(
     [('images', (None, None, 8, 8, 3)), ('token_ids', (None, None)), ('padding_mask', (None, None))]
 
     Reference: Huang et al., Language Is Not All You Need (Kosmos-1), arXiv 2302.14045, section 2; Wang et al., Foundation
-    Transformers (Magneto), arXiv 2210.06423. Weights start uniform, not normal, of the same variance. Resampling as in
-    Kosmos-2.
+    Transformers (Magneto), arXiv 2210.06423. Weights are initialized uniformly, not normally, with the same variance. The
+    resampler is that of Kosmos-2.
     """
     size = get_size(size, SIZES)
     if not 0 <= begin_image_id < vocabulary_size:
         raise ValueError(f"begin_image_id must be in [0, {vocabulary_size}). Received: {begin_image_id}")
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
     added, inside = split_position(position, 2048)
-    heads = {"num_heads": size.num_heads, "key_dim": size.hidden_dim // size.num_heads, "dropout": attention_dropout}
+    heads: Config = {
+        "num_heads": size.num_heads,
+        "key_dim": size.hidden_dim // size.num_heads,
+        "dropout": attention_dropout,
+    }
     attention = MultiHeadAttention(**heads, position=inside, context_norm=norm)
     # Layers
     image_tokens = EachImage(_image_encoder(vision, size, num_image_tokens, heads), name="image_tokens")
@@ -144,19 +148,19 @@ def Kosmos2(
     Args:
         size: "base", or a `Size`: of the text model.
         vocabulary_size: int. V.
-        vision: as `Kosmos` takes it; None for the tower of CLIP L/14 with its norm, and features of length 1.
+        vision: image encoder, as in `Kosmos`; None for the image tower of CLIP L/14 with its norm and features of length 1.
         begin_image_id: int: the id of "<image>".
         num_image_tokens: int.
         image_size: int or pair of ints, for `vision=None`. Pixels.
-        activation, dropout, attention_dropout, hidden_dropout, scale_embeddings, layer_norm_epsilon, name: as `Kosmos` takes
-            them.
+        activation, dropout, attention_dropout, hidden_dropout, scale_embeddings, layer_norm_epsilon, name: see
+            `Kosmos`.
 
     Returns:
         `keras.Model`: {"images": float `(B, I, height, width, channels)`, "token_ids": int32 `(B, T)`, "padding_mask": bool
         `(B, T)`} to `(B, T, D)`.
 
     Raises:
-        ValueError: as `Kosmos`.
+        ValueError: see `Kosmos`.
 
     Example:
 
@@ -167,7 +171,7 @@ def Kosmos2(
     (None, None, 16)
 
     Reference: Peng et al., Kosmos-2: Grounding Multimodal Large Language Models to the World, arXiv 2306.14824; positions as
-    in its published code, sinusoids that begin at 2. That code drops the embedding out twice.
+    in its published code, sinusoids that begin at 2. That code applies the embedding dropout twice.
     """
     if vision is None:
         tower, patch_size = _VISION
@@ -197,6 +201,14 @@ def kosmos2_vision(tower: keras.Model) -> keras.Model:
 
     Returns:
         `keras.Model`: "images" to `(B, P, D_vision)`.
+
+    Example:
+
+    >>> from keras_transformer.models import CLIPVision, Size
+    >>> kosmos2_vision(CLIPVision(Size(1, 8, 2, 16), patch_size=4, image_size=8)).output_shape
+    (None, 5, 8)
+
+    Reference: Peng et al., Kosmos-2, arXiv 2306.14824, and its published code.
     """
     tokens = tower.get_layer("image_norm")(tower.output["tokens"])
     return keras.Model(tower.input, UnitLength(name="unit_length")(tokens), name=tower.name)
@@ -209,10 +221,10 @@ def _image_shape(vision):
 
 
 def _image_encoder(vision, size, num_tokens, heads):
-    """From images to `num_tokens` tokens as wide as those of the text."""
+    """Model from images to `num_tokens` tokens of the width of the text model."""
     tokens = vision.output["tokens"] if isinstance(vision.output, dict) else vision.output
     if len(getattr(tokens, "shape", ())) != 3:
-        raise ValueError(f"{vision.name!r} gives no tokens (B, P, D). Its output: {vision.output}")
+        raise ValueError(f"{vision.name!r} must return tokens (B, P, D). Its output: {vision.output}")
     x = keras.layers.Dense(size.hidden_dim, name="image_projection")(tokens)
     x = Resampler(num_tokens, MultiHeadAttention(**heads, name="attention"), name="resampler")(x)
     return keras.Model(vision.input, x, name="image_encoder")

@@ -17,8 +17,8 @@ from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.utils.serialization import choice
 
-# Wu et al., arXiv 2004.11886, and the configurations of their code, by the multiply-adds that a sentence of 30 tokens may
-# take. The hidden layer of the feed-forward is as wide as the tokens: "flattened".
+# Wu et al., arXiv 2004.11886, and the configurations of their code, by the multiply-adds of a sentence of 30
+# tokens. The hidden layer of the feed-forward has the width of the tokens ("flattened").
 SIZES = {
     "100M": Size(num_layers=6, hidden_dim=200, num_heads=8, intermediate_dim=200),
     "300M": Size(num_layers=6, hidden_dim=408, num_heads=8, intermediate_dim=408),
@@ -43,22 +43,22 @@ def LiteTransformer(
     attention_dropout: float = 0.0,
     name: str = "lite_transformer",
 ) -> keras.Model:
-    """The Lite Transformer up to its head: half of the channels attend to what is far, half convolve what is near, and the
-    feed-forward is no wider than the tokens. `tasks.LanguageModel` puts the head on it.
+    """The Lite Transformer without its head: attention on half of the channels, convolution on the other half, and
+    feed-forwards of the width of the tokens. `tasks.LanguageModel` adds the head.
 
     Each block has a `LongShortRangeAttention` of N/2 heads and a convolution of N/2 heads; cross-attention has N.
 
     Args:
         size: "100M", "300M", "500M", or a `Size` of an even number of heads.
-        vocabulary_size: int. Of the source.
+        vocabulary_size: int. Vocabulary size of the source.
         target_vocabulary_size: int, or None for `vocabulary_size`.
-        tie_embeddings: bool. Whether source and target share one table (which `tasks.LanguageModel` shares too, by default).
-        kernel_sizes: tuple of ints >= 2: how many tokens the convolution of each block reads; blocks take them in turn.
-        convolution: "dynamic" (the paper on WMT), "lightweight" (the paper on IWSLT), of the short range.
-        gated: bool. Whether a gated linear unit stands in front of the convolution.
+        tie_embeddings: bool. Whether source and target share one embedding, as `tasks.LanguageModel` does by default.
+        kernel_sizes: tuple of ints >= 2: kernel size of the convolution of each block; it repeats over the blocks.
+        convolution: "dynamic" (the paper on WMT), "lightweight" (the paper on IWSLT).
+        gated: bool. Whether a gated linear unit precedes the convolution.
         residual: a name in `blocks.RESIDUALS`, such as "post" (the paper), or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
-        dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give.
+        dropout: float in [0, 1). Of the embeddings, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the weights of attention and convolution.
         name: str.
 
@@ -67,7 +67,7 @@ def LiteTransformer(
         "target_padding_mask": bool} to the decoder's `(B, T, D)`.
 
     Raises:
-        ValueError: unknown name of a size or a part; an odd number of heads; tied tables of different vocabularies.
+        ValueError: unknown name of a size or a part; an odd number of heads; tied embeddings of different vocabularies.
 
     Example:
 
@@ -80,7 +80,7 @@ def LiteTransformer(
     """
     size = get_size(size, SIZES)
     if size.num_heads % 2:
-        raise ValueError(f"Attention and convolution have half of the heads each. Received: num_heads={size.num_heads}")
+        raise ValueError(f"num_heads must be even, half of them for convolution. Received: {size.num_heads}")
     make_convolution = choice(convolution, _CONVOLUTIONS, argument="convolution")
     heads, key_dim = size.num_heads // 2, size.hidden_dim // size.num_heads
     attention = [

@@ -50,7 +50,7 @@ def Marian(
         scale_embeddings: bool. Whether token vectors are multiplied by `√D`.
         residual: "post", or another scheme of `models.Transformer`.
         activation: activation of the feed-forward.
-        dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give.
+        dropout: float in [0, 1). Of the embeddings, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
         hidden_dropout: float in [0, 1). Of the hidden layer of the feed-forward.
         name: str.

@@ -34,21 +34,22 @@ def RecurrentMemory(
     dropout: float = 0.0,
     name: str = "recurrent_memory",
 ) -> keras.Model:
-    """A decoder with segment-level recurrence: memory tokens pass from each segment to the next.
+    """A decoder with segment-level recurrence: memory tokens are passed from each segment to the next.
 
-    It trains on rows of several segments, back through time, and generates from a cache of one segment and its memory.
+    Training backpropagates through the segments of a row; generation uses a cache of one segment and its memory.
 
     Args:
-        size: "small", "medium", "large", "xl" (the measures of GPT-2), or a `Size`.
+        size: "small", "medium", "large", "xl" (the sizes of GPT-2), or a `Size`.
         vocabulary_size: int. V.
-        segment_length: int >= 1. S; rows of training data hold some multiple of it, best of all.
+        segment_length: int >= 1. S. Rows of training data should have a multiple of S tokens.
         num_memory_tokens: int >= 1. m. Default 10.
-        gradient_segments: int >= 1, or None for all. How many segments learn together; see `blocks.MemoryStack`.
-        position: "learned" (of the `m + S + m` places), the name of a position inside attention, an instance, or None.
+        gradient_segments: int >= 1, or None for all. Number of segments that gradients pass through; see
+            `blocks.MemoryStack`.
+        position: "learned" (`m + S + m` positions), the name of a position inside attention, an instance, or None.
         residual: name in `blocks.RESIDUALS`, or an instance to copy.
         norm: "layer_norm", "rms_norm", or a layer to copy.
-        attention: a layer in the manner of `MultiHeadAttention` to copy for each block, which brings its own position; its
-            cache keeps all keys.
+        attention: a layer like `MultiHeadAttention` to copy for each block, with its own position and a
+            cache of all keys.
         feedforward: "dense", "gated", or an instance to copy.
         activation: activation of a feed-forward that is given by name.
         dropout: float in [0, 1). Of the embedding, the attention weights, and the outputs of attention and feed-forward.
@@ -59,7 +60,7 @@ def RecurrentMemory(
 
     Raises:
         ValueError: unknown name of a size or a part; sizes below 1; a position that is added to the embedding, other than
-            "learned"; parts that cannot stand inside of memory, see `blocks.MemoryStack`.
+            "learned"; parts that `blocks.MemoryStack` does not support.
 
     Example:
 
@@ -76,7 +77,7 @@ def RecurrentMemory(
         added, attention_position = split_position(position, 0)
         if added is not None:
             raise ValueError(
-                f"Memory has no place in a sequence: take 'learned' or a position inside attention, not {added.name!r}."
+                f"position must be 'learned' or inside attention: memory tokens have no index. Received: {added.name!r}"
             )
     blocks = [
         DecoderBlock(

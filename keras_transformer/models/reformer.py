@@ -16,7 +16,7 @@ from keras_transformer.positions import Learned
 from keras_transformer.utils.serialization import choice, clone
 from keras_transformer.utils.types import Activation
 
-# The weights published by Google for novels and for enwik8; their heads are of 64 and of 128 channels.
+# The checkpoints published by Google for novels and for enwik8, with heads of 64 and 128 channels.
 SIZES = {
     "novel": Size(6, 256, 2, 512),
     "enwik8": Size(12, 1024, 8, 4096),
@@ -48,15 +48,16 @@ def Reformer(
         vocabulary_size: int. V.
         layers: sequence of "local" and "lsh", which repeats over the blocks.
         key_dim: int >= 1. Width of the heads.
-        local: mechanism of the local blocks, of which each has a copy. None: `ChunkedAttention()`.
-        lsh: mechanism of the others. None: `LSHAttention()`; with `attend_across_buckets`, as published, there is no cache.
-        causal: bool. Whether it is a decoder. Default True.
-        position: layer that is called with tokens, such as `positions.Axial`; None for a table.
+        local: mechanism that each local block copies. None: `ChunkedAttention()`.
+        lsh: mechanism that each LSH block copies. None: `LSHAttention()`. With `attend_across_buckets`, as published, it has
+            no cache.
+        causal: bool. Whether attention is causal. Default True.
+        position: layer that adds positions to the embedding, such as `positions.Axial`; None for `positions.Learned`.
         max_sequence_length: int. Rows of a learned position embedding.
         activation: activation of the feed-forward.
-        dropout: float in [0, 1). Of the embedding, of what attention and feed-forward give, and of the output.
+        dropout: float in [0, 1). Of the embedding, of the outputs of attention and feed-forward, and of the output.
         layer_norm_epsilon: float > 0. Of every norm.
-        reversible: bool. Whether, in training, activations are computed again instead of being kept: see
+        reversible: bool. Whether training recomputes activations instead of storing them: see
             `blocks.ReversibleStack`.
         name: str.
 

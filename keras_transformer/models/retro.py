@@ -1,4 +1,4 @@
-"""RETRO: a decoder with retrieved neighbors for each chunk of its text."""
+"""RETRO: a decoder with cross-attention to retrieved neighbors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from keras_transformer.utils.types import Activation, Config
 
 
 class RetroSize(NamedTuple):
-    """How many blocks there are, and how wide they and their heads are.
+    """Size of a RETRO stack.
 
     Attributes:
         num_layers: the number of blocks.
@@ -38,6 +38,11 @@ class RetroSize(NamedTuple):
         num_heads: attention heads N.
         intermediate_dim: width of the hidden layer of the feed-forward.
         key_dim: width of a head.
+
+    Example:
+
+    >>> RetroSize(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=32, key_dim=8).key_dim
+    8
     """
 
     num_layers: int
@@ -47,7 +52,7 @@ class RetroSize(NamedTuple):
     key_dim: int
 
 
-# Table 1 of the paper; its numbers of parameters, from 172M to 7.5B, leave embeddings out.
+# Table 1 of the paper; its numbers of parameters, from 172M to 7.5B, exclude embeddings.
 SIZES = {
     "172M": RetroSize(12, 896, 16, 3584, 64),
     "425M": RetroSize(12, 1536, 12, 6144, 128),
@@ -75,41 +80,41 @@ def RETRO(
     dropout: float = 0.0,
     name: str = "retro",
 ) -> keras.Model:
-    """A decoder, some of whose blocks attend to encoded neighbors of the text's chunks. `tasks.LanguageModel` heads it.
+    """A decoder in which some blocks attend to the encoded neighbors of each chunk. `tasks.LanguageModel` adds the head.
 
-    The text is cut into chunks of m tokens. For each, k neighbors were found in a `retrieval.ChunkDatabase`: passages of r
-    tokens that begin like it, and their continuation. An encoder reads them, and the chunk as the first of the retrieval
-    layers has it; the last token of the chunk and the m - 1 after it attend to what it gives. So nothing before a chunk's
-    last token depends on the chunk's neighbors, and without neighbors it is a decoder like any other.
+    The text is split into chunks of m tokens. Each chunk has k neighbors, retrieved from a `retrieval.ChunkDatabase`:
+    passages of r tokens, a similar chunk and its continuation. An encoder computes them, with cross-attention to the chunk
+    at the first retrieval layer. The last token of the chunk and the next m - 1 tokens attend to its output. No token
+    before the last of a chunk depends on the neighbors of the chunk; without neighbors the model is a plain decoder.
 
     Args:
-        size: "172M", "425M", "1.5B", "7.5B" (the measures of the paper), a `RetroSize`, or a `Size`.
+        size: "172M", "425M", "1.5B", "7.5B" (the sizes of the paper), a `RetroSize`, or a `Size`.
         vocabulary_size: int. V.
         encoder_size: `RetroSize` or `Size` of the encoder of neighbors; by default the paper's, 2 layers of width 896.
         chunk_size: int >= 2. m.
         num_neighbors: int >= 1. k.
         neighbor_length: int >= 1, or None for `2 · chunk_size`. r.
-        retrieval_layers: ints from 1 to the number of layers: which blocks attend to neighbors; None for 6, 9, 12, ..., as
-            in the paper.
-        encoder_retrieval_layers: likewise, which blocks of the encoder attend to the chunk.
-        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None: of every attention, each with a copy.
-        residual: a name in `blocks.RESIDUALS` of one stream, or an instance to copy.
+        retrieval_layers: ints from 1 to the number of layers: the blocks that attend to neighbors; None for 6, 9, 12, ...,
+            as in the paper.
+        encoder_retrieval_layers: ints from 1: the blocks of the encoder that attend to the chunk.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance to copy for every attention, or None.
+        residual: a name in `blocks.RESIDUALS` of a scheme with one stream, or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
         activation: activation of a feed-forward that is given by name.
-        dropout: float in [0, 1). Of the embeddings, of the attention weights, and of what each sublayer gives.
+        dropout: float in [0, 1). Of the embeddings, the attention weights, and the output of each sublayer.
         name: str.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`, "neighbor_token_ids": int32
-        `(B, L, k, r)`, "neighbor_mask": bool `(B, L, k, r)`} to `(B, T, D)`. L may be any number: chunks beyond have no
-        neighbors.
+        `(B, L, k, r)`, "neighbor_mask": bool `(B, L, k, r)`} to `(B, T, D)`. L is the number of chunks with
+        neighbors, at most all of them.
 
     Raises:
-        ValueError: unknown name of a size or a part; no retrieval layer, or one that there is not; a position that is added
-            to the embedding.
+        ValueError: unknown name of a size or a part; no retrieval layer, or one out of range; a position that is added to
+            the embedding.
 
-    Generation without more is that of a decoder without neighbors; `retrieval.with_retrieval` retrieves as chunks fill.
+    Generation uses no neighbors by default; `retrieval.with_retrieval` retrieves them for each complete chunk.
 
     Example:
 
@@ -120,15 +125,15 @@ def RETRO(
     ((None, None, 16), (None, None, 2, 8))
 
     Reference: Borgeaud et al., RETRO, arXiv 2112.04426, section 2 and algorithm 1. Scores are scaled by `1 / √H`, and
-    relative positions have the biases of Transformer-XL. The embedding of the neighbors is the encoder's own.
+    relative positions have the biases of Transformer-XL. The encoder has its own token embedding.
     """
     size, encoder_size = _with_heads(size), _with_heads(encoder_size)
     layers = tuple(range(6, size.num_layers + 1, 3)) if retrieval_layers is None else tuple(retrieval_layers)
     _check(layers, size.num_layers, "retrieval_layers")
     _check(encoder_retrieval_layers, encoder_size.num_layers, "encoder_retrieval_layers")
     if resolve(residual, RESIDUALS, Residual, argument="residual").num_streams > 1:
-        raise ValueError("Neighbors are encoded beside one stream: give a residual scheme that has no more.")
-    options = {"residual": residual, "norm": norm, "dropout": dropout}
+        raise ValueError("residual must be a scheme with one stream.")
+    options: Config = {"residual": residual, "norm": norm, "dropout": dropout}
     own = _Sublayers(size, _inside_attention(position), feedforward, activation, dropout)
     # Layers
     encoder = NeighborEncoder(
@@ -185,7 +190,7 @@ class _Sublayers(NamedTuple):
 
 
 def _neighbor_blocks(sublayers, retrieval_layers, options):
-    """The blocks of the encoder; those in `retrieval_layers` attend to the chunk."""
+    """The blocks of the encoder, with cross-attention to the chunk in `retrieval_layers`."""
 
     def block(index):
         cross_attention = sublayers.attention("cross_attention") if index + 1 in retrieval_layers else None
@@ -196,24 +201,24 @@ def _neighbor_blocks(sublayers, retrieval_layers, options):
 
 
 def _inside_attention(position):
-    """A position by name or instance; refuses one that is added to embeddings."""
+    """A position inside attention, by name or instance; an error for one that is added to the embedding."""
     added, inside = split_position(position, 0)
     if added is not None:
-        raise ValueError(f"{added.name!r} is added to embeddings: give a position that acts inside attention.")
+        raise ValueError(f"{added.name!r} is added to the embedding: use a position inside attention.")
     return inside
 
 
-def _with_heads(size):
-    """A `RetroSize` from a name, a `RetroSize`, or a `Size` whose heads share its width."""
-    size = choice(size, SIZES, argument="size") if isinstance(size, str) else size
-    if len(size) == len(RetroSize._fields):
-        return RetroSize(*size)
-    size = get_size(Size(*size), {})
-    return RetroSize(*size, size.hidden_dim // size.num_heads)
+def _with_heads(size: str | Size | RetroSize) -> RetroSize:
+    """A `RetroSize` from a name, a `RetroSize`, or a `Size` with heads of `hidden_dim / num_heads`."""
+    found = choice(size, SIZES, argument="size") if isinstance(size, str) else size
+    if len(found) == len(RetroSize._fields):
+        return RetroSize(*found)
+    shared = get_size(Size(*found), {})
+    return RetroSize(*shared, shared.hidden_dim // shared.num_heads)
 
 
 def _check(chosen, count, name):
     if name == "retrieval_layers" and not chosen:
-        raise ValueError(f"None of {count} layers retrieves: give retrieval_layers.")
+        raise ValueError(f"retrieval_layers selects none of the {count} layers.")
     if any(not 1 <= layer <= count for layer in chosen):
-        raise ValueError(f"{name} count from 1 to {count}. Received: {tuple(chosen)}")
+        raise ValueError(f"{name} must be in [1, {count}]. Received: {tuple(chosen)}")

@@ -1,4 +1,4 @@
-"""A decoder of state spaces."""
+"""S4: a decoder of state-space layers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from keras_transformer.models.building.stack import (
 from keras_transformer.recurrence import RECURRENCES
 from keras_transformer.recurrence.s4_layer import S4Layer
 from keras_transformer.utils.serialization import resolve
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, Config
 
-# Gu et al., the language model of WikiText-103, and its two mixers in a block.
+# Gu et al., the language model of WikiText-103, with two mixers per block.
 SIZES = {
     "wikitext": Size(16, 1024, 1, 4096),
 }
@@ -40,19 +40,19 @@ def S4Model(
     dropout: float = 0.0,
     name: str = "s4",
 ) -> keras.Model:
-    """A decoder whose blocks mix by state spaces: it trains in parallel, and generates from a state of fixed size.
+    """A decoder of state-space layers: parallel in training, with a state of fixed size in generation.
 
     Args:
-        size: "wikitext", or a `Size`, whose `num_heads` is not read.
+        size: "wikitext", or a `Size`; its `num_heads` is not used.
         vocabulary_size: int. V.
         state_space: "s4", "s4d", or an instance to copy.
-        num_mixers: int >= 1, or None for 2 in "wikitext" and 1 otherwise. State spaces one after the other in a block,
-            before its feed-forward.
+        num_mixers: int >= 1, or None for 2 in "wikitext" and 1 otherwise. Number of consecutive state-space layers in a
+            block, before its feed-forward.
         residual: name in `blocks.RESIDUALS`, or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
         feedforward: "dense", "gated", or an instance to copy.
         activation: activation of a feed-forward that is given by name.
-        dropout: float in [0, 1). Of the embedding, and of what mixer and feed-forward give.
+        dropout: float in [0, 1). Of the embedding, and of the outputs of mixer and feed-forward.
         name: str.
 
     Returns:
@@ -67,9 +67,9 @@ def S4Model(
     >>> S4Model(Size(2, 16, 1, 32), vocabulary_size=100).output_shape
     (None, None, 16)
 
-    Reference: Gu et al., arXiv 2111.00396, section 4.3: the Transformer with S4 in place of attention, two of it in a block,
-    as two have about as many parameters. "wikitext" has 16 such blocks of width 1024; the adaptive embeddings of the paper
-    are not here.
+    Reference: Gu et al., arXiv 2111.00396, section 4.3: the Transformer with two S4 layers per block instead of
+    attention, for about as many parameters. "wikitext" has 16 blocks of width 1024. The adaptive embeddings of the paper are
+    not implemented.
     """
     if num_mixers is None:
         num_mixers = NUM_MIXERS[size] if isinstance(size, str) and size in NUM_MIXERS else 1
@@ -78,7 +78,7 @@ def S4Model(
     choices = {name: cls for name, cls in RECURRENCES.items() if issubclass(cls, S4Layer)}
     mixer = resolve(state_space, choices, S4Layer)
     residual = resolve_residual(residual, norm, DeepNormResidual.of_stack, size.num_layers)
-    options = {"residual": residual, "norm": norm, "dropout": dropout}
+    options: Config = {"residual": residual, "norm": norm, "dropout": dropout}
     blocks = []
     for index in range(size.num_layers):
         for place in range(num_mixers - 1):

@@ -19,12 +19,17 @@ from keras_transformer.vision.patch_merging import halved
 
 
 class SwinSize(NamedTuple):
-    """The measures of a stack in stages.
+    """Size of a hierarchical stack.
 
     Attributes:
-        hidden_dim: width of the tokens in the first stage; it doubles from stage to stage.
-        num_layers: tuple of ints: how many blocks each stage has.
-        num_heads: tuple of ints: the attention heads of each stage.
+        hidden_dim: width of the tokens in the first stage; each stage doubles it.
+        num_layers: tuple of ints: number of blocks of each stage.
+        num_heads: tuple of ints: number of attention heads of each stage.
+
+    Example:
+
+    >>> SwinSize(hidden_dim=8, num_layers=(2, 1), num_heads=(2, 4)).num_layers
+    (2, 1)
     """
 
     hidden_dim: int
@@ -56,23 +61,23 @@ def Swin(
     layer_norm_epsilon: float = 1e-5,
     name: str = "swin",
 ) -> keras.Model:
-    """The Swin Transformer up to its last norm: attention in windows, shifted in every other block, in stages of which each
-    has half the rows and columns of the one before. `tasks.ImageClassifier(pooling="mean")` puts a head on it.
+    """The Swin Transformer without its head: window attention, shifted in every other block. Each stage halves rows and
+    columns. `tasks.ImageClassifier(pooling="mean")` adds a head.
 
     Args:
         size: "T", "S", "B", "L", or a `SwinSize`.
         patch_size: int or pair of ints. Pixels.
-        image_size: int or pair of ints. Pixels; an image that does not divide is padded by zeros, and so are grids that do
-            not divide into windows.
+        image_size: int or pair of ints. Pixels; images that do not divide into patches, and grids that do not divide
+            into windows, are padded with zeros.
         num_channels: int.
         window_size: int. Rows and columns of a window, in tokens.
-        mlp_ratio: float. How much wider the hidden layer of the feed-forward is than the tokens.
+        mlp_ratio: float. Ratio of the hidden width of the feed-forward to the width of the tokens.
         activation: activation of the feed-forward.
-        dropout: float in [0, 1). Of the embedded patches, and of what attention and feed-forward give.
+        dropout: float in [0, 1). Of the embedded patches, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
-        stochastic_depth: float in [0, 1). In training, the share of rows that pass the last block by; it grows from 0 at
-            the first.
-        layer_norm_epsilon: float. Of the norms of the blocks and the last one; that of the others is 1e-5.
+        stochastic_depth: float in [0, 1). Rate of stochastic depth of the last block, in training; it increases linearly
+            from 0 at the first.
+        layer_norm_epsilon: float. Of the norms of the blocks and the final norm; the others have 1e-5.
         name: str.
 
     Returns:
@@ -80,15 +85,15 @@ def Swin(
         `(B, rows · columns, 8 · hidden_dim)`.
 
     Raises:
-        ValueError: unknown size; heads that do not divide the width, or are not as many as the stages.
+        ValueError: unknown size; heads that do not divide the width; `num_heads` and `num_layers` of different lengths.
 
     Example:
 
     >>> Swin(SwinSize(8, (2, 1), (2, 4)), patch_size=2, image_size=12, window_size=3).output_shape
     (None, 9, 16)
 
-    Reference: Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows, arXiv 2103.14030. No
-    position is added to the patches, as in the paper's default.
+    Reference: Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows, arXiv 2103.14030. There
+    is no position embedding, as in the paper's default.
     """
     size = choice(size, SIZES, argument="size") if isinstance(size, str) else SwinSize(*size)
     if len(size.num_layers) != len(size.num_heads) or any(

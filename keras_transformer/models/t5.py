@@ -12,19 +12,24 @@ from keras_transformer.models.building.encoder_decoder import Side, encoder_deco
 from keras_transformer.models.building.stack import make_feed_forward
 from keras_transformer.positions import RelativeBias
 from keras_transformer.utils.serialization import choice
-from keras_transformer.utils.types import Activation
+from keras_transformer.utils.types import Activation, Config
 
 
 class T5Size(NamedTuple):
-    """The measures of a T5, whose heads need not fill its width.
+    """Size of a T5, with heads of independent width.
 
     Attributes:
-        num_layers: the number of blocks of each side.
+        num_layers: number of blocks of the encoder.
         hidden_dim: width of the tokens D.
         num_heads: attention heads N.
         intermediate_dim: width of the hidden layer of the feed-forward.
         head_dim: width of each head.
-        num_decoder_layers: the blocks of the decoder, or None for `num_layers`.
+        num_decoder_layers: number of blocks of the decoder; None for `num_layers`.
+
+    Example:
+
+    >>> T5Size(num_layers=1, hidden_dim=16, num_heads=3, intermediate_dim=32, head_dim=8).head_dim
+    8
     """
 
     num_layers: int
@@ -35,7 +40,7 @@ class T5Size(NamedTuple):
     num_decoder_layers: int | None = None
 
 
-# Raffel et al., section 3.7, and the published configurations of version 1.1, which are those of Flan-T5 too.
+# Raffel et al., section 3.7, and the published configurations of version 1.1, which Flan-T5 shares.
 SIZES = {
     "small": T5Size(6, 512, 8, 2048),
     "base": T5Size(12, 768, 12, 3072),
@@ -62,21 +67,21 @@ def T5(
     norm_epsilon: float = 1e-6,
     name: str = "t5",
 ) -> keras.Model:
-    """The encoder-decoder of T5: pre-norm blocks with RMS norms and no biases, whose scores are not scaled.
+    """The encoder-decoder of T5: pre-norm blocks with RMS norms and no biases, and unscaled scores.
 
-    Where tokens stand is said by relative biases alone, one set of them for all blocks of a side. `tasks.LanguageModel` puts
-    the head on it: of version 1.0, `LanguageModel(T5("base"), head_scale=768**-0.5, start_id=0, end_id=1)`; of version 1.1,
+    Positions are relative biases, which all blocks of a side share. `tasks.LanguageModel` adds the head: for version 1.0,
+    `LanguageModel(T5("base"), head_scale=768**-0.5, start_id=0, end_id=1)`; for version 1.1,
     `LanguageModel(T5("v1.1-base", feedforward="gated", activation="gelu_tanh"), tie_embeddings=False, ...)`.
 
     Args:
         size: "small", "base", "large", "3b", "11b", the same with "v1.1-" ("xl", "xxl"), or a `T5Size`.
         vocabulary_size: int. V.
         feedforward: "dense" (1.0), "gated" (1.1), or an instance to copy.
-        activation: of a feed-forward given by name: "relu" (1.0), "gelu_tanh" (1.1).
-        num_buckets: int. Of the relative biases.
-        max_distance: int. Farther tokens are as far as this.
-        dropout: float in [0, 1). Of the embeddings, the attention weights, the hidden layer of the feed-forward, what
-            attention and feed-forward give, and the last norm.
+        activation: activation of a feed-forward given by name: "relu" (1.0), "gelu_tanh" (1.1).
+        num_buckets: int. Number of buckets of the relative biases.
+        max_distance: int. Distance from which all tokens share a bucket.
+        dropout: float in [0, 1). Of the embeddings, the attention weights, the hidden layer of the feed-forward, the
+            outputs of attention and feed-forward, and the output of the last norm.
         norm_epsilon: float > 0.
         name: str.
 
@@ -92,8 +97,8 @@ def T5(
     >>> T5(T5Size(1, 16, 3, 32, head_dim=8), vocabulary_size=100).output_shape
     (None, None, 16)
 
-    Reference: Raffel et al., arXiv 1910.10683, section 2.1; version 1.1: Shazeer, arXiv 2002.05202. The initial weights are
-    Keras's, not the paper's.
+    Reference: Raffel et al., arXiv 1910.10683, section 2.1; version 1.1: Shazeer, arXiv 2002.05202. Weights have
+    the default initialization of Keras, not that of the paper.
     """
     parts = _Parts(size, feedforward, activation, num_buckets, max_distance, dropout, norm_epsilon)
     embedding = parts.embedding(vocabulary_size)
@@ -112,11 +117,10 @@ def T5Encoder(
     norm_epsilon: float = 1e-6,
     name: str = "t5_encoder",
 ) -> keras.Model:
-    """The encoder of T5 by itself, for embeddings and classification.
+    """The encoder of T5, for embeddings and classification.
 
     Args:
-        size, vocabulary_size, feedforward, activation, num_buckets, max_distance, dropout, norm_epsilon, name: those of
-            `T5`.
+        size, vocabulary_size, feedforward, activation, num_buckets, max_distance, dropout, norm_epsilon, name: see `T5`.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
@@ -182,7 +186,7 @@ class _Parts:
         dropouts = [keras.layers.Dropout(self._dropout, name=f"{side}_dropout") for side in (front, name)]
         return Side([embedding, dropouts[0]], blocks, [self._norm(f"{name}_final_norm"), dropouts[1]])
 
-    def _mixer(self, position):
+    def _mixer(self, position: RelativeBias) -> tuple[MultiHeadAttention, keras.layers.Layer]:
         feedforward = make_feed_forward(
             self.size.intermediate_dim, *self._feedforward, dropout=self._dropout, use_bias=False
         )
@@ -201,5 +205,5 @@ class _Parts:
     def _norm(self, name=None):
         return keras.layers.RMSNormalization(epsilon=self._epsilon, name=name)
 
-    def _options(self):
+    def _options(self) -> Config:
         return {"residual": "pre", "norm": self._norm(), "dropout": self._dropout}

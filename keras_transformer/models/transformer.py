@@ -21,7 +21,7 @@ from keras_transformer.models.building.stack import (
     split_position,
 )
 from keras_transformer.utils.serialization import clone
-from keras_transformer.utils.types import Activation, AttentionLike, PositionLike
+from keras_transformer.utils.types import Activation, AttentionLike, Config, PositionLike
 
 # Vaswani et al., table 3.
 SIZES = {
@@ -65,7 +65,7 @@ def Transformer(
         embedding_norm: bool. Whether the sum of token and position is normalized, before its dropout.
         residual: a name in `blocks.RESIDUALS`, such as "post" (the paper), or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
-        attention: a name in `attention.MECHANISMS`, or a layer in the manner of `MultiHeadAttention` to copy for every
+        attention: a name in `attention.MECHANISMS`, or a layer like `MultiHeadAttention` to copy for every
             attention; or a list of these, which the blocks of each side take in turn, from the first again after the last.
             What serves self-attention alone leaves cross-attention to softmax.
         feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
@@ -102,7 +102,7 @@ def Transformer(
     depth = decoder_size.num_layers
     encoder_residual = resolve_residual(residual, norm, DeepNormResidual.of_encoder, size.num_layers, depth)
     decoder_residual = resolve_residual(residual, norm, DeepNormResidual.of_decoder, depth)
-    options = {"norm": norm, "dropout": dropout}
+    options: Config = {"norm": norm, "dropout": dropout}
 
     # Layers
     def front(table, side, residual):
@@ -115,7 +115,7 @@ def Transformer(
             first_layer(residual, f"{side}_open_streams"),
         ]
 
-    def parts(size, index):
+    def parts(size: Size, index: int) -> tuple[keras.layers.Layer, keras.layers.Layer]:
         return (
             make_attention(size, block_attention(attention, index), dropout=attention_dropout),
             make_feed_forward(size.intermediate_dim, feedforward, activation, dropout=hidden_dropout),

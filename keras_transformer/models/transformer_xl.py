@@ -14,7 +14,7 @@ from keras_transformer.positions import AttentionPosition
 from keras_transformer.utils.serialization import clone
 from keras_transformer.utils.types import Activation, Config
 
-# Dai et al., section 4.1, and the authors' scripts: WikiText-103; memories and segments there are of 150 and of 384 tokens.
+# Dai et al., section 4.1, and the authors' scripts: WikiText-103; memory and segment there have 150 and 384 tokens.
 SIZES = {
     "standard": Size(16, 410, 10, 2100),
     "large": Size(18, 1024, 16, 4096),
@@ -36,17 +36,17 @@ def TransformerXL(
     dropout: float = 0.0,
     name: str = "transformer_xl",
 ) -> keras.Model:
-    """A decoder whose layers attend to the segment and to a memory of the previous ones.
+    """A decoder with segment-level recurrence: layers attend to the segment and to a memory of the previous ones.
 
-    It trains on rows of several segments in parallel; no gradient goes from a segment into the one before. It generates from
-    a cache of fixed size, and reads back over `num_layers · memory_length` tokens.
+    All segments of a row train in parallel; gradients stop at the start of a segment. Generation uses a cache of fixed
+    size. The receptive field is `num_layers · memory_length` tokens.
 
     Args:
         size: "standard", "large", or a `Size`.
         vocabulary_size: int. V.
-        segment_length: int >= 1. S; rows of training data hold some multiple of it, best of all.
+        segment_length: int >= 1. S. Rows of training data should have a multiple of S tokens.
         memory_length: int >= 1. M.
-        same_length: bool. Whether each token sees as many tokens, the last M, itself included.
+        same_length: bool. Whether every token attends to exactly M tokens, itself included.
         position: a name in `positions.ATTENTION_POSITIONS`, or an instance to copy for each layer.
         residual: name in `blocks.RESIDUALS`, or an instance to copy.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.
@@ -67,9 +67,9 @@ def TransformerXL(
     >>> TransformerXL(Size(2, 16, 2, 32), vocabulary_size=100, segment_length=8, memory_length=8).output_shape
     (None, None, 16)
 
-    Reference: Dai et al., Transformer-XL, arXiv 1901.02860. Each layer has biases u and v of its own, as an option of the
-    authors' code has it; the embedding and the softmax over words are plain, not adaptive; the memory before the first
-    segment is empty, where the authors' training carries it over from the batch before.
+    Reference: Dai et al., Transformer-XL, arXiv 1901.02860. Each layer has its own biases u and v, an option of the
+    authors' code. Embedding and softmax are not adaptive. The memory before the first segment is empty; the authors'
+    training keeps that of the previous batch.
     """
     size = get_size(size, SIZES)
     # Layers

@@ -12,7 +12,7 @@ from keras_transformer.models.building.size import Size, get_size
 from keras_transformer.models.building.stack import make_feed_forward, make_norm
 from keras_transformer.positions import Learned
 from keras_transformer.utils.serialization import serializable
-from keras_transformer.utils.types import Activation, DType, Shape, Tensor
+from keras_transformer.utils.types import Activation, Config, DType, Shape, Tensor
 
 # Radford et al., table 1.
 SIZES = {
@@ -40,18 +40,18 @@ def Whisper(
 ) -> keras.Model:
     """The encoder-decoder of Whisper: two convolutions over log-mel frames, and pre-norm blocks on both sides.
 
-    `audio.LogMel.whisper()` makes the frames. `tasks.LanguageModel(Whisper(...), start_id=50258, end_id=50257)` puts the
-    published head on it, and generates from "features".
+    `audio.LogMel.whisper()` computes the frames. `tasks.LanguageModel(Whisper(...), start_id=50258, end_id=50257)` adds the
+    published head and generates from "features".
 
     Args:
         size: "tiny", "base", "small", "medium", "large", or a `Size`.
-        vocabulary_size: int. V; 51864 for the models that know English alone, 51866 since large-v3.
-        decoder_size: `Size` of the decoder, as wide as the encoder; None for that of the encoder.
+        vocabulary_size: int. V; 51864 for the English-only models, 51866 since large-v3.
+        decoder_size: `Size` of the decoder, with the `hidden_dim` of the encoder; None for the size of the encoder.
         num_mel_bins: int. M: 80, or 128 since large-v3.
-        num_frames: even int: 3000 are 30 seconds. Shorter sound is filled with silence.
-        max_sequence_length: int. The positions of the decoder.
+        num_frames: even int; 3000 frames are 30 seconds. Shorter audio is padded with silence.
+        max_sequence_length: int. Number of positions of the decoder.
         activation: activation of the feed-forward.
-        dropout: float in [0, 1). Of the embeddings, and of what attention and feed-forward give.
+        dropout: float in [0, 1). Of the embeddings, and of the outputs of attention and feed-forward.
         attention_dropout: float in [0, 1). Of the attention weights.
         hidden_dropout: float in [0, 1). Of the hidden layer of the feed-forward.
         name: str.
@@ -61,7 +61,7 @@ def Whisper(
         bool `(B, T)`} to the decoder's `(B, T, D)`.
 
     Raises:
-        ValueError: unknown size name; sides of different widths; an odd number of frames.
+        ValueError: unknown size name; encoder and decoder of different widths; an odd number of frames.
 
     Example:
 
@@ -69,13 +69,15 @@ def Whisper(
     >>> Whisper(Size(1, 16, 2, 32), vocabulary_size=100, num_frames=20).output_shape
     (None, None, 16)
 
-    Reference: Radford et al., arXiv 2212.04356, section 2.2; projections of keys without bias as in its published code. The
-    sinusoids of the encoder are weights that do not train.
+    Reference: Radford et al., arXiv 2212.04356, section 2.2; key projections have no bias, as in its published code. The
+    sinusoids of the encoder are non-trainable weights.
     """
     size = get_size(size, SIZES)
     decoder_size = size if decoder_size is None else get_size(decoder_size, SIZES)
     if decoder_size.hidden_dim != size.hidden_dim:
-        raise ValueError(f"Both sides are of one width. Received: {size.hidden_dim} and {decoder_size.hidden_dim}.")
+        raise ValueError(
+            f"hidden_dim must be equal on both sides. Received: {size.hidden_dim} and {decoder_size.hidden_dim}"
+        )
     parts = _Parts(activation, dropout, attention_dropout, hidden_dropout)
     return encoder_decoder(
         parts.encoder(size, num_frames),
@@ -96,10 +98,10 @@ def WhisperEncoder(
     hidden_dropout: float = 0.0,
     name: str = "whisper_encoder",
 ) -> keras.Model:
-    """The encoder of Whisper by itself, for the classification of sounds.
+    """The encoder of Whisper, for audio classification.
 
     Args:
-        size, num_mel_bins, num_frames, activation, dropout, attention_dropout, hidden_dropout, name: those of `Whisper`.
+        size, num_mel_bins, num_frames, activation, dropout, attention_dropout, hidden_dropout, name: see `Whisper`.
 
     Returns:
         `keras.Model`: "features", float `(B, num_frames, M)`, to `(B, num_frames / 2, D)`.
@@ -131,16 +133,16 @@ class _Parts:
         self._norm = keras.layers.LayerNormalization(epsilon=1e-5)
 
     def encoder(self, size: Size, num_frames: int) -> Side:
-        """Two convolutions make a token of two frames."""
+        """The layers of the encoder: two convolutions, positions and blocks; one token per two frames."""
         if num_frames < 2 or num_frames % 2:
-            raise ValueError(f"num_frames must be even: two frames become one token. Received: {num_frames}")
+            raise ValueError(f"num_frames must be even: a token has two frames. Received: {num_frames}")
 
         def convolution(name, **options):
             return keras.layers.Conv1D(size.hidden_dim, 3, activation="gelu", name=name, **options)
 
         front = [
             convolution("convolution_1", padding="same"),
-            # "same" would pad on the right alone.
+            # "same" would pad on the right only.
             keras.layers.ZeroPadding1D(1, name="padding"),
             convolution("convolution_2", strides=2),
             Learned(num_frames // 2, initializer=Sinusoids(), trainable=False, name="source_position"),
@@ -169,7 +171,7 @@ class _Parts:
         ]
         return Side(front, blocks, [make_norm(self._norm, "decoder_final_norm")])
 
-    def _mixer(self, size):
+    def _mixer(self, size: Size) -> tuple[MultiHeadAttention, keras.layers.Layer]:
         feedforward = make_feed_forward(size.intermediate_dim, "dense", self._activation, dropout=self._hidden_dropout)
         return self._attention(size, "self_attention"), feedforward
 
@@ -177,20 +179,20 @@ class _Parts:
         width = size.hidden_dim // size.num_heads
         return MultiHeadAttention(size.num_heads, width, dropout=self._attention_dropout, use_key_bias=False, name=name)
 
-    def _options(self):
+    def _options(self) -> Config:
         return {"residual": "pre", "norm": self._norm, "dropout": self._dropout}
 
 
 @serializable
 class Sinusoids(keras.initializers.Initializer):
-    """A table of sines, then cosines, of wavelengths from 2π to 20000π, both included.
+    """Initializer of sinusoidal positions: sines, then cosines, of wavelengths from 2π to 20000π inclusive.
 
     Example:
 
     >>> Sinusoids()((2, 4)).numpy().round(4).tolist()
     [[0.0, 0.0, 1.0, 1.0], [0.8414999842643738, 9.999999747378752e-05, 0.5403000116348267, 1.0]]
 
-    Reference: Radford et al., arXiv 2212.04356, and its published code. Vaswani et al. do not reach the longest wavelength.
+    Reference: Radford et al., arXiv 2212.04356, and its published code. Vaswani et al. exclude the longest wavelength.
     """
 
     def __call__(self, shape: Shape, dtype: DType = None) -> Tensor:

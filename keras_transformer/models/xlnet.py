@@ -25,20 +25,20 @@ def XLNet(
     layer_norm_epsilon: float = 1e-12,
     name: str = "xlnet",
 ) -> keras.Model:
-    """The encoder of XLNet: post-norm blocks that know positions and segments by how those of two tokens differ.
+    """The encoder of XLNet: post-norm blocks with relative positions and relative segments.
 
-    This is its content stream alone, to be fine-tuned; `with_query_stream` adds the other for the pretraining. Padding may
-    stand on the left, as the published weights have it, or on the right: the outputs of tokens are the same. Texts end with
-    <sep> and <cls>, which is of segment 2 for the published weights; the vector of <cls> is that of a text.
+    This model is the content stream, for fine-tuning; `with_query_stream` adds the query stream for pretraining. Padding may
+    be on the left, as with the published weights, or on the right: the outputs of real tokens are equal. Texts end with
+    <sep> and <cls>, which has segment 2 in the published weights; the output at <cls> represents the text.
 
     Args:
         size: "base", "large", or a `Size`.
         vocabulary_size: int. V.
-        causal: bool. Whether a token sees none behind it. Default False, as published.
+        causal: bool. Whether attention is causal. Default False, as published.
         use_segments: bool. Whether the model takes "segment_ids".
         activation: activation of the feed-forward.
-        dropout: float in [0, 1). Of the embedding, of what attention and feed-forward give, within the feed-forward, and of
-            the output.
+        dropout: float in [0, 1). Of the embedding, the outputs of attention and feed-forward, the hidden layer of the
+            feed-forward, and the output.
         attention_dropout: float in [0, 1). Of the attention weights.
         layer_norm_epsilon: float > 0. Of every norm.
         name: str.
@@ -56,8 +56,8 @@ def XLNet(
     >>> XLNet(Size(2, 16, 2, 32), vocabulary_size=100).output_shape
     (None, None, 16)
 
-    Reference: Yang et al., XLNet, arXiv 1906.08237, section 2; measures: section 3.1. Left out: the memory of the segment
-    before, which `attention.SegmentRecurrentAttention` has for causal models, and the reversed half of each batch.
+    Reference: Yang et al., XLNet, arXiv 1906.08237, section 2; sizes: section 3.1. Not implemented: the memory of the
+    previous segment, which `attention.SegmentRecurrentAttention` has for causal models, and the reversed half of each batch.
     """
     size = get_size(size, SIZES)
     # Layers
@@ -93,7 +93,7 @@ def XLNet(
 
 
 def with_query_stream(backbone: keras.Model, *, name: str | None = None) -> keras.Model:
-    """An `XLNet` that gives what it knows of some places without having read their tokens: two streams, one set of weights.
+    """Two-stream `XLNet`: predicts tokens at target positions without access to their content.
 
     Args:
         backbone: `XLNet`. Its layers are used, not copied.
@@ -101,8 +101,8 @@ def with_query_stream(backbone: keras.Model, *, name: str | None = None) -> kera
 
     Returns:
         `keras.Model`: the backbone's inputs with "permutation_mask", bool `(B, T, T)`, True = the first token comes after
-        the second in the order of factorization, hence may see it; and "targets", bool `(B, P, T)`, the place of
-        each target, to `(B, P, D)`. `data.permute_tokens` makes both.
+        the second in the factorization order and may attend to it; and "targets", bool `(B, P, T)`, one-hot positions of
+        the targets, to `(B, P, D)`. `data.permute_tokens` computes both.
 
     Raises:
         ValueError: the backbone is no `XLNet`.
@@ -114,9 +114,9 @@ def with_query_stream(backbone: keras.Model, *, name: str | None = None) -> kera
     >>> sorted(model.input), model.output_shape
     (['padding_mask', 'permutation_mask', 'segment_ids', 'targets', 'token_ids'], (None, None, 16))
 
-    Reference: Yang et al., XLNet, arXiv 1906.08237, section 2.3. A target with nothing to see is given zeros by attention;
-    the published code gives it the mean of all tokens, the one to be found among them. transformers' `perm_mask` is 1 where
-    "permutation_mask" is False; its `target_mapping` is "targets".
+    Reference: Yang et al., XLNet, arXiv 1906.08237, section 2.3. For a target that attends to no token,
+    attention returns zeros; the published code returns the mean of all tokens, the target included. transformers'
+    `perm_mask` is 1 where "permutation_mask" is False; its `target_mapping` is "targets".
     """
     layers = {layer.name: layer for layer in backbone.layers}
     blocks = [layer for layer in backbone.layers if isinstance(layer, EncoderBlock)]

@@ -14,7 +14,7 @@ from keras_transformer.models.building.stack import final_norm, make_feed_forwar
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.recurrence import GatedRetention
 from keras_transformer.utils.serialization import choice, clone, resolve
-from keras_transformer.utils.types import Activation, PositionLike
+from keras_transformer.utils.types import Activation, Config, PositionLike
 
 SIZES = {"3B": Size(26, 3072, 24, 8192)}
 
@@ -34,23 +34,24 @@ def YOCO(
     dropout: float = 0.0,
     name: str = "yoco",
 ) -> keras.Model:
-    """A self-decoder, whose output makes one pair of keys and values, and a cross-decoder, all whose layers read that pair.
+    """A decoder-decoder: a self-decoder computes one set of keys and values, which all layers of a cross-decoder share.
 
-    The first half of the blocks mixes tokens at linear cost, with a state of fixed size; the second half attends to the
-    shared keys and values, causally. So the cache holds one pair of keys and values for each token, not one for each token
-    and layer; and what follows a prompt needs the cross-decoder for its last token alone: reading a prompt of T tokens runs
-    the self-decoder, in time that grows with T, and the cross-decoder on one token (see `PrefillExit`).
+    The first half of the blocks mixes tokens in linear time with a state of fixed size; the second half attends causally to
+    the shared keys and values. The cache holds one key and value per token instead of one per token and layer. Prefill of a
+    prompt runs the self-decoder on all tokens and the cross-decoder on the last token only (see `PrefillExit`).
 
     Args:
         size: "3B", or a `Size` with an even number of layers.
         vocabulary_size: int. V.
         self_decoder: "local" (attention within a window), "retention" (gated), or a causal layer in the manner of
             `MultiHeadAttention` to copy for each block of the first half.
-        window: int >= 1. How many tokens "local" sees, the token itself included. Default 1024.
-        num_key_value_heads: int that divides the number of heads, or None for as many. Of "local" and of the shared pair.
-        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None: of "local" and of the cross-decoder.
+        window: int >= 1. Number of tokens that "local" attends to, the token itself included. Default 1024.
+        num_key_value_heads: int that divides the number of heads, or None for the same number. For "local" and the shared
+            keys and values.
+        position: a name in `positions.ATTENTION_POSITIONS`, an instance, or None. For "local" and the cross-decoder.
         residual: name in `blocks.RESIDUALS`, or an instance to copy.
-        norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy; the shared pair is made of normed tokens too.
+        norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy. The input of the shared keys and values is
+            normalized too.
         feedforward: "dense", "gated", or an instance to copy.
         activation: activation of a feed-forward that is given by name.
         dropout: float in [0, 1). Of the embedding, the attention weights, and the outputs of attention and feed-forward.
@@ -62,7 +63,7 @@ def YOCO(
     Raises:
         ValueError: unknown name of a size or a part; an odd number of layers.
 
-    Generation is as with any decoder, but for contrastive search, which asks for the hidden states of the whole prompt.
+    All generation methods work except contrastive search, which needs the hidden states of the whole prompt.
 
     Example:
 
@@ -80,7 +81,7 @@ def YOCO(
     position = resolve(position, ATTENTION_POSITIONS, AttentionPosition, argument="position")
     key_heads = num_key_value_heads or size.num_heads
     mixer = _mixer(self_decoder, size, window, key_heads, position, dropout)
-    options = {"residual": residual, "norm": norm, "dropout": dropout}
+    options: Config = {"residual": residual, "norm": norm, "dropout": dropout}
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     mask = inputs["padding_mask"]
     x = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")(inputs["token_ids"])
@@ -101,7 +102,7 @@ def YOCO(
 
 
 def _mixer(self_decoder, size, window, key_heads, position, dropout):
-    """The mixer that the blocks of the self-decoder copy."""
+    """The template of the mixers of the self-decoder."""
     if not isinstance(self_decoder, str):
         return self_decoder
     head_dim = size.hidden_dim // size.num_heads

@@ -54,7 +54,8 @@ def PairMatcher(
     if num_classes is not None:
         check_count("num_classes", num_classes)
     pool = make_pooling(pooling)
-    inputs, vectors = {}, []
+    inputs: dict[str, keras.KerasTensor] = {}
+    vectors = []
     for side in ("first", "second"):
         own = {tensor.name: _another(tensor, side) for tensor in keras.tree.flatten(backbone.input)}
         inputs |= {tensor.name: tensor for tensor in own.values()}

@@ -145,7 +145,7 @@ def test_wrong_arguments():
     vision = ViT(Size(1, 8, 2, 16), patch_size=4, image_size=8)
     with pytest.raises(ValueError, match="begin_image_id"):
         Kosmos(Size(1, 16, 2, 24), 10, vision, begin_image_id=10)
-    with pytest.raises(ValueError, match="gives no tokens"):
+    with pytest.raises(ValueError, match="must return tokens"):
         Kosmos(Size(1, 16, 2, 24), 10, tasks.ImageClassifier(vision, 3), begin_image_id=1)
 
 

@@ -171,9 +171,9 @@ def test_the_sizes_have_as_many_parameters_as_the_paper_says():
 
 def test_refused():
     small = {"encoder_size": SMALL, "chunk_size": 4}
-    with pytest.raises(ValueError, match="None of 3 layers"):
+    with pytest.raises(ValueError, match="none of the 3 layers"):
         RETRO(SMALL, 10, **small)
-    with pytest.raises(ValueError, match=r"count from 1 to 3. Received: \(4,\)"):
+    with pytest.raises(ValueError, match=r"must be in \[1, 3\]. Received: \(4,\)"):
         RETRO(SMALL, 10, **small, retrieval_layers=(4,))
     with pytest.raises(ValueError, match="one stream"):
         RETRO(SMALL, 10, **small, retrieval_layers=(2,), residual="residual")

@@ -1,5 +1,6 @@
 """The mechanisms by name. To add one: its file, its line here, its case in tests/contract/cases.py."""
 
+from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.bigbird import BigBirdAttention
 from keras_transformer.attention.mechanisms.block_sparse import BlockSparseAttention
 from keras_transformer.attention.mechanisms.blockwise import BlockwiseAttention
@@ -19,7 +20,7 @@ from keras_transformer.attention.mechanisms.sparse_fixed import FixedSparseAtten
 from keras_transformer.attention.mechanisms.sparse_strided import StridedSparseAttention
 from keras_transformer.attention.mechanisms.subspace import SubspaceAttention
 
-MECHANISMS = {
+MECHANISMS: dict[str, type[Mechanism]] = {
     "softmax": SoftmaxAttention,
     "local": LocalAttention,
     "chunked": ChunkedAttention,

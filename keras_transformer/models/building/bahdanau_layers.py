@@ -73,11 +73,11 @@ class BidirectionalGRU(keras.layers.Layer):
     def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Tensor:
         length, units = ops.shape(inputs)[1], self.units
         x = ops.reshape(self.input_dense(inputs), (-1, length, 2, 3 * units))
-        x = _turned(ops.transpose(x, (1, 2, 0, 3)))  # (T, 2, B, 3n), the second of the two back to front
-        given = (x[..., :units], x[..., units:])
+        x = _reverse_backward(ops.transpose(x, (1, 2, 0, 3)))  # (T, 2, B, 3n), the second of the two back to front
+        steps: tuple[Tensor, ...] = (x[..., :units], x[..., units:])
         if padding_mask is not None:
             mask = ops.expand_dims(ops.cast(ops.transpose(padding_mask), "float32"), 1)
-            given += (ops.expand_dims(_turned(ops.concatenate([mask, mask], axis=1)), 3),)
+            steps += (ops.expand_dims(_reverse_backward(ops.concatenate([mask, mask], axis=1)), 3),)
         directions = zip(stack_kernels(self.forward_kernels), stack_kernels(self.backward_kernels), strict=True)
         kernels = [ops.concatenate([ops.expand_dims(each, 0) for each in pair], axis=0) for pair in directions]
 
@@ -86,7 +86,7 @@ class BidirectionalGRU(keras.layers.Layer):
             return (state,), ops.cast(state, candidate.dtype)
 
         state = ops.zeros((2, ops.shape(inputs)[0], units), "float32")
-        outputs = ops.transpose(_turned(sequential_scan(step, (state,), given, training)[1]), (2, 0, 1, 3))
+        outputs = ops.transpose(_reverse_backward(sequential_scan(step, (state,), steps, training)[1]), (2, 0, 1, 3))
         return ops.reshape(outputs, (-1, length, 2 * units))
 
     def compute_output_shape(self, inputs_shape: Shape, padding_mask_shape: Shape | None = None) -> Shape:
@@ -186,8 +186,8 @@ class AttentionalGRU(CachedLayer):
         cache_index: Tensor = None,
         training: bool | None = None,
     ) -> Tensor:
-        memory = cache if cache is not None and has_encoder_cache(cache) else self.memory_cache(encoder_output)
-        memory = [ops.cast(memory[name], self.compute_dtype) for name in ("cross_key", "cross_value")]
+        arrays = cache if cache is not None and has_encoder_cache(cache) else self.memory_cache(encoder_output)
+        memory = [ops.cast(arrays[name], self.compute_dtype) for name in ("cross_key", "cross_value")]
         state = self._first_state(memory[1])
         if cache is not None:
             begins = ops.equal(ops.reshape(ops.convert_to_tensor(cache_index), (-1, 1)), 0)
@@ -206,9 +206,9 @@ class AttentionalGRU(CachedLayer):
         units, width = self.units, self.units + values.shape[3]
         inputs = ops.transpose(self.input_dense(x), (1, 0, 2))
         # What is first has the shape of what comes out.
-        given = (ops.zeros((*ops.shape(inputs)[:2], width), inputs.dtype), inputs)
+        steps: tuple[Tensor, ...] = (ops.zeros((*ops.shape(inputs)[:2], width), inputs.dtype), inputs)
         if mask is not None:
-            given += (ops.expand_dims(ops.cast(ops.transpose(mask), "float32"), 2),)
+            steps += (ops.expand_dims(ops.cast(ops.transpose(mask), "float32"), 2),)
 
         def step(index, carry, _, token, *mask):
             before = ops.cast(carry[0], token.dtype)
@@ -219,7 +219,7 @@ class AttentionalGRU(CachedLayer):
             state = gru_step(carry[0], token[:, :units], token[:, units:], kernels, *mask)
             return (state,), ops.concatenate([before, context], axis=1)
 
-        (state,), outputs = sequential_scan(step, (state,), given, training)
+        (state,), outputs = sequential_scan(step, (state,), steps, training)
         outputs = ops.transpose(outputs, (1, 0, 2))
         return outputs[..., :units], outputs[..., units:], state
 
@@ -257,7 +257,7 @@ class AttentionalGRU(CachedLayer):
         return {**super().get_config(), **_config(self, "units", "alignment_dim", "readout_dim")}
 
 
-def _turned(x):
+def _reverse_backward(x):
     """The second of the two directions `(T, 2, ...)` back to front."""
     return ops.concatenate([x[:, :1], ops.flip(x[:, 1:], axis=0)], axis=1)
 

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from keras_transformer.attention import MECHANISMS, MultiHeadAttention, segment_mask
+from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.blocks import NORMS, RESIDUALS, Residual
 from keras_transformer.feedforward import FEEDFORWARDS
 from keras_transformer.models.building.size import Size
@@ -78,7 +79,8 @@ def block_attention(attention: AttentionLike, index: int) -> LayerLike | None:
 def make_cross_attention(size: Size, template: LayerLike | None = None, dropout: float = 0.0) -> keras.layers.Layer:
     """Cross-attention: as `make_attention`, but softmax if the mechanism supports self-attention only."""
     if isinstance(template, str):
-        template = template if "cross" in choice(template, MECHANISMS, argument="attention").supports else None
+        mechanism: type[Mechanism] = choice(template, MECHANISMS, argument="attention")
+        template = template if "cross" in mechanism.supports else None
     elif "cross" not in getattr(template, "supports", {"cross"}):
         template = clone(template, mechanism="softmax") if isinstance(template, MultiHeadAttention) else None
     return make_attention(size, template, dropout=dropout, name="cross_attention")
