@@ -1,4 +1,4 @@
-"""The contract of attention mechanisms, and the checks of what they support."""
+"""Base class of attention mechanisms, and checks of supported arguments."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
 
 
-# What a mechanism may support, and advice for the error message if it does not.
+# Capabilities of mechanisms, each with advice for the error message if it is not supported.
 _ADVICE = {
     "causal": "it has no causal form: call it with use_causal_mask=False, in an encoder",
     "bidirectional": "it is always causal: call it with use_causal_mask=True, in a decoder",
     "cross": "queries and keys must be the same tokens: use it for self-attention",
-    "attention_mask": "it builds no matrix of queries by keys: pass padding as query_mask and value_mask, or use 'softmax'",
+    "attention_mask": "it computes no score matrix: pass padding as query_mask and value_mask, or use 'softmax'",
     "window": "it has no sliding_window: use mechanism='local'",
-    "scores": "it builds no matrix of queries by keys, so there are no scores to return",
+    "scores": "it computes no score matrix, so there are no scores to return",
     "cache": "it cannot process a sequence token by token",
-    "bias": "it computes no scores for a position to add to: use a position that rotates queries and keys, as 'rotary'",
-    "query": "it computes no scores for a position to add to: use a position that rotates queries and keys, as 'rotary'",
-    "values": "it has no weights for a position to add to values: use a position that rotates queries and keys, as 'rotary'",
+    "bias": "it computes no scores to add a bias to: use a position that rotates queries and keys, such as 'rotary'",
+    "query": "it computes no scores to add a bias to: use a position that rotates queries and keys, such as 'rotary'",
+    "values": "it computes no attention weights: use a position that rotates queries and keys, such as 'rotary'",
 }
 ALL_CAPABILITIES = frozenset(_ADVICE)
 
@@ -42,8 +42,8 @@ ALL_CAPABILITIES = frozenset(_ADVICE)
 class Mechanism(CachedLayer):
     """Base class of attention mechanisms, which map projected queries, keys and values to a context.
 
-    A subclass lists in `supports` what it takes into account and implements `attend`. Unsupported arguments raise an error
-    before the computation. All mechanisms support padding (`query_mask`, `key_mask`). A mechanism that caches less than all
+    A subclass implements `attend` and lists its capabilities in `supports`. Unsupported arguments raise an error before the
+    computation. All mechanisms support padding (`query_mask`, `key_mask`). A mechanism that caches less than all
     keys overrides `init_cache` and `extend`, and sets `cache_is_rewindable` to False.
 
     Attributes:
@@ -201,7 +201,7 @@ def check_supported(layer: Any, requested: Mapping[str, Any]) -> None:
             raise ValueError(f"{type(layer).__name__} does not support {capability!r}: {_ADVICE[capability]}.")
 
 
-def check_cross_attention(layer: keras.layers.Layer):
+def check_cross_attention(layer: keras.layers.Layer) -> None:
     """Raises `ValueError` for a layer that supports self-attention only."""
     if "cross" not in getattr(layer, "supports", ALL_CAPABILITIES):
         raise ValueError(f"{layer.name} supports self-attention only and cannot be a cross-attention.")

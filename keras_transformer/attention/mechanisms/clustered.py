@@ -91,7 +91,7 @@ class _Clustered(Mechanism):
 
 @serializable
 class ClusteredAttention(_Clustered):
-    """Clustered attention: all queries of a cluster use the attention of their mean.
+    """Clustered attention: all queries of a cluster use the attention weights of their mean.
 
         y_i = Σ_j softmax_j(q̄_c · k_j / √H) v_j,   q̄_c = mean of q_i over the cluster c of i
 
@@ -134,8 +134,8 @@ class ClusteredAttention(_Clustered):
         clusters: Tensor,
         key_mask: Tensor | None = None,
         training: bool | None = None,
-    ):
-        """The context `(B, T, N, H_value)` for given clusters, int `(B, N, T)`; C means no cluster."""
+    ) -> Tensor:
+        """Returns the context `(B, T, N, H_value)` for given clusters, int `(B, N, T)`; C means no cluster."""
         members = _members(clusters, self.num_clusters)
         visibility = Visibility(key_mask=key_mask)
         of_clusters = self.softmax(_means(query, members), key, value, visibility=visibility, training=training)
@@ -146,7 +146,7 @@ class ClusteredAttention(_Clustered):
 class ImprovedClusteredAttention(_Clustered):
     """Clustered attention with exact weights for the top keys of each cluster.
 
-    With A^c the weights of cluster c, `T_c` its `top_k` heaviest keys and `m_c = Σ_{j ∈ T_c} A^c_j`,
+    With the attention weights A^c of cluster c, its `top_k` keys of largest weight `T_c` and `m_c = Σ_{j ∈ T_c} A^c_j`,
 
         y_i = m_c Σ_{j ∈ T_c} softmax_{j ∈ T_c}(q_i · k_j / √H) v_j + Σ_{j ∉ T_c} A^c_j v_j
 
@@ -205,8 +205,8 @@ class ImprovedClusteredAttention(_Clustered):
         clusters: Tensor,
         key_mask: Tensor | None = None,
         training: bool | None = None,
-    ):
-        """The context `(B, T, N, H_value)` for given clusters, int `(B, N, T)`; C means no cluster."""
+    ) -> Tensor:
+        """Returns the context `(B, T, N, H_value)` for given clusters, int `(B, N, T)`; C means no cluster."""
         members, heads = _members(clusters, self.num_clusters), query.shape[2]
         key, value, key_mask = _at_least(self.top_k, key, value, key_mask)
         visibility, means = Visibility(key_mask=key_mask), _means(query, members)

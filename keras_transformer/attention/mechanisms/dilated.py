@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @serializable
 class DilatedAttention(Mechanism):
-    """Dilated sliding-window (atrous) attention: `window` keys on each side, `dilation` apart.
+    """Dilated sliding-window (atrous) attention to `window` keys on each side, `dilation` apart.
 
     `y_i = Σ_{j ≡ i mod dilation, |i - j| < window · dilation} softmax_j(scores(q_i, k_j) + bias_ij) v_j`. The
     subsequences of every `dilation`-th token are folded into the batch, for sliding-window attention in each: time and
-    memory grow with `T · window`, independent of the dilation. The result is that of masked dense attention, for any length.
+    memory grow with `T · window`, independent of the dilation. The result equals that of masked dense attention.
 
     Args:
         window: int >= 1. Number of attended keys on each side, the query's own included.
@@ -40,7 +40,7 @@ class DilatedAttention(Mechanism):
         seed: int or None. Seed of the dropout.
 
     Call arguments: see `Mechanism`. Causal and bidirectional self-attention, all positions. The cache keeps the
-    last `window · dilation` keys, independent of `max_length`; a single new token reads every `dilation`-th of them.
+    last `window · dilation` keys, independent of `max_length`; a single new token attends to every `dilation`-th of them.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
@@ -57,7 +57,7 @@ class DilatedAttention(Mechanism):
     [1.0, 2.0, 2.0, 2.0, 3.0]
 
     Reference: Child et al., Sparse Transformers, arXiv 1904.10509; Beltagy et al., Longformer, arXiv 2004.05150, figure 2c.
-    There, a window is the sum of both sides.
+    Deviation: the window of Longformer is the sum of both sides.
     """
 
     supports = frozenset({"causal", "bidirectional", "cache", "bias", "query", "values"})

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @serializable
 class LocalAttention(SoftmaxBasedMechanism):
-    """Sliding-window attention over keys fewer than `window` positions away; with causality, over the last `window` keys.
+    """Sliding-window attention to keys fewer than `window` positions away; with causality, to the last `window` keys.
 
-    `y_i = Σ_{|i - j| < window} softmax_j(scores(q_i, k_j) + bias_ij) v_j`. Queries are cut into blocks, and a block
-    reads the blocks of keys that its window touches: time and memory grow with `T · (window + block_size)`. The result is
+    `y_i = Σ_{|i - j| < window} softmax_j(scores(q_i, k_j) + bias_ij) v_j`. Queries are split into blocks, and a block
+    attends to the blocks of keys within its window: time and memory grow with `T · (window + block_size)`. The result equals
     that of masked dense attention, for any length.
 
     Args:
@@ -53,7 +53,7 @@ class LocalAttention(SoftmaxBasedMechanism):
     [0.5, 1.0, 2.0, 3.0, 3.5]
 
     Reference: Child et al., Sparse Transformers, arXiv 1904.10509, section 4.2 (the local half); Beltagy et al., Longformer,
-    arXiv 2004.05150, figure 2b. There, a window is the sum of both sides; here it counts one side, as in
+    arXiv 2004.05150, figure 2b. Deviation: their window is the sum of both sides; here it is one side, as in
     `keras.layers.MultiHeadAttention(sliding_window=...)`.
     """
 

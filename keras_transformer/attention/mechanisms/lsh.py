@@ -101,11 +101,9 @@ class LSHAttention(Mechanism):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.bucket_factors = tuple(num_buckets) if isinstance(num_buckets, (list, tuple)) else (num_buckets,)
+        self.bucket_factors = tuple(num_buckets) if isinstance(num_buckets, Sequence) else (num_buckets,)
         if not self.bucket_factors or any(positive("num_buckets", factor) % 2 for factor in self.bucket_factors):
-            raise ValueError(
-                f"num_buckets must be even: half are the other side of a rotation. Received: {num_buckets}"
-            )
+            raise ValueError(f"num_buckets must be even: each rotation has two sides. Received: {num_buckets}")
         self.num_buckets = math.prod(self.bucket_factors)
         self.chunk_length = positive("chunk_length", chunk_length)
         self.num_rounds = positive("num_rounds", num_rounds)

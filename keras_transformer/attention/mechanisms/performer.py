@@ -16,22 +16,23 @@ _EPSILON = 1e-30
 
 @serializable
 class PerformerAttention(Mechanism):
-    """FAVOR+: `y_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) · Σ_j φ(k_j)`, an estimate of softmax attention at linear cost.
+    """FAVOR+ attention (Performer), an estimate of softmax attention at linear cost.
 
-    φ are M positive orthogonal random features, see `RandomFeatures`. Time grows with `T · M · H`, memory with `T · M`;
-    with causality in chunks of C, time `T · (C + M) · H` and memory `T · (C + M) + T / C · M · H`. The error against softmax
-    falls with `1 / √M`, and grows fast with the length of queries and keys: it is small where `|q| |k| / √H` is a few.
+    `y_i = φ(q_i) Σ_j φ(k_j) v_jᵀ / φ(q_i) · Σ_j φ(k_j)`, where φ are M positive orthogonal random features, see
+    `RandomFeatures`. Time grows with `T · M · H`, memory with `T · M`; with causality, in chunks of C, time with
+    `T · (C + M) · H` and memory with `T · (C + M) + T / C · M · H`. The error relative to softmax is proportional to
+    `1 / √M`, and grows fast with the norms of queries and keys: it is small if `|q| |k| / √H` is a small number.
 
     Args:
         num_features: int >= 1, or None for `floor(H ln H)`. M.
-        kernel: "softmax", or "relu": features `max(W x, 0)`, which estimate no softmax and often train as well.
+        kernel: "softmax", or "relu": features `max(W x, 0)`, which do not estimate softmax but often train as well.
         chunk_size: int >= 1. C, with causality; affects the cost only.
         dropout: float in [0, 1). As in `LinearAttention`.
         seed: int or None. Seed of the features and the dropout.
 
     Call arguments: see `Mechanism`. Causal and bidirectional self-attention, bidirectional cross-attention;
-        positions that rotate queries and keys. The cache is that of `LinearAttention`, and holds for the features that it
-        was made with.
+        positions that rotate queries and keys. The cache is that of `LinearAttention`, and is invalid after the features
+        are redrawn.
 
     Returns:
         The context `(B, T, N, H_value)`; with a cache, `(context, next_cache)`.
@@ -49,7 +50,7 @@ class PerformerAttention(Mechanism):
     [3.0, 3.0, 3.0]
 
     Reference: Choromanski et al., Rethinking Attention with Performers, arXiv 2009.14794, equation 4, lemma 1, section 2.4;
-    deviations: see `RandomFeatures`. With causality the authors add 1e-6 to the sums of the features; here nothing.
+    deviations: see `RandomFeatures`. With causality, the authors' code adds 1e-6 to the sums of the features.
     """
 
     supports = LinearAttention.supports

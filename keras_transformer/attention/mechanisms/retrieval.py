@@ -28,11 +28,10 @@ class RetrievalAttention(Mechanism):
     """Softmax attention of each query and head to the `top_k` keys with the largest scores.
 
     `y_i = Σ_{j in top_k(q_i · k_j)} softmax_j(q_i · k_j / √H) v_j`. The search is exact: it scans blocks of keys and
-    keeps the best so far. Time grows with `T · S`, memory with `T · (top_k · H + block_size)`, for few queries
-    over very many keys; `top_k >= S` is softmax attention. Gradients reach the
-    retrieved keys and values.
+    keeps the best so far. Time grows with `T · S`, memory with `T · (top_k · H + block_size)`: for few queries and very many
+    keys. With `top_k >= S` it equals softmax attention. The retrieved keys and values have gradients.
 
-    For more keys than memory holds see `NearestNeighbors` and `attend_to_neighbors`.
+    For keys that do not fit in memory, see `NearestNeighbors` and `attend_to_neighbors`.
 
     Args:
         top_k: int >= 1. Number of keys that each query attends to.
@@ -56,8 +55,8 @@ class RetrievalAttention(Mechanism):
     >>> RetrievalAttention(top_k=1)(np.ones((1, 1, 1, 1)), keys, values).numpy().item()
     5.0
 
-    Reference: Bertsch et al., Unlimiformer, arXiv 2305.01625, section 2.3. There one index over the encoder's output serves
-    all heads and layers, by searching for `q W_kᵀ`: `attend_to_neighbors` does so.
+    Reference: Bertsch et al., Unlimiformer, arXiv 2305.01625, section 2.3. As in the paper, `attend_to_neighbors` uses one
+    index of the encoder's output for all heads and layers, and searches for `q W_kᵀ`.
     """
 
     supports = frozenset({"causal", "bidirectional", "cross", "cache"})

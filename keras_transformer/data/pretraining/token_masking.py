@@ -70,8 +70,8 @@ class TokenMasking:
         whole_words: bool = False,
         selected_positions: bool = False,
     ) -> None:
-        _check(tokenizer, rate, mask_share, random_share)
-        self.mask_id = tokenizer.mask_id
+        self.mask_id = _mask_id(tokenizer)
+        _check(rate, mask_share, random_share)
         self.rate = rate
         self.mask_share = mask_share
         self.random_share = random_share
@@ -155,9 +155,13 @@ def _continuations(tokenizer):
     raise ValueError(f"The vocabulary of this {type(tokenizer).__name__} does not mark words ('##', '▁' or 'Ġ').")
 
 
-def _check(tokenizer, rate, mask_share, random_share):
+def _mask_id(tokenizer: Tokenizer) -> int:
     if tokenizer.mask_id is None:
         raise ValueError(f"This {type(tokenizer).__name__} has no mask token.")
+    return tokenizer.mask_id
+
+
+def _check(rate: float, mask_share: float, random_share: float) -> None:
     if not 0 < rate < 1:
         raise ValueError(f"rate must be in (0, 1). Received: {rate}")
     if min(mask_share, random_share) < 0 or mask_share + random_share > 1:
