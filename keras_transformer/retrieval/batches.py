@@ -1,4 +1,4 @@
-"""Batches of text with what was found for each of its chunks, for training and evaluating."""
+"""Batches of text with the neighbors of its chunks, for training and evaluation."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def retrieval_batches(
     database: ChunkDatabase,
     sequence_length: int,
     batch_size: int,
-    steps_per_epoch,
+    steps_per_epoch: int,
     *,
     neighbor_length: int | None = None,
-    seed=0,
-):
-    """Batches of stretches that begin at any chunk of any document, with the neighbors of their chunks.
+    seed: int = 0,
+) -> BatchStream:
+    """Training batches of sequences that start at random chunks, with the neighbors of their chunks.
 
-    Beginnings are drawn evenly, with replacement; a batch is decided by `seed`, epoch and step. A stretch ends with its
-    document at the latest; what is missing of it is padding, and no label.
+    Starts are drawn uniformly with replacement; `seed`, epoch and step determine a batch. A sequence does not exceed its
+    document; it is padded, and padding has no labels.
 
     Args:
-        chunks: `retrieval.Chunks`: the text to learn, mostly `database.chunks`.
-        neighbors: int `(len(chunks), k)`: `database.neighbors_of(chunks, k)`; an array on disk stays there.
+        chunks: `retrieval.Chunks`: the training text, usually `database.chunks`.
+        neighbors: int `(len(chunks), k)`: `database.neighbors_of(chunks, k)`; it may be an array on disk.
         database: `retrieval.ChunkDatabase`.
         sequence_length: int, a multiple of the chunk size. T.
         batch_size: int >= 1. B.
-        steps_per_epoch: int >= 1. An epoch is as long as one wishes.
+        steps_per_epoch: int >= 1. Any length.
         neighbor_length: int >= 1, or None for two chunks. r.
         seed: int >= 0.
 
@@ -48,8 +48,8 @@ def retrieval_batches(
         `(B, T)`: the next tokens.
 
     Raises:
-        RetrievalError: neighbors of another number of chunks; a length that is no multiple of the chunk size; no document
-            of two tokens.
+        RetrievalError: the number of neighbors differs from that of chunks; a length is not a multiple of the chunk
+            size; no document has two tokens.
 
     Example:
 
@@ -83,13 +83,13 @@ def retrieval_evaluation_batches(
     batch_size: int,
     *,
     neighbor_length: int | None = None,
-):
-    """Batches that go through documents from end to end, with the neighbors of their chunks.
+) -> BatchStream:
+    """Evaluation batches of all documents, with the neighbors of their chunks.
 
-    Every token but the first of a document, and the first of each stretch of T within it, is a label once.
+    Every token is a label once, except for the first of each sequence of T tokens of a document.
 
     Args:
-        chunks: `retrieval.Chunks`: the text to measure on.
+        chunks: `retrieval.Chunks`: the evaluation text.
         neighbors: int `(len(chunks), k)`: `database.neighbors_of(chunks, k)`.
         database: `retrieval.ChunkDatabase`.
         sequence_length: int, a multiple of the chunk size. T.
@@ -97,8 +97,7 @@ def retrieval_evaluation_batches(
         neighbor_length: int >= 1, or None for two chunks. r.
 
     Returns:
-        A `data.BatchStream` as of `retrieval_batches`; `epoch()` of it is one pass. The last batch is filled up with
-        padding.
+        A `data.BatchStream` as of `retrieval_batches`; its `epoch()` is one pass. The last batch is padded.
 
     Raises:
         RetrievalError: as `retrieval_batches`.
@@ -126,7 +125,7 @@ def retrieval_evaluation_batches(
 
 
 class _Rows:
-    """Stretches of `length` tokens and the labels after them, which begin at every `stride`-th chunk of each document."""
+    """Sequences of `length` tokens and their labels, which start at every `stride`-th chunk of each document."""
 
     def __init__(
         self,
@@ -140,7 +139,7 @@ class _Rows:
         size = chunks.chunk_size
         if size != database.chunk_size or length < size or length % size:
             raise RetrievalError(
-                f"Chunks of text and database must be of one size, of which sequence_length is a multiple. Received: {size} "
+                f"Text and database must have one chunk size, which divides sequence_length. Received: {size} "
                 f"and {database.chunk_size}, sequence_length={length}"
             )
         if len(neighbors) != len(chunks):
@@ -150,16 +149,16 @@ class _Rows:
         sizes = np.diff(chunks.document_starts)
         counts = -(-np.maximum(sizes - 1, 0) // (size * stride))  # The last token of a document has no label.
         if not counts.any():
-            raise RetrievalError("No document has the two tokens that teach one.")
+            raise RetrievalError("No document has two tokens.")
         self.stride, self.first_rows = stride, np.concatenate([[0], np.cumsum(counts)])
 
     def __len__(self) -> int:
         return int(self.first_rows[-1])
 
-    def batch(self, rows: Any, batch_size: int):
+    def batch(self, rows: Any, batch_size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         chunks, size = self.chunks, self.chunks.chunk_size
         documents = np.searchsorted(self.first_rows, rows, side="right") - 1
-        offsets = (rows - self.first_rows[documents]) * self.stride  # Chunks of the document before each stretch.
+        offsets = (rows - self.first_rows[documents]) * self.stride  # Chunks of the document before each sequence.
         starts = chunks.document_starts[documents] + offsets * size
         positions = starts[:, None] + np.arange(self.length + 1)
         real = positions < chunks.document_starts[documents + 1][:, None]
@@ -183,12 +182,12 @@ class _Rows:
         inputs = {name: _filled(array, empty, 0) for name, array in inputs.items()}
         return inputs, _filled(labels.astype("int32"), empty, IGNORE_ID)
 
-    def stream(self, make: Callable[..., Any], steps: Any, settings: Any):
+    def stream(self, make: Callable[..., Any], steps: int, settings: tuple[Any, ...]) -> BatchStream:
         settings = (*settings, self.length, self.neighbor_length, len(self), self.neighbors.shape)
         starts = self.chunks.document_starts[:1000].tobytes() + np.asarray(self.chunks.token_ids[:1000]).tobytes()
         fingerprint = hashlib.sha256(repr(settings).encode() + starts).hexdigest()[:16]
         return BatchStream(make, steps, fingerprint=fingerprint, fixed_shapes=True)
 
 
-def _filled(array: np.ndarray, rows: Any, value: Any):
+def _filled(array: np.ndarray, rows: int, value: int) -> np.ndarray:
     return np.pad(array, ((0, rows), *[(0, 0)] * (array.ndim - 1)), constant_values=value)

@@ -1,4 +1,4 @@
-"""Documents as one run of tokens on disk, cut into chunks."""
+"""Chunks of documents, which are one array of tokens on disk."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TOKENS, STARTS = "token_ids.bin", "document_starts.npy"
 class Chunks:
     """The chunks of documents: chunk j of a document is its tokens `j m` to `j m + m - 1`.
 
-    Only full chunks count: what a document has behind its last one is reached as that one's continuation, and a document
+    Only full chunks count: the rest of a document is available as the continuation of its last chunk, and a document
     shorter than a chunk has none.
 
     Args:
-        token_ids: integers `(n,)`: the tokens of all documents, one after the other; a `numpy.memmap` stays on disk.
-        document_starts: int64 `(d + 1,)`: where each document begins, and the end of the last.
+        token_ids: integers `(n,)`: the concatenated tokens of all documents; a `numpy.memmap` stays on disk.
+        document_starts: int64 `(d + 1,)`: the start of each document, and the end of the last.
         chunk_size: int >= 1. m.
 
     Raises:
@@ -51,22 +51,23 @@ class Chunks:
         if (np.diff(starts) < 0).any():
             raise RetrievalError("Starts of documents must be in ascending order.")
         self.token_ids, self.document_starts, self.chunk_size = token_ids, starts, chunk_size
-        # The number of the first chunk of each document, and of all chunks.
+        # The index of the first chunk of each document, and the number of all chunks.
         self.first_chunks = np.concatenate([[0], np.cumsum(np.diff(starts) // chunk_size)])
 
     @classmethod
-    def build(cls, directory: Path, documents: Any, tokenizer: Any, chunk_size: int, separator: Any = None):
-        """Writes the tokens of documents to a folder, a block of text at a time, and opens them there.
+    def build(
+        cls, directory: Path, documents: Any, tokenizer: Any, chunk_size: int, separator: str | None = None
+    ) -> Chunks:
+        """Writes the tokens of documents to a folder, block by block, and opens it.
 
         Args:
             directory: path of an existing folder.
             documents: path of a text file, a list of such paths, or any iterable of str; each file and each str is one
-                document, or several where there is a separator. Files are read in blocks that end with a line; a tokenizer
-                sees one block at a time.
+                document, or several with a separator. Files are read, and tokenized, in blocks of whole lines.
             tokenizer: a tokenizer of `keras_transformer.text`.
             chunk_size: int >= 1.
-            separator: str of one line, or None. A line that is the separator, such as "" or "---", ends a document, and
-                belongs to none.
+            separator: str of one line, or None. A line that equals the separator, such as "" or "---", ends a document and
+                is dropped.
 
         Raises:
             TextError: a file cannot be read, or there is no text.
@@ -84,13 +85,13 @@ class Chunks:
                 if length:
                     starts.append(starts[-1] + length)
         if len(starts) == 1:
-            raise RetrievalError("There is not one token in these documents.")
+            raise RetrievalError("The documents have no tokens.")
         np.save(directory / STARTS, np.array(starts, "int64"))
         return cls.load(directory, chunk_size, tokenizer.vocabulary_size)
 
     @classmethod
-    def load(cls, directory: Path, chunk_size: int, vocabulary_size: int):
-        """What `build` has written; the tokens stay on disk.
+    def load(cls, directory: Path, chunk_size: int, vocabulary_size: int) -> Chunks:
+        """Opens a folder of `build`; the tokens stay on disk.
 
         Raises:
             InvalidDatabaseError: a file is missing, or does not fit the other.
@@ -107,31 +108,31 @@ class Chunks:
 
     @property
     def num_documents(self) -> int:
-        """int: how many documents there are."""
+        """int: the number of documents."""
         return len(self.document_starts) - 1
 
-    def documents(self, chunk_ids: Any):
-        """The number of each chunk's document."""
+    def documents(self, chunk_ids: Any) -> np.ndarray:
+        """Returns the index of the document of each chunk."""
         return np.searchsorted(self.first_chunks, np.asarray(chunk_ids), side="right") - 1
 
-    def starts(self, chunk_ids: Any):
-        """Where each chunk begins among all tokens."""
+    def starts(self, chunk_ids: Any) -> np.ndarray:
+        """Returns the position of each chunk among all tokens."""
         documents = self.documents(chunk_ids)
         return self.document_starts[documents] + (chunk_ids - self.first_chunks[documents]) * self.chunk_size
 
-    def tokens(self, chunk_ids: Any):
-        """The tokens of chunks `(...)`, int32 `(..., m)`."""
+    def tokens(self, chunk_ids: Any) -> np.ndarray:
+        """Returns the tokens of chunks `(...)`, int32 `(..., m)`."""
         return self.passages(chunk_ids, self.chunk_size)[0]
 
-    def passages(self, chunk_ids: Any, length: int):
-        """Chunks with their continuations, as far as their documents go.
+    def passages(self, chunk_ids: Any, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns chunks with their continuations, up to the end of their documents.
 
         Args:
-            chunk_ids: int `(...)`; -1 is no chunk.
+            chunk_ids: int `(...)`; -1 for no chunk.
             length: int >= 1. r.
 
         Returns:
-            int32 `(..., r)`, 0 where there is nothing, and a boolean mask of the same shape.
+            int32 `(..., r)`, 0 for padding, and a boolean mask of the same shape.
         """
         chunk_ids = np.asarray(chunk_ids, "int64")
         known = np.maximum(chunk_ids, 0)
@@ -144,16 +145,16 @@ class Chunks:
 
 
 def token_dtype(vocabulary_size: int) -> Any:
-    """The narrowest type that a file of such tokens may have."""
+    """Returns the smallest integer dtype of token ids."""
     return np.dtype("<u2" if vocabulary_size <= 2**16 else "<u4")
 
 
-def _documents(documents: Any, separator: Any):
+def _documents(documents: Any, separator: str | None) -> Iterator[Iterable[str]]:
     """Yields an iterable of blocks of text for each document."""
     sources: Iterator[Iterable[str]]
     paths = [documents] if isinstance(documents, (str, os.PathLike)) else documents
     if isinstance(paths, (list, tuple)) and (paths is not documents or all_paths(paths)):
-        stream_texts(documents)  # Checks that all can be read, before anything is.
+        stream_texts(documents)  # Raises if one of them cannot be read.
         sources = (read_blocks(path) for path in paths)
     else:
         sources = ([text] for text in stream_texts(documents))
@@ -161,15 +162,15 @@ def _documents(documents: Any, separator: Any):
         yield from [blocks] if separator is None else _separated(blocks, separator)
 
 
-def _separated(blocks: Any, separator: Any):
-    """The documents in blocks of whole lines, between the lines that are the separator."""
+def _separated(blocks: Iterable[str], separator: str) -> Iterator[Iterable[str]]:
+    """Yields the documents of blocks of whole lines, split at separator lines."""
     lines = (line for block in blocks for line in block.splitlines(keepends=True))
     for is_separator, group in itertools.groupby(lines, lambda line: line.rstrip("\r\n") == separator):
         if not is_separator:
             yield _joined(group)
 
 
-def _joined(lines: Any, count: int = 4096):
-    """Blocks of several lines."""
+def _joined(lines: Iterator[str], count: int = 4096) -> Iterator[str]:
+    """Yields blocks of several lines."""
     while block := "".join(itertools.islice(lines, count)):
         yield block

@@ -1,8 +1,9 @@
-"""The database of chunks: what a text is continued like, elsewhere."""
+"""The database of chunks, which is searched for the neighbors of a chunk and their continuations."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,18 +14,21 @@ from keras_transformer.retrieval.nearest_neighbors import NearestNeighbors
 from keras_transformer.retrieval.storage import seal, unseal, writing
 from keras_transformer.utils.types import Path
 
+# From token ids, int32 `(n, m)`, to vectors `(n, D)`.
+Embed: TypeAlias = Callable[[np.ndarray], np.ndarray]
+
 _KEYS, _INDEX, _VERSION = "keys.npy", "index.bin", 1
-# How many chunks are embedded, or searched for, at a time.
+# Number of chunks that are embedded, or searched for, at a time.
 _BATCH = 4096
 # A loaded database must reproduce its stored keys.
 _TOLERANCE = 1e-3
 
 
 class ChunkDatabase:
-    """Chunks of documents by their vectors: finds those most like a chunk, with what follows them.
+    """Chunks of documents with their embeddings: finds the nearest neighbors of a chunk, with their continuations.
 
-    `build` makes one from text, `load` opens it again. Tokens and keys stay on disk; memory contains what a search
-    looks at. What the library of a backend keeps is said at `NearestNeighbors`.
+    `build` creates one from text, `load` opens it. Tokens and keys stay on disk, except for what a search reads; for the
+    memory of the backends see `NearestNeighbors`.
 
     Args:
         chunks: `Chunks`.
@@ -35,7 +39,7 @@ class ChunkDatabase:
         chunk_size: int. m.
 
     Raises:
-        RetrievalError: another number of vectors than of chunks.
+        RetrievalError: the number of vectors differs from that of chunks.
 
     Example:
 
@@ -50,14 +54,14 @@ class ChunkDatabase:
     Reference: Borgeaud et al., RETRO, arXiv 2112.04426, sections 2.2 and 2.3.
     """
 
-    def __init__(self, chunks: Any, index: Any, embed: Any) -> None:
+    def __init__(self, chunks: Chunks, index: NearestNeighbors, embed: Embed) -> None:
         if len(index) != len(chunks):
-            raise RetrievalError(f"{len(index)} vectors are not those of {len(chunks)} chunks.")
+            raise RetrievalError(f"There are {len(index)} vectors for {len(chunks)} chunks.")
         self.chunks, self.index, self.embed = chunks, index, embed
 
     @property
     def chunk_size(self) -> int:
-        """int: tokens of a chunk, m."""
+        """int: the number of tokens of a chunk, m."""
         return self.chunks.chunk_size
 
     def __len__(self) -> int:
@@ -71,20 +75,20 @@ class ChunkDatabase:
         tokenizer: Any,
         *,
         chunk_size: int = 64,
-        embed: Any = None,
-        backend: Any = "exact",
-        separator: Any = None,
-    ):
-        """Makes a database of text and writes it to a folder; texts may be larger than memory.
+        embed: Embed | None = None,
+        backend: str | NearestNeighbors = "exact",
+        separator: str | None = None,
+    ) -> ChunkDatabase:
+        """Builds a database from text and writes it to a folder; texts may be larger than memory.
 
         Args:
-            directory: str or path. A database that is there is replaced when the new one is whole.
+            directory: str or path. An existing database is replaced when the new one is complete.
             documents: path of a text file, a list of such paths, or any iterable of str: see `Chunks.build`.
-            tokenizer: a tokenizer of `keras_transformer.text`: that of the model.
-            chunk_size: int >= 1. m: that of the model.
+            tokenizer: a tokenizer of `keras_transformer.text`: the tokenizer of the model.
+            chunk_size: int >= 1. m, the chunk size of the model.
             embed: function of token ids, int32 `(n, m)`, to vectors `(n, D)`, which are scaled to unit length; None for
-                `HashedNGrams()`. `MeanEmbedding` makes one of an encoder.
-            backend: str, or an empty `NearestNeighbors`: what searches.
+                `HashedNGrams()`. `MeanEmbedding` is one with an encoder.
+            backend: str, or an empty `NearestNeighbors`: the search.
             separator: str or None: a line that ends a document.
 
         Raises:
@@ -104,16 +108,16 @@ class ChunkDatabase:
         return cls.load(directory, embed, verify=False)
 
     @classmethod
-    def load(cls, directory: Path, embed: Any = None, *, verify: bool = True):
-        """Opens a folder that `build` has written.
+    def load(cls, directory: Path, embed: Embed | None = None, *, verify: bool = True) -> ChunkDatabase:
+        """Opens a folder of `build`.
 
         Args:
             directory: str or path.
-            embed: that which it was built with; None where that was a `HashedNGrams`, of which the folder knows all.
-            verify: bool. Whether to read all files for their hashes; their sizes are compared in any case.
+            embed: the function of `build`; None for `HashedNGrams`, whose options are in the folder.
+            verify: bool. Whether to check the hashes of all files; their sizes are always checked.
 
         Raises:
-            InvalidDatabaseError: a file is missing, damaged or cut short.
+            InvalidDatabaseError: a file is missing, damaged or truncated.
             RetrievalError: `embed` is missing, or returns other vectors than before.
             ImportError: the library of its backend is not installed.
         """
@@ -141,19 +145,19 @@ class ChunkDatabase:
         indices = np.unique(np.linspace(0, len(self) - 1, 4).astype("int64"))
         made = unit(self.embed(self.chunks.tokens(indices)))
         if made.shape[1] != keys.shape[1] or np.abs(made - keys[indices]).max() > _TOLERANCE:
-            raise RetrievalError("The database was built with another embed: its keys are not what this one makes.")
+            raise RetrievalError("The database was built with another embed: its keys differ.")
 
-    def search(self, token_ids: Any, num_neighbors: int, exclude_documents: Any = None) -> Any:
-        """The chunks most like given ones.
+    def search(self, token_ids: Any, num_neighbors: int, exclude_documents: Any = None) -> np.ndarray:
+        """Returns the nearest neighbors of chunks.
 
         Args:
             token_ids: int `(n, m)`.
             num_neighbors: int >= 1. k.
-            exclude_documents: int `(n,)`, or None: the number of a document, for each chunk, none of whose chunks are
-                wanted: its own, in training; -1 for none.
+            exclude_documents: int `(n,)`, or None: for each chunk the index of a document to exclude, which is its own in
+                training; -1 for none.
 
         Returns:
-            int64 `(n, k)`: numbers of chunks, the best first; -1 where there are no more.
+            int64 `(n, k)`: indices of chunks, the nearest first; -1 where there are no more.
         """
         token_ids = np.asarray(token_ids, "int32")
         if token_ids.ndim != 2 or token_ids.shape[1] != self.chunk_size:
@@ -180,13 +184,15 @@ class ChunkDatabase:
             wanted *= 4
         return found
 
-    def neighbors(self, token_ids: Any, num_neighbors: int, length: int, exclude_documents: Any = None):
-        """What a model reads of the chunks most like given ones: the chunks, and what follows them.
+    def neighbors(
+        self, token_ids: Any, num_neighbors: int, length: int, exclude_documents: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the tokens of the nearest neighbors of chunks, with their continuations.
 
         Args:
             token_ids: int `(n, m)`.
             num_neighbors: int >= 1. k.
-            length: int >= 1. r, mostly 2 m.
+            length: int >= 1. r, usually 2 m.
             exclude_documents: as in `search`.
 
         Returns:
@@ -195,10 +201,10 @@ class ChunkDatabase:
         return self.chunks.passages(self.search(token_ids, num_neighbors, exclude_documents), length)
 
     def neighbors_of(self, chunks: Any, num_neighbors: int, path: Path | None = None) -> np.ndarray:
-        """The neighbors of all chunks of a text, computed once; in training those of the database itself.
+        """Returns the neighbors of all chunks of a text; in training of the database itself.
 
         Args:
-            chunks: `Chunks`. Where they are the database's own, none comes from the same document.
+            chunks: `Chunks`. For those of the database, neighbors of the same document are excluded.
             num_neighbors: int >= 1. k.
             path: str or path of an ".npy" file to write to, which stays on disk; None for an array in memory.
 
@@ -214,14 +220,14 @@ class ChunkDatabase:
         return found
 
 
-def _new_index(backend: Any):
+def _new_index(backend: str | NearestNeighbors) -> NearestNeighbors:
     index = NearestNeighbors(backend) if isinstance(backend, str) else backend
     if len(index):
         raise RetrievalError("The index contains vectors already: pass an empty one.")
     return index
 
 
-def _write_keys(path: Path, chunks: Any, embed: Any) -> None:
+def _write_keys(path: Path, chunks: Chunks, embed: Embed) -> None:
     keys: np.memmap | None = None
     for start in range(0, len(chunks), _BATCH):
         ids = np.arange(start, min(start + _BATCH, len(chunks)))
@@ -233,7 +239,7 @@ def _write_keys(path: Path, chunks: Any, embed: Any) -> None:
         keys.flush()
 
 
-def _config(chunks: Any, index: Any, embed: Any, vocabulary_size: int):
+def _config(chunks: Chunks, index: NearestNeighbors, embed: Embed, vocabulary_size: int) -> dict[str, Any]:
     options = {name: getattr(index, name) for name in ("backend", "chunk_size", "neighbors", "effort")}
     made_by = embed.get_config() if type(embed) is HashedNGrams else None
     return {

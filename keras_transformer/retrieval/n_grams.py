@@ -1,7 +1,8 @@
-"""Vectors of chunks without any network: counts of short runs of tokens, hashed."""
+"""Embeddings of chunks without a network: hashed counts of n-grams."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ class HashedNGrams:
 
     Args:
         width: int >= 1. Width of the vectors. Default 256.
-        sizes: ints >= 1. The lengths n. Default 2, 3 and 4.
-        seed: int >= 0. Of the hash.
+        sizes: ints >= 1. The values of n. Default 2, 3 and 4.
+        seed: int >= 0. Seed of the hash.
 
     Call arguments:
         token_ids: int `(n, m)`.
@@ -42,7 +43,7 @@ class HashedNGrams:
     Reference: Weinberger et al., Feature Hashing for Large Scale Multitask Learning, arXiv 0902.2206, equation 1.
     """
 
-    def __init__(self, width: int = 256, sizes: Any = (2, 3, 4), seed=0) -> None:
+    def __init__(self, width: int = 256, sizes: Iterable[int] = (2, 3, 4), seed: int = 0) -> None:
         self.width, self.sizes, self.seed = int(width), tuple(int(size) for size in sizes), int(seed)
         if self.width < 1 or not self.sizes or min(self.sizes) < 1 or self.seed < 0:
             raise RetrievalError(f"width and sizes must be positive. Received: {width}, {sizes}, with seed {seed}")
@@ -55,7 +56,7 @@ class HashedNGrams:
         for size in self.sizes:
             if size > length:
                 continue
-            start = (self.seed * 2**16 + size) * _MULTIPLIER % 2**64  # No run of one length is the end of another.
+            start = (self.seed * 2**16 + size) * _MULTIPLIER % 2**64  # N-grams of different n hash differently.
             hashed = np.full((count, length - size + 1), start, "uint64")
             for offset in range(size):
                 hashed = _mixed(hashed ^ token_ids[:, offset : length - size + 1 + offset])

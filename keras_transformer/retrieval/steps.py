@@ -19,10 +19,10 @@ _NEIGHBOURS = "neighbor_token_ids"
 def with_retrieval(
     generator: Any, database: ChunkDatabase, num_neighbors: int = 2, neighbor_length: int | None = None
 ) -> Any:
-    """A generator whose model is given neighbors of each chunk that its text fills.
+    """A generator that retrieves the neighbors of each complete chunk of its text.
 
-    Each chunk of the prompt and of the generated text is looked up as soon as it is complete. Everything else is as
-    it was: samplers, batches of prompts of different lengths, streams. The same request generates the same text.
+    Each chunk of the prompt and of the generated text is looked up as soon as it is complete. Samplers, batches
+    of prompts of different lengths and streams are supported as before.
 
     Args:
         generator: `LanguageModel.generator()` of a `models.RETRO`, or the language model of a bundle that was exported from
