@@ -1,7 +1,7 @@
-"""What the benchmarks share: fair timing, ratios, one table that is also JSON.
+"""Helpers shared by the benchmarks: interleaved timing, ratios, tables as text and JSON.
 
-Machines are noisy and shared, so no figure here stands by itself: rivals are timed in turns within one run, and what is
-reported is the median of the ratios of neighboring turns, with the quartiles between which half of them lie.
+Machines are noisy and shared, so rivals are timed in turns within one run. The result is the median of the ratios of
+neighboring turns, with quartiles.
 """
 
 import argparse
@@ -20,32 +20,30 @@ from keras_transformer.version import __version__
 
 
 class Turn(NamedTuple):
-    """What one call took: seconds on the clock, and seconds of processor time summed over all threads."""
+    """Time of one call: wall time, and CPU time summed over all threads, in seconds."""
 
     wall: float
     cpu: float
 
 
 def arguments(description):
-    """The options that every benchmark has."""
+    """Returns a parser with the options common to all benchmarks."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--json", metavar="FILE", help="also write the table as JSON")
-    parser.add_argument("--rounds", type=int, default=15, help="turns that each rival gets")
-    parser.add_argument(
-        "--tiny", action="store_true", help="networks of toy size: shows that it runs, measures nothing"
-    )
+    parser.add_argument("--rounds", type=int, default=15, help="turns per rival")
+    parser.add_argument("--tiny", action="store_true", help="smoke test with tiny networks")
     return parser
 
 
 def take_turns(rivals, rounds):
-    """Calls rivals in turns, each round beginning with another one.
+    """Calls rivals in turns; each round starts with another one.
 
     Args:
-        rivals: dict of name to a function that does its work and returns its `Turn`, as `timed` makes it.
-        rounds: int. Turns that each rival gets.
+        rivals: dict of name to a function that runs once and returns its `Turn`, as returned by `timed`.
+        rounds: int. Turns per rival.
 
     Returns:
-        Dict of name to a list of `Turn`, one for each round.
+        Dict of name to a list of `Turn`, one per round.
     """
     turns = {name: [] for name in rivals}
     order = list(rivals)
@@ -57,7 +55,7 @@ def take_turns(rivals, rounds):
 
 
 def timed(run, repeat=1, warm_up=2):
-    """Warms a function up, and makes it one that times `repeat` calls and returns the `Turn` of one of them."""
+    """Warms a function up; returns a function that times `repeat` calls and returns the `Turn` of one."""
     for _ in range(warm_up):
         run()
 
@@ -71,15 +69,15 @@ def timed(run, repeat=1, warm_up=2):
 
 
 def ratio(ours, peer):
-    """How much longer ours takes: the median over rounds, and the quartiles.
+    """Returns the ratio of times, ours / peer: the median over rounds, and quartiles.
 
     Args:
-        ours: list of `Turn`, one for each round.
+        ours: list of `Turn`, one per round.
         peer: list of `Turn` of the same rounds.
 
     Returns:
-        Dict of "ratio", "low" and "high", by the clock, and "cpu_ratio", by processor time, which suffers less from
-        whatever else the machine does. Below 1 ours is faster.
+        Dict of "ratio", "low" and "high", in wall time, and "cpu_ratio", in CPU time, which depends less on other load
+        of the machine. Below 1 ours is faster.
     """
     low, median, high = _quartiles([a.wall / b.wall for a, b in zip(ours, peer, strict=True)])
     cpu = _quartiles([a.cpu / b.cpu for a, b in zip(ours, peer, strict=True)])[1]
@@ -91,15 +89,15 @@ def _quartiles(values):
 
 
 def milliseconds(turns):
-    """The median by the clock, in milliseconds."""
+    """Returns the median wall time in milliseconds."""
     return round(statistics.median(turn.wall for turn in turns) * 1e3, 2)
 
 
 def versions(*packages):
-    """Versions of what was measured, for the head of a table."""
+    """Returns a dict of package to version, for the head of a table."""
     found = {"python": platform.python_version()}
     for package in packages:
-        if package == "keras-transformer":  # This package, under whichever name it is installed.
+        if package == "keras-transformer":  # This package, under any distribution name.
             found[package] = __version__
             continue
         try:
@@ -111,11 +109,11 @@ def versions(*packages):
 
 @contextlib.contextmanager
 def working_folder(directory, name):
-    """Path of a folder for exported files: `directory / name`, which stays, or one that goes when the block ends.
+    """Yields a folder for exported files: `directory / name`, which is kept, or a temporary one.
 
     Args:
         directory: path, or None.
-        name: str. Of the folder in it.
+        name: str. Name of the folder in it.
     """
     if directory is not None:
         folder = pathlib.Path(directory, name)
@@ -127,14 +125,14 @@ def working_folder(directory, name):
 
 
 def kept(path, make):
-    """`path`, which `make(path)` writes unless it is there already."""
+    """Returns `path` after `make(path)` has written it, unless it exists."""
     if not path.exists():
         make(path)
     return path
 
 
 class Table:
-    """Rows of figures with a title, the versions measured and notes; printed, and written as JSON.
+    """Table of results with a title, package versions and notes; printed, and written as JSON.
 
     Args:
         title: str.
@@ -148,12 +146,12 @@ class Table:
         self.notes = []
 
     def add(self, **row):
-        """Adds a row and says on stderr that it is there, since the whole takes minutes."""
+        """Adds a row and prints it to stderr as progress."""
         self.rows.append(row)
         print("  ".join(f"{name}={_cell(value)}" for name, value in row.items()), file=sys.stderr, flush=True)
 
     def note(self, line):
-        """Adds a line below the table, once."""
+        """Adds a line below the table, unless it is there."""
         if line not in self.notes:
             self.notes.append(line)
 
@@ -169,7 +167,7 @@ class Table:
         return "\n".join([self.title, head, "", *body, *(["", *self.notes] if self.notes else [])])
 
     def finish(self, path=None):
-        """Prints the table, and writes it to `path` if given."""
+        """Prints the table and writes it to `path`, if given."""
         print(self)
         if path is not None:
             pathlib.Path(path).write_text(json.dumps(vars(self), indent=1) + "\n")
@@ -177,8 +175,8 @@ class Table:
 
 def ratio_note(rounds):
     return (
-        f"ratio: ours / peer by the clock, median of {rounds} rounds, quartiles low and high; cpu_ratio: the same by "
-        "processor time. Below 1 ours is faster."
+        f"ratio: ours / peer in wall time, median of {rounds} rounds, quartiles low and high; cpu_ratio: the same in "
+        "CPU time. Below 1 ours is faster."
     )
 
 

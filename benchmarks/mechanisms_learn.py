@@ -1,13 +1,13 @@
-"""Does each mechanism learn what needs long range? A small model with it is trained by `model.fit`, and tested.
+"""Accuracy of a small model with each mechanism on synthetic long-range tasks, trained by `model.fit`.
 
     python benchmarks/mechanisms_learn.py --json learned.json
     python benchmarks/mechanisms_learn.py --tasks recall --only local softmax
 
-Two tasks, both made by this script from a seed, so that no step sees a row twice:
+Two tasks, generated from a seed, so that no row is repeated:
 
-recall: 2,048 tokens. In the first half, 8 keys stand once each with a value, among noise; in the last quarter, every
-token asks for the value of a key, 512 to 2,047 tokens away. Guessing gives 1/8, and so does whatever sees its
-neighbors alone.
+recall: 2,048 tokens. The first half contains 8 keys, once each with a value, among noise; each token of the last quarter is
+a question for the value of a key, 512 to 2,047 tokens away. Guessing has an accuracy of 1/8, and so have mechanisms that
+attend to neighbors only.
 
 listops: the value of a nested list of MAX, MIN, MED and SM (the sum modulo 10) over digits, as in the Long Range
 Arena (Nangia and Bowman, arXiv 1804.06028; Tay et al., arXiv 2011.04006), but short enough for two cores.
@@ -28,26 +28,26 @@ from keras_transformer import blocks, feedforward
 
 
 def network(name, task, options):
-    """Embedding, blocks around the mechanism, and a classifier of every token, or of the row."""
+    """Returns a model of an embedding, blocks with the mechanism, and a classifier of every token or of the row."""
     width = options.hidden_dim or task.hidden_dim
     tokens = keras.Input((task.length,), dtype="int32")
     x = keras.layers.Embedding(task.vocabulary_size, width, name="tokens")(tokens)
     if task.uses_positions:
-        places = keras.ops.arange(task.length, dtype="int32")
-        x = x + keras.layers.Embedding(task.length, width, name="places")(places)
+        positions = keras.ops.arange(task.length, dtype="int32")
+        x = x + keras.layers.Embedding(task.length, width, name="positions")(positions)
     for _ in range(task.num_layers):
         layer = mixer(name, task.length, options.num_heads, width // options.num_heads, task.window)
         block = blocks.DecoderBlock if is_causal(layer) else blocks.EncoderBlock
         x = block(layer, feedforward.DenseFeedForward(2 * width))(x)
     x = keras.layers.LayerNormalization()(x)
     if not task.labels_tokens:
-        # The last token has seen all, causal or not.
+        # The last token attends to all, with and without causality.
         x = x[:, -1]
     return keras.Model(tokens, keras.layers.Dense(task.num_classes)(x))
 
 
 def train(name, task, options):
-    """Trains for so many seconds or steps, whichever ends first; returns a row of the table."""
+    """Trains for the given seconds or steps, whichever is shorter; returns a row of the table."""
     keras.utils.set_random_seed(options.seed)
     model = network(name, task, options)
     rate = options.learning_rate or task.learning_rate
@@ -77,7 +77,7 @@ def train(name, task, options):
 
 
 class TimeLimit(keras.callbacks.Callback):
-    """Ends training after so many seconds, of which the first step, where graphs are traced, is none."""
+    """Stops training after the given seconds, without those of the first step, which traces graphs."""
 
     def __init__(self, limit):
         super().__init__()
@@ -94,14 +94,12 @@ def parse():
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help="mechanisms")
-    parser.add_argument(
-        "--seconds", type=float, default=900, help="of training, at the most, for each mechanism and task"
-    )
-    parser.add_argument("--hidden-dim", type=int, help="width; each task has one of its own")
+    parser.add_argument("--seconds", type=float, default=900, help="maximum training time per mechanism and task")
+    parser.add_argument("--hidden-dim", type=int, help="width; default: that of the task")
     parser.add_argument("--num-heads", type=int, default=4)
-    parser.add_argument("--learning-rate", type=float, help="at the most; each task has one of its own")
-    parser.add_argument("--steps", type=int, help="of training; each task has a number of its own")
-    parser.add_argument("--batch-size", type=int, help="rows; each task has a number of its own")
+    parser.add_argument("--learning-rate", type=float, help="peak learning rate; default: that of the task")
+    parser.add_argument("--steps", type=int, help="training steps; default: those of the task")
+    parser.add_argument("--batch-size", type=int, help="rows; default: those of the task")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
 
@@ -114,7 +112,7 @@ def main():
         for name in options.only:
             try:
                 table.add(**train(name, task, options))
-            except Exception as error:  # One that fails does not take the others with it.
+            except Exception as error:  # An error of one mechanism must not stop the others.
                 table.add(task=task.name, mechanism=name, error=f"{type(error).__name__}: {str(error)[:120]}")
             keras.backend.clear_session()
         near = f"Local patterns span {task.window} tokens."

@@ -1,12 +1,12 @@
-"""Peak memory and step time of a training: plain, with activations computed again, in parts, in mixed precision.
+"""Peak memory and step time of training: plain, with recomputation, gradient accumulation and mixed precision.
 
     python benchmarks/memory.py                      # a decoder of 8 layers, 8 rows of 512 tokens; some minutes on two cores
     python benchmarks/memory.py --backend jax --only plain recompute
     python benchmarks/memory.py --size 12 512 8 2048 --length 1024
 
-Each line is a training in a process of its own. A step is one update of the weights by the same rows, however many parts
-they come in. Memory is that of tensors: all variables, and what the process holds at the fullest moment of a step above what
-it holds between two, with an allocator that keeps nothing that is freed.
+Each row of the table is a training in a separate process. A step is one update of the weights with the same rows, in any
+number of parts. Memory is that of tensors: all variables, and the peak of the process in a step minus its memory between
+steps, with an allocator that returns freed memory at once.
 """
 
 from measure import Table, arguments, versions
@@ -55,7 +55,7 @@ def parse():
     parser.add_argument("--size", nargs=4, type=int, default=[8, 256, 4, 1024], help="layers, width, heads, inner")
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--length", type=int, default=512)
-    parser.add_argument("--xla", action="store_true", help="compile TensorFlow's step with XLA, as JAX always does")
+    parser.add_argument("--xla", action="store_true", help="compile the step with XLA on TensorFlow, as always on JAX")
     options = parser.parse_args()
     if options.tiny:
         options.size, options.length, options.rounds = [2, 16, 2, 32], 16, 1
@@ -71,7 +71,7 @@ def main():
     with Worker(options.backend) as worker:
         for name in options.only:
             first = measure(table, worker, name, options, first)
-    table.note(f"step_s: the median of {options.rounds} steps by the clock; of_plain: ratios to the first line.")
+    table.note(f"step_s: the median of {options.rounds} steps in wall time; of_plain: ratios to the first row.")
     table.finish(options.json)
 
 

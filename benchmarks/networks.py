@@ -1,6 +1,6 @@
-"""The same two networks built three times: by this library, from `keras.layers`, and by KerasHub.
+"""The same two networks in three implementations: this library, `keras.layers` and KerasHub.
 
-Every builder takes a `Measures` and gives a backbone; `same_weights` asserts that what is compared is one network.
+Every builder takes a `Measures` and returns a backbone; `same_weights` asserts that the architectures are equal.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ NORM_EPSILON = 1e-3
 
 
 class Measures(NamedTuple):
-    """The measures of a network. `image_size`, `patch_size` are for the ViT; `length`, `vocabulary_size` for the encoder."""
+    """Size of a network. `image_size` and `patch_size` are for the ViT, `length` and `vocabulary_size` for the encoder."""
 
     num_layers: int = 6
     hidden_dim: int = 384
@@ -38,7 +38,7 @@ TINY = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 3
 
 
 def same_weights(*networks):
-    """Asserts that networks have weights of the same shapes, and returns their parameter count."""
+    """Asserts that networks have weights of the same shapes; returns their parameter count."""
     shapes = {network.name: sorted(tuple(weight.shape) for weight in network.weights) for network in networks}
     first = next(iter(shapes.values()))
     unlike = [name for name, found in shapes.items() if found != first]
@@ -48,7 +48,7 @@ def same_weights(*networks):
 
 
 def trained_looking(network):
-    """Moves every weight off its initial value, in place: exporters drop biases of zero and scales of one."""
+    """Changes every weight from its initial value, because exporters drop biases of zero and scales of one."""
     random = np.random.default_rng(0)
     for weight in network.weights:
         if keras.backend.is_float_dtype(weight.dtype):
@@ -151,7 +151,7 @@ def _text_inputs():
 
 
 class PositionTable(keras.layers.Layer):
-    """Learned positions, for which `keras.layers` has no layer."""
+    """Learned position embedding; `keras.layers` has none."""
 
     def __init__(self, length, **kwargs):
         super().__init__(**kwargs)
@@ -165,7 +165,7 @@ class PositionTable(keras.layers.Layer):
 
 
 class ClassToken(keras.layers.Layer):
-    """A learned first token, for which `keras.layers` has no layer."""
+    """Learned class token; `keras.layers` has none."""
 
     def build(self, input_shape):
         self.token = self.add_weight(shape=(1, 1, input_shape[-1]), initializer="zeros")

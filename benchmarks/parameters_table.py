@@ -1,10 +1,10 @@
-"""How many parameters every size of every model has, for the pages of the documentation.
+"""Parameter counts of every named size of every model, for the documentation.
 
     python benchmarks/parameters_table.py        # minutes: the largest have a hundred blocks
     python benchmarks/parameters_table.py --seconds 120
 
-Writes docs/parameters.json. Models are built without memory for their weights. What has been counted, and whose file has not
-changed since, is not counted again.
+Writes docs/parameters.json. Models are built without memory for their weights. Counts are reused if the file of the model
+has not changed.
 """
 
 import os
@@ -29,26 +29,26 @@ VOCABULARY = 32000
 
 
 def sizes(build):
-    """The sizes that a model has by name: dict."""
+    """Returns a dict of the named sizes of a model."""
     has_size = next(iter(inspect.signature(build).parameters)) == "size"
     return getattr(importlib.import_module(build.__module__), "SIZES", {}) if has_size else {}
 
 
 def required(build):
-    """Names of the arguments, besides the size, that must be given."""
+    """Returns the names of the required arguments except the size."""
     named = {each.name for each in inspect.signature(build).parameters.values() if each.default is each.empty}
     return named - {"size"}
 
 
 def count(build, size):
-    """How many weights it has; None where it has no size of this name, or more is required than a vocabulary."""
+    """Returns the parameter count, or None if the size is unknown or other arguments than a vocabulary are required."""
     if required(build) - {"vocabulary_size"}:
         return None
     try:
         with unallocated():
             return build(size, **dict.fromkeys(required(build), VOCABULARY)).count_params()
     except ValueError as error:
-        if "Unknown name" in str(error):  # Of another model in the same file.
+        if "Unknown name" in str(error):  # A size of another model in the same file.
             return None
         raise
     finally:
@@ -56,17 +56,17 @@ def count(build, size):
 
 
 def known():
-    """Name of a model to what has been counted of it: {"source": hash of its file, "sizes": {name: count}}."""
+    """Returns a dict of model name to its counts: {"source": hash of its file, "sizes": {name: count}}."""
     return json.loads(FILE.read_text()) if FILE.exists() else {}
 
 
 def fingerprint(build):
-    """Hash of the file of a model."""
+    """Returns the hash of the file of a model."""
     return hashlib.sha256(pathlib.Path(inspect.getfile(build)).read_bytes()).hexdigest()[:16]
 
 
 def counts(name, build, found):
-    """Those of all sizes, taken from `found` where they are there and the file is as it was."""
+    """Returns the counts of all sizes, from `found` if the file has not changed."""
     before = found.get(name, {})
     if before.get("source") == fingerprint(build) and set(before["sizes"]) == set(sizes(build)):
         return before["sizes"]
@@ -75,7 +75,7 @@ def counts(name, build, found):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, help="stop after so many; what was counted by then is written")
+    parser.add_argument("--seconds", type=float, help="time limit; finished counts are written")
     options = parser.parse_args()
     found, start = known(), time.time()
     table = {}

@@ -1,10 +1,10 @@
-"""How far each exported mechanism, mixer, recurrence and position is from Keras, for the pages of the documentation.
+"""Parity of each exported mechanism, mixer, recurrence and position with Keras, for the documentation.
 
     python benchmarks/parity_table.py                              # exports every contract case: minutes
     python benchmarks/parity_table.py --results r1.json r2.json    # of runs of tests/contract/export_worker.py
 
-Writes docs/parity.json: for every case, whole with padding, causal, and with its cache, the worst share of the scale in
-each format.
+Writes docs/parity.json: the largest difference relative to the output scale of every case in each format, for padded
+sequences, causal ones and decoding with the cache.
 """
 
 import os
@@ -26,7 +26,7 @@ KINDS = ("sequence_layers", "mixers_", "cached_mixers_")
 
 
 def exported(directory):
-    """Runs the exports of the contract, each in a process of its own, as converters leak; returns their results."""
+    """Runs the exports of the contract in separate processes, because converters leak; returns their results."""
     sys.path.append(str(CONTRACT))
     import cases
 
@@ -42,7 +42,7 @@ def exported(directory):
 
 
 def by_case(results):
-    """Case -> form -> format -> the worst share of the scale."""
+    """Returns nested dicts of case, form and format to the largest relative difference."""
     sys.path.append(str(CONTRACT))
     import cases
 
@@ -61,12 +61,12 @@ def by_case(results):
 
 
 def _case_of(output, run, names):
-    """The case that an output belongs to, and how it was called."""
+    """Returns the case of an output, and the form of the call."""
     plain = output.removeprefix("next_")
     matching = [
         name for name in names if plain == name.replace("-", "_") or plain.startswith(name.replace("-", "_") + "_")
     ]
-    name = max(matching, key=len)  # "clustered" begins no other, "retention" might.
+    name = max(matching, key=len)  # The longest match: a name may be a prefix of another.
     if run.startswith("cached"):
         return name, "with its cache"
     return name, {"padded": "two-sided", "causal": "causal"}.get(plain.rpartition("_")[2], "whole")

@@ -1,7 +1,7 @@
 """Greedy generation, 6 layers x 384 with 50,257 words, prompt of 32, 128 new tokens: our files in ONNX Runtime and LiteRT,
 against KerasHub (XLA, float32), Hugging Face (torch, float32) and onnxruntime-genai on files of the same quantization.
 
-One network with one set of weights everywhere. Whoever computes in float32 must say what our Keras model says.
+All have the same architecture and weights. float32 rivals must generate the tokens of our Keras model.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ KINDS = {None: "fp32", "int8": "int8", "weight_int4": "int4"}
 
 
 def measure(table, options):
-    """Adds the rows: each of ours against each peer."""
+    """Adds a row for each of our files and each peer."""
     tiny = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "vocabulary_size": 50}
     measures = GPT2._replace(**tiny) if options.tiny else GPT2
     prompt_length, new = (4, 4) if options.tiny else (32, 128)
@@ -41,7 +41,7 @@ def measure(table, options):
 
 
 def _wishes(options, prompt_length):
-    """What `decode.rivals` is asked for."""
+    """Options of `decode.rivals`."""
     modes = [mode for mode in _modes(options) if mode]
     peers = ["keras_hub", "hugging_face"]
     sizes = {"prompt": prompt_length, "threads": options.threads}
@@ -49,7 +49,7 @@ def _wishes(options, prompt_length):
 
 
 def _engines(table, model, folder, options, stack):
-    """onnxruntime-genai on files of each mode: dict of name to `Genai`; without it none, and a note."""
+    """Returns a dict of name to `Genai` for files of each mode; empty, with a note, if it is not installed."""
     from keras_transformer.export import write_genai
 
     if not is_installed(options.python):
@@ -72,7 +72,7 @@ def _engine(mode):
 
 
 def _quantized():
-    """How the names of those end that may say something else than the float model."""
+    """Returns the name suffixes of rivals that may generate other tokens than the float model."""
     return [ending for mode in MODES if mode for ending in (mode, KINDS[mode])]
 
 

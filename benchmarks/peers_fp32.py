@@ -39,7 +39,7 @@ def encoder_rows(table, options, directory):
 
 
 def encoder_measures(options):
-    """The encoder for the longest of the sizes that are asked for."""
+    """Returns the encoder for the longest of the given sizes."""
     measures = ENCODER._replace(dropout=0.0, length=max(length for _, length in options.sizes))
     return measures._replace(**TINY) if options.tiny else measures
 
@@ -52,7 +52,7 @@ def vit_rows(table, options, directory):
     network = torch_vit(model, measures)
     turned = {"images": np.ascontiguousarray(images.transpose(0, 3, 1, 2))}
     opened = _torch_rivals(network, turned, measures, options, directory)
-    # Each is given images in the layout of its own framework, made beforehand.
+    # Images are converted to the layout of each framework beforehand.
     opened = {
         name: run if isinstance(run, str) else lambda arrays, run=run: run(turned) for name, run in opened.items()
     }
@@ -71,8 +71,7 @@ def our_file(model, directory, options):
 
 
 def session(path, threads):
-    """A file in ONNX Runtime, whose threads stop waiting for work when a call ends, so that rivals do not disturb each
-    other."""
+    """Returns a file in ONNX Runtime, with threads that do not spin after a call, which would slow down other rivals."""
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
@@ -96,7 +95,7 @@ def session(path, threads):
 
 
 def _torch_rivals(network, arrays, measures, options, directory):
-    """Dict of the name of a rival to a function of arrays, or to what went wrong."""
+    """Returns a dict of rival to a function of arrays, or to an error text."""
     files = {}
 
     def exported(opset):
@@ -120,14 +119,14 @@ def _torch_rivals(network, arrays, measures, options, directory):
 def attempt(make):
     try:
         return make()
-    except Exception as error:  # Whatever an exporter or a runtime raises is the finding.
+    except Exception as error:  # Any error of an exporter or a runtime is a result.
         return f"fails: {in_words(error)}"
 
 
 def hub_file(model, measures, directory, options):
-    """KerasHub's encoder with our weights through Keras's own export.
+    """Exports KerasHub's encoder with our weights by Keras's own export.
 
-    Its GELU is written with `erf`: as `keras.ops.gelu` it gives a file that ONNX Runtime does not load.
+    Its GELU is written with `erf`: ONNX Runtime does not load the file with `keras.ops.gelu`.
     """
     from keras import ops
 
@@ -135,14 +134,14 @@ def hub_file(model, measures, directory, options):
         return 0.5 * x * (1 + ops.erf(x * 0.5**0.5))
 
     hub = with_our_weights(hub_encoder(measures, gelu), model)
-    hub(token_inputs(1, 2, measures))  # Its export refuses a model that was never called.
+    hub(token_inputs(1, 2, measures))  # Its export requires a model that was called.
     path = directory / "hub.onnx"
     hub.export(str(path), format="onnx", verbose=False)
     return session(path, options.threads)
 
 
 def add_rows(table, options, opened, arrays, expected, where, tolerance=TOLERANCE):
-    """Times all that give the right values in turns, and adds a row for each rival; the best peer's says so."""
+    """Times all rivals with correct outputs in turns, and adds a row for each; marks the best peer."""
     expected, valid = np.asarray(expected), {}
     for name, run in opened.items():
         wrong = run if isinstance(run, str) else proven(run, arrays, expected, tolerance)

@@ -1,9 +1,9 @@
-"""Tokens a second of onnxruntime-genai on decoders that `export.write_genai` wrote, beside our own runtime on the same.
+"""Tokens per second of onnxruntime-genai on decoders written by `export.write_genai`, against our own runtime.
 
     python benchmarks/peers_genai.py                            # 6 layers x 384, 50,257 words, prompt 32, 128 new tokens
-    python benchmarks/peers_genai.py --python VENV/bin/python   # where that engine has an environment of its own
+    python benchmarks/peers_genai.py --python VENV/bin/python   # if the engine has a separate environment
 
-The engine runs in a process of its own, which waits for its turns; the texts must be the same before anything is timed.
+The engine runs in a separate process, which waits for its turns; the texts must be equal before anything is timed.
 """
 
 import os
@@ -21,7 +21,7 @@ from measure import Table, Turn, arguments, milliseconds, ratio, ratio_note, tak
 OURS, ENGINE = "ours, ONNX Runtime", "onnxruntime-genai"
 QUANTIZE = {"fp32": None, "int8": "int8", "weight_int8": "weight_int8", "weight_int4": "weight_int4"}
 
-# What runs beside the engine: it reads a line for each turn, and answers with seconds and tokens.
+# Script in the engine's process: reads a line per turn and prints seconds and tokens.
 _WORKER = """
 import json, sys, time
 from importlib import metadata
@@ -52,15 +52,15 @@ for line in sys.stdin:
 
 
 def is_installed(python=sys.executable):
-    """Whether an interpreter has the engine."""
+    """Returns whether an interpreter has the engine installed."""
     return not subprocess.run([python, "-c", "import onnxruntime_genai"], capture_output=True).returncode
 
 
 class Genai:
-    """The engine in a process of its own.
+    """The engine in a separate process.
 
     Args:
-        directory: path of what `write_genai` wrote.
+        directory: path written by `write_genai`.
         threads: int.
         python: the interpreter of an environment that has onnxruntime-genai.
 
@@ -74,10 +74,10 @@ class Genai:
         ready, _, self.version = self._process.stdout.readline().strip().partition(" ")
         if ready != "ready":
             self.close()
-            raise RuntimeError(f"it does not run in {pathlib.Path(python).name}")
+            raise RuntimeError(f"it does not run with {pathlib.Path(python).name}")
 
     def decode(self, prompt, new):
-        """Decodes greedily: `(tokens, Turn)`."""
+        """Decodes greedily; returns `(tokens, Turn)`."""
         self._process.stdin.write(json.dumps({"prompt": list(map(int, prompt)), "new": new}) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
@@ -108,7 +108,7 @@ def tokens_per_second(model, prompt, new=128, *, quantize=None, threads=2, round
         python: the interpreter of an environment that has onnxruntime-genai.
 
     Returns:
-        Dict of "tokens_per_second" (median), "bytes" of the model's files, and the "tokens" that it gave.
+        Dict of "tokens_per_second" (median), "bytes" of the model's files, and the generated "tokens".
     """
     from keras_transformer.export.engines.genai.model_directory import write_genai
 
@@ -135,7 +135,7 @@ def parse():
 
 
 def compare(model, prompt, options, quantize):
-    """Our runtime and the engine in turns: `(turns, bytes, whether their tokens are the same)`."""
+    """Times our runtime and the engine in turns; returns `(turns, bytes, whether their tokens are equal)`."""
     from keras_transformer.export import GenerationOptions, export, load
     from keras_transformer.export.engines.genai.model_directory import write_genai
 

@@ -10,7 +10,7 @@ from peers_torch import dynamo_onnx, optimized_onnx, torch_encoder, torch_vit
 
 from keras_transformer.export import export
 
-# Random weights, and activations rounded to 8 bits: far from float32, near enough to say that it is the same network.
+# Tolerance for random weights with activations in 8 bits: it detects a wrong network, not rounding.
 TOLERANCE = 0.1
 
 
@@ -48,15 +48,15 @@ def vit_rows(table, options, directory):
 
 
 def _ours(table, network, model, directory, options):
-    """Our int8 file as "ours", and the float32 one as a rival."""
+    """Returns our int8 file as "ours", and the float32 one as a rival."""
     report = export(model, directory / "int8", formats=["onnx"], quantize="int8")
-    table.note(f"{network}: our int8 file has {report['onnx'].size / report['onnx'].float_size:.3f} of the bytes")
+    table.note(f"{network}: our int8 file has {report['onnx'].size / report['onnx'].float_size:.3f} of the float bytes")
     small = session(directory / "int8" / "model.onnx", options.threads)
     return {"ours": small, "ours, float32": our_file(model, directory, options)}
 
 
 def _torch(network, arrays, measures, options, directory):
-    """PyTorch's files, plain and through ONNX Runtime's optimizer, through its dynamic quantizer."""
+    """Returns PyTorch's files, plain and optimized by ONNX Runtime, after its dynamic quantization."""
     source = attempt(lambda: dynamo_onnx(network, arrays, directory / "torch.onnx", 18))
     if isinstance(source, str):
         return {"torch, ONNX Runtime, int8": source}

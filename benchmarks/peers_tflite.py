@@ -1,8 +1,8 @@
 """LiteRT, float32 and int8: the encoder by batch and length, and ViT-S/16, against KerasHub's file and litert-torch's.
 
-Ours runs the signature of fixed shapes; `ours, dynamic` is the same file's signature that takes any. KerasHub's file is
-dynamic, litert-torch's is made for each shape. int8: ours by `export`, KerasHub's by the TFLite converter's dynamic range,
-litert-torch's by ai-edge-quantizer's; a peer that is not installed is left out with a note.
+Ours runs the signature of fixed shapes; `ours, dynamic` is the dynamic signature of the same file. KerasHub's file is
+dynamic, litert-torch's is exported for each shape. int8: ours by `export`, KerasHub's by dynamic range quantization of the
+TFLite converter, litert-torch's by that of ai-edge-quantizer; a peer that is not installed is skipped with a note.
 """
 
 import keras
@@ -20,7 +20,7 @@ from keras_transformer.export.spec.functional import functional_spec
 from keras_transformer.export.tflite.quantize import quantized
 from keras_transformer.export.tflite.signatures import static_signatures
 
-# Share of the scale by which a file may differ from the Keras model before it counts as wrong.
+# Tolerance relative to the output scale.
 TOLERANCES = {"fp32": 1e-4, "int8": 0.1}
 
 
@@ -61,7 +61,7 @@ def _vit_rows(table, options, directory):
 
 
 def _our_files(model, sizes, directory):
-    """Dict of kind to the path of our file."""
+    """Returns a dict of kind to the path of our file."""
     spec = static_signatures(functional_spec(model), sizes)
     path = kept(directory / "ours", lambda path: export_spec(spec, path, ["tflite"])) / "model.tflite"
 
@@ -72,7 +72,7 @@ def _our_files(model, sizes, directory):
 
 
 def _hub_files(make_model, directory):
-    """KerasHub's own export, and the converter's dynamic range on its SavedModel."""
+    """Returns the files of KerasHub's own export, and of the converter's dynamic range quantization."""
 
     def convert(small):
         saved = directory / "hub_saved_model"
@@ -88,7 +88,7 @@ def _hub_files(make_model, directory):
 
 
 def _torch_files(builder, model, measures, arrays, directory, table):
-    """litert-torch's file of exactly these shapes, and ai-edge-quantizer's of it; what is not there is left out."""
+    """Returns litert-torch's file for these shapes, and ai-edge-quantizer's of it, if installed."""
     shapes = "x".join(map(str, next(iter(arrays.values())).shape))
 
     def convert(path):
@@ -108,13 +108,13 @@ def _torch_files(builder, model, measures, arrays, directory, table):
     try:
         path = kept(directory / f"torch_{shapes}.tflite", convert)
         return {"fp32": path, "int8": kept(directory / f"torch_{shapes}_int8.tflite", quantize)}
-    except Exception as error:  # Not installed, or whatever it raises, is the finding.
+    except Exception as error:  # A missing package or any error is a result.
         table.note(f"litert-torch: {in_words(error)}")
         return {}
 
 
 def _opened(ours, peers, torch_files, signature, options):
-    """Dict of kind to a dict of rival to `(function of arrays, size of its file)`."""
+    """Returns a dict of kind to a dict of rival to `(function of arrays, size of its file)`."""
     found = {}
     for kind in TOLERANCES:
         files = {
@@ -132,7 +132,7 @@ def _opened(ours, peers, torch_files, signature, options):
 
 
 def _runner(path, signature, threads):
-    """One signature as a function of arrays: they are given by name where the names are ours, else in their order."""
+    """Returns a signature as a function of arrays, passed by name if the names are ours, else in order."""
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(str(path), num_threads=threads)
@@ -149,13 +149,13 @@ def _runner(path, signature, threads):
 
 
 def _turned(array, shape):
-    """Images in the layout that a file asks for."""
+    """Returns images in the layout of a file's inputs."""
     is_other = array.ndim == 4 and tuple(array.shape) != tuple(shape)
     return np.ascontiguousarray(array.transpose(0, 3, 1, 2)) if is_other and shape[1] == array.shape[3] else array
 
 
 def _rows(table, options, case, arrays, expected, opened):
-    """Times all that give the right values in turns; a row for each peer of ours of the same kind."""
+    """Times all rivals with correct outputs in turns; adds a row per peer of the same kind."""
     right = {}
     for kind, rivals in opened.items():
         for name, (run, size) in rivals.items():

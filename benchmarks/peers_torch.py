@@ -1,4 +1,4 @@
-"""The exported networks in PyTorch with our weights, and the ways in which PyTorch runs and exports them."""
+"""The exported networks in PyTorch with our weights, run and exported by PyTorch."""
 
 import pathlib
 
@@ -10,7 +10,7 @@ from torch_networks import Block
 
 
 class MaskedBlock(Block):
-    """A `Block` whose keys may be padding."""
+    """A `Block` with a padding mask."""
 
     def forward(self, x, mask=None):
         x = x + self._attend_to(self.attention_norm(x), mask)
@@ -64,7 +64,7 @@ class ViT(nn.Module):
 
 
 def torch_encoder(model, measures):
-    """`Encoder` with the weights of ours."""
+    """Returns `Encoder` with our weights."""
     weights = weights_of(model)
     state = {"embedding.weight": weights["token_embedding/embeddings"]}
     state["positions"] = weights["position_embedding/embeddings"]
@@ -72,7 +72,7 @@ def torch_encoder(model, measures):
 
 
 def torch_vit(model, measures):
-    """`ViT` with the weights of ours."""
+    """Returns `ViT` with our weights."""
     weights = weights_of(model)
     state = {
         "patches.weight": weights["patch_embedding/projection/kernel"].transpose(3, 2, 0, 1),
@@ -84,7 +84,7 @@ def torch_vit(model, measures):
 
 
 def weights_of(model):
-    """The weights of a Keras model by path."""
+    """Returns the weights of a Keras model by path."""
     return {weight.path: np.asarray(weight) for weight in model.weights}
 
 
@@ -117,7 +117,7 @@ def _block_state(weights, measures):
 
 
 def eager(network, threads):
-    """The network as it is: a function of a dict of arrays."""
+    """Returns the eager network as a function of a dict of arrays."""
     torch.set_num_threads(threads)
 
     def run(arrays):
@@ -128,12 +128,12 @@ def eager(network, threads):
 
 
 def compiled(network, threads):
-    """The network through `torch.compile`, with dynamic shapes, as the exported files have them."""
+    """Returns the network compiled by `torch.compile` with dynamic shapes, as in the exported files."""
     return eager(torch.compile(network, dynamic=True), threads)
 
 
 def dynamo_onnx(network, arrays, path, opset=None):
-    """The network through PyTorch's own exporter, batch and length dynamic; returns the path."""
+    """Exports the network by PyTorch's exporter with dynamic batch size and length; returns the path."""
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
     axes = tuple({0: batch, 1: length} if array.ndim == 2 else {0: batch} for array in arrays.values())
     torch.onnx.export(
@@ -150,7 +150,7 @@ def dynamo_onnx(network, arrays, path, opset=None):
 
 
 def optimized_onnx(source, path, measures, model_type="bert"):
-    """A file through ONNX Runtime's optimizer for transformers; returns the path."""
+    """Optimizes a file by ONNX Runtime's transformer optimizer; returns the path."""
     from onnxruntime.transformers import optimizer
 
     found = optimizer.optimize_model(

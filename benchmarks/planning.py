@@ -1,12 +1,12 @@
-"""What `keras-transformer plan` says of trainings on this processor, beside what they take.
+"""Predictions of `keras-transformer plan` for trainings on this processor, against measurements.
 
     python benchmarks/planning.py                  # six models, some minutes on two cores
     python benchmarks/planning.py --only decoder
 
-Memory is that of tensors: all variables, and what the process holds at the fullest moment of a step above what it holds
-between two, with an allocator that keeps nothing that is freed; but it keeps pieces below 128 kB, which the rounds of loops
-are made of (Bahdanau's), so that they are not all seen. program_mb is what graphs and code take besides, whatever
-the rows. Time is predicted for a processor that always computes, or copies, as fast as it did in a test of a second before.
+Memory is that of tensors: all variables, and the peak of the process in a step minus its memory between steps, with an
+allocator that returns freed memory at once, except pieces below 128 kB, as in the iterations of loops (Bahdanau's), which
+are therefore not all counted. program_mb is the memory of graphs and code, independent of the rows. Time is predicted from
+the compute and copy throughput of this processor in a test of one second.
 """
 
 import json
@@ -17,7 +17,7 @@ import sys
 from measure import Table, arguments, versions
 from training_worker import DEFAULTS, Worker
 
-# Much memory for little work: what is to be known is whether bytes are counted right.
+# Much memory and few operations, to compare the counted bytes.
 NETWORKS = {
     "decoder": {"network": "decoder", "size": [4, 192, 12, 768], "vocabulary_size": 4096, "length": 384},
     "encoder": {"network": "encoder", "size": [4, 192, 12, 512], "vocabulary_size": 2048, "length": 384},
@@ -30,7 +30,7 @@ TINY = {"size": [1, 16, 2, 32], "vocabulary_size": 32, "length": 16, "batch_size
 
 
 def predicted(job):
-    """Prints, as JSON, what is predicted for a job; in a process of its own, as it needs TensorFlow."""
+    """Prints the prediction for a job as JSON; runs in a separate process, because it imports TensorFlow."""
     import keras
     from training_worker import build
 
@@ -84,7 +84,7 @@ def parse():
     parser = arguments(__doc__.splitlines()[0])
     parser.set_defaults(rounds=4)
     parser.add_argument("--only", nargs="+", choices=NETWORKS, default=list(NETWORKS), metavar="MODEL")
-    parser.add_argument("--predict", metavar="JOB", help="used by the benchmark itself")
+    parser.add_argument("--predict", metavar="JOB", help="internal")
     return parser.parse_args()
 
 

@@ -1,12 +1,12 @@
-"""What quantization costs three trained models, and how much smaller it makes them: in every runtime.
+"""Score and size of three trained models after quantization, in every runtime.
 
     python benchmarks/quantized_tasks.py --task translation --model translation/model.keras --data-dir multi30k
     python benchmarks/quantized_tasks.py --task sst2 --model text_classification/model.keras --data-dir sentences
     python benchmarks/quantized_tasks.py --task cifar10 --model image_classification/model.keras --data-dir cifar10
-    python benchmarks/quantized_tasks.py --task cifar10 --tiny    # a toy model and images of noise: shows that it runs
+    python benchmarks/quantized_tasks.py --task cifar10 --tiny    # smoke test: a tiny model and random images
 
-The models are those that the examples leave. The score is BLEU (tokenized, lower-cased, greedy decoding) or accuracy, in
-per cent, over the whole test set; that of the float file is taken in the same runtime, in the same run.
+The models are those of the examples. The score is BLEU (tokenized, lower-cased, greedy decoding) or accuracy in percent over
+the whole test set; that of the float file is measured in the same runtime and run.
 """
 
 import os
@@ -28,7 +28,7 @@ MODES = ("int8", "weight_int8", "weight_int4", "fp16")
 
 
 def example(name):
-    """An example script as a module, for the data that it reads and the score that it takes."""
+    """Imports an example script, for its data and its score."""
     specification = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
@@ -81,7 +81,7 @@ def _padded(rows):
 
 
 def _in_percent(inputs, labels):
-    """Accuracy as a score in per cent, so that it reads like BLEU; agreement as well."""
+    """Accuracy and agreement in percent, on the scale of BLEU."""
 
     def accuracy(model):
         found = [next(iter(model(batch).values())).argmax(-1) for batch in inputs]
@@ -91,7 +91,7 @@ def _in_percent(inputs, labels):
 
 
 def toy_classifier():
-    """An untrained ViT in place of the one that the example trains on CIFAR-10."""
+    """Returns an untrained ViT instead of the one that the example trains on CIFAR-10."""
     from keras_transformer import models, tasks
 
     return tasks.ImageClassifier(models.ViT(models.Size(1, 64, 2, 64), patch_size=8, image_size=32), 10)
@@ -103,18 +103,18 @@ TASKS = {"translation": translation, "sst2": sst2, "cifar10": cifar10}
 def main():
     parser = arguments(__doc__)
     parser.add_argument("--task", choices=TASKS, required=True)
-    parser.add_argument("--model", type=pathlib.Path, help="the .keras file that the example left")
-    parser.add_argument("--tokenizer", type=pathlib.Path, help="its tokenizer, where it does not lie beside it")
+    parser.add_argument("--model", type=pathlib.Path, help=".keras file written by the example")
+    parser.add_argument("--tokenizer", type=pathlib.Path, help="its tokenizer, if it is not in the same folder")
     parser.add_argument("--data-dir", type=pathlib.Path)
     parser.add_argument("--modes", nargs="+", default=["int8"], help=f"of {', '.join(MODES)}, int8_static")
     parser.add_argument("--formats", nargs="+", default=["saved_model", "tflite", "onnx"])
     options = parser.parse_args()
     is_toy = options.tiny and options.task == "cifar10" and options.model is None
     if not is_toy and (options.model is None or options.data_dir is None):
-        parser.error("--model and --data-dir are needed")
+        parser.error("--model and --data-dir are required")
     model = toy_classifier() if is_toy else load_model(options.model)
     evaluation, calibration = TASKS[options.task](options)
-    table = Table(f"{options.task}: what quantization costs", versions("tensorflow", "onnxruntime", "ai-edge-litert"))
+    table = Table(f"{options.task}: loss by quantization", versions("tensorflow", "onnxruntime", "ai-edge-litert"))
     for mode in options.modes:
         quantization = Quantization(mode, calibration=calibration if mode == "int8_static" else None)
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""The recurrent mixers in torch, each a module from `(B, T, D)` to `(B, T, D)` with the weights of one of our layers."""
+"""The recurrent mixers in torch, as modules from `(B, T, D)` to `(B, T, D)` with the weights of our layers."""
 
 import math
 
@@ -40,9 +40,9 @@ class Retention(nn.Module):
     def _chunkwise(self, query, key, value):
         size, outputs = self.chunk_size, []
         state = torch.zeros(query.shape[0], self.heads, self.key_dim, value.shape[3])
-        weights, places = self._weights(size), torch.arange(1, size + 1)
-        inner = torch.exp(self.decay[:, None] * places)[:, :, None]
-        left = torch.exp(self.decay[:, None] * (size - places))[:, :, None]
+        weights, positions = self._weights(size), torch.arange(1, size + 1)
+        inner = torch.exp(self.decay[:, None] * positions)[:, :, None]
+        left = torch.exp(self.decay[:, None] * (size - positions))[:, :, None]
         whole = torch.exp(self.decay * size)[:, None, None]
         for q, k, v in zip(*(each.split(size, dim=2) for each in (query, key, value)), strict=True):
             outputs.append(q @ k.transpose(2, 3) * weights @ v + q @ state * inner)
@@ -90,7 +90,7 @@ class S4D(nn.Module):
 
 
 class TimeMixing(nn.Module):
-    """RWKV-4 of Hugging Face, whose CPU form reads token after token."""
+    """RWKV-4 of Hugging Face, which is sequential on the CPU."""
 
     def __init__(self, layer):
         super().__init__()
@@ -112,7 +112,7 @@ class TimeMixing(nn.Module):
 
 
 CHUNK_SIZE = 512
-# The peers of each of our layers, by name.
+# Our layer -> its peers by name.
 PEERS = {
     "retention": {
         "parallel": Retention,
@@ -121,12 +121,12 @@ PEERS = {
     "time_mixing": {"Hugging Face": TimeMixing},
     "s4d": {"Fourier transform": S4D},
 }
-# Beyond this length a form with all pairs of tokens would need too much memory for its gradient.
+# Beyond this length the gradient of a form with all pairs of tokens needs too much memory.
 LONGEST = {"parallel": 4096}
 
 
 def step(module, x, train):
-    """A function that runs the module once, with the gradients of weights and input if asked."""
+    """Returns a function that runs the module once, optionally with gradients of weights and input."""
     x = torch.tensor(x, requires_grad=train)
 
     def forward():
@@ -142,7 +142,7 @@ def step(module, x, train):
 
 
 def largest_difference(module, x, expected):
-    """From `expected`, as a share of its largest value."""
+    """Returns the largest difference relative to the largest value of `expected`."""
     with torch.inference_mode():
         difference = (module(torch.tensor(x)) - torch.tensor(expected)).abs().max().item()
     return difference / max(abs(expected).max(), math.ulp(1.0))

@@ -3,9 +3,9 @@
     python benchmarks/recurrences.py --json recurrences.json
     python benchmarks/recurrences.py --only retention --lengths 1024 8192 --threads 2
 
-The peer of time mixing is Hugging Face's RWKV; those of the others are the formulas of their papers, written down in torch
-(`recurrence_peers.py`). Both have the same weights and read the same tokens, in turns, in one process. A training step is
-forward and backward, to all weights and to the input.
+The peer of time mixing is Hugging Face's RWKV; the others are the formulas of the papers in torch (`recurrence_peers.py`).
+Both have the same weights and inputs and are timed in turns in one process. A training step includes the gradients of all
+weights and of the input.
 """
 
 import os
@@ -45,7 +45,7 @@ def our_step(layer, x, train, jit_compile):
 
     def step():
         for tensor in tf.nest.flatten(run()):
-            tensor.numpy()  # Not before it is computed.
+            tensor.numpy()  # Waits for the result.
 
     return step
 
@@ -68,7 +68,7 @@ def measure(table, name, length, options):
                 "ours": timed(our_step(layer, x, train, options.xla), warm_up=1),
                 "peer": timed(step(module, x, train), warm_up=0),
             }
-            turns = take_turns(rivals, 1)  # What takes long has one turn alone.
+            turns = take_turns(rivals, 1)  # Slow rivals have one turn only.
             rounds = int(options.seconds / sum(each[0].wall for each in turns.values()))
             turns = take_turns(rivals, min(rounds, options.rounds)) if rounds > 1 else turns
             table.add(
@@ -90,7 +90,7 @@ def parse():
     parser.add_argument("--lengths", nargs="+", type=int, default=[1024, 2048, 4096, 8192])
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of the turns of one row, about")
+    parser.add_argument("--seconds", type=float, default=3.0, help="approximate time per row")
     parser.add_argument("--xla", action="store_true", help="compile ours with XLA")
     options = parser.parse_args()
     if options.tiny:
@@ -112,7 +112,7 @@ def main():
         for length in options.lengths:
             measure(table, name, length, options)
     table.note(ratio_note(f"up to {options.rounds}"))
-    table.note("difference: of the outputs of both, as a share of the largest.")
+    table.note("difference: of both outputs, relative to the largest value.")
     table.finish(options.json)
 
 

@@ -3,8 +3,8 @@
     python benchmarks/scaling.py                          # some minutes on two cores
     python benchmarks/scaling.py --only "jax, 4 devices, weights split in 2"
 
-The batch is the same in every line, and so is the processor: what devices cost is how far a step takes longer than on one.
-Memory is that of one process above what it held before the model was built; all virtual devices of a process share it.
+All rows have the same batch and processor, so the increase of the step time is the overhead of distribution. Memory is that
+of one process minus its memory before the model was built; all virtual devices of a process share it.
 """
 
 import socket
@@ -26,7 +26,7 @@ SETTINGS = {
 
 
 def run(setting, options):
-    """What each process of a setting found."""
+    """Returns the result of each process of a setting."""
     backend, job = SETTINGS[setting]
     job = {
         **job,
@@ -48,7 +48,7 @@ def run(setting, options):
 
 
 def cluster(count):
-    """The TF_CONFIG of each of some processes of this machine."""
+    """Returns the TF_CONFIG of each process on this machine."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -90,7 +90,9 @@ def main():
             of_first=round(seconds / first, 2),
             peak_mb=round(max(each["peak_mb"] for each in found)),
         )
-    table.note(f"step_s: the median of {options.rounds} steps; of_first: to the first line of the same backend.")
+    table.note(
+        f"step_s: the median of {options.rounds} steps; of_first: relative to the first row of the same backend."
+    )
     table.note("TensorFlow runs its graph, JAX compiles with XLA.")
     table.finish(options.json)
 

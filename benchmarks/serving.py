@@ -1,13 +1,12 @@
-"""The Ray Serve application of a bundle under load, against a bare loop of ONNX Runtime: the same model in the same run.
+"""The Ray Serve application of a bundle under load, against a bare loop of ONNX Runtime with the same model and run.
 
     pip install ".[serve]"
     python benchmarks/serving.py                        # a Vision Transformer of 6 x 128 over 32 x 32 images
     python benchmarks/serving.py --bundle DIR           # any bundle of arrays
 
-Requests of one example come from a process of its own, over connections that ask again as soon as they are answered: twice
-as many as can be computed at once. The loop runs one thread for each replica, over batches of the size that a replica may
-make, and sends nothing anywhere. Server, replicas and clients share the machine's cores, as they do not elsewhere: the
-share lost is of this machine, at its busiest.
+A separate process sends requests of one example over persistent connections, twice as many as can be computed at once. The
+loop runs one thread per replica over batches of the maximum size, without network. Server, replicas and clients share the
+cores of this machine, unlike in production, so the measured overhead is an upper bound.
 """
 
 import argparse
@@ -35,7 +34,7 @@ _HERE = pathlib.Path(__file__).parent
 
 
 def export_model(directory, tiny):
-    """A classifier of 32 x 32 images, in a process of its own: the converter leaves much behind."""
+    """Exports a classifier of 32 x 32 images in a separate process, because converters leak memory."""
     size = "1, 8, 2, 16" if tiny else "6, 128, 4, 256"
     lines = [
         "import keras; from keras_transformer import models, tasks; from keras_transformer.export import export",
@@ -48,7 +47,7 @@ def export_model(directory, tiny):
 
 
 def bare(bundle, threads, batch, seconds):
-    """Examples a second, and seconds of each call, of threads that call ONNX Runtime one after another."""
+    """Returns examples per second, and seconds per call, of threads that call ONNX Runtime in a loop."""
     model = load(bundle, num_threads=1)
     arrays, times = model.example(batch=batch), [[] for _ in range(threads)]
     model(arrays)
@@ -71,7 +70,7 @@ def bare(bundle, threads, batch, seconds):
 
 @contextlib.contextmanager
 def server(bundle, *words):
-    """`examples/serve.py` in a process of its own; yields its address."""
+    """Runs `examples/serve.py` in a separate process; yields its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -92,23 +91,23 @@ def _wait(address, process, seconds=120):
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         if process.poll() is not None:
-            raise RuntimeError("the server ended before it served")
+            raise RuntimeError("the server ended during its start")
         with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
             if answer.status == 200:
                 return
         time.sleep(0.3)
-    raise TimeoutError(f"nothing serves at {address}")
+    raise TimeoutError(f"no server at {address}")
 
 
 def drive(address, body, connections, seconds):
-    """What `http_load.py` prints."""
+    """Returns the output of `http_load.py`."""
     words = [address, str(body), "--connections", str(connections), "--seconds", str(seconds)]
     command = [sys.executable, str(_HERE / "http_load.py"), *words]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def milliseconds(seconds, share):
-    """A percentile, in milliseconds."""
+    """Returns a percentile in milliseconds."""
     return round(1000 * statistics.quantiles(seconds, n=100, method="inclusive")[round(100 * share) - 1], 2)
 
 
@@ -126,13 +125,13 @@ def report(table, kind, replicas, batch, per_second, seconds, lost=None, refused
 
 
 def measure(table, bundle, body, replicas, batch, seconds):
-    """One row of the loop and one of the server."""
+    """Adds one row of the loop and one of the server."""
     most, calls = bare(bundle, replicas, batch, seconds)
     report(table, "bare loop", replicas, batch, most, calls)
     with server(bundle, "--replicas", replicas, "--max-batch-size", batch) as address:
         url = f"{address}/v1/models/model:predict"
         connections = 2 * replicas * batch
-        drive(url, body, connections, min(seconds, 2))  # Every path has been taken once.
+        drive(url, body, connections, min(seconds, 2))  # Warm-up.
         found = drive(url, body, connections, seconds)
         answered = len(found["latencies"])
         refused = sum(found["statuses"].values()) - answered
@@ -141,7 +140,7 @@ def measure(table, bundle, body, replicas, batch, seconds):
 
 
 def overload(table, bundle, body, seconds):
-    """More connections than places; then few again."""
+    """More connections than the queue holds, then a single one."""
     with server(bundle, "--replicas", 1, "--max-batch-size", 8, "--max-waiting", 8) as address:
         url = f"{address}/v1/models/model:predict"
         for kind, connections in (("calm", 4), ("overloaded", 128), ("calm again", 4)):
@@ -153,17 +152,15 @@ def overload(table, bundle, body, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bundle", type=pathlib.Path, help="of a model of arrays; without it one is made")
+    parser.add_argument("--bundle", type=pathlib.Path, help="bundle of a model of arrays; default: a new one")
     parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=5.0, help="time per measurement")
     parser.add_argument("--json", metavar="FILE", help="also write the table as JSON")
-    parser.add_argument(
-        "--tiny", action="store_true", help="a network of toy size: shows that it runs, measures nothing"
-    )
+    parser.add_argument("--tiny", action="store_true", help="smoke test with a tiny network")
     options = parser.parse_args()
     table = Table(
-        f"One example a request, {os.cpu_count()} cores for servers, replicas and clients together",
+        f"One example per request, {os.cpu_count()} cores shared by servers, replicas and clients",
         versions("keras-transformer", "ray", "onnxruntime"),
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -177,7 +174,7 @@ def main():
             for batch in options.batches:
                 measure(table, bundle, body, replicas, batch, options.seconds)
         overload(table, bundle, body, options.seconds)
-    table.note("lost: the share of the bare loop's examples a second that the server does not reach, of the same run.")
+    table.note("lost: 1 - examples per second of the server / those of the bare loop in the same run.")
     table.note("refused: answers with another status than 200; while overloaded, 429.")
     table.finish(options.json)
 

@@ -1,11 +1,11 @@
-"""What each architecture makes of Tiny Shakespeare with the budget of `examples/character_lm.py`: its loss on held-out text.
+"""Held-out loss of each architecture on Tiny Shakespeare, with the training budget of `examples/character_lm.py`.
 
     python benchmarks/shakespeare.py --json shakespeare.json
     python benchmarks/shakespeare.py --only gpt retnet --data-dir DIR           # DIR/input.txt
 
-Size, data, steps, optimizer and learning rate are those of the example, which are nanoGPT's smallest setting: 4 layers of
-width 128, 2,000 steps of 12 stretches of 64 characters. The loss is in nats per character, over all of the held-out tenth in
-windows of 64, so that nothing is carried from one window to the next.
+Size, data, steps, optimizer and learning rate are those of the example, nanoGPT's smallest configuration: 4 layers of width
+128, 2,000 steps of 12 sequences of 64 characters. The loss is in nats per character over the held-out tenth, in independent
+windows of 64.
 """
 
 import os
@@ -29,7 +29,7 @@ SEGMENT = example.CONTEXT // 4
 
 
 def attending(template):
-    """A rotary decoder around a mechanism of attention."""
+    """Returns a rotary decoder with an attention mechanism."""
 
     def build(size, vocabulary):
         mixer = attention.MultiHeadAttention(
@@ -44,7 +44,7 @@ def with_options(model, **options):
     return lambda size, vocabulary: model(size, vocabulary, **options)
 
 
-# Windows, segments and chunks are shorter than the 64 characters of a stretch, so that states and memories are used.
+# Windows, segments and chunks are shorter than the sequences of 64 characters, so that states and memories have an effect.
 ARCHITECTURES = {
     "gpt": with_options(models.Decoder, max_sequence_length=example.CONTEXT),
     "gpt_rotary": with_options(models.Decoder, position="rotary"),
@@ -63,7 +63,7 @@ ARCHITECTURES = {
 
 
 def train(name, data, tokenizer, options):
-    """One architecture, trained and evaluated: a row of the table."""
+    """Trains and evaluates one architecture; returns a row of the table."""
     keras.utils.set_random_seed(options.seed)
     size = example.QUICK_SIZE if options.tiny else example.SIZE
     model = tasks.LanguageModel(ARCHITECTURES[name](size, tokenizer.vocabulary_size), tokenizer=tokenizer)
@@ -81,7 +81,7 @@ def train(name, data, tokenizer, options):
 
 def parse():
     parser = arguments(__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", type=pathlib.Path, help="where input.txt is; without it, it is downloaded")
+    parser.add_argument("--data-dir", type=pathlib.Path, help="folder of input.txt; default: download it")
     parser.add_argument("--only", nargs="+", choices=ARCHITECTURES, default=list(ARCHITECTURES), metavar="NAME")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
@@ -101,7 +101,7 @@ def main():
     for name in options.only:
         table.add(**train(name, data, tokenizer, options))
         keras.backend.clear_session()
-    table.note(f"{options.steps} steps of {example.BATCH_SIZE} stretches of {example.CONTEXT} characters.")
+    table.note(f"{options.steps} steps of {example.BATCH_SIZE} sequences of {example.CONTEXT} characters.")
     table.finish(options.json)
 
 

@@ -1,11 +1,11 @@
-"""Generation against the length of what was read before: a state of fixed size beside a growing cache.
+"""Generation time and cache size by context length, for states of fixed size and growing caches.
 
     python benchmarks/state.py --json state.json
     python benchmarks/state.py --only gpt retnet --contexts 1024 65536
 
-Decoding: the time of one token in the compiled step, after a context of so many tokens, and the size of the cache. The cache
-is not filled by reading the context first: what it holds does not change the cost of a step. Prefill: the time in which a
-prompt of so many tokens is read, up to the first new token. Models are untrained, of one size, batch 1.
+Decoding: the time per token of the compiled step after a context, and the size of the cache. The cache is not filled with
+the context, because its values do not change the cost of a step. Prefill: the time of a prompt up to the first new token.
+Models are untrained, of the same size, with batch size 1.
 """
 
 import os
@@ -66,7 +66,7 @@ PREFILLED = ("gpt", "yoco", "retnet")
 
 
 def decoding(steps, context, rounds):
-    """Time of one token after `context` tokens, and the size of the cache."""
+    """Returns the time per token after `context` tokens, and the size of the cache."""
     before = memory("VmRSS")
     forget_peak()
     cache, token, index = steps.init_cache(1, context + 1), np.ones((1, 1), "int32"), np.array([context], "int32")
@@ -81,7 +81,7 @@ def decoding(steps, context, rounds):
 
 
 def prefill(steps, context, rounds):
-    """Time in which a prompt of `context` tokens is read; caches are made anew, outside of the clock."""
+    """Returns the prefill time of `context` tokens, without the allocation of the caches."""
     prompt, lengths, times = np.ones((1, context), "int32"), np.array([context], "int32"), []
     before = memory("VmRSS")
     forget_peak()
@@ -121,7 +121,7 @@ def parse():
 
 def main():
     options = parse()
-    table = Table("One token after a context, and a prompt read", versions("keras-transformer", "keras", "tensorflow"))
+    table = Table("Decoding after a context, and prefill", versions("keras-transformer", "keras", "tensorflow"))
     for mode, names, contexts in (
         ("decoding", options.only, options.contexts),
         ("prefill", [name for name in PREFILLED if name in options.only], options.prompts),
@@ -131,7 +131,7 @@ def main():
             keras.backend.clear_session()
     layers, width, heads, _ = options.size
     table.note(f"{layers} layers of width {width}, {heads} heads, float32, batch 1; windows and segments of {WINDOW}.")
-    table.note(f"of_gpt: time by that of gpt in the same row of contexts. Medians of {options.rounds} steps.")
+    table.note(f"of_gpt: time / that of gpt for the same context. Medians of {options.rounds} steps.")
     table.finish(options.json)
 
 

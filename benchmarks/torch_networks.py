@@ -1,6 +1,6 @@
-"""The peers in PyTorch: a Vision Transformer and a GPT, pre-norm, with `scaled_dot_product_attention`.
+"""The peers in PyTorch: a pre-norm Vision Transformer and GPT with `scaled_dot_product_attention`.
 
-Written as a PyTorch user would for speed: one product for query, key and value, the fused kernel, nothing kept twice.
+Written for speed: one projection for query, key and value, and the fused kernel.
 """
 
 import torch
@@ -13,9 +13,9 @@ class Block(nn.Module):
 
     Args:
         measures: `networks.Measures`.
-        causal: bool. Whether a token sees only those before it.
-        approximate: "tanh" or "none": the GELU.
-        epsilon: float. Of the norms.
+        causal: bool. Whether to apply a causal mask.
+        approximate: "tanh" or "none". Approximation of GELU.
+        epsilon: float. Epsilon of the normalization layers.
     """
 
     def __init__(self, measures, causal, approximate, epsilon):
@@ -64,7 +64,7 @@ class ViT(nn.Module):
 
 
 class GPT(nn.Module):
-    """Token ids `(B, T)` to logits `(B, T, V)`, whose matrix is that of the embedding."""
+    """Token ids `(B, T)` to logits `(B, T, V)`, with tied embeddings."""
 
     def __init__(self, measures):
         super().__init__()
@@ -83,7 +83,7 @@ def count_parameters(network):
 
 
 def training_step(network, batch, device, compiled):
-    """A function that makes one optimizer step in bfloat16 autocast, without waiting for the device.
+    """Returns a function that runs one optimizer step in bfloat16 autocast, without waiting for the device.
 
     Args:
         network: `nn.Module`.
@@ -112,6 +112,6 @@ def training_step(network, batch, device, compiled):
 
 
 def wait(device):
-    """Returns when the device has done what it was given."""
+    """Waits for the device."""
     if device == "cuda":
         torch.cuda.synchronize()

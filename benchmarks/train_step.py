@@ -1,4 +1,4 @@
-"""One training step, the one that `fit` runs, against the same network from `keras.layers` and from KerasHub.
+"""One training step of `fit` against the same network from `keras.layers` and from KerasHub.
 
 python benchmarks/train_step.py                     # both networks, with and without XLA; about ten minutes on two cores
 python benchmarks/train_step.py --networks vit --modes xla --rounds 30
@@ -24,7 +24,7 @@ def image_batch(measures, batch_size):
 
 
 def text_batch(measures, batch_size):
-    """Token ids of rows between half full and full."""
+    """Returns token ids in rows with up to half padding."""
     random = np.random.default_rng(0)
     token_ids = random.integers(0, measures.vocabulary_size, (batch_size, measures.length), dtype="int32")
     lengths = random.integers(measures.length // 2, measures.length + 1, (batch_size, 1))
@@ -36,7 +36,7 @@ NETWORKS = {"vit": (VITS, VIT, image_batch), "encoder": (ENCODERS, ENCODER, text
 
 
 def classifier(backbone):
-    """A linear head over the first token, the same on every backbone."""
+    """Returns a backbone with a linear head over the first token."""
     logits = keras.layers.Dense(NUM_CLASSES, dtype="float32")(backbone.output[:, 0])
     return keras.Model(backbone.input, logits, name=backbone.name)
 
@@ -81,13 +81,15 @@ def parse():
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="with and without XLA")
     parser.add_argument("--peers", nargs="+", choices=list(VITS)[1:], default=list(VITS)[1:])
     parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--threads", type=int, help="of TensorFlow; 1 gives the quietest ratios where others work too")
+    parser.add_argument(
+        "--threads", type=int, help="TensorFlow threads; 1 gives the most stable ratios on a shared machine"
+    )
     return parser.parse_args()
 
 
 def limit_threads(threads):
     if keras.backend.backend() != "tensorflow":
-        raise SystemExit("--threads is for the TensorFlow backend.")
+        raise SystemExit("--threads requires the TensorFlow backend.")
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)

@@ -1,9 +1,9 @@
-"""Measurements of `memory.py`, `scaling.py` and `planning.py`: a training in a process of its own.
+"""Measurements of `memory.py`, `scaling.py` and `planning.py`: training in a separate process.
 
     echo '{"network": "decoder", "size": [2, 64, 2, 128], ...}' | python benchmarks/training_worker.py
 
-A line in is a job, a line out what it found. Each job runs in a fork of a process that has imported Keras and done nothing
-with it, since importing takes seconds; one that names virtual devices, or workers, sets them in its own fork.
+Each input line is a job, each output line its result. Each job runs in a fork of a process that has only imported Keras,
+because importing takes seconds; a job with virtual devices or workers sets them in its fork.
 """
 
 import os
@@ -36,18 +36,18 @@ DEFAULTS = {
     "jit_compile": False,
     "steps": 5,
 }
-# Memory that is freed goes back at once, so that what a process holds is what it needs: TensorFlow's own pool on a processor
-# keeps all that it ever had, and glibc pieces that not everything fits into.
+# Freed memory is returned at once, so that the memory of the process is what it needs: TensorFlow's CPU allocator keeps all
+# of it, and glibc keeps fragments.
 ALLOCATOR = {
     "TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1",
     "MALLOC_MMAP_THRESHOLD_": "131072",
     "MALLOC_ARENA_MAX": "2",
 }
-_TRACED = 2  # Steps that trace: the first, and the second may.
+_TRACED = 2  # The first step traces, and the second may.
 
 
 class Worker:
-    """The process that jobs are run in, one after the other, all on one backend.
+    """Process that runs jobs sequentially on one backend.
 
     Args:
         backend: str.
@@ -65,10 +65,10 @@ class Worker:
         return self
 
     def result(self):
-        """dict; or one of "error" alone.
+        """Returns a dict of results, or of "error" only.
 
-        "seconds" and "cpu" of a step: medians. "peak_mb": what the process holds at its fullest above what it held before
-        the model was built: "tensors_mb", variables and what a step adds to them, and "program_mb", graphs and code.
+        "seconds" and "cpu" of a step are medians. "peak_mb" is the peak of the process minus its memory before the model
+        was built: "tensors_mb", variables and the tensors of a step, plus "program_mb", graphs and code.
         """
         line = self._process.stdout.readline()
         return json.loads(line) if line else {"error": "the process ended"}
@@ -85,7 +85,7 @@ class Worker:
 
 
 def build(job):
-    """The network of a job, with its head."""
+    """Returns the network of a job, with its head."""
     from keras_transformer import models, tasks
 
     size, words = models.Size(*job["size"]), job["vocabulary_size"]
@@ -105,7 +105,7 @@ def build(job):
 
 
 def batch(job, model):
-    """Arrays for the inputs of a model by their names, and labels."""
+    """Returns arrays for the inputs of a model by name, and labels."""
     import keras
     import numpy as np
 
@@ -139,7 +139,7 @@ def compile_model(job, model):
 
 
 def measure(job):
-    """Trains for some steps; a step is one update of the weights."""
+    """Trains for a number of steps; a step is one update of the weights."""
     _set_devices(job)
     import keras
 
@@ -147,7 +147,7 @@ def measure(job):
 
     keras.config.set_dtype_policy(job["policy"])
     if not job.get("tf_config"):
-        _warm()  # Workers join one another before anything else: what TensorFlow takes anyway is in their figures.
+        _warm()  # Workers must connect first, so their figures include the base memory of TensorFlow.
     first = memory("VmRSS")
     if job["distributed"]:
         parts = job["model_parallel"]
@@ -177,7 +177,7 @@ def _megabytes(variables):
 
 
 def _fitted(job, model, arrays):
-    """The `Clock` of a training of some steps."""
+    """Returns the `Clock` of a training of a number of steps."""
     from keras_transformer import data
 
     steps, clock = job["accumulate"], _clock()
@@ -191,9 +191,9 @@ def _clock():
     import keras
 
     class Clock(keras.callbacks.Callback):
-        """Seconds, by the clock and of the processor, of each step that traces nothing, and what is held between two.
+        """Records wall and CPU time of each step without tracing, and the memory between steps.
 
-        From its first step on the kernel's peak counts anew: tracing and compiling may take more than training does.
+        Resets the peak memory in the kernel after tracing, because tracing and compiling may need more than training.
         """
 
         times, at_rest = (), None
@@ -213,7 +213,7 @@ def _clock():
 
 
 def _warm():
-    """Trains a network of toy size: threads, pools and code that a training takes anyway are no part of its figures."""
+    """Trains a tiny network, so that threads, pools and code are excluded from the figures."""
     job = {**DEFAULTS, "size": [1, 16, 2, 32], "length": 8, "batch_size": 2, "steps": 1}
     model = build(job)
     compile_model(job, model)
@@ -243,7 +243,7 @@ def main():
         if pid == 0:
             try:
                 found = measure(json.loads(line))
-            except Exception as error:  # Whatever stands in the way is the finding.
+            except Exception as error:  # Any error is a result.
                 found = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
             print(json.dumps(found), flush=True)
             os._exit(0)

@@ -1,12 +1,11 @@
-"""How a scorer's liking, and that of a judge which the search has never asked, rise with the simulations of tree search.
+"""Scores of tree search by number of simulations, by its own scorer and by an independent classifier, the judge.
 
     python benchmarks/tree_search.py --data-dir DIR --json tree_search.json       # DIR/stsa.binary.train and so on
     python benchmarks/tree_search.py --data-dir DIR --tiny
 
-A small language model learns sentences of film reviews. Two classifiers learn whether one is positive, each from the half
-of the sentences that the other does not see. The model then continues the first words of held-out sentences, greedily and
-by tree search for what the first classifier finds positive; the second one is the judge. The likelihood of the texts under
-the model is given too: it is what the search pays.
+A small language model is trained on sentences of film reviews, and two sentiment classifiers on one half of the sentences
+each. The model continues the first words of held-out sentences, greedily and by tree search with the first classifier as
+the scorer; the second classifier is the judge. The likelihood of the texts under the model shows the cost of the search.
 """
 
 import os
@@ -29,13 +28,13 @@ BUCKETS = {"tokens_per_batch": 1024, "multiple": 4, "growth": 1, "fill": False}
 
 
 def read(directory, split):
-    """Pairs of a sentence and whether it is positive."""
+    """Returns pairs of a sentence and its sentiment."""
     lines = [line.partition(" ") for line in data.read_lines(directory / f"stsa.binary.{split}") if line.strip()]
     return [(sentence.strip(), int(label)) for label, _, sentence in lines]
 
 
 def writer(sentences, tokenizer, options):
-    """A language model of sentences."""
+    """Returns a language model trained on sentences."""
     backbone = models.Decoder(SIZE, tokenizer.vocabulary_size, max_sequence_length=MAX_LENGTH, dropout=0.1)
     model = tasks.LanguageModel(backbone, tokenizer=tokenizer, start_id=tokenizer.start_id)
     encoded = [tokens[:MAX_LENGTH] for tokens in tokenizer.encode(sentences, start=True, end=True)]
@@ -45,7 +44,7 @@ def writer(sentences, tokenizer, options):
 
 
 def classifier(pairs, tokenizer, options):
-    """A function from texts to the probability that each is positive."""
+    """Returns a function of texts to the probability that each is positive."""
     backbone = models.Encoder(JUDGE_SIZE, tokenizer.vocabulary_size, max_sequence_length=MAX_LENGTH, dropout=0.2)
     model = tasks.SequenceClassifier(backbone, 2, pooling="mean", dropout=0.3)
     sentences, labels = zip(*pairs, strict=True)
@@ -55,7 +54,7 @@ def classifier(pairs, tokenizer, options):
 
     def score(texts):
         rows = [_cut(tokens) for tokens in tokenizer.encode(list(texts))]
-        # Few shapes, so that few are traced.
+        # Few shapes, to limit retracing.
         width = -(-max(map(len, rows)) // 32) * 32
         ids = np.zeros((len(rows), width), "int32")
         for row, tokens in zip(ids, rows, strict=True):
@@ -84,7 +83,7 @@ def accuracy(score, pairs):
 
 
 def nats(model, prompts, texts):
-    """The mean cross-entropy of the new tokens, in nats."""
+    """Returns the mean cross-entropy of the new tokens in nats."""
     total, count, encode = 0.0, 0, model.tokenizer.encode
     for prompt, new in zip(prompts, texts, strict=True):
         before, whole = len(encode(prompt, start=True)), encode(prompt + new, start=True)
@@ -105,9 +104,9 @@ def samplers(options, scorer):
 def parse():
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--data-dir", type=pathlib.Path, required=True)
-    parser.add_argument("--epochs", type=int, default=5, help="of the language model")
+    parser.add_argument("--epochs", type=int, default=5, help="epochs of the language model")
     parser.add_argument("--prompts", type=int, default=24)
-    parser.add_argument("--new", type=int, default=12, help="tokens to write")
+    parser.add_argument("--new", type=int, default=12, help="tokens to generate")
     parser.add_argument("--simulations", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()
@@ -120,7 +119,7 @@ def main():
     if options.tiny:
         train, test, options.prompts, options.new = train[:200], test[:20], 2, 4
     order = np.random.default_rng(options.seed).permutation(len(train))
-    train = [train[place] for place in order]
+    train = [train[index] for index in order]
     tokenizer = text.SentencePiece.train([sentence for sentence, _ in train], 600 if options.tiny else 4000)
     model = writer([sentence for sentence, _ in train], tokenizer, options)
     half = len(train) // 2
@@ -139,7 +138,7 @@ def main():
     table.note(
         f"{options.prompts} prompts of three words, {options.new} new tokens. Accuracy on the test set: {right}."
     )
-    table.note("scorer, judge: the mean probability of being positive; nats: of a new token under the language model.")
+    table.note("scorer, judge: the mean probability of being positive; nats: per new token under the language model.")
     table.finish(options.json)
 
 

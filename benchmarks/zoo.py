@@ -1,11 +1,11 @@
-"""Five well-known checkpoints, with random weights, here and in transformers: loading, memory, latency in every runtime.
+"""Loading, memory and latency of five well-known checkpoints with random weights, against transformers, in every runtime.
 
     python benchmarks/zoo.py --json zoo.json
     python benchmarks/zoo.py --only minilm_l6 vit_s16 --rounds 7
 
-transformers writes each checkpoint. Loading: a process of its own for each rival; memory is how far it rose above what the
-imports took, next to the size of the file. Latency: all rivals in turns in one process, one row of 128 tokens (T5: 128 read,
-32 written) or one image; the outputs are compared first.
+transformers writes each checkpoint. Loading: a separate process per rival; memory is its peak minus that of the imports,
+relative to the file size. Latency: all rivals in turns in one process, one row of 128 tokens (T5: 128 source and 32 target
+tokens) or one image; the outputs are compared first.
 """
 
 import json
@@ -21,7 +21,7 @@ _WORKER = pathlib.Path(__file__).with_name("zoo_worker.py")
 
 
 def worker(*words):
-    """What a worker prints in its last line, as JSON."""
+    """Returns the JSON of the last line printed by a worker."""
     done = subprocess.run([sys.executable, _WORKER, *map(str, words)], capture_output=True, text=True)
     if done.returncode:
         return {"error": (done.stderr.strip().splitlines() or ["failed"])[-1][:160]}
@@ -60,9 +60,9 @@ def main():
     for name in options.only:
         with tempfile.TemporaryDirectory() as folder:
             measure(table, name, pathlib.Path(folder, "checkpoint"), options)
-    table.note("of_checkpoint: memory at the peak of loading, by the size of the checkpoint.")
-    table.note("difference: largest, of an output from torch's, as a share of the scale.")
-    table.note(f"eager, compiled: time by that of torch. {ratio_note(options.rounds)}")
+    table.note("of_checkpoint: peak memory of loading / size of the checkpoint.")
+    table.note("difference: largest difference of an output from torch, relative to the scale.")
+    table.note(f"eager, compiled: time / that of torch. {ratio_note(options.rounds)}")
     table.finish(options.json)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from long_worker import forget_peak, memory
 from measure import milliseconds, ratio, take_turns, timed
 
-# The published sizes; and what changes in the toy version.
+# The published sizes, and the changes in the tiny version.
 _BERT = {"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
 _MINILM = {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
 _TINY = {"num_hidden_layers": 1, "hidden_size": 24, "num_attention_heads": 2, "intermediate_size": 32}
@@ -45,7 +45,7 @@ def make(name, folder, tiny):
 
 
 def load(rival, folder):
-    """Time and memory of loading."""
+    """Returns the time and memory of loading."""
     if rival == "ours":
         from keras_transformer.checkpoints import from_huggingface
 
@@ -55,10 +55,10 @@ def load(rival, folder):
         import transformers
 
         name = json.loads(pathlib.Path(folder, "config.json").read_text())["architectures"][0]
-        cls = getattr(transformers, name)  # Imports the model's module, which is not loading.
+        cls = getattr(transformers, name)  # Imports the model's module, outside of the measurement.
 
         def read():
-            # The pages of the file count only when they are read.
+            # Memory-mapped pages count only after they are read.
             model = cls.from_pretrained(folder)
             return [parameter.sum() for parameter in model.parameters()], model
 
@@ -71,7 +71,7 @@ def load(rival, folder):
 
 
 def inputs_of(name, tiny):
-    """`(ours, transformers')`: dicts of arrays."""
+    """Returns `(ours, transformers')`, dicts of arrays."""
     generator = np.random.default_rng(0)
     if name == "vit_s16":
         images = generator.normal(size=(1, *(2 * [32 if tiny else 224]), 3)).astype("float32")
@@ -88,7 +88,7 @@ def inputs_of(name, tiny):
 
 
 def rivals_of(folder, name, settings):
-    """dict of name to a function that returns the first output."""
+    """Returns a dict of name to a function that returns the first output."""
     import keras
     import tensorflow as tf
     import torch
@@ -125,14 +125,14 @@ def rivals_of(folder, name, settings):
 
 
 def _first(outputs):
-    """The output that is torch's first."""
+    """Returns the output that corresponds to torch's first one."""
     if isinstance(outputs, dict):
         return outputs["tokens"] if "tokens" in outputs else next(iter(outputs.values()))
     return outputs
 
 
 def run(name, folder, settings):
-    """Rows of latencies."""
+    """Returns rows of latencies."""
     rivals = rivals_of(folder, name, settings)
     expected = rivals["torch eager"]()
     differences = {
