@@ -109,7 +109,7 @@ def Decoder(
         dropout=dropout if embedding_dropout is None else embedding_dropout,
         packed=packed,
         name=name,
-        opening=first_layer(residual),
+        input_layer=first_layer(residual),
         scale=embedding_scale,
         first_norm=make_norm(norm, "embedding_norm") if embedding_norm else None,
     )

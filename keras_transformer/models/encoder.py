@@ -115,7 +115,7 @@ def Encoder(
 
     blocks = make_blocks(make_block, size.num_layers, num_block_groups)
     first_norm = make_norm(norm, "embedding_norm") if embedding_norm else None
-    opening, last_norm = first_layer(residual), final_norm(residual, norm)
+    input_layer, last_norm = first_layer(residual), final_norm(residual, norm)
     # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     x = keras.layers.ReversibleEmbedding(vocabulary_size, embedding_dim or size.hidden_dim, name="token_embedding")(
@@ -127,7 +127,7 @@ def Encoder(
     x = x if first_norm is None else first_norm(x)
     x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
     x = x if embedding_dim is None else keras.layers.Dense(size.hidden_dim, name="embedding_projection")(x)
-    x = x if opening is None else opening(x)
+    x = x if input_layer is None else input_layer(x)
     masks = {"padding_mask": inputs["padding_mask"]}
     if any(getattr(block_attention(attention, index), "max_global_tokens", 0) for index in range(size.num_layers)):
         masks["global_mask"] = inputs["global_mask"] = padding_input("global_mask")

@@ -46,7 +46,7 @@ def ModernBERT(
     Args:
         size: "base", "large", or a `Size`.
         vocabulary_size: int. V.
-        local_window: int >= 1. A local block sees the tokens fewer than this many places away, on both sides.
+        local_window: int >= 1. A local block attends to tokens at a distance below this, on both sides.
         is_local: tuple of bools: which blocks are local, in turn, from the first again after the last.
         global_max_wavelength, local_max_wavelength: float > 0. Of the rotary positions of either kind of block.
         activation: of the gate of the feed-forward.

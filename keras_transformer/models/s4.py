@@ -96,5 +96,5 @@ def S4Model(
         dropout=dropout,
         packed=False,
         name=name,
-        opening=first_layer(residual),
+        input_layer=first_layer(residual),
     )

@@ -129,7 +129,7 @@ def test_a_front_end_stands_inside_the_model(tmp_path):
     assert load_model(tmp_path / "model.keras").generate(samples, max_new_tokens=5) == expected
     with pytest.raises(ValueError, match="takes no 'features'"):
         models.with_front_end(backbone, log_mel)
-    with pytest.raises(ValueError, match=r"gives \(None, 24, 3\)"):
+    with pytest.raises(ValueError, match=r"returns \(None, 24, 3\)"):
         models.with_front_end(by_features.backbone, LogMel.whisper(num_mel_bins=3, num_samples=24 * 160))
 
 

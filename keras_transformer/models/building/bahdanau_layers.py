@@ -25,19 +25,19 @@ class BidirectionalGRU(keras.layers.Layer):
     """Bidirectional GRU: `h_t = [h→_t; h←_t]`.
 
     `h_t = (1 - z) h_{t-1} + z tanh(W x_t + U (r h_{t-1}))`, with update gate `z = σ(W_z x_t + U_z h_{t-1})` and reset gate
-    `r = σ(W_r x_t + U_r h_{t-1})`. Both run in one loop over the length, which a product of all tokens goes before.
+    `r = σ(W_r x_t + U_r h_{t-1})`. Both directions run in one loop over the length, after one product with all tokens.
 
     Args:
         units: int >= 1. Width of each state n.
-        kernel_initializer: of the W.
-        recurrent_initializer: of each U.
+        kernel_initializer: initializer of each W.
+        recurrent_initializer: initializer of each U.
 
     Call arguments:
         inputs: float `(B, T, D)`.
-        padding_mask: boolean `(B, T)`, False for padding, which both networks pass over; None for none.
+        padding_mask: boolean `(B, T)`, False for padding, which leaves the states unchanged; None for no padding.
 
     Returns:
-        float `(B, T, 2n)`. At padding stand the states of the last token read.
+        float `(B, T, 2n)`. At padding, the states of the last real token.
 
     Raises:
         ValueError: `units` below 1.
@@ -48,8 +48,8 @@ class BidirectionalGRU(keras.layers.Layer):
     >>> tuple(BidirectionalGRU(4)(np.ones((2, 5, 3))).shape)
     (2, 5, 8)
 
-    Reference: Bahdanau et al., arXiv 1409.0473, appendices A.1.1 and A.2.1; biases, which the paper leaves out of its
-    formulas, stand beside the W.
+    Reference: Bahdanau et al., arXiv 1409.0473, appendices A.1.1 and A.2.1; each W has a bias, which the paper
+    omits in its formulas.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class BidirectionalGRU(keras.layers.Layer):
     def call(self, inputs: Tensor, padding_mask: Tensor = None, training: bool | None = None) -> Tensor:
         length, units = ops.shape(inputs)[1], self.units
         x = ops.reshape(self.input_dense(inputs), (-1, length, 2, 3 * units))
-        x = _reverse_backward(ops.transpose(x, (1, 2, 0, 3)))  # (T, 2, B, 3n), the second of the two back to front
+        x = _reverse_backward(ops.transpose(x, (1, 2, 0, 3)))  # (T, 2, B, 3n), the backward direction reversed
         steps: tuple[Tensor, ...] = (x[..., :units], x[..., units:])
         if padding_mask is not None:
             mask = ops.expand_dims(ops.cast(ops.transpose(padding_mask), "float32"), 1)
@@ -101,24 +101,24 @@ class AttentionalGRU(CachedLayer):
     """GRU decoder with additive attention to a source at each step.
 
     `c_t = Σ_s α_ts h_s` with `α_t = softmax_s(vᵀ tanh(W_a s_{t-1} + U_a h_s))`; then `s_t` as in `BidirectionalGRU`, of
-    `W x_t + C c_t`; and the output is the larger of each two neighbors in `U_o s_{t-1} + V_o x_t + C_o c_t`. The first
-    state is `tanh(W_s h←_1)`, of what the source read backwards ends in. Memory grows with `T · S · A` in training and with
-    `S · A` otherwise, time with `T · S · A` besides the products of each step.
+    `W x_t + C c_t`; and the output is a maxout of pairs of `U_o s_{t-1} + V_o x_t + C_o c_t`. The initial state is
+    `tanh(W_s h←_1)`, with the last state of the backward encoder. Memory grows with `T · S · A` in training and with
+    `S · A` otherwise, time with `T · S · A` plus the products of each step.
 
     Args:
         units: int >= 1. Width of the state n.
         alignment_dim: int >= 1. A, the width of the hidden layer of the scores.
         readout_dim: int >= 1. Width of the output l.
-        kernel_initializer: of all but the U of the state.
-        recurrent_initializer: of each U of the state.
+        kernel_initializer: initializer of all kernels except the recurrent ones.
+        recurrent_initializer: initializer of the recurrent kernels.
 
     Call arguments:
-        inputs: float `(B, T, D)`: the tokens that have been said, `x_t` the last of them before token t.
-        encoder_output: float `(B, S, E)`, the second half of whose channels was read backwards; None with a cache that
-            holds what `memory_cache` returns.
-        padding_mask: boolean `(B, T)`, False for padding, which is no step; None for none.
-        encoder_padding_mask: boolean `(B, S)`, False for what is not looked at; None for none.
-        cache: dict as `init_cache` returns, joined with what `memory_cache` returns; or None.
+        inputs: float `(B, T, D)`: embeddings of the previous tokens; `x_t` belongs to the token before token t.
+        encoder_output: float `(B, S, E)`, with the backward states in the second half of the channels; None with a cache
+            that contains the result of `memory_cache`.
+        padding_mask: boolean `(B, T)`, False for padding, which leaves the state unchanged; None for no padding.
+        encoder_padding_mask: boolean `(B, S)`, False for masked source tokens; None for no mask.
+        cache: dict from `init_cache`, merged with the result of `memory_cache`; or None.
         cache_index: int32 `()` or `(B,)`: number of tokens that each row has read before.
 
     Returns:
@@ -127,7 +127,7 @@ class AttentionalGRU(CachedLayer):
     Raises:
         ValueError: a width below 1.
 
-    The cache is "state" `(B, n)`, float32, of one size for any length. `attention.attention_maps` shows the alignment α.
+    The cache is "state" `(B, n)`, float32, of fixed size. `attention.attention_maps` returns the alignment α.
 
     Example:
 
@@ -205,7 +205,7 @@ class AttentionalGRU(CachedLayer):
         context_kernel, (keys, values), (mask, memory_mask) = self.context_kernel, memory, masks
         units, width = self.units, self.units + values.shape[3]
         inputs = ops.transpose(self.input_dense(x), (1, 0, 2))
-        # What is first has the shape of what comes out.
+        # The first item has the shape of the output.
         steps: tuple[Tensor, ...] = (ops.zeros((*ops.shape(inputs)[:2], width), inputs.dtype), inputs)
         if mask is not None:
             steps += (ops.expand_dims(ops.cast(ops.transpose(mask), "float32"), 2),)
@@ -224,7 +224,7 @@ class AttentionalGRU(CachedLayer):
         return outputs[..., :units], outputs[..., units:], state
 
     def _align(self, states, keys, mask):
-        """`(B, 1, T, S)`: how much each state `(B, T, n)` looks at each place of the source; all zeros where it has none."""
+        """`(B, 1, T, S)`: attention weights of each state `(B, T, n)` over the source; zeros if all is masked."""
         scores = self.scoring.score(ops.expand_dims(states, 2), keys)
         if mask is None:
             return ops.cast(ops.softmax(ops.cast(scores, "float32")), scores.dtype)
@@ -233,18 +233,18 @@ class AttentionalGRU(CachedLayer):
         return ops.cast(weights * ops.cast(ops.any(mask, axis=-1, keepdims=True), "float32"), scores.dtype)
 
     def _first_state(self, values):
-        """`(B, n)`, float32."""
+        """The initial state, float32 `(B, n)`."""
         read_backwards = values[:, 0, 0, values.shape[3] // 2 :]
         return ops.cast(
             ops.tanh(ops.matmul(read_backwards, self.first_state_kernel) + self.first_state_bias), "float32"
         )
 
     def init_cache(self, batch_size: int, max_length: int | None = None, dtype: DType = None) -> Cache:
-        """The state before the first token, of one size for any `max_length`; float32."""
+        """Returns the initial state, float32, of fixed size for any `max_length`."""
         return {"state": ops.zeros((batch_size, self.units), dtype="float32")}
 
     def memory_cache(self, encoder_output: Tensor) -> Cache:
-        """What is looked at at every step: "cross_key" `(B, 1, S, A)`, `U_a h`, and "cross_value" `(B, 1, S, E)`, h."""
+        """Returns the projected source: "cross_key" `(B, 1, S, A)`, `U_a h`, and "cross_value" `(B, 1, S, E)`, h."""
         keys = self.scoring.hidden_keys(ops.expand_dims(encoder_output, 2))
         return {"cross_key": keys, "cross_value": ops.expand_dims(encoder_output, 1)}
 
@@ -258,7 +258,7 @@ class AttentionalGRU(CachedLayer):
 
 
 def _reverse_backward(x):
-    """The second of the two directions `(T, 2, ...)` back to front."""
+    """Reverses the second of two directions `(T, 2, ...)` along the time axis."""
     return ops.concatenate([x[:, :1], ops.flip(x[:, 1:], axis=0)], axis=1)
 
 

@@ -1,4 +1,4 @@
-"""Layers of CLIP besides its two towers."""
+"""Layers of CLIP: end-token pooling, normalization and contrastive logits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keras_transformer.utils.types import Config, Shape, Tensor
 
 @serializable
 class EndTokenPooling(keras.layers.Layer):
-    """The vector of the end token of each text.
+    """End-token pooling: the vector of the end token of each text.
 
     Args:
         end_id: int, or None. The first token with this id; None for the first one with the highest id of its row.
@@ -25,7 +25,7 @@ class EndTokenPooling(keras.layers.Layer):
         token_ids: int `(B, T)`.
 
     Returns:
-        `(B, D)`; that of the first token where no token has the id.
+        `(B, D)`; the vector of the first token if no token has the id.
 
     Example:
 
@@ -41,10 +41,10 @@ class EndTokenPooling(keras.layers.Layer):
     def call(self, inputs: Tensor, token_ids: Tensor) -> Tensor:
         last = ops.max(token_ids, axis=1, keepdims=True) if self.end_id is None else self.end_id
         length = ops.shape(token_ids)[1]
-        places = ops.expand_dims(ops.arange(length, dtype="int32"), 0)
-        # Not `ops.argmax`: what Keras makes of it has no built-in op in TFLite.
-        first = ops.min(ops.where(ops.equal(token_ids, last), places, length), axis=1, keepdims=True)
-        found = ops.equal(places, ops.where(ops.equal(first, length), 0, first))
+        positions = ops.expand_dims(ops.arange(length, dtype="int32"), 0)
+        # Not `ops.argmax`: TFLite has no built-in op for its Keras implementation.
+        first = ops.min(ops.where(ops.equal(token_ids, last), positions, length), axis=1, keepdims=True)
+        found = ops.equal(positions, ops.where(ops.equal(first, length), 0, first))
         return ops.sum(ops.where(ops.expand_dims(found, -1), inputs, ops.zeros_like(inputs)), axis=1)
 
     def compute_output_shape(self, inputs_shape: Shape, token_ids_shape: Shape) -> Shape:
@@ -56,7 +56,7 @@ class EndTokenPooling(keras.layers.Layer):
 
 @serializable
 class UnitLength(keras.layers.Layer):
-    """`x / |x|`; a zero stays a zero.
+    """L2 normalization `x / |x|`; a zero vector stays zero.
 
     Call arguments:
         inputs: float `(..., D)`.
@@ -77,17 +77,17 @@ class UnitLength(keras.layers.Layer):
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         return inputs_shape
 
-    def get_config(self) -> Config:  # Keras can write down a dtype policy only where this is overridden.
+    def get_config(self) -> Config:  # Keras serializes a dtype policy only if this is overridden.
         return super().get_config()
 
 
 @serializable
 class ContrastiveLogits(keras.layers.Layer):
-    """The similarity of every vector to every other kind of vector, `exp(s) U V^T`, with a learned number s.
+    """Scaled similarities of all pairs of vectors of two kinds: `exp(s) U V^T`, with a learned scalar s.
 
     Args:
-        initial_temperature: float > 0. `exp(-s)` at first.
-        max_scale: float. Training keeps `exp(s)` at or below it; weights that are given may lie above.
+        initial_temperature: float > 0. Initial value of `exp(-s)`.
+        max_scale: float. Upper bound of `exp(s)` in training; loaded weights may exceed it.
 
     Call arguments:
         first: float `(B, D)`. U.
@@ -109,7 +109,7 @@ class ContrastiveLogits(keras.layers.Layer):
         super().__init__(**kwargs)
         if not (initial_temperature > 0 and max_scale > 0):
             raise ValueError(
-                f"Above 0 are initial_temperature and max_scale. Received: {initial_temperature}, {max_scale}"
+                f"initial_temperature and max_scale must be above 0. Received: {initial_temperature}, {max_scale}"
             )
         self.initial_temperature = initial_temperature
         self.max_scale = max_scale
@@ -139,10 +139,15 @@ class ContrastiveLogits(keras.layers.Layer):
 
 @serializable
 class AtMost(keras.constraints.Constraint):
-    """Weights above a number become that number.
+    """Constraint: weights are clipped to a maximum.
 
     Args:
         maximum: float.
+
+    Example:
+
+    >>> AtMost(1.0)(keras.ops.array([0.5, 2.0])).numpy().tolist()
+    [0.5, 1.0]
     """
 
     def __init__(self, maximum: float) -> None:

@@ -23,7 +23,7 @@ def encode_in_windows(
 
     Args:
         encoder: function of {"token_ids": int32 `(B, window)`, "padding_mask": bool `(B, window)`} to `(B, window, D)`:
-            `models.Encoder`, or what `export.load` returns with one output.
+            `models.Encoder`, or a model of one output from `export.load`.
         token_ids: list or array of int, `(S,)`.
         window: int >= 1. Number of tokens per window.
         overlap: even int in [0, window). Number of tokens that consecutive windows share.
@@ -47,21 +47,21 @@ def encode_in_windows(
     """
     token_ids = np.asarray(token_ids, "int32")
     if not len(token_ids):
-        raise ValueError("There are no tokens to encode.")
+        raise ValueError("token_ids must not be empty.")
     if overlap % 2 or not 0 <= overlap < window:
         raise ValueError(f"overlap must be even and below window={window}. Received: {overlap}")
     starts = _starts(len(token_ids), window, overlap)
     states, read = np.empty((0, 0)), 0
     for begin in range(0, len(starts), batch_size):
         batch = starts[begin : begin + batch_size]
-        places = batch[:, None] + np.arange(window)
-        mask = places < len(token_ids)
-        ids = np.where(mask, token_ids[np.minimum(places, len(token_ids) - 1)], 0).astype("int32")
+        positions = batch[:, None] + np.arange(window)
+        mask = positions < len(token_ids)
+        ids = np.where(mask, token_ids[np.minimum(positions, len(token_ids) - 1)], 0).astype("int32")
         encoded = np.asarray(encoder({"token_ids": ids, "padding_mask": mask}))
         if begin == 0:
             states = np.empty((len(token_ids), encoded.shape[-1]), encoded.dtype)
         for start, rows in zip(batch, encoded, strict=True):
-            # From the middle of what it shares with the window before.
+            # From the middle of the overlap with the previous window.
             first = (start + read) // 2 if start else 0
             states[first : start + window] = rows[first - start : len(token_ids) - start]
             read = start + window

@@ -1,4 +1,4 @@
-"""The graph that encoder-decoders share: a decoder with cross-attention to an encoder."""
+"""The graph of encoder-decoders: a decoder with cross-attention to an encoder."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Side(NamedTuple):
     """The layers of an encoder or a decoder, in the order of computation.
 
     Attributes:
-        front: list of layers from the input to the first block; None is no layer.
-        blocks: list of blocks.
-        end: list of layers behind the last block; likewise.
+        front: layers from the input to the first block; None items are skipped.
+        blocks: blocks in order.
+        end: layers after the last block; None items are skipped.
     """
 
     front: Sequence[keras.layers.Layer | None]
@@ -34,7 +34,7 @@ def encoder_decoder(encoder: Side, decoder: Side, *, name: str, source: keras.Ke
         encoder: `Side` of `EncoderBlock`s.
         decoder: `Side` of `DecoderBlock`s with cross-attention.
         name: str.
-        source: symbolic input of the encoder, where that reads no tokens: then nothing of it is padding.
+        source: symbolic input of an encoder without token ids, which has no padding mask; None for token ids.
 
     Returns:
         `keras.Model`: {"source_token_ids", "target_token_ids": int32 `(B, S)`, `(B, T)`; "source_padding_mask",
@@ -55,7 +55,7 @@ def encoder_decoder(encoder: Side, decoder: Side, *, name: str, source: keras.Ke
 
 
 def encode(encoder: Side, source: keras.KerasTensor, padding_mask: keras.KerasTensor | None) -> keras.KerasTensor:
-    """Output of an encoder, a `Side`, for a symbolic input: `(B, S, D)`."""
+    """The output of an encoder for a symbolic input, `(B, S, D)`."""
     x = _through(encoder.front, source)
     for block in encoder.blocks:
         x = block(x, padding_mask=padding_mask)
@@ -65,26 +65,26 @@ def encode(encoder: Side, source: keras.KerasTensor, padding_mask: keras.KerasTe
 def token_tables(
     width: int, source_count: int, target_count: int | None, is_shared: bool
 ) -> tuple[keras.layers.ReversibleEmbedding, keras.layers.ReversibleEmbedding]:
-    """The embeddings of source and target: one table, or two.
+    """The token embeddings of source and target, shared or separate.
 
     Args:
-        width: int. Of the vectors.
-        source_count: int. Tokens of the source.
-        target_count: int | None, or None for as many.
-        is_shared: bool. Whether both share one table.
+        width: int. Width of the embeddings.
+        source_count: int. Vocabulary size of the source.
+        target_count: int, or None for `source_count`.
+        is_shared: bool. Whether both share one embedding.
 
     Raises:
-        ValueError: one table of different vocabularies.
+        ValueError: a shared embedding for different vocabularies.
     """
     target_count = target_count or source_count
     if is_shared and target_count != source_count:
         raise ValueError(
-            f"Tied embeddings need one vocabulary. Received: {source_count} tokens of the source, {target_count} of the "
-            "target."
+            f"Tied embeddings need one vocabulary. Received: {source_count} source tokens, {target_count} target "
+            "tokens."
         )
 
     def table(count, name):
-        # Where they are scaled by √D afterwards, vectors so start with unit variance.
+        # Unit variance after the scale of √D.
         initializer = keras.initializers.RandomNormal(stddev=width**-0.5)
         return keras.layers.ReversibleEmbedding(count, width, embeddings_initializer=initializer, name=name)
 
@@ -95,20 +95,20 @@ def token_tables(
 
 
 def token_encoder(encoder: Side, *, name: str) -> keras.Model:
-    """An encoder by itself, a `Side`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`."""
+    """The graph of an encoder: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`."""
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
     return keras.Model(inputs, encode(encoder, *inputs.values()), name=name)
 
 
 def read_twice(backbone: keras.Model, start_id: int) -> keras.Model:
-    """An encoder-decoder as a reader of one text, which its decoder reads again from `start_id` on.
+    """An encoder-decoder for classification: encoder and decoder read the same text.
 
-    The decoder's token t is token t - 1 of the text. The last real token has so seen all of the text but itself in the
-    decoder, and all of it in the encoder: with `pooling="last"` it classifies.
+    The decoder reads the text shifted right, after `start_id`. Its last real token attends to the whole text in the encoder
+    and to all previous tokens in the decoder: use it with `pooling="last"`.
 
     Args:
         backbone: `keras.Model` of an encoder-decoder, such as `models.BART`. Its layers are used, not copied.
-        start_id: int: the token that the decoder begins with.
+        start_id: int: first token of the decoder.
 
     Returns:
         `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`.
@@ -135,7 +135,7 @@ def read_twice(backbone: keras.Model, start_id: int) -> keras.Model:
 
 @serializable
 class ShiftRight(keras.layers.Layer):
-    """Tokens one place to the right, behind a first one: `y_0 = start_id`, `y_t = x_(t-1)`.
+    """Shifts tokens right by one: `y_0 = start_id`, `y_t = x_(t-1)`.
 
     Args:
         start_id: int.

@@ -27,7 +27,7 @@ def with_front_end(
         shape: tuple: shape of the new input, without the batch axis.
 
     Returns:
-        `keras.Model`: with the input `name`, float, in the place of `features`.
+        `keras.Model`: with the float input `name` instead of `features`.
 
     Raises:
         ValueError: the model has no such input, or the layer returns features of another shape.
@@ -45,12 +45,12 @@ def with_front_end(
     if features not in inputs:
         raise ValueError(f"{model.name!r} takes no {features!r}; its inputs are {sorted(inputs)}.")
     source = keras.Input(shape, name=name)
-    made = front_end(source)
-    if tuple(made.shape) != tuple(inputs[features].shape):
+    extracted = front_end(source)
+    if tuple(extracted.shape) != tuple(inputs[features].shape):
         raise ValueError(
-            f"{front_end.name!r} gives {tuple(made.shape)}; {model.name!r} takes {inputs[features].shape}."
+            f"{front_end.name!r} returns {tuple(extracted.shape)}; {model.name!r} takes {inputs[features].shape}."
         )
-    values = {id(tensor): tensor for tensor in inputs.values()} | {id(inputs[features]): made}
+    values = {id(tensor): tensor for tensor in inputs.values()} | {id(inputs[features]): extracted}
     walk(keras_private.nodes_in_order(model), values, lambda node, layer, args, kwargs: layer(*args, **kwargs))
     kept = {name: tensor for name, tensor in inputs.items() if name != features}
     outputs = keras.tree.map_structure(lambda tensor: values[id(tensor)], model.output)

@@ -36,18 +36,18 @@ def image_stack(
     """The graph of a vision transformer.
 
     Args:
-        images: symbolic, as `image_input` gives it.
+        images: symbolic images from `image_input`.
         embedding: `vision.PatchEmbedding`.
         size: `Size`.
         residual: name in `blocks.RESIDUALS`, or an instance to copy.
-        mixer_residual: as `residual`, around attention alone; None for the same.
+        mixer_residual: residual scheme of attention; None for `residual`.
         norm: layer to copy for each block.
-        first_norm: layer behind the embedding, or None.
-        last_norm: layer behind the blocks, or None.
-        attention: as `make_attention` takes it.
+        first_norm: layer after the embedding, or None.
+        last_norm: layer after the blocks, or None.
+        attention: template, as in `make_attention`.
         feedforward: a name in `feedforward.FEEDFORWARDS`, or an instance to copy.
         activation: activation of a feed-forward that is given by name.
-        dropout: float. Of what attention and feed-forward give.
+        dropout: float. Of the outputs of attention and feed-forward.
         attention_dropout: float. Of the attention weights.
         name: str.
 

@@ -1,4 +1,4 @@
-"""How the weights of a model lie on many devices."""
+"""Layout of the weights of a model on several devices."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from keras_transformer.backend import keras_private
 from keras_transformer.feedforward import MixtureOfExperts
 from keras_transformer.layers.projection import Projection
 
-# What a layer that reads what others share out calls itself: its rows are shared out, as their columns are.
-_JOINING = ("output", "output_dense")
+# Names of projections that read sharded channels: they are sharded by rows.
+_ROW_SHARDED = ("output", "output_dense")
 
 
 def layout_map(
@@ -18,10 +18,9 @@ def layout_map(
     """Layout map that shards the weights of a model over devices, for `keras.distribution.ModelParallel`.
 
     Attention is split by heads, a feed-forward by its hidden channels, a mixture of experts by experts, an embedding by
-    tokens, a dense head by classes. What two layers split alike needs no exchange between them: devices add up what they
-    have once behind each attention and each feed-forward. A weight whose size the devices do not divide (few key/value
-    heads, an odd vocabulary) is split along its other side, if that costs nothing, or lies on each device whole, as norms
-    and biases of outputs do.
+    tokens, a dense head by classes. Each attention and each feed-forward needs one all-reduce. A weight whose dimension is
+    not a multiple of the number of devices (few key/value heads, an odd vocabulary) is split along its other dimension, if
+    that needs no communication, or replicated, as norms and biases of outputs are.
 
     Args:
         model: any `keras.Model` made of layers of this package, such as those of `models` and `tasks`; its weights need no
@@ -30,12 +29,12 @@ def layout_map(
         axis: str. The name of the axis of `mesh` along which weights are split.
 
     Returns:
-        `keras.distribution.LayoutMap` by the paths of the weights: a model built anew in the same way has the same.
+        `keras.distribution.LayoutMap` by the paths of the weights, which are equal in every model of the same architecture.
 
     Raises:
         ValueError: `mesh` has no such axis.
 
-    `training.distributed` makes one by itself.
+    `training.distributed` builds one automatically.
 
     Example:
 
@@ -52,17 +51,17 @@ def layout_map(
     size = mesh.shape[list(mesh.axis_names).index(axis)]
     layouts, seen = keras.distribution.LayoutMap(mesh), set()
     for layer in keras_private.flatten_layers(model):
-        for variable, sides in _splits(layer):
-            side = next((side for side in sides if variable.shape[side] % size == 0), None)
-            if side is None or id(variable) in seen:
+        for variable, axes in _splits(layer):
+            split = next((index for index in axes if variable.shape[index] % size == 0), None)
+            if split is None or id(variable) in seen:
                 continue
             seen.add(id(variable))
-            layouts[variable.path] = tuple(axis if index == side else None for index in range(len(variable.shape)))
+            layouts[variable.path] = tuple(axis if index == split else None for index in range(len(variable.shape)))
     return layouts
 
 
 def _splits(layer):
-    """The weights of a layer itself that may be split: pairs of variable and its sides, the best first."""
+    """The weights of a layer that may be split: pairs of a variable and its axes, preferred axis first."""
     if isinstance(layer, Projection):
         return _projection_splits(layer)
     if isinstance(layer, keras.layers.Dense):
@@ -70,7 +69,7 @@ def _splits(layer):
     if isinstance(layer, keras.layers.Embedding):
         return _present((keras_private.embeddings(layer), (0, 1)), (getattr(layer, "reverse_embeddings", None), (1, 0)))
     if isinstance(layer, MixtureOfExperts):
-        # Experts, if they can be shared out; else the inside of each.
+        # By experts if possible, else by the hidden channels of each.
         return _present(
             *((kernel, (0, 2)) for kernel in (layer.gate_kernel, layer.hidden_kernel)),
             *((bias, (0, 1)) for bias in (layer.gate_bias, layer.hidden_bias)),
@@ -81,12 +80,12 @@ def _splits(layer):
 
 
 def _projection_splits(layer):
-    joins_heads = layer.equation.startswith("btnh,")
-    if joins_heads or layer.name in _JOINING:
+    reads_heads = layer.equation.startswith("btnh,")
+    if reads_heads or layer.name in _ROW_SHARDED:
         return _present((keras_private.kernel(layer), (0,)))
-    # The second side of a kernel is its heads or its channels, which are the first of its bias.
+    # Axis 1 of a kernel has the heads or channels, as axis 0 of its bias.
     return _present((keras_private.kernel(layer), (1,)), (layer.bias, (0,)))
 
 
 def _present(*pairs):
-    return [(variable, sides) for variable, sides in pairs if variable is not None]
+    return [(variable, axes) for variable, axes in pairs if variable is not None]

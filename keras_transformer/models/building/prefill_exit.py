@@ -15,14 +15,14 @@ from keras_transformer.utils.types import Config, Shape, Tensor
 class PrefillExit(keras.layers.Layer):
     """Identity that, during prefill, keeps only the last real token of each row.
 
-    Placed before layers without a cache, which need no other tokens of a prompt. It does nothing in training and in
+    Use it before layers without a cache, which need only the last token of a prompt. It has no effect in training and in
     decoding steps; during prefill `Stepwise` calls `last` instead.
 
     Call arguments:
         inputs: float `(B, T, D)`.
 
     Returns:
-        `(B, T, D)`, as it is.
+        `(B, T, D)`, unchanged.
 
     Example:
 
@@ -42,7 +42,7 @@ class PrefillExit(keras.layers.Layer):
         return inputs
 
     def last(self, inputs: Tensor, lengths: Tensor = None) -> Tensor:
-        """The last real token of each row, `(B, 1, D)`.
+        """Returns the last real token of each row, `(B, 1, D)`.
 
         Args:
             inputs: float `(B, T, D)`.
@@ -50,8 +50,8 @@ class PrefillExit(keras.layers.Layer):
         """
         if lengths is None:
             return inputs[:, -1:]
-        places = ops.reshape(ops.convert_to_tensor(lengths), (-1, 1, 1)) - 1
-        return ops.take_along_axis(ops.convert_to_tensor(inputs), places, axis=1)
+        positions = ops.reshape(ops.convert_to_tensor(lengths), (-1, 1, 1)) - 1
+        return ops.take_along_axis(ops.convert_to_tensor(inputs), positions, axis=1)
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         return inputs_shape

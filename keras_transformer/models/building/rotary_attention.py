@@ -54,16 +54,16 @@ def rotary_attention(
     dropout: float = 0.0,
     **options: Any,
 ) -> keras.layers.Layer | list[keras.layers.Layer]:
-    """Attention layer for the blocks of a stack to copy.
+    """Attention layer as a template for the blocks of a stack.
 
     Args:
         grouped: `GroupedSize`.
-        window: int, or None for all tokens before: how many tokens a query sees, itself included. A list of either makes a
-            list of layers, which repeats over the blocks.
-        position: `positions.Rotary`, or None for that of Llama.
+        window: int: number of tokens that a query attends to, itself included; None for all previous tokens. A list returns
+            a list of layers, which repeats over the blocks.
+        position: `positions.Rotary`, or None for the default of Llama.
         scoring: a name in `attention.SCORINGS`, or an instance.
         dropout: float in [0, 1). Of the attention weights.
-        **options: those of `MultiHeadAttention`.
+        **options: other arguments of `MultiHeadAttention`.
     """
     shared = {"position": position, "scoring": scoring, "dropout": dropout, **options}
     if isinstance(window, (list, tuple)):
@@ -81,5 +81,5 @@ def rotary_attention(
 def _mechanism(window, scoring, dropout):
     if window is None:
         return SoftmaxAttention(scoring, dropout)
-    # Texts are mostly shorter than the windows of large models: half of one would be too large a block.
+    # Texts are usually shorter than the windows of large models: larger blocks would be mostly padding.
     return LocalAttention(window, min(_BLOCK, (window + 1) // 2), scoring, dropout)

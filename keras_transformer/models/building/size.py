@@ -1,4 +1,4 @@
-"""The measures of a stack of blocks."""
+"""The size of a stack of blocks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from keras_transformer.utils.serialization import choice
 
 
 class Size(NamedTuple):
-    """How many blocks there are, and how wide they are.
+    """Size of a stack of blocks.
 
     Attributes:
-        num_layers: the number of blocks; in an encoder-decoder, of each side.
+        num_layers: number of blocks; in an encoder-decoder, of each side.
         hidden_dim: width of the tokens D.
-        num_heads: attention heads N; each is `hidden_dim // num_heads` wide.
+        num_heads: attention heads N, of width `hidden_dim // num_heads`.
         intermediate_dim: width of the hidden layer of the feed-forward.
+
+    Example:
+
+    >>> Size(num_layers=2, hidden_dim=16, num_heads=2, intermediate_dim=32).hidden_dim
+    16
     """
 
     num_layers: int

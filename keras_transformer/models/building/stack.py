@@ -1,4 +1,4 @@
-"""Parts that architectures share: embeddings, blocks from templates, the final norm."""
+"""Layers and graphs that architectures share: inputs, attention and feed-forward from templates, norms."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def split_position(
     if position == "learned":
         return Learned(max_sequence_length, name="position_embedding"), None
     position = resolve(position, EMBEDDING_POSITIONS | ATTENTION_POSITIONS, keras.layers.Layer, argument="position")
-    # A copy: models that are given one instance do not share its weights; blocks of a model may.
+    # A copy: models do not share the weights of an instance, blocks of a model may.
     return (None, clone(position, name=position.name)) if isinstance(position, AttentionPosition) else (position, None)
 
 
@@ -56,7 +56,7 @@ def make_attention(
     dropout: float = 0.0,
     name: str = "self_attention",
 ) -> keras.layers.Layer:
-    """Attention for one block: a copy of the template, or as wide as the tokens, around the mechanism that it names."""
+    """Attention for one block: a copy of a template, or `MultiHeadAttention` with a mechanism by name."""
     if not (template is None or isinstance(template, str)):
         return clone(template, name=name)
     if template is not None:
@@ -72,7 +72,7 @@ def make_attention(
 
 
 def block_attention(attention: AttentionLike, index: int) -> LayerLike | None:
-    """The attention of the block at `index`, from one for all blocks or a list that repeats."""
+    """The attention of the block at `index`: the only one, or an item of a list that repeats."""
     return attention[index % len(attention)] if isinstance(attention, (list, tuple)) else attention
 
 
@@ -95,26 +95,26 @@ def make_feed_forward(
 
 
 def make_norm(norm: str | keras.layers.Layer, name: str) -> keras.layers.Layer:
-    """A norm of its own, by name or as a copy of an instance."""
+    """A new norm, by name or as a copy of an instance."""
     return clone(resolve(norm, NORMS, keras.layers.Layer, argument="norm"), name=name)
 
 
 def make_blocks(
     make_block: Callable[[int], keras.layers.Layer], num_layers: int, num_groups: int | None = None
 ) -> list[keras.layers.Layer]:
-    """The blocks of a stack in order: all different, or each repeated in consecutive layers.
+    """The blocks of a stack in order, with or without shared weights of consecutive layers.
 
     Args:
         make_block: function from an index to a block.
         num_layers: int.
-        num_groups: int in [1, `num_layers`]: number of different blocks; consecutive layers share one. None for a
-            block of its own in each layer.
+        num_groups: int in [1, `num_layers`]: number of distinct blocks; consecutive layers share one. None for one
+            block per layer.
 
     Returns:
         list of `num_layers` blocks.
 
     Raises:
-        ValueError: more groups than layers, or none.
+        ValueError: `num_groups` out of range.
     """
     num_groups = num_layers if num_groups is None else num_groups
     if not 1 <= num_groups <= num_layers:
@@ -131,14 +131,14 @@ def resolve_residual(
 
 
 def first_layer(residual: str | Residual, name: str = "open_streams") -> keras.layers.Layer | None:
-    """The layer before a stack that its residual scheme needs, or None."""
+    """The layer that the residual scheme needs before a stack, or None."""
     return resolve(residual, RESIDUALS, Residual, argument="residual").stack_input_layer(name=name)
 
 
 def final_norm(
     residual: str | Residual, norm: str | keras.layers.Layer, name: str = "final_norm"
 ) -> keras.layers.Layer | None:
-    """The final norm of a stack, or None if the residual scheme has normalized already."""
+    """The final norm of a stack, or None if the residual scheme normalizes its output."""
     return resolve(residual, RESIDUALS, Residual, argument="residual").stack_output_layer(norm, name=name)
 
 
@@ -151,41 +151,41 @@ def token_model(
     dropout: float,
     packed: bool,
     name: str,
-    opening: keras.layers.Layer | None = None,
+    input_layer: keras.layers.Layer | None = None,
     scale: float | None = None,
     first_norm: keras.layers.Layer | None = None,
 ) -> keras.Model:
-    """A decoder's graph: ids, embedding, position, blocks, last norm.
+    """The graph of a decoder: token ids, embedding, position, blocks, final norm.
 
     Args:
         embedding: layer from token ids to vectors.
         position: layer that adds positions to them, or None.
         blocks: list of blocks, called with a padding mask.
-        last_norm: layer at the end, or None.
+        last_norm: layer after the blocks, or None.
         dropout: float. Of the embedding.
-        packed: bool. Whether a row holds several documents, none of which sees another.
+        packed: bool. Whether rows contain several documents, with attention within each document.
         name: str.
-        opening: layer in front of the blocks, or None.
-        scale: float: what vectors of tokens are multiplied by, or None.
+        input_layer: layer before the blocks, or None.
+        scale: float: factor of the token embeddings, or None.
         first_norm: layer after the position, before the dropout, or None.
 
     Returns:
-        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`; packed, the inputs
-        "segment_ids" and "positions", int32 `(B, T)`, too.
+        `keras.Model`: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`} to `(B, T, D)`; if packed,
+        also with the inputs "segment_ids" and "positions", int32 `(B, T)`.
     """
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}
-    places, masks = {}, {"padding_mask": inputs["padding_mask"]}
+    positions, masks = {}, {"padding_mask": inputs["padding_mask"]}
     if packed:
         inputs |= {"segment_ids": token_input("segment_ids"), "positions": token_input("positions")}
-        places = {"positions": inputs["positions"]}
+        positions = {"positions": inputs["positions"]}
         masks |= {"attention_mask": segment_mask(inputs["segment_ids"])}
     x = embedding(inputs["token_ids"])
     x = x if scale is None else keras.layers.Rescaling(scale, name="embedding_scale")(x)
-    x = x if position is None else position(x, **places)
+    x = x if position is None else position(x, **positions)
     x = x if first_norm is None else first_norm(x)
     x = keras.layers.Dropout(dropout, name="embedding_dropout")(x)
-    x = x if opening is None else opening(x)
+    x = x if input_layer is None else input_layer(x)
     for block in blocks:
-        x = block(x, **masks, **places)
+        x = block(x, **masks, **positions)
     x = x if last_norm is None else last_norm(x)
     return keras.Model(inputs, x, name=name)

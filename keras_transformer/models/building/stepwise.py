@@ -17,9 +17,9 @@ from keras_transformer.models.building.token_probe import check_per_token
 from keras_transformer.utils.types import Cache, DType, Tensor
 
 SOURCE_MASK = "source_padding_mask"
-# What `memory_cache` of a decoder block adds to its cache; another layer names its own in `memory_names`.
+# Cache entries of `memory_cache` of a decoder block; other layers list theirs in `memory_names`.
 CROSS = ("cross_key", "cross_value")
-# The sources of a model whose decoder is no other than that of text alone.
+# Sources of models that have the inputs of a decoder.
 _BESIDE_TEXT = ("images",)
 
 
@@ -28,7 +28,7 @@ class Stepwise:
 
     Works for any Functional graph: a layer with `init_cache` is called with its part of the cache, and a layer that takes
     `positions` with the positions of the tokens. All others must compute each token independently, which is checked. In
-    an encoder-decoder, and in a model of text and "images", layers that depend on the source alone run once, in `encode`.
+    an encoder-decoder, and in a model of text and "images", layers that depend only on the source run once, in `encode`.
 
     Args:
         backbone: Functional `keras.Model` from "token_ids" and "padding_mask" to `(B, T, D)`; or from "target_token_ids",
@@ -37,10 +37,10 @@ class Stepwise:
 
     Call arguments:
         token_ids: int32 `(B, T)`: new tokens.
-        cache: dict of tensors, batch first, as `init_cache` returns; in an encoder-decoder joined with what `encode`
-            returns.
+        cache: dict of tensors, batch first, as `init_cache` returns; in an encoder-decoder merged with the result
+            of `encode`.
         cache_index: int32 `()` or `(B,)`: number of tokens that each row has read before.
-        lengths: int32 `(B,)`: how many of the new tokens are real, the rest being padding on the right; None for all.
+        lengths: int32 `(B,)`: number of real new tokens, before padding on the right; None for all.
         last_only: bool. Whether only the last real token of each row is needed, as in prefill: a model with a
             `PrefillExit` then returns `(B, 1, D)`. Other models ignore it. Default False.
 
@@ -76,10 +76,10 @@ class Stepwise:
         self._behind_exit = self._find_exits()
 
     def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
-        """An empty cache for `max_length` tokens: dict of `LAYER_NAME` to tensors, batch first."""
+        """Returns an empty cache for `max_length` tokens: dict of `LAYER_NAME` to tensors, batch first."""
         return {
-            f"{place}_{name}": tensor
-            for place, layer, _ in self._caches.values()
+            f"{prefix}_{name}": tensor
+            for prefix, layer, _ in self._caches.values()
             for name, tensor in layer.init_cache(batch_size, max_length, dtype).items()
         }
 
@@ -87,11 +87,11 @@ class Stepwise:
         """Runs the encoder once.
 
         Args:
-            *source: the tensors of `source_names`: the tokens, int32 `(B, S)`, and their mask, boolean `(B, S)`; or the
+            *source: the inputs in `source_names`: token ids, int32 `(B, S)`, and padding mask, boolean `(B, S)`; or
                 features.
 
         Returns:
-            dict of tensors, batch first, to join with the cache: the mask, if any, and the keys and values of
+            dict of tensors, batch first, to merge with the cache: the padding mask, if any, and the keys and values of
             cross-attention.
         """
         given = dict(zip(self.source_names, source, strict=True))
@@ -99,26 +99,26 @@ class Stepwise:
         walk(self._source_nodes, values, lambda node, layer, args, kwargs: layer(*args, **kwargs))
         memory = {SOURCE_MASK: given[SOURCE_MASK]} if SOURCE_MASK in given else {}
         for node in self._target_nodes:
-            place, layer, _ = self._caches.get(id(node), (None, None, None))
-            encoder_output = place and _argument(node, "encoder_output", values)
+            prefix, layer, _ = self._caches.get(id(node), (None, None, None))
+            encoder_output = prefix and _argument(node, "encoder_output", values)
             if encoder_output is not None:
                 parts = layer.memory_cache(encoder_output)
-                memory |= {f"{place}_{name}": tensor for name, tensor in parts.items()}
+                memory |= {f"{prefix}_{name}": tensor for name, tensor in parts.items()}
         return memory
 
     @property
     def target_layers(self) -> list[keras.layers.Layer]:
-        """The layers that read tokens: list, without those that the source alone runs through."""
+        """list: the layers that depend on the tokens, not only on the source."""
         return [node.operation for node in self._target_nodes if isinstance(node.operation, keras.layers.Layer)]
 
     @property
     def cache_is_rewindable(self) -> bool:
-        """Whether the cache can go back to an earlier index, as speculative decoding asks."""
+        """bool: whether the cache supports an earlier `cache_index`, as speculative decoding needs."""
         return all(getattr(layer, "cache_is_rewindable", True) for _, layer, _ in self._caches.values())
 
     @property
     def has_prefill_exit(self) -> bool:
-        """Whether prefill returns the last token of each row only: see `PrefillExit`."""
+        """bool: whether prefill returns only the last token of each row: see `PrefillExit`."""
         return bool(self._behind_exit)
 
     def __call__(
@@ -134,12 +134,12 @@ class Stepwise:
 
         def call(node, layer, args, kwargs):
             if id(node) in self._caches:
-                place, _, names = self._caches[id(node)]
-                own = {name: cache[f"{place}_{name}"] for name in names if f"{place}_{name}" in cache}
+                prefix, _, names = self._caches[id(node)]
+                own = {name: cache[f"{prefix}_{name}"] for name in names if f"{prefix}_{name}" in cache}
                 if not getattr(layer, "cache_is_rewindable", True):
                     kwargs["padding_mask"] = padding_mask
                 output, own = layer(*args, **kwargs, cache=own, cache_index=cache_index)
-                next_cache.update({f"{place}_{name}": tensor for name, tensor in own.items()})
+                next_cache.update({f"{prefix}_{name}": tensor for name, tensor in own.items()})
                 return output
             if last_only and isinstance(layer, PrefillExit):
                 return layer.last(*args, lengths=lengths)
@@ -151,7 +151,7 @@ class Stepwise:
         return values[id(keras.tree.flatten(self.backbone.output)[0])], next_cache
 
     def _split(self):
-        """The nodes that depend on the source alone, and the others, each in the order of computation."""
+        """The nodes that depend only on the source, and the others, each in the order of computation."""
         nodes = keras_private.nodes_in_order(self.backbone)
         target_tensors = {
             id(self._inputs[name]) for name in (self._token_ids, self._padding_mask) if name in self._inputs
@@ -166,7 +166,7 @@ class Stepwise:
         return source, target
 
     def _check_per_token(self):
-        """Refuses operations that mix tokens without a cache."""
+        """Raises an error for operations that mix tokens without a cache."""
         tokens = self._inputs[self._token_ids]
         constants = {}
         if SOURCE_MASK in self._inputs:
@@ -181,17 +181,17 @@ class Stepwise:
         )
 
     def _name_caches(self):
-        """For each node with a cache: its place in the model, its layer, and the names that its cache may hold."""
+        """For each node with a cache: its unique name, its layer, and the possible names of its cache entries."""
         caches, seen = {}, {}
         for node in self._target_nodes:
             layer = node.operation
             if hasattr(layer, "init_cache"):
                 seen[layer.name] = seen.get(layer.name, 0) + 1
-                # A layer that stands in several places has a past in each.
-                place = layer.name if seen[layer.name] == 1 else f"{layer.name}_again_{seen[layer.name]}"
-                caches[id(node)] = (place, layer, (*layer.init_cache(1, 1), *getattr(layer, "memory_names", CROSS)))
+                # A layer that is called several times has a cache for each call.
+                prefix = layer.name if seen[layer.name] == 1 else f"{layer.name}_again_{seen[layer.name]}"
+                caches[id(node)] = (prefix, layer, (*layer.init_cache(1, 1), *getattr(layer, "memory_names", CROSS)))
         if not caches:
-            raise ValueError(f"{self.backbone.name!r} holds no layer with a cache.")
+            raise ValueError(f"{self.backbone.name!r} has no layer with a cache.")
         return caches
 
     def _find_exits(self):
@@ -202,7 +202,7 @@ class Stepwise:
             if is_exit or any(id(tensor) in tensors for tensor in node.input_tensors):
                 if id(node) in self._caches:
                     raise ValueError(
-                        f"{node.operation.name!r} stands behind a PrefillExit, but has a cache: it needs all tokens."
+                        f"{node.operation.name!r} follows a PrefillExit but has a cache, which needs all tokens."
                     )
                 behind.add(id(node))
                 tensors.update(id(tensor) for tensor in node.outputs)
@@ -210,8 +210,8 @@ class Stepwise:
 
 
 def source_names(names: Collection[str]) -> tuple[str, ...]:
-    """Those of the inputs of an encoder-decoder that its encoder reads, tokens before their mask; of a model of text and
-    images the latter; of another model, none."""
+    """Names of the source inputs: those of the encoder, token ids before their mask; images of a model of text and images;
+    none for other models."""
     if "target_token_ids" not in names:
         return tuple(name for name in _BESIDE_TEXT if name in names)
     return tuple(
@@ -222,7 +222,7 @@ def source_names(names: Collection[str]) -> tuple[str, ...]:
 def walk(nodes: Iterable[Any], values: dict[int, Tensor], call: Callable[..., Any]) -> None:
     """Computes the outputs of `nodes` into `values`, from symbolic tensor (by id) to tensor.
 
-    An input that a step does not need (masks, positions, segments) is None, and so is what is made of such inputs alone.
+    Missing inputs (masks, positions, segments) are None; a node whose inputs are all None has None as its outputs.
     """
     for node in nodes:
         given = [values.setdefault(id(tensor), None) for tensor in node.input_tensors]

@@ -17,7 +17,7 @@ from keras_transformer.utils.types import Tensor
 _BATCH_SIZE = 2
 _LENGTH = 6
 _SEED = 0
-# Layers that compute each token alone, whatever their weights; no subclasses, which may override `call`.
+# Layers that compute each token independently for any weights; no subclasses, which may override `call`.
 _ELEMENTWISE = frozenset(
     {
         keras.layers.Dropout,
@@ -42,8 +42,8 @@ class _Value:
         runs: list of tensors: for the whole sequence, then for each part of it; None until they are computed.
         is_per_token: bool. Whether axis 1 is the token axis, and each token depends on the same token alone.
         is_constant: bool. Whether the value is the same in every run.
-        is_past: bool. Whether it is what a cache holds of all tokens so far, such as shared keys.
-        culprit: node that mixed tokens on the way here, or None.
+        is_past: bool. Whether it is cached data of all previous tokens, such as shared keys.
+        culprit: node upstream that mixed tokens, or None.
     """
 
     runs: list[Tensor] | None = None
@@ -72,15 +72,15 @@ def check_per_token(
         inputs: dict of tensor id to symbolic input that holds the new tokens.
         constants: dict of tensor id to the value of an input that is the same for every step.
         output: symbolic output of the model.
-        has_cache: function of a node: whether its layer mixes tokens through a cache.
+        has_cache: function of a node: whether its layer has a cache.
         takes_positions: function of a node: whether its layer is called with `positions`.
 
     Raises:
-        ValueError: an operation mixes tokens; the message gives its name and type.
+        ValueError: an operation mixes tokens; the message contains its name and type.
     """
     nodes = list(nodes)
     probe = _Probe(nodes, inputs, constants, has_cache, takes_positions)
-    # In a thread of its own: the caller may be tracing a graph, or inside a `keras.StatelessScope`.
+    # In a separate thread: the caller may be tracing a graph, or inside a `keras.StatelessScope`.
     with ThreadPoolExecutor(1) as executor:
         executor.submit(probe.run, output).result()
 
@@ -130,11 +130,11 @@ class _Probe:
         raise ValueError(_message(value.culprit))
 
     def _is_past(self, tensor):
-        """Whether an output of a layer with a cache is what the cache holds, not a value of each token."""
+        """Whether an output of a layer with a cache is its cached data, not one value per token."""
         return len(tensor.shape) > 3 or tensor.shape[1] not in (None, self.length)
 
     def _read(self, node):
-        """Runs a layer with a cache whose outputs are the past: the parts of a sequence one after another."""
+        """Runs a layer that returns cached data on consecutive parts of a sequence."""
         call, cache, results = self._function(node), {}, []
         for index, part in enumerate(self.parts):
             if part.start == 0:
@@ -146,7 +146,7 @@ class _Probe:
             self.values[id(tensor)] = _Value(runs, is_past=True)
 
     def _compute(self, node, given):
-        """Runs a node without a cache, and judges its outputs."""
+        """Runs a node without a cache and classifies its outputs."""
         call, results = self._function(node), []
         for index, part in enumerate(self.parts):
             args, kwargs = self._arguments(node, index)
@@ -156,7 +156,7 @@ class _Probe:
                 raise ValueError(f"{_message(node)} It fails on {len(part)} tokens: {str(error)[:200]}") from error
         culprit = next((value.culprit for value in given if value is not None and value.culprit is not None), node)
         for tensor, *runs in zip(node.outputs, *results, strict=True):
-            value = self._judge(runs)
+            value = self._classify(runs)
             value.culprit = None if value.is_per_token or value.is_constant else culprit
             self.values[id(tensor)] = value
 
@@ -177,7 +177,7 @@ class _Probe:
             value.runs = [whole[:, part.start : part.stop] for part in self.parts]
         return value.runs
 
-    def _judge(self, runs):
+    def _classify(self, runs):
         arrays = [_array(run) for run in runs]
         whole = arrays[0]
         if all(array.shape == whole.shape and _close(array, whole) for array in arrays):
@@ -224,7 +224,7 @@ class _Probe:
 
 
 def is_known(node: Any) -> bool:
-    """Whether a node computes each token alone, for inputs with the tokens on axis 1."""
+    """Whether a node is known to compute each token independently, for inputs with the tokens on axis 1."""
     layer, kind = node.operation, type(node.operation)
     ranks = {len(tensor.shape) for tensor in node.input_tensors}
     if kind in _ELEMENTWISE or kind is PrefillExit:
@@ -255,5 +255,5 @@ def _message(node):
     name, kind = node.operation.name, type(node.operation).__name__
     return (
         f"{name!r} ({kind}) mixes tokens and has no cache: its output for a token depends on other tokens, so the model "
-        "cannot read its tokens one by one. Use a layer with a cache, such as `DecoderBlock` or `MultiHeadAttention`."
+        "cannot decode token by token. Use a layer with a cache, such as `DecoderBlock` or `MultiHeadAttention`."
     )

@@ -1,4 +1,4 @@
-"""A model of images for images of another size."""
+"""Image models at another image size."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import keras
 
 from keras_transformer.vision.patch_embedding import PatchEmbedding, pair_of
 
-# What a model carries beside its weights.
+# Attributes of a model besides its weights.
 _COMPANIONS = ("checkpoint", "processor", "tokenizer")
 
 
 def with_image_size(model: keras.Model, image_size: int | tuple[int, int]) -> keras.Model:
-    """The same model, with the very same weights, for images of another size: its table of positions is resized.
+    """The same model with shared weights at another image size, with resized position embeddings.
 
-    DINOv2, whose weights are for 518 x 518 pixels, is mostly used at 224 x 224. Models whose positions are relative, as
-    those of `models.Swin`, are built for their size: `set_weights` takes the weights of one to another.
+    DINOv2, whose weights are for 518 x 518 pixels, is mostly used at 224 x 224. Models with relative positions, such as
+    `models.Swin`, must be built at the new size; copy their weights with `set_weights`.
 
     Args:
-        model: `keras.Model` with an input "images" and a `vision.PatchEmbedding`, such as `models.ViT`, under a head or not.
+        model: `keras.Model` with an input "images" and a `vision.PatchEmbedding`, such as `models.ViT`, with or without a
+            head.
         image_size: int or pair of ints, a multiple of the patch size. Pixels.
 
     Returns:
-        `keras.Model`, called as the other one. Training one trains both.
+        `keras.Model`, with the weights of `model`: training one trains both.
 
     Raises:
-        ValueError: it has no such input or layer; an image that does not divide into patches.
+        ValueError: no such input or layer; an image that does not divide into patches.
 
     Example:
 
