@@ -77,7 +77,7 @@ def test_selection_by_hand():
     # 0.2 + 2 · 0.5 · √2 / 2 = 0.907 against 2 · 0.3 · √2 = 0.849.
     path, leaf = tree.select()
     assert leaf.tokens == [7, 5]
-    assert leaf.is_over
+    assert leaf.is_finished
     tree.backpropagate(path, 0.0)
     # 0.1 + 2 · 0.5 · √3 / 3 = 0.677 against 2 · 0.3 · √3 = 1.039.
     path, leaf = tree.select()
