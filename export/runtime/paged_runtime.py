@@ -38,7 +38,7 @@ class PagedRuntimeSteps:
         quantize: bool | None = False,
     ):
         if steps.spec.is_encoder_decoder:
-            raise GenerationError("The cache of an encoder-decoder depends on its source: it is not paged.")
+            raise GenerationError("The cache of an encoder-decoder depends on its source and cannot be paged.")
         if quantize:
             raise GenerationError("Blocks of int8 are for models of Keras: serve the .keras file.")
         self.runtime = steps

@@ -206,7 +206,7 @@ REFUSED = {
     "top_p": ({"prompt": "a", "top_p": 0}, "top_p", "above 0"),
     "stop": ({"prompt": "a", "stop": [""]}, "stop", "at most 16 texts"),
     "seed": ({"prompt": "a", "seed": -1}, "seed", "from 0"),
-    "many": ({"prompt": ["a"] * 65, "n": 2}, "n", "At most 128 texts"),
+    "many": ({"prompt": ["a"] * 65, "n": 2}, "n", "must be at most 128"),
     "logprobs": ({"prompt": "a", "logprobs": 3}, "logprobs", "not supported"),
     "unknown": ({"prompt": "a", "color": 3}, "color", "Unknown parameter 'color'"),
 }

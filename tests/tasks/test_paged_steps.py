@@ -176,7 +176,7 @@ def test_compiled_states_beside_slots():
 
 
 def test_int8_is_for_slots():
-    with pytest.raises(GenerationError, match="this model keeps states alone"):
+    with pytest.raises(GenerationError, match="this model has states only"):
         Engine(with_weights(STATE_MODELS["retnet"]()), quantize="int8")
 
 

@@ -1,20 +1,29 @@
-"""OpenAI-style completions: what a request's JSON asks of an engine, and the JSON that answers."""
+"""The completions API of OpenAI: parsing of request bodies and JSON of responses."""
 
 from __future__ import annotations
 
 import json
 import time
 import uuid
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keras_transformer.generation.errors import GenerationError
 from keras_transformer.generation.samplers import Greedy, Random
 
+if TYPE_CHECKING:
+    from keras_transformer.generation.engine.request import Request
+    from keras_transformer.generation.protocols import Sampler
+
 
 class InvalidBodyError(GenerationError):
-    """A body that asks for what there is not; `parameter` names where."""
+    """An invalid request body.
 
-    def __init__(self, message, parameter=None) -> None:
+    Args:
+        message: str.
+        parameter: str or None. Name of the invalid parameter.
+    """
+
+    def __init__(self, message: str, parameter: str | None = None) -> None:
         super().__init__(message)
         self.parameter = parameter
 
@@ -35,7 +44,7 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(isinstance(each, str) for each in value)
 
 
-# Each parameter: its default, what it must be, and that in words.
+# Default, validator and description of each parameter.
 _PARAMETERS = {
     "model": (None, lambda value: isinstance(value, str), "the name of a model"),
     "prompt": (
@@ -44,7 +53,7 @@ _PARAMETERS = {
         "text, token ids, or a list of either",
     ),
     "max_tokens": (16, lambda value: _is_whole(value) and value >= 1, "a positive integer"),
-    "temperature": (1.0, lambda value: _is_number(value) and 0 <= value <= 100, "a number from 0 (greedy)"),
+    "temperature": (1.0, lambda value: _is_number(value) and 0 <= value <= 100, "a number from 0 (greedy) to 100"),
     "top_p": (1.0, lambda value: _is_number(value) and 0 < value <= 1, "a number above 0, at most 1"),
     "top_k": (None, lambda value: _is_whole(value) and value >= 1, "a positive integer"),
     "min_p": (None, lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
@@ -62,7 +71,7 @@ _PARAMETERS = {
     "stream_options": (None, lambda value: isinstance(value, dict), "an object"),
     "user": (None, lambda value: isinstance(value, str), "text"),
 }
-# Taken where it asks for nothing.
+# Unsupported parameters, which are accepted with these neutral values.
 _NEUTRAL = {
     "best_of": (1,),
     "echo": (False,),
@@ -79,15 +88,15 @@ def _is_lists(value: Any) -> bool:
 
 
 class Completion(NamedTuple):
-    """What a body asks for.
+    """A parsed completion request.
 
     Attributes:
-        model: str or None.
+        model: str or None. Requested model name.
         prompts: list of str, or of lists of int.
-        num_choices: int. Texts for each prompt.
+        num_choices: int. Number of completions for each prompt.
         options: dict of arguments of `Engine.submit_samples`.
-        stream: bool.
-        with_usage: bool. Whether a stream ends with the tokens used.
+        stream: bool. Whether the response is a stream.
+        with_usage: bool. Whether a stream ends with the token usage.
     """
 
     model: str | None
@@ -98,11 +107,11 @@ class Completion(NamedTuple):
     with_usage: bool
 
 
-def read_body(body: bytes) -> Any:
-    """A body, bytes of JSON, as a `Completion`.
+def read_body(body: bytes) -> Completion:
+    """Parses a JSON body into a `Completion`.
 
     Raises:
-        InvalidBodyError: names the parameter.
+        InvalidBodyError: invalid JSON, or an unknown, unsupported or invalid parameter.
     """
     try:
         given = json.loads(body)
@@ -142,25 +151,25 @@ def _values(given: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _sampler(values: Any):
+def _sampler(values: dict[str, Any]) -> Sampler:
     if values["temperature"] == 0:
         return Greedy()
     top_p = None if values["top_p"] == 1 else values["top_p"]
     return Random(values["temperature"], top_k=values["top_k"], top_p=top_p, min_p=values["min_p"])
 
 
-class Answer:
-    """The JSON of one completion.
+class CompletionResponse:
+    """The JSON of the response to one completion request.
 
     Args:
-        model: str.
+        model: str. Name of the model.
         requests: list of `Request`, one for each choice.
         num_prompts: int.
         has_text: bool. Whether results are text; otherwise choices have "token_ids".
     """
 
-    def __init__(self, model: Any, requests, num_prompts, has_text) -> None:
-        self._head = {
+    def __init__(self, model: str, requests: list[Request], num_prompts: int, has_text: bool) -> None:
+        self._header = {
             "id": f"cmpl-{uuid.uuid4().hex}",
             "object": "text_completion",
             "created": int(time.time()),
@@ -170,32 +179,32 @@ class Answer:
         self._num_prompts = num_prompts
         self._has_text = has_text
 
-    def whole(self, results: Any):
-        """All choices."""
-        choices = [self._choice(index, result, self._finish(index)) for index, result in enumerate(results)]
-        return {**self._head, "choices": choices, "usage": self._usage()}
+    def complete(self, results: list[Any]) -> dict[str, Any]:
+        """Returns the complete response, from the results of all choices."""
+        choices = [self._choice(index, result, self._finish_reason(index)) for index, result in enumerate(results)]
+        return {**self._header, "choices": choices, "usage": self._usage()}
 
-    def piece(self, index: Any, piece: str):
-        """A piece of one choice as it comes; None for its end."""
+    def chunk(self, index: int, piece: Any) -> dict[str, Any]:
+        """Returns a chunk of a stream with a piece of one choice, str or int; None for its end."""
         if piece is None:
-            choice = self._choice(index, "" if self._has_text else [], self._finish(index))
+            choice = self._choice(index, "" if self._has_text else [], self._finish_reason(index))
         else:
             choice = self._choice(index, piece if self._has_text else [piece], None)
-        return {**self._head, "choices": [choice]}
+        return {**self._header, "choices": [choice]}
 
-    def usage(self):
-        """The end of a stream that asks for the tokens used."""
-        return {**self._head, "choices": [], "usage": self._usage()}
+    def usage(self) -> dict[str, Any]:
+        """Returns the last chunk of a stream, with the token usage."""
+        return {**self._header, "choices": [], "usage": self._usage()}
 
-    def _choice(self, index: Any, result: Any, finish: Any):
+    def _choice(self, index: int, result: Any, finish_reason: str | None) -> dict[str, Any]:
         content = {"text": result} if self._has_text else {"text": "", "token_ids": result}
-        return {"index": index, **content, "logprobs": None, "finish_reason": finish}
+        return {"index": index, **content, "logprobs": None, "finish_reason": finish_reason}
 
-    def _finish(self, index: Any):
+    def _finish_reason(self, index: int) -> str | None:
         return self._requests[index].finish_reason
 
-    def _usage(self):
-        each = len(self._requests) // self._num_prompts
-        read = sum(len(request.prompt) for request in self._requests[::each])
-        written = sum(len(request.new_tokens) for request in self._requests)
-        return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    def _usage(self) -> dict[str, int]:
+        num_choices = len(self._requests) // self._num_prompts
+        prompt = sum(len(request.prompt) for request in self._requests[::num_choices])
+        completion = sum(len(request.new_tokens) for request in self._requests)
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}

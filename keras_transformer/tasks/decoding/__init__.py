@@ -1,1 +1,1 @@
-"""Keras language models as the decoding loop and the engine call them."""
+"""Adapters from Keras language models to the decoding loop and the engine."""

@@ -1,4 +1,4 @@
-"""Generation as one graph, its loop inside: compiled it is fastest, exported it needs nothing around it."""
+"""The decoding loop as one graph, for compiling and for export."""
 
 from __future__ import annotations
 
@@ -19,73 +19,74 @@ if TYPE_CHECKING:
 def generate_graph(
     model: LanguageModel, sampler: TokenSampler | None = None, new_slots: int | None = None
 ) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
-    """The decoding loop of a `LanguageModel` with a sampler as one function of tensors.
+    """Returns the decoding loop of a `LanguageModel` with a sampler as one function of tensors.
 
-    It gives what `model.generate` gives: rows of unequal length, each as if alone; it ends when every row has met its end.
+    Its results are equal to those of `model.generate`. Prompts may have different lengths, and the loop ends when all rows
+    have an end token.
 
     Args:
         model: `LanguageModel`.
-        sampler: `Greedy` or `Random`; `Greedy()` by default.
-        new_slots: int, the room for new tokens, where shapes must be known before running; None for "max_new_tokens".
+        sampler: `Greedy` or `Random`. Default None, for `Greedy()`.
+        new_slots: int. Size of the output, if shapes must be static. Default None, for "max_new_tokens".
 
     Returns:
-        Function of a dict with "token_ids" int32 `(B, T)`, "lengths" int32 `(B,)` and "max_new_tokens", int32 `()`; an
-        encoder-decoder takes its `source_names`, mostly "source_token_ids" and "source_padding_mask", in place of the first
-        two, or, where its text begins with more than a start, beside them; a random sampler takes "uniforms", float32
-        `(B, new_slots)`, too. It returns a dict with "new_token_ids" int32 `(B, new_slots)`, zero past the end of a row, and
-        "new_lengths" int32 `(B,)`, the end token included.
+        Function of a dict with "token_ids" int32 `(B, T)`, "lengths" int32 `(B,)` and "max_new_tokens" int32 `()`. An
+        encoder-decoder takes its `source_names`, usually "source_token_ids" and "source_padding_mask", in place of the
+        first two, or in addition if its decoder takes prompts. A random sampler also takes "uniforms", float32
+        `(B, new_slots)`. The function returns a dict with "new_token_ids" int32 `(B, new_slots)`, 0 after the end of a row,
+        and "new_lengths" int32 `(B,)`, including the end token.
     """
     sampler = sampler or Greedy()
 
     def generate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        most, uniforms = tensors["max_new_tokens"], tensors.get("uniforms")
-        room = most if new_slots is None else new_slots
+        max_new_tokens, uniforms = tensors["max_new_tokens"], tensors.get("uniforms")
+        num_slots = max_new_tokens if new_slots is None else new_slots
         token_ids, lengths, memory = _prompt(model, tensors)
         batch = ops.shape(token_ids)[0]
-        cache = {**model.init_cache(batch, ops.shape(token_ids)[1] + room), **memory}
+        cache = {**model.init_cache(batch, ops.shape(token_ids)[1] + num_slots), **memory}
         logits, _, cache = model.prefill(token_ids, lengths, cache)
         rows = ops.expand_dims(ops.arange(batch, dtype="int32"), 1)
-        grows = [name for name in cache if name not in memory]
+        updated = [name for name in cache if name not in memory]
 
         def unfinished(step: Tensor, logits: Tensor, finished: Tensor, *_: Tensor) -> Tensor:
-            return ops.logical_and(step < most, ops.logical_not(ops.all(finished)))
+            return ops.logical_and(step < max_new_tokens, ops.logical_not(ops.all(finished)))
 
         def advance(
             step: Tensor,
             logits: Tensor,
             finished: Tensor,
             index: Tensor,
-            texts: Tensor,
+            token_buffer: Tensor,
             counts: Tensor,
             *tensors: Tensor,
         ) -> tuple[Tensor, ...]:
             drawn = None if uniforms is None else ops.take(uniforms, step, axis=1)
             token = sampler(ops, logits[:, -1], drawn)
-            texts = _write(texts, rows, step, ops.where(finished, 0, token))
+            token_buffer = _write(token_buffer, rows, step, ops.where(finished, 0, token))
             counts = counts + ops.cast(ops.logical_not(finished), "int32")
             for end_id in as_end_ids(model.end_id):
                 finished = ops.logical_or(finished, token == end_id)
-            state = {**memory, **dict(zip(grows, tensors, strict=True))}
+            state = {**memory, **dict(zip(updated, tensors, strict=True))}
             logits, _, state = model.decode_step(ops.expand_dims(token, 1), state, index)
-            return (step + 1, logits, finished, index + 1, texts, counts, *(state[name] for name in grows))
+            return (step + 1, logits, finished, index + 1, token_buffer, counts, *(state[name] for name in updated))
 
         state = (
             ops.zeros((), "int32"),
             logits,
             ops.zeros((batch,), "bool"),
             lengths,
-            ops.zeros((batch, room), "int32"),
+            ops.zeros((batch, num_slots), "int32"),
             ops.zeros((batch,), "int32"),
-            *(cache[name] for name in grows),
+            *(cache[name] for name in updated),
         )
-        _, _, _, _, texts, counts, *_ = ops.while_loop(unfinished, advance, state)
-        return {"new_token_ids": texts, "new_lengths": counts}
+        _, _, _, _, token_buffer, counts, *_ = ops.while_loop(unfinished, advance, state)
+        return {"new_token_ids": token_buffer, "new_lengths": counts}
 
     return generate
 
 
 def _prompt(model: LanguageModel, tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor, Cache]:
-    """What the decoder begins with, its lengths, and what it reads of the source."""
+    """Returns the decoder prompts, their lengths, and the encoded source."""
     source = [tensors[name] for name in model.source_names]
     memory = model.encode(*source) if source else {}
     if "token_ids" in tensors:
@@ -94,7 +95,7 @@ def _prompt(model: LanguageModel, tensors: dict[str, Tensor]) -> tuple[Tensor, T
     return ops.full((batch, 1), model.start_id, dtype="int32"), ops.ones((batch,), "int32"), memory
 
 
-def _write(texts: Tensor, rows: Tensor, step: Tensor, token: Tensor) -> Tensor:
-    # A scatter into a buffer of fixed size: all three formats have it.
+def _write(token_buffer: Tensor, rows: Tensor, step: Tensor, token: Tensor) -> Tensor:
+    # All export formats support a scatter into a buffer of fixed size.
     indices = ops.concatenate([rows, ops.zeros_like(rows) + step], axis=1)
-    return ops.scatter_update(texts, indices, token)
+    return ops.scatter_update(token_buffer, indices, token)

@@ -1,4 +1,4 @@
-"""A Keras language model whose cache lies in pools of blocks and of states, as the engine wants it."""
+"""Decoding steps of a Keras language model with a paged cache, for the engine."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ from keras_transformer.utils.types import Tensor
 if TYPE_CHECKING:
     from keras_transformer.tasks.language_model import LanguageModel
 
-# Few shapes are compiled: rows are filled up to these shares of the largest batch, tables to those of the longest text.
+# To limit the number of compiled shapes, batches and block tables are padded to these fractions of their maximum sizes.
 _BATCH_SHARES = (0.125, 0.25, 0.5, 0.75, 1)
 _TABLE_SHARES = (0.25, 0.5, 0.75, 1)
 _SHORT_CHUNK = 16
 
 
 class PagedSteps:
-    """Reads new tokens of many sequences, whose past lies in blocks and states. See `generation.scheduler.Scheduler`.
+    """The decoding steps of a language model with a cache in blocks and states.
+
+    Implements `generation.protocols.PagedDecodingSteps`.
 
     Args:
         model: `LanguageModel` without an encoder.
-        num_blocks: int >= 2. Block 0 is for padding.
+        num_blocks: int >= 2. Number of blocks, including block 0 for padding.
         block_size: int >= 1. Tokens of a block.
-        max_batch_size: int >= 1. The most rows of one call, and so many states there are, beside one for padding.
-        chunk_size: int >= 1. The most tokens that a call of one row reads.
-        quantize: bool. Whether blocks hold int8.
+        max_batch_size: int >= 1. Maximum number of rows in a call, and the number of states, without one for padding.
+        chunk_size: int >= 1. Maximum number of tokens of a row in one call.
+        quantize: bool. Whether blocks store keys and values as int8.
 
     Attributes:
-        spec: `GenerationSpec`, its `max_length` that of the model or the capacity of the pool, whichever is less.
+        spec: `GenerationSpec`, with a `max_length` that is at most the capacity of the blocks.
         keeps_slots, keeps_states: bool. Whether a sequence needs blocks, and whether it needs a state.
 
     Raises:
-        GenerationError: the model has no such cache; int8 without keys and values of all tokens.
+        GenerationError: an encoder-decoder; a cache that is neither paged nor of fixed size; int8 without blocks.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class PagedSteps:
         quantize: bool = False,
     ) -> None:
         if model.is_encoder_decoder:
-            raise GenerationError("The cache of an encoder-decoder depends on its source: it is not paged.")
+            raise GenerationError("The cache of an encoder-decoder depends on its source and cannot be paged.")
         try:
             self.pages = PagedCache.from_cache(model.init_cache, num_blocks, block_size, quantize)
             self.states = StatePool.from_cache(model.init_cache, max_batch_size + 1)
@@ -62,9 +64,7 @@ class PagedSteps:
             raise GenerationError(str(error)) from None
         self.keeps_slots, self.keeps_states = bool(self.pages.tensors), bool(self.states.states)
         if quantize and not self.keeps_slots:
-            raise GenerationError(
-                "Blocks of int8 are for keys and values of all tokens; this model keeps states alone."
-            )
+            raise GenerationError("int8 is for keys and values in blocks; this model has states only.")
         self.model = model
         max_length = _least(model.max_length, (num_blocks - 1) * block_size if self.keeps_slots else None)
         self.spec = dataclasses.replace(model.generation_spec, max_length=max_length)
@@ -80,7 +80,7 @@ class PagedSteps:
 
     @property
     def model_version(self) -> int:
-        """int: increases when variables were added to the model or removed. What the pools hold is then out of date."""
+        """int: increases when variables are added to the model or removed, which makes the cache invalid."""
         return self._pools.structure.version()
 
     def step(
@@ -93,10 +93,10 @@ class PagedSteps:
         """Reads new tokens: one of each row, or several of a single row.
 
         Args:
-            token_ids: list of lists of int, equally long.
-            tables: list of lists of int: the blocks of each row, with room for the new tokens; empty without slots.
-            cache_index: list of int: how many tokens each row has read before.
-            states: list of int: the state of each row; not read without states.
+            token_ids: list of lists of int, of equal length.
+            tables: list of lists of int. Block table of each row, with slots for the new tokens; empty without slots.
+            cache_index: list of int. Number of tokens that each row has read before.
+            states: list of int. Index of the state of each row; ignored without states.
 
         Returns:
             Logits after the last token of each row, float32 `(B, V)`.
@@ -107,7 +107,7 @@ class PagedSteps:
             width = max(1, *map(len, tables))
             return self._step(token_ids, _filled(tables, width), states, cache_index, lengths)
         width = self._width(len(token_ids[0]), max(cache_index))
-        while len(token_ids[0]) > width:  # Close to the longest text, where padding would stand beyond it.
+        while len(token_ids[0]) > width:  # Near the maximum length, where padding would exceed it.
             self._padded([row[:width] for row in token_ids], tables, states, cache_index, width)
             token_ids, cache_index = [row[width:] for row in token_ids], [index + width for index in cache_index]
             width = self._width(len(token_ids[0]), max(cache_index))
@@ -132,11 +132,11 @@ class PagedSteps:
             self._copy_states([source], [target])
 
     def reset(self) -> None:
-        """Empties all blocks and states, after an error that may have ruined them."""
+        """Resets all blocks and states, after an error that may have corrupted them."""
         self._pools.reset()
 
     def warm_up(self) -> None:
-        """Compiles every shape that `step`, `copy` and `copy_states` will meet."""
+        """Compiles all input shapes of `step`, `copy` and `copy_states`."""
         self._copy([SCRATCH_BLOCK], [SCRATCH_BLOCK])
         self._copy_states([SCRATCH_STATE], [SCRATCH_STATE])
         if not self._pools.needs_fixed_shapes:
@@ -150,15 +150,15 @@ class PagedSteps:
                     self._padded([[0] * width] * batch, tables, zeros, zeros, width)
 
     def _width(self, count: int, index: int) -> int:
-        """How many tokens a call reads, padding included."""
-        most = self.spec.max_length
-        fits = [width for width in self._widths if most is None or index + width <= most]
+        """Returns the number of tokens in a call, including padding."""
+        max_length = self.spec.max_length
+        fits = [width for width in self._widths if max_length is None or index + width <= max_length]
         return next((width for width in fits if width >= count), fits[-1])
 
     def _padded(
         self, token_ids: list[list[int]], tables: list[list[int]], states: list[int], cache_index: list[int], width: int
     ) -> np.ndarray:
-        """One call, its shapes rounded up."""
+        """Calls the model with inputs padded to compiled shapes."""
         batch = _at_least(self._batches, len(token_ids))
         blocks = 1
         if self.keeps_slots:
@@ -215,7 +215,7 @@ class PagedSteps:
 
 
 def _filled(rows: list[list[int]], width: int) -> np.ndarray:
-    """Lists as int32 `(B, width)`, filled up with zeros: token 0, and the block for padding."""
+    """Returns lists as int32 `(B, width)`, padded with 0: token 0, or the padding block."""
     filled = np.zeros((len(rows), width), "int32")
     for line, row in zip(filled, rows, strict=True):
         line[: len(row)] = row
@@ -231,5 +231,5 @@ def _at_least(sizes: list[int], size: int) -> int:
 
 
 def _least(*sizes: int | None) -> int | None:
-    """The smallest that is not None."""
+    """Returns the smallest value that is not None."""
     return min((size for size in sizes if size is not None), default=None)

@@ -1,4 +1,4 @@
-"""A Keras language model as the decoding loop wants it."""
+"""Decoding steps of a Keras language model."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from keras_transformer.generation.protocols import Source, TokenSampler
     from keras_transformer.tasks.language_model import LanguageModel
 
-# Lengths are rounded up, so that few shapes are compiled.
+# Lengths are rounded up to multiples of these, to limit the number of compiled shapes.
 _CACHE_BLOCK = 32
 _PROMPT_BLOCK = 16
 
 
 class KerasSteps:
-    """`prefill` and `decode_step` of a `LanguageModel`, compiled, and its whole loop. See `generation.loop.decode`.
+    """The compiled decoding steps of a `LanguageModel`. Implements `generation.protocols.DecodingSteps`.
 
     Args:
         model: `LanguageModel`.
@@ -44,33 +44,33 @@ class KerasSteps:
         return compiled(function, self.model, self.jit_compile)
 
     def init_cache(self, batch_size: int, length: int, source: Source | None = None) -> Cache:
-        """An empty cache for at least `length` tokens, joined with what the encoder makes of the source."""
+        """Returns an empty cache for at least `length` tokens, with the encoded source if there is one."""
         cache = self.model.init_cache(batch_size, _round_up(length, _CACHE_BLOCK))
         return cache if source is None else {**cache, **self._encode(*self._source(source))}
 
     def prefill(self, token_ids: np.ndarray, lengths: ArrayLike, cache: Cache) -> tuple[ModelOutput, Cache]:
-        """Reads prompts, padded on the right."""
+        """Reads prompts `(B, T)`, padded on the right, into an empty cache."""
         width = min(_round_up(token_ids.shape[1], _PROMPT_BLOCK, self.spec.max_length), _slots(cache))
         return _output(*self._prefill(_widen(token_ids, width), lengths, cache))
 
     def decode_step(self, token_ids: ArrayLike, cache: Cache, cache_index: ArrayLike) -> tuple[ModelOutput, Cache]:
-        """Reads new tokens."""
+        """Reads tokens `(R, T)` after the `cache_index` `(R,)` tokens of each row."""
         return _output(*self._decode_step(token_ids, cache, cache_index))
 
     def take_rows(self, cache: Cache, rows: ArrayLike) -> Cache:
-        """The cache with its rows chosen anew."""
+        """Returns the cache with the given rows `(R,)`."""
         rows = ops.convert_to_tensor(rows, "int32")
         return {name: ops.take(tensor, rows, axis=0) for name, tensor in cache.items()}
 
     def generate(self, request: DecodingRequest, sampler: TokenSampler) -> list[list[list[int]]]:
-        """The whole loop as one compiled graph, for a sampler that can be part of it.
+        """Runs the whole decoding loop as one compiled graph.
 
         Args:
             request: `DecodingRequest` without stop sequences and repetition penalty.
             sampler: `Greedy` or `Random`.
 
         Returns:
-            The new tokens of each row, as `TokenSearch.results` has them.
+            New tokens of each row, as `TokenSearch.results` returns them.
         """
         slots = _round_up(request.max_new_tokens, _CACHE_BLOCK)
         if (sampler, slots) not in self._graphs:
@@ -108,6 +108,6 @@ def _widen(array: np.ndarray, width: int) -> np.ndarray:
 
 
 def _slots(cache: Cache) -> int:
-    """The slots of a cache; one without slots takes any number of tokens."""
+    """Returns the number of slots of a cache; a large number for a cache without slots."""
     keys = (tensor for name, tensor in cache.items() if name.endswith("_key") and not name.endswith("cross_key"))
     return next((tensor.shape[2] for tensor in keys), 1 << 30)
