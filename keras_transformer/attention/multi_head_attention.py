@@ -54,7 +54,7 @@ class MultiHeadAttention(CachedLayer):
     order and shapes of weights. It adds grouped heads, mechanisms, positions and a cache.
 
     Args:
-        num_heads: int >= 1. The number of query heads N.
+        num_heads: int >= 1. Number of query heads N.
         key_dim: int >= 1. Width of each query and key head.
         value_dim: int >= 1, or None for `key_dim`. Width of each value head.
         dropout: float in [0, 1). Dropout rate of the attention weights. With a `mechanism` instance, set it there.
@@ -108,7 +108,7 @@ class MultiHeadAttention(CachedLayer):
         ValueError: invalid arguments; key and value of unequal length; a mask that does not cover the slots of the cache;
             a full cache.
 
-    Masks: boolean, combined by "and". A query that may attend to nothing has a zero context.
+    Masks: boolean, combined by "and". A query whose keys are all masked has a zero context.
     Export: all three formats, with and without a cache.
 
     Example:
@@ -274,7 +274,7 @@ class MultiHeadAttention(CachedLayer):
         )
 
     def _has_bias(self, own):
-        """Whether a projection has a bias; `own` is its own setting, or None for `use_bias`."""
+        """Whether a projection has a bias; `own` is its setting, or None for `use_bias`."""
         return self._use_bias if own is None else own
 
     def _projection_options(self):
@@ -351,7 +351,7 @@ class MultiHeadAttention(CachedLayer):
         return returned[0] if len(returned) == 1 else returned
 
     def _call_over_axes(self, query, value, key, masks, use_causal_mask, return_attention_scores, training):
-        """The call on inputs of rank above 3: on rank 3, with all but the attention axes folded into the batch."""
+        """Calls the layer on inputs of rank above 3, with all but the attention axes folded into the batch."""
         axes = self._axes(query.shape, value.shape, value.shape if key is None else key.shape)
         captured = capture.is_captured(self)
         query_mask, value_mask, key_mask, attention_mask = masks
@@ -377,7 +377,7 @@ class MultiHeadAttention(CachedLayer):
         return (output, scores) if return_attention_scores else output
 
     def _axes(self, query_shape, value_shape, key_shape):
-        """The attention axes of inputs of these shapes; raises `ValueError` for shapes that do not fit each other."""
+        """Returns the attention axes of inputs of these shapes; raises `ValueError` for incompatible shapes."""
         check_key_shape(value_shape, key_shape)
         axes = AttentionAxes.of_rank(self._attention_axes, len(query_shape))
         axes.check_shapes(query_shape, value_shape)
@@ -391,7 +391,7 @@ class MultiHeadAttention(CachedLayer):
                 )
 
     def _values(self, value, query):
-        """The projected values, which may be the projected queries."""
+        """Returns the projected values; the projected queries if the mechanism shares them."""
         if self._value_dense is not None:
             return self._value_dense(value)
         lengths = (query.shape[1], value.shape[1])
@@ -399,13 +399,13 @@ class MultiHeadAttention(CachedLayer):
         return query
 
     def _normed(self, context):
-        """The context `(B, T, N, H)`, normalized over all heads jointly."""
+        """Normalizes the context `(B, T, N, H)` over all heads jointly."""
         heads = (self._num_heads, self._value_dim)
         joined = ops.reshape(context, (-1, ops.shape(context)[1], heads[0] * heads[1]))
         return ops.reshape(self._context_norm(joined), (-1, ops.shape(context)[1], *heads))
 
     def _attend(self, query, key, value, visibility, past, return_attention_scores, training):
-        """The context, the scores or None, and with a cache the next one."""
+        """Returns the context, the scores or None, and with a cache the next cache."""
         captured = capture.is_captured(self)
         cache, cache_index = past
         result = self.mechanism(
@@ -513,7 +513,7 @@ class MultiHeadAttention(CachedLayer):
 
 
 def _slots(query, key, cache_index):
-    """The slots of the new queries and keys, counted from 0 or from `cache_index`."""
+    """Returns the slots of the new queries and keys, counted from 0 or from `cache_index`."""
     if cache_index is None:
         return ops.arange(ops.shape(query)[1], dtype="int32"), ops.arange(ops.shape(key)[1], dtype="int32")
     slots = token_slots(cache_index, ops.shape(query)[1])

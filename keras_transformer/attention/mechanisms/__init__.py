@@ -1,4 +1,4 @@
-"""The mechanisms by name. To add one: its file, its line here, its case in tests/contract/cases.py."""
+"""Attention mechanisms by name. To add one, add its file, its line here and its case in tests/contract/cases.py."""
 
 from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.bigbird import BigBirdAttention

@@ -27,7 +27,7 @@ _DRAWN_BITS = 15
 
 @serializable
 class BigBirdAttention(SoftmaxBasedMechanism):
-    """Block-sparse softmax attention over a window of blocks, global blocks and random blocks.
+    """BigBird attention: block-sparse softmax attention to a window of blocks, global blocks and random blocks.
 
     A block of queries attends to the blocks fewer than `⌈num_window_blocks / 2⌉` blocks away, the first and last blocks of
     the sequence, and `num_random_blocks` others; the first and last blocks attend to everything. Time and memory grow with
@@ -155,7 +155,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         is_first = query_blocks < self.num_first_blocks
         is_last = ops.logical_and(from_end >= 0, query_blocks < present)
         is_global = ops.logical_or(is_first, is_last)
-        # A gather, not a scatter: a block of a short sequence may be global twice, but must have its gradient once.
+        # A gather, not a scatter: a block of a short sequence may be global twice, but its gradient must count once.
         last = self.num_first_blocks + ops.maximum(ops.minimum(from_end, self.num_last_blocks - 1), 0)
         index = ops.where(is_global, ops.where(is_first, query_blocks + last * 0, last), 0)
         first = ops.reshape(ops.arange(batch, dtype="int32"), (-1, 1)) * ops.shape(global_context)[1]
@@ -192,7 +192,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         return ops.maximum(columns, 0), ops.concatenate(valid, axis=2)
 
     def _inner(self, present: Tensor):
-        """The first block that is not global, and the end of the blocks that are not."""
+        """Returns the first block that is not global, and the end of these blocks."""
         start = ops.minimum(present, self.num_first_blocks)
         return start, ops.maximum(present - self.num_last_blocks, start)
 
@@ -206,7 +206,7 @@ class BigBirdAttention(SoftmaxBasedMechanism):
         return ops.concatenate(blocks, axis=1)
 
     def _is_first_of_equals(self, blocks: Tensor, present: Tensor):
-        """Which global blocks are valid and not named by an earlier entry."""
+        """Returns which global blocks are valid and not in an earlier entry."""
         is_of_first = np.arange(self.num_first_blocks + self.num_last_blocks) < self.num_first_blocks
         is_of_first = ops.convert_to_tensor(is_of_first.reshape(1, 1, -1))
         return ops.logical_and(blocks < present, ops.logical_or(is_of_first, blocks >= self.num_first_blocks))

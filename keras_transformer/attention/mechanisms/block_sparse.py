@@ -121,7 +121,7 @@ class BlockSparseAttention(SoftmaxBasedMechanism):
         contexts, all_rows = [], []
         for rows, columns, valid in _buckets(layout):
             rows, columns, valid = (ops.convert_to_tensor(x) for x in (rows, columns, valid))
-            if query.shape[1] is None:  # The rows within the sequences, at least one: a tensor must not be empty.
+            if query.shape[1] is None:  # Rows within the sequences; at least one, as a tensor must not be empty.
                 present = ops.maximum(ops.sum(ops.cast(rows < count, "int32")), 1)
                 rows, columns, valid = rows[:present], columns[:present], valid[:present]
                 valid = ops.logical_and(valid, columns < count)

@@ -138,7 +138,7 @@ class BlockwiseAttention(Mechanism):
         if keras.backend.backend() not in ("jax", "torch") or keras.config.is_flash_attention_enabled() is False:
             return False
         if keras.backend.backend() == "jax" and all(d.startswith("cpu") for d in keras.distribution.list_devices()):
-            return False  # It would build the scores.
+            return False  # It would compute the score matrix.
         is_plain = visibility.is_only_causal or not (
             visibility.causal or visibility.window or visibility.can_mask_all_keys
         )

@@ -244,7 +244,7 @@ def _members(clusters: Tensor, num_clusters: int):
 def _means(query: Tensor, members: Tensor):
     """The mean query of each cluster, `(B, C, N, H)`; zeros where it is empty."""
     members = ops.cast(members, query.dtype)
-    # Shares, not sums: these could overflow in half precision.
+    # Means, not sums, which could overflow in half precision.
     shares = members / ops.maximum(ops.sum(members, axis=1, keepdims=True), 1)
     means = ops.matmul(ops.transpose(shares, (0, 2, 1)), _heads_first(query))
     return _tokens_first(means, query.shape[2])

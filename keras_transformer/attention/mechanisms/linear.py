@@ -144,7 +144,7 @@ class LinearAttention(Mechanism):
         return query, key, self._dropout_layer(value, training=training)
 
     def _normalize(self, sums: Tensor, totals: Tensor, query_mask: Tensor | None, dtype: DType) -> Tensor:
-        factors = 1.0 / (totals + self.epsilon)  # `(B, T, N, 1)`: a product with them has a cheaper gradient.
+        factors = 1.0 / (totals + self.epsilon)  # (B, T, N, 1): a product has a cheaper gradient than a division.
         factors = factors if query_mask is None else factors * _per_token(query_mask)
         return ops.cast(sums * factors, dtype)
 

@@ -136,7 +136,7 @@ def _project(x: Tensor, projection):
         projection = ops.expand_dims(projection[:, :length], 0)  # (1, K, S, k)
         x = ops.matmul(ops.transpose(projection, (0, 1, 3, 2)), ops.transpose(x, (0, 2, 1, 3)))
         return ops.transpose(x, (0, 2, 1, 3))
-    # All examples side by side: one product of rank 2, forward and for both gradients.
+    # All examples in one matrix product of rank 2, forward and for both gradients.
     columns = ops.reshape(ops.transpose(ops.reshape(x, (-1, length, heads * width)), (1, 0, 2)), (length, -1))
     projected = ops.matmul(ops.transpose(projection[:length]), columns)
     projected = ops.transpose(ops.reshape(projected, (projection.shape[1], -1, heads * width)), (1, 0, 2))

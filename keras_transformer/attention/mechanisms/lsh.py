@@ -88,6 +88,7 @@ class LSHAttention(Mechanism):
     no further factor `1/√H`; causality is exact within buckets.
     """
 
+    supports = frozenset({"causal", "bidirectional", "cache"})
     shares_key = True
 
     def __init__(
@@ -108,13 +109,11 @@ class LSHAttention(Mechanism):
         self.chunk_length = positive("chunk_length", chunk_length)
         self.num_rounds = positive("num_rounds", num_rounds)
         self.attend_across_buckets = attend_across_buckets
+        if attend_across_buckets:
+            self.supports = self.supports - {"cache"}
         self.dropout = dropout
         self.seed = seed
         self.softmax = SoftmaxAttention("dot", dropout, seed=seed, dtype=self.dtype_policy)
-
-    @property
-    def supports(self) -> frozenset[str]:
-        return frozenset({"causal", "bidirectional"} | (set() if self.attend_across_buckets else {"cache"}))
 
     def build(self, query_shape: Shape, key_shape: Shape, value_shape: Shape) -> None:
         heads, width = query_shape[2:]
@@ -193,7 +192,7 @@ class LSHAttention(Mechanism):
         return mask, ops.where(ops.equal(query, key), _SELF, 0.0)
 
     def _within(self, tokens, causal: bool):
-        """The same, and the bias `(1, 1, c, 2c)`, where a token sees its bucket alone."""
+        """Mask, and bias `(1, 1, c, 2c)`, for attention within buckets."""
         query, key = self._beside(tokens, tokens.buckets)
         mask = ops.equal(ops.where(query < self.num_buckets, query, -1), key)
         size = self.chunk_length
@@ -204,7 +203,7 @@ class LSHAttention(Mechanism):
         return mask, ops.convert_to_tensor(bias[None, None], dtype="float32")
 
     def _beside(self, tokens, x: Tensor):
-        """What is known of queries, `(·, 1, c, 1)`, and of keys, `(·, 1, 1, 2c)`."""
+        """Integers of tokens as those of queries, `(·, 1, c, 1)`, and of keys, `(·, 1, 1, 2c)`."""
         chunks, size = tokens.chunks(x), self.chunk_length
         both = tokens.with_previous(chunks, self.attend_across_buckets, filling=self.num_buckets)
         return ops.reshape(chunks, (-1, 1, size, 1)), ops.reshape(both, (-1, 1, 1, 2 * size))

@@ -10,7 +10,7 @@ from keras_transformer.attention.random_features import RandomFeatures
 from keras_transformer.utils.serialization import build_once, serializable
 from keras_transformer.utils.types import Cache, Config, Shape, Tensor
 
-# Against 0 / 0 only: the floor of the features keeps their sums above it.
+# Avoids 0 / 0 only: the floor of the features keeps their sums above it.
 _EPSILON = 1e-30
 
 

@@ -99,7 +99,7 @@ class RetrievalAttention(Mechanism):
         return context * ops.cast(seeing, context.dtype)
 
     def _search(self, query: Tensor, key: Tensor, visibility: Visibility):
-        """The indices of the best keys of each query, int32 `(B, N, T, top_k)`, and whether each is valid."""
+        """Returns the indices of the best keys of each query, int32 `(B, N, T, top_k)`, and whether each is valid."""
         blocks = _KeyBlocks(query, key, visibility, self.block_size)
         shape = (ops.shape(query)[0], query.shape[2], ops.shape(query)[1], self.top_k)
         best, indices = ops.full(shape, _MASKED_SCORE, dtype="float32"), ops.zeros(shape, dtype="int32")
@@ -136,7 +136,7 @@ class RetrievalAttention(Mechanism):
 
 
 class _KeyBlocks:
-    """Keys cut into blocks, and the products of all queries with one of them."""
+    """Keys split into blocks, and the scores of all queries with one block."""
 
     def __init__(self, query: Tensor, key: Tensor, visibility: Visibility, block_size: int) -> None:
         length = key.shape[1]

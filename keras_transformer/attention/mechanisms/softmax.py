@@ -124,7 +124,7 @@ class SoftmaxAttention(Mechanism):
                 "Returning attention scores is not supported when flash attention is enabled, nor are scorings other than "
                 "'scaled_dot' and values of another width. Please disable flash attention to access attention scores."
             )
-        # Keras returns None, "if possible", unless the user has set it.
+        # None, unless the user has enabled or disabled flash attention.
         allowed = self.flash_attention is None and keras.config.is_flash_attention_enabled() is not False
         return self.flash_attention or (fits and allowed and keras.backend.backend() in ("jax", "torch"))
 

@@ -117,7 +117,7 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
         return merge_parts([own, self._summaries(query, key, value, visibility, bands, options)])
 
     def _summaries(self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, bands: Bands, options: Any):
-        """The summary columns of other blocks; of earlier ones, with causality."""
+        """Attention to the summary columns of other blocks; with causality, of earlier ones."""
         batch, length = ops.shape(query)[0], ops.shape(query)[1]
         key_mask = visibility.key_mask
         key_mask = ops.ones((batch, length), dtype="bool") if key_mask is None else key_mask
@@ -147,12 +147,12 @@ class FixedSparseAttention(SoftmaxBasedMechanism):
         return partial_attention(self.softmax, query, key, value, seen, **options)
 
     def _last_columns(self, x: Tensor, bands: Bands):
-        """The summary columns of each block of `(B, T, ...)`, `(B, n · columns, ...)`."""
+        """Returns the summary columns `(B, n · columns, ...)` of the blocks of `(B, T, ...)`."""
         columns = bands.blocks(x)[:, self.block_size - self._columns :]
         return ops.reshape(columns, (-1, bands.count(ops.shape(x)[1]) * self._columns, *x.shape[2:]))
 
     def _columns_of_heads(self):
-        """Which of the columns, from the first of them to the end of the block, each head sees: boolean `(N, columns)`."""
+        """Returns which summary columns each head attends to: boolean `(N, columns)`; the last is the end of the block."""
         groups = np.arange(self._columns)[::-1] // self.summary_size
         return groups[None] == (np.arange(self._num_heads) % self.summary_groups)[:, None]
 

@@ -112,7 +112,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
         return ops.concatenate([near.context, strided.context], axis=2)
 
     def _near(self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any):
-        """The keys fewer than `stride` positions away."""
+        """Attention to the keys fewer than `stride` positions away."""
         bands = Bands.of_window(self.stride, (self.stride + 1) // 2, visibility.causal)
         windowed = dataclasses.replace(visibility, window=self.stride)
         blocks = bands.blocks(query), bands.neighbors(key), bands.neighbors(value)
@@ -122,7 +122,7 @@ class StridedSparseAttention(SoftmaxBasedMechanism):
     def _strided(
         self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, options: Any, with_itself: bool
     ):
-        """The keys of the query's own residue class."""
+        """Attention to the keys of the query's own residue class."""
         subsequences, length = StridedSubsequences(self.stride), ops.shape(query)[1]
         folded = subsequences.fold(query), subsequences.fold(key), subsequences.fold(value)
         rows = subsequences.visibility(visibility, query)

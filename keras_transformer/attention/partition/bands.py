@@ -88,7 +88,7 @@ class Bands:
 
 
 def block_count(length: Tensor, size: int):
-    """Returns the number of blocks of `size` that hold `length` tokens."""
+    """Returns the number of blocks of `size` that `length` tokens need."""
     return (length + size - 1) // size
 
 

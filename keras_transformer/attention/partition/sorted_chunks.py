@@ -1,4 +1,4 @@
-"""Tokens sorted by bucket and cut into chunks, for LSH attention.
+"""Tokens sorted by bucket and split into chunks, for LSH attention.
 
 In the shapes, R is the number of rounds, c the tokens of a chunk, n the number of chunks, `ceil(T / c)`.
 """

@@ -89,7 +89,7 @@ def new_window_part(
 ) -> PartialAttention:
     """`window_part` of T new queries, given also the keys of the `(window - 1) · max(dilations)` tokens before them.
 
-    A few queries attend to all keys with a mask; many are cut into blocks. The arguments are those of `window_part`, with
+    A few queries attend to all keys with a mask; many are split into blocks. The arguments are those of `window_part`, with
     keys and values `(B, (window - 1) · max(dilations) + T, N, H)`.
     """
     if query.shape[1] is not None and query.shape[1] < 2 * window:

@@ -23,7 +23,7 @@ class CounterBasedDropout:
     seed: Any
 
     def factors(self, weights: Tensor, sizes: tuple[Tensor, Tensor], i: Tensor, j: Tensor):
-        """Float32 `(B, N, t, s)`, as the weights of query block `i` and key block `j` are.
+        """Returns the factors of query block `i` and key block `j`, float32 `(B, N, t, s)`, the shape of the weights.
 
         Args:
             weights: `(B, N, t, s)`.

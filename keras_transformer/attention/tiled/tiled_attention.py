@@ -23,10 +23,10 @@ _FLOOR = -5e8
 
 
 def tiled_attention(query: Tensor, key: Tensor, value: Tensor, tiles: Tiles):
-    """`softmax(Q Kᵀ + terms) V`, `(B, N, T, H_value)`, forward and backward in memory linear in T and S.
+    """Tiled softmax attention, `softmax(Q Kᵀ + terms) V`, in memory linear in T and S, forward and backward.
 
     The backward pass recomputes the weights of each tile from the log-sum-exp of each query. A query that
-    attends to nothing has a zero context.
+    attends to no key has a zero context.
 
     Args:
         query: `(B, N, T, H)`.
@@ -52,7 +52,7 @@ def tiled_attention(query: Tensor, key: Tensor, value: Tensor, tiles: Tiles):
 
 
 def _forward(query: Tensor, key: Tensor, value: Tensor, learned, tiles: Tiles):
-    """The context in float32, and each query's log-sum-exp `(B, N, T, 1)`: in a loop over blocks of queries."""
+    """Returns the context in float32, and the log-sum-exp `(B, N, T, 1)`, by a loop over blocks of queries."""
     batch, heads, width = ops.shape(query)[0], query.shape[1], value.shape[3]
     (size, key_size), count = tiles.sizes, tiles.counts[0]
 
@@ -96,7 +96,7 @@ def _backward(
     normalizer: Tensor,
     upstream: Tensor,
 ):
-    """The gradients of all arguments: in a loop over blocks of keys."""
+    """Returns the gradients of all arguments, by a loop over blocks of keys."""
     rows = (query, upstream, normalizer, _sums(upstream, context))
     counts, (size, key_size) = tiles.counts, tiles.sizes
     batch, heads, key_heads = ops.shape(query)[0], query.shape[1], key.shape[1]
@@ -210,7 +210,7 @@ def _swap(x: Tensor):
 
 
 def _put(buffer, index: Tensor, block, earlier=None):
-    """Writes a block into row `index` of a buffer `(count, B * N, block * H)`, on top of what was there, if given."""
+    """Writes a block into row `index` of a buffer `(count, B * N, block * H)`, added to `earlier` if given."""
     block = ops.reshape(block, (1, ops.shape(buffer)[1], ops.shape(buffer)[2]))
     block = block if earlier is None else earlier + block
     return ops.scatter_update(buffer, ops.reshape(index, (1, 1)), block)

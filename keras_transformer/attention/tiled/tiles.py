@@ -1,4 +1,4 @@
-"""Tiles of blockwise attention: which blocks meet, and their masks and biases."""
+"""Tiles of blockwise attention, their masks and positions."""
 
 from __future__ import annotations
 
@@ -91,5 +91,5 @@ def take_block(x: Tensor, index: Tensor, size: int, axis: int):
 
 
 def integer(x: Tensor):
-    """A count as an int32 tensor, as loops carry it."""
+    """Converts a count to an int32 tensor, as loop variables must be."""
     return ops.cast(ops.convert_to_tensor(x), "int32")
