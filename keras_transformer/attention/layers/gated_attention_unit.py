@@ -25,9 +25,9 @@ from keras_transformer.utils.types import Cache, Config, Initializer, Tensor
 class GatedAttentionUnit(GatedUnit):
     """Gated attention unit: `y = (u ⊙ A v) W_o`, `A_ij = max((q_i · k_j + bias_ij) / n_i, 0)²`.
 
-    n_i is the number of keys that query i attends to. `u, v = silu(x W)`; q and k are the vector `silu(x W_z)` with
-    separate scales and offsets. The layer replaces both attention and feed-forward. Time and memory grow with T²; `MixedChunkAttention` is
-    the linear form. Weights are computed in float32 under every dtype policy.
+    n_i is the number of keys that query i attends to. `u, v = silu(x W)`; q and k are the vector `silu(x W_z)` with separate
+    scales and offsets. The layer replaces both attention and feed-forward. Time and memory grow with T²;
+    `MixedChunkAttention` is the linear form. Weights are computed in float32 under every dtype policy.
 
     Args:
         intermediate_dim: int >= 1, or None for `2 D`. The width E of gate and values.
