@@ -93,7 +93,7 @@ class Generator:
         parsed = self._parse(prompts)
         requests = self._requests(parsed, max_new_tokens, stop, seed, repetition_penalty, batch_size)
         if return_scores and not getattr(sampler, "has_scores", False):
-            raise GenerationError(f"{type(sampler).__name__} gives no scores.")
+            raise GenerationError(f"{type(sampler).__name__} has no scores.")
         self._check(sampler, requests)
         results: dict[int, Any] = {}
         scores: dict[int, Any] = {}

@@ -11,12 +11,12 @@ from keras_transformer.generation.filters import penalize_repetition
 from keras_transformer.utils.types import Tensor
 
 
-def penalize_rows(logits: Tensor, texts: Any, penalty: float) -> Tensor:
+def penalize_rows(logits: Tensor, sequences: Any, penalty: float) -> Tensor:
     """Applies `filters.penalize_repetition` for the tokens that each row has read.
 
     Args:
         logits: float `(R, V)`.
-        texts: iterable of R lists of token ids. It is not consumed if the penalty is 1.
+        sequences: iterable of R lists of token ids. It is not consumed if the penalty is 1.
         penalty: float > 0.
 
     Returns:
@@ -30,6 +30,6 @@ def penalize_rows(logits: Tensor, texts: Any, penalty: float) -> Tensor:
     if penalty == 1.0:
         return logits
     seen = np.zeros(logits.shape, bool)
-    for row, tokens in zip(seen, texts, strict=True):
+    for row, tokens in zip(seen, sequences, strict=True):
         row[tokens] = True
     return penalize_repetition(numpy_ops, logits, seen, penalty)

@@ -445,7 +445,7 @@ def test_what_cannot_be_served_is_refused_before_anything_runs(models, calls, ba
         ("a", GenerationError, "stop must be text or token ids, not empty", {"stop": [""]}),
         ([260], GenerationError, "token ids outside 0 to 259", {}),
         ("a", GenerationError, "both be encoder-decoders", {"sampler": Speculative(translator)}),
-        ("a", GenerationError, "Greedy gives no scores", {"return_scores": True}),
+        ("a", GenerationError, "Greedy has no scores", {"return_scores": True}),
     ):
         with pytest.raises(error, match=message):
             gpt.generate(prompt, **asked)

@@ -207,7 +207,7 @@ def test_more_is_refused_before_any_work(models):
     steps = models.History()
     refuses(Generator(steps), MissingTokenizerError, "no tokenizer. Pass token ids", "ab")
     refuses(Generator(steps), MissingTokenizerError, "stop is text", [1], stop="ab")
-    with pytest.raises(GenerationError, match="Greedy gives no scores"):
+    with pytest.raises(GenerationError, match="Greedy has no scores"):
         Generator(steps).generate([1], return_scores=True)
     with pytest.raises(GenerationError, match="batch_size"):
         Generator(steps).generate([1], batch_size=0)

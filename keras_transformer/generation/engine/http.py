@@ -68,14 +68,14 @@ def application(engine: Engine, model_name: str, wait: float | None = 0.0) -> St
     in_thread = functools.partial(anyio.to_thread.run_sync, limiter=limiter, abandon_on_cancel=True)
 
     async def completions(request: Request) -> Response:
-        asked = read_body(await _body(request))
-        if asked.model not in (None, model_name):
-            raise HTTPException(404, f"Unknown model {asked.model!r}. The model of this server is {model_name!r}.")
-        requests = await in_thread(_submit, engine, asked, wait)
+        completion = read_body(await _body(request))
+        if completion.model not in (None, model_name):
+            raise HTTPException(404, f"Unknown model {completion.model!r}. The model of this server is {model_name!r}.")
+        requests = await in_thread(_submit, engine, completion, wait)
         has_text = engine.tokenizer is not None
-        response = CompletionResponse(model_name, requests, len(asked.prompts), has_text)
-        kind = _StreamingResponse if asked.stream else _FullResponse
-        return kind(response, requests, in_thread, asked.with_usage)
+        response = CompletionResponse(model_name, requests, len(completion.prompts), has_text)
+        kind = _StreamingResponse if completion.stream else _FullResponse
+        return kind(response, requests, in_thread, completion.with_usage)
 
     async def models(request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [{"id": model_name, "object": "model", "owned_by": "user"}]})
@@ -180,15 +180,17 @@ class _StreamingResponse(_EngineResponse):
         await send({"type": "http.response.body", "body": f"data: {data}\n\n".encode(), "more_body": True})
 
 
-def _submit(engine: Engine, asked: Completion, wait: float | None) -> list[Any]:
+def _submit(engine: Engine, completion: Completion, wait: float | None) -> list[Any]:
     """Submits a request for each choice. If one fails, all are cancelled."""
-    if len(asked.prompts) * asked.num_choices > _MAX_CHOICES:
+    if len(completion.prompts) * completion.num_choices > _MAX_CHOICES:
         raise InvalidBodyError(f"The number of prompts times 'n' must be at most {_MAX_CHOICES}.", "n")
     as_text = None if engine.tokenizer is None else True
     requests = []
     try:
-        for prompt in asked.prompts:
-            requests += engine.submit_samples(prompt, asked.num_choices, wait=wait, as_text=as_text, **asked.options)
+        for prompt in completion.prompts:
+            requests += engine.submit_samples(
+                prompt, completion.num_choices, wait=wait, as_text=as_text, **completion.options
+            )
     except BaseException:
         for request in requests:
             request.cancel()

@@ -1,4 +1,4 @@
-"""Speculative decoding: a small model guesses, the large one reads all guesses at once."""
+"""Speculative decoding with a draft model."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TreeSearch:
-    """Monte-Carlo tree search (MCTS): the model gives the prior of each token, and a scorer the value of each sequence.
+    """Monte-Carlo tree search (MCTS): the model provides the prior of each token, a scorer the value of each sequence.
 
     For every new token there are `num_simulations` simulations. Each descends from the committed sequence to a leaf that
     the model has not read. At every node it takes the token with the largest Q + c P √N / (1 + n), where Q is the mean
