@@ -144,9 +144,12 @@ class Characters(Tokenizer):
             return list(itertools.chain.from_iterable(map(self._encode_character, text)))
 
     def _encode_character(self, character: str) -> list[int]:
-        if self.byte_fallback and character not in self._ids_of_characters:
-            return [self._first_byte + value for value in character.encode("utf-8")]
-        index = self._ids_of_characters.get(character, self.unknown_id)
+        index = self._ids_of_characters.get(character)
+        if index is None:
+            data = character.encode("utf-8")  # Raises for a lone surrogate.
+            if self.byte_fallback:
+                return [self._first_byte + value for value in data]
+            index = self.unknown_id
         return [] if index is None else [index]
 
     def _graph(self) -> Any:
