@@ -1,7 +1,7 @@
-"""Retrieval of similar passages: a database of chunks, and training and generation with it.
+"""Retrieval of similar text: a database of chunks, and training and generation with it.
 
-Only training batches and encoders import TensorFlow or Keras, so that an exported bundle retrieves where only its
-runtime is installed.
+TensorFlow and Keras are imported only by training batches and `MeanEmbedding`, so that an exported bundle can retrieve where
+only its runtime is installed.
 """
 
 import lazy_loader

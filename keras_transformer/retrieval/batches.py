@@ -1,4 +1,4 @@
-"""Batches of text with the neighbors of its chunks, for training and evaluation."""
+"""Training and evaluation batches of text with retrieved neighbors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from keras_transformer.retrieval.errors import RetrievalError
 from keras_transformer.utils.labels import IGNORE_ID
 
 if TYPE_CHECKING:
+    from keras_transformer.retrieval.chunks import Chunks
     from keras_transformer.retrieval.database import ChunkDatabase
 
 
 def retrieval_batches(
-    chunks: Any,
-    neighbors: Any,
+    chunks: Chunks,
+    neighbors: np.ndarray,
     database: ChunkDatabase,
     sequence_length: int,
     batch_size: int,
@@ -27,29 +28,29 @@ def retrieval_batches(
     neighbor_length: int | None = None,
     seed: int = 0,
 ) -> BatchStream:
-    """Training batches of sequences that start at random chunks, with the neighbors of their chunks.
+    """Training batches of random sequences that start at a chunk, with the neighbors of their chunks.
 
-    Starts are drawn uniformly with replacement; `seed`, epoch and step determine a batch. A sequence does not exceed its
-    document; it is padded, and padding has no labels.
+    Starts are sampled uniformly from all chunks of all documents, with replacement. `seed`, epoch and step determine a
+    batch. A sequence ends at the end of its document; the rest is padding without labels.
 
     Args:
-        chunks: `retrieval.Chunks`: the training text, usually `database.chunks`.
-        neighbors: int `(len(chunks), k)`: `database.neighbors_of(chunks, k)`; it may be an array on disk.
+        chunks: `retrieval.Chunks`. The training corpus, usually `database.chunks`.
+        neighbors: int `(len(chunks), k)`, from `database.neighbors_of(chunks, k)`. An array on disk stays there.
         database: `retrieval.ChunkDatabase`.
         sequence_length: int, a multiple of the chunk size. T.
         batch_size: int >= 1. B.
-        steps_per_epoch: int >= 1. Any length.
+        steps_per_epoch: int >= 1. Any number, because sampling is with replacement.
         neighbor_length: int >= 1, or None for two chunks. r.
         seed: int >= 0.
 
     Returns:
-        A `data.BatchStream` of fixed shapes: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`,
-        "neighbor_token_ids": int32 `(B, T / m, k, r)`, "neighbor_mask": bool `(B, T / m, k, r)`}, and labels, int32
-        `(B, T)`: the next tokens.
+        `data.BatchStream` with fixed shapes: {"token_ids": int32 `(B, T)`, "padding_mask": bool `(B, T)`,
+        "neighbor_token_ids": int32 `(B, T / m, k, r)`, "neighbor_mask": bool `(B, T / m, k, r)`}, and labels int32
+        `(B, T)`, the next tokens.
 
     Raises:
-        RetrievalError: the number of neighbors differs from that of chunks; a length is not a multiple of the chunk
-            size; no document has two tokens.
+        RetrievalError: different numbers of chunks and neighbors; `sequence_length` is not a multiple of the chunk size; no
+            document has two tokens.
 
     Example:
 
@@ -67,40 +68,41 @@ def retrieval_batches(
     """
     rows = _Rows(chunks, neighbors, database, sequence_length, neighbor_length, stride=1)
     if batch_size < 1 or seed < 0:
-        raise RetrievalError(f"batch_size must be above 0, and seed at least 0. Received: {batch_size}, {seed}")
+        raise RetrievalError(f"batch_size must be positive and seed non-negative. Received: {batch_size}, {seed}")
 
-    def make(epoch: int, step: Any):
+    def make(epoch: int, step: int) -> Any:
         return rows.batch(np.random.default_rng([seed, epoch, step]).integers(0, len(rows), batch_size), batch_size)
 
     return rows.stream(make, steps_per_epoch, (batch_size, steps_per_epoch, seed))
 
 
 def retrieval_evaluation_batches(
-    chunks: Any,
-    neighbors: Any,
+    chunks: Chunks,
+    neighbors: np.ndarray,
     database: ChunkDatabase,
     sequence_length: int,
     batch_size: int,
     *,
     neighbor_length: int | None = None,
 ) -> BatchStream:
-    """Evaluation batches of all documents, with the neighbors of their chunks.
+    """Evaluation batches of consecutive sequences of all documents, with the neighbors of their chunks.
 
-    Every token is a label once, except for the first of each sequence of T tokens of a document.
+    Each token is a label once, except for the first token of each document.
 
     Args:
-        chunks: `retrieval.Chunks`: the evaluation text.
-        neighbors: int `(len(chunks), k)`: `database.neighbors_of(chunks, k)`.
+        chunks: `retrieval.Chunks`. The evaluation corpus.
+        neighbors: int `(len(chunks), k)`, from `database.neighbors_of(chunks, k)`.
         database: `retrieval.ChunkDatabase`.
         sequence_length: int, a multiple of the chunk size. T.
         batch_size: int >= 1. B.
         neighbor_length: int >= 1, or None for two chunks. r.
 
     Returns:
-        A `data.BatchStream` as of `retrieval_batches`; its `epoch()` is one pass. The last batch is padded.
+        `data.BatchStream`, as from `retrieval_batches`. Its `epoch()` is one pass over the corpus. The last batch is padded
+        with empty rows.
 
     Raises:
-        RetrievalError: as `retrieval_batches`.
+        RetrievalError: as for `retrieval_batches`.
 
     Example:
 
@@ -116,21 +118,21 @@ def retrieval_evaluation_batches(
     stride = sequence_length // chunks.chunk_size
     rows = _Rows(chunks, neighbors, database, sequence_length, neighbor_length, stride)
     if batch_size < 1:
-        raise RetrievalError(f"batch_size must be above 0. Received: {batch_size}")
+        raise RetrievalError(f"batch_size must be positive. Received: {batch_size}")
 
-    def make(_, step: Any):
+    def make(_: int, step: int) -> Any:
         return rows.batch(np.arange(step * batch_size, min((step + 1) * batch_size, len(rows))), batch_size)
 
     return rows.stream(make, -(-len(rows) // batch_size), (batch_size,))
 
 
 class _Rows:
-    """Sequences of `length` tokens and their labels, which start at every `stride`-th chunk of each document."""
+    """Sequences of `length` tokens with labels, which start at every `stride`-th chunk of each document."""
 
     def __init__(
         self,
-        chunks: Any,
-        neighbors: Any,
+        chunks: Chunks,
+        neighbors: np.ndarray,
         database: ChunkDatabase,
         length: int,
         neighbor_length: int | None,
@@ -139,32 +141,30 @@ class _Rows:
         size = chunks.chunk_size
         if size != database.chunk_size or length < size or length % size:
             raise RetrievalError(
-                f"Text and database must have one chunk size, which divides sequence_length. Received: {size} "
-                f"and {database.chunk_size}, sequence_length={length}"
+                "chunks and database must have the same chunk_size, and sequence_length must be a multiple of it. Received: "
+                f"{size} and {database.chunk_size}, sequence_length={length}"
             )
         if len(neighbors) != len(chunks):
-            raise RetrievalError(f"There are {len(chunks)} chunks, and neighbors of {len(neighbors)}.")
+            raise RetrievalError(f"neighbors must have {len(chunks)} rows, one per chunk. Received: {len(neighbors)}")
         self.chunks, self.neighbors, self.database, self.length = chunks, neighbors, database, length
         self.neighbor_length = neighbor_length or 2 * size
         sizes = np.diff(chunks.document_starts)
         counts = -(-np.maximum(sizes - 1, 0) // (size * stride))  # The last token of a document has no label.
         if not counts.any():
-            raise RetrievalError("No document has two tokens.")
+            raise RetrievalError("No document has the two tokens that a label needs.")
         self.stride, self.first_rows = stride, np.concatenate([[0], np.cumsum(counts)])
 
     def __len__(self) -> int:
         return int(self.first_rows[-1])
 
-    def batch(self, rows: Any, batch_size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    def batch(self, rows: np.ndarray, batch_size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
         chunks, size = self.chunks, self.chunks.chunk_size
         documents = np.searchsorted(self.first_rows, rows, side="right") - 1
         offsets = (rows - self.first_rows[documents]) * self.stride  # Chunks of the document before each sequence.
         starts = chunks.document_starts[documents] + offsets * size
-        positions = starts[:, None] + np.arange(self.length + 1)
-        real = positions < chunks.document_starts[documents + 1][:, None]
-        token_ids = np.where(real, chunks.token_ids[np.minimum(positions, len(chunks.token_ids) - 1)], 0).astype(
-            "int32"
-        )
+        indices = starts[:, None] + np.arange(self.length + 1)
+        real = indices < chunks.document_starts[documents + 1][:, None]
+        token_ids = np.where(real, chunks.token_ids[np.minimum(indices, len(chunks.token_ids) - 1)], 0).astype("int32")
         labels = np.where(real[:, 1:], token_ids[:, 1:], IGNORE_ID)
         ids = chunks.first_chunks[documents] + offsets
         ids = ids[:, None] + np.arange(self.length // size)

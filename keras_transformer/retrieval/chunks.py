@@ -1,4 +1,4 @@
-"""Chunks of documents, which are one array of tokens on disk."""
+"""Tokenized documents on disk, split into chunks."""
 
 from __future__ import annotations
 
@@ -6,30 +6,33 @@ import itertools
 import os
 import pathlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_transformer.retrieval.errors import InvalidDatabaseError, RetrievalError
 from keras_transformer.text.corpus import all_paths, read_blocks, stream_texts
-from keras_transformer.utils.types import Path
+from keras_transformer.utils.types import ArrayLike, Path
+
+if TYPE_CHECKING:
+    from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 
 TOKENS, STARTS = "token_ids.bin", "document_starts.npy"
 
 
 class Chunks:
-    """The chunks of documents: chunk j of a document is its tokens `j m` to `j m + m - 1`.
+    """Tokenized documents, split into chunks: chunk j of a document has its tokens `j m` to `j m + m - 1`.
 
-    Only full chunks count: the rest of a document is available as the continuation of its last chunk, and a document
-    shorter than a chunk has none.
+    All chunks are full. Tokens after the last chunk of a document are only part of its continuation, and a document shorter
+    than a chunk has no chunks.
 
     Args:
-        token_ids: integers `(n,)`: the concatenated tokens of all documents; a `numpy.memmap` stays on disk.
-        document_starts: int64 `(d + 1,)`: the start of each document, and the end of the last.
+        token_ids: integers `(n,)`. The concatenated tokens of all documents. A `numpy.memmap` stays on disk.
+        document_starts: int64 `(d + 1,)`. The start of each document, and the end of the last.
         chunk_size: int >= 1. m.
 
     Raises:
-        RetrievalError: the starts do not fit the tokens; `chunk_size` below 1.
+        RetrievalError: `document_starts` does not match the tokens; `chunk_size` is below 1.
 
     Example:
 
@@ -47,30 +50,30 @@ class Chunks:
             raise RetrievalError(f"chunk_size must be a positive integer. Received: {chunk_size!r}")
         starts = np.asarray(document_starts, "int64")
         if starts.ndim != 1 or len(starts) < 2 or starts[0] != 0 or starts[-1] != len(token_ids):
-            raise RetrievalError(f"Documents must begin at 0 and end with the {len(token_ids)} tokens.")
+            raise RetrievalError(f"document_starts must begin at 0 and end with the {len(token_ids)} tokens.")
         if (np.diff(starts) < 0).any():
-            raise RetrievalError("Starts of documents must be in ascending order.")
+            raise RetrievalError("document_starts must be in ascending order.")
         self.token_ids, self.document_starts, self.chunk_size = token_ids, starts, chunk_size
-        # The index of the first chunk of each document, and the number of all chunks.
+        # The index of the first chunk of each document, and the number of chunks.
         self.first_chunks = np.concatenate([[0], np.cumsum(np.diff(starts) // chunk_size)])
 
     @classmethod
     def build(
-        cls, directory: Path, documents: Any, tokenizer: Any, chunk_size: int, separator: str | None = None
+        cls, directory: Path, documents: Any, tokenizer: Tokenizer, chunk_size: int, separator: str | None = None
     ) -> Chunks:
-        """Writes the tokens of documents to a folder, block by block, and opens it.
+        """Tokenizes documents to a folder, one block of text at a time, and loads them.
 
         Args:
             directory: path of an existing folder.
-            documents: path of a text file, a list of such paths, or any iterable of str; each file and each str is one
-                document, or several with a separator. Files are read, and tokenized, in blocks of whole lines.
-            tokenizer: a tokenizer of `keras_transformer.text`.
+            documents: path of a text file, a list of such paths, or any iterable of str. Each file and each str is one
+                document, or several with a separator. Files are read and tokenized in blocks that end at line ends.
+            tokenizer: `text.Tokenizer`.
             chunk_size: int >= 1.
-            separator: str of one line, or None. A line that equals the separator, such as "" or "---", ends a document and
-                is dropped.
+            separator: str without line ends, or None. A line equal to the separator, such as "" or "---", ends a document
+                and is not part of it.
 
         Raises:
-            TextError: a file cannot be read, or there is no text.
+            TextError: a file cannot be read, or the documents contain no text.
             RetrievalError: all documents are empty.
         """
         directory = pathlib.Path(directory)
@@ -85,76 +88,81 @@ class Chunks:
                 if length:
                     starts.append(starts[-1] + length)
         if len(starts) == 1:
-            raise RetrievalError("The documents have no tokens.")
+            raise RetrievalError("The documents contain no tokens.")
         np.save(directory / STARTS, np.array(starts, "int64"))
         return cls.load(directory, chunk_size, tokenizer.vocabulary_size)
 
     @classmethod
     def load(cls, directory: Path, chunk_size: int, vocabulary_size: int) -> Chunks:
-        """Opens a folder of `build`; the tokens stay on disk.
+        """Loads a folder that `build` has written. The tokens stay on disk.
+
+        Args:
+            directory: str or path.
+            chunk_size: int >= 1.
+            vocabulary_size: int. That of the tokenizer, which defines the dtype of the file.
 
         Raises:
-            InvalidDatabaseError: a file is missing, or does not fit the other.
+            InvalidDatabaseError: a file is missing, or the files are inconsistent.
         """
         directory = pathlib.Path(directory)
         try:
             token_ids = np.memmap(directory / TOKENS, token_dtype(vocabulary_size), "r")
             return cls(token_ids, np.load(directory / STARTS, allow_pickle=False), chunk_size)
         except (OSError, ValueError) as error:
-            raise InvalidDatabaseError(f"'{directory}' contains no readable chunks: {error}") from None
+            raise InvalidDatabaseError(f"'{directory}' contains no valid chunks: {error}") from None
 
     def __len__(self) -> int:
         return int(self.first_chunks[-1])
 
     @property
     def num_documents(self) -> int:
-        """int: the number of documents."""
+        """int. Number of documents."""
         return len(self.document_starts) - 1
 
-    def documents(self, chunk_ids: Any) -> np.ndarray:
-        """Returns the index of the document of each chunk."""
+    def documents(self, chunk_ids: ArrayLike) -> np.ndarray:
+        """Returns the document index of each chunk."""
         return np.searchsorted(self.first_chunks, np.asarray(chunk_ids), side="right") - 1
 
-    def starts(self, chunk_ids: Any) -> np.ndarray:
-        """Returns the position of each chunk among all tokens."""
+    def starts(self, chunk_ids: ArrayLike) -> np.ndarray:
+        """Returns the index of the first token of each chunk."""
         documents = self.documents(chunk_ids)
         return self.document_starts[documents] + (chunk_ids - self.first_chunks[documents]) * self.chunk_size
 
-    def tokens(self, chunk_ids: Any) -> np.ndarray:
+    def tokens(self, chunk_ids: ArrayLike) -> np.ndarray:
         """Returns the tokens of chunks `(...)`, int32 `(..., m)`."""
         return self.passages(chunk_ids, self.chunk_size)[0]
 
-    def passages(self, chunk_ids: Any, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns chunks with their continuations, up to the end of their documents.
+    def passages(self, chunk_ids: ArrayLike, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns chunks with their continuations, up to the end of the document.
 
         Args:
             chunk_ids: int `(...)`; -1 for no chunk.
             length: int >= 1. r.
 
         Returns:
-            int32 `(..., r)`, 0 for padding, and a boolean mask of the same shape.
+            Tuple of token ids int32 `(..., r)`, padded with 0, and a boolean mask of the same shape.
         """
         chunk_ids = np.asarray(chunk_ids, "int64")
         known = np.maximum(chunk_ids, 0)
         ends = self.document_starts[self.documents(known) + 1]
-        positions = self.starts(known)[..., None] + np.arange(length)
-        mask = (positions < ends[..., None]) & (chunk_ids >= 0)[..., None]
-        token_ids = np.zeros(positions.shape, "int32")
-        token_ids[mask] = self.token_ids[positions[mask]]
+        indices = self.starts(known)[..., None] + np.arange(length)
+        mask = (indices < ends[..., None]) & (chunk_ids >= 0)[..., None]
+        token_ids = np.zeros(indices.shape, "int32")
+        token_ids[mask] = self.token_ids[indices[mask]]
         return token_ids, mask
 
 
-def token_dtype(vocabulary_size: int) -> Any:
-    """Returns the smallest integer dtype of token ids."""
+def token_dtype(vocabulary_size: int) -> np.dtype:
+    """Returns the smallest dtype for token ids of this vocabulary."""
     return np.dtype("<u2" if vocabulary_size <= 2**16 else "<u4")
 
 
 def _documents(documents: Any, separator: str | None) -> Iterator[Iterable[str]]:
-    """Yields an iterable of blocks of text for each document."""
+    """Yields the text of each document, as an iterable of blocks."""
     sources: Iterator[Iterable[str]]
     paths = [documents] if isinstance(documents, (str, os.PathLike)) else documents
     if isinstance(paths, (list, tuple)) and (paths is not documents or all_paths(paths)):
-        stream_texts(documents)  # Raises if one of them cannot be read.
+        stream_texts(documents)  # Verifies that all files are readable.
         sources = (read_blocks(path) for path in paths)
     else:
         sources = ([text] for text in stream_texts(documents))
@@ -162,8 +170,8 @@ def _documents(documents: Any, separator: str | None) -> Iterator[Iterable[str]]
         yield from [blocks] if separator is None else _separated(blocks, separator)
 
 
-def _separated(blocks: Iterable[str], separator: str) -> Iterator[Iterable[str]]:
-    """Yields the documents of blocks of whole lines, split at separator lines."""
+def _separated(blocks: Iterable[str], separator: str) -> Iterator[Iterator[str]]:
+    """Yields the documents between separator lines. Blocks must end at line ends."""
     lines = (line for block in blocks for line in block.splitlines(keepends=True))
     for is_separator, group in itertools.groupby(lines, lambda line: line.rstrip("\r\n") == separator):
         if not is_separator:
@@ -171,6 +179,6 @@ def _separated(blocks: Iterable[str], separator: str) -> Iterator[Iterable[str]]
 
 
 def _joined(lines: Iterator[str], count: int = 4096) -> Iterator[str]:
-    """Yields blocks of several lines."""
+    """Joins lines to blocks of `count` lines."""
     while block := "".join(itertools.islice(lines, count)):
         yield block

@@ -1,9 +1,9 @@
-"""What can be wrong with a database of chunks; every message is one line that names the culprit."""
+"""Exceptions of retrieval. Every message is one line that names the cause."""
 
 
 class RetrievalError(ValueError):
-    """A request that a database cannot serve: the base class of the errors below."""
+    """Base class of retrieval errors: an invalid argument, or a database that does not fit it."""
 
 
 class InvalidDatabaseError(RetrievalError):
-    """A folder without a database, or with a damaged or truncated one."""
+    """A folder that contains no database, or a modified or truncated one."""

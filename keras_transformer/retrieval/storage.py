@@ -1,4 +1,4 @@
-"""Folders of large files: written to a temporary folder, moved when complete, and checked when read."""
+"""Database folders: atomic writes, and a manifest with the size and hash of each file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 from keras_transformer.retrieval.errors import InvalidDatabaseError
@@ -17,37 +18,37 @@ _BLOCK_BYTES = 2**20
 
 
 @contextlib.contextmanager
-def writing(directory: Any):
-    """A folder to write to, which replaces `directory` if the block succeeds, and is removed if it fails.
+def writing(directory: Path) -> Iterator[pathlib.Path]:
+    """Context manager of a temporary folder, which replaces `directory` on success and is deleted on failure.
 
     Yields:
-        path of the folder.
+        `pathlib.Path` of the temporary folder.
 
     Raises:
         InvalidDatabaseError: `directory` exists and is not a database.
     """
     target = pathlib.Path(directory).resolve()
     if target.exists() and not (target / MANIFEST).is_file() and (not target.is_dir() or any(target.iterdir())):
-        raise InvalidDatabaseError(f"'{target}' is no database: not replaced.")
+        raise InvalidDatabaseError(f"'{target}' is not a database: not replaced.")
     with replacing_folder(target) as work:
         yield work
 
 
-def seal(directory: Any, config: dict[str, Any]) -> None:
-    """Writes the manifest of a folder: its config, and the size and SHA-256 of each file."""
+def write_manifest(directory: pathlib.Path, config: dict[str, Any]) -> None:
+    """Writes the manifest of a folder: the config, and the size and SHA-256 of each file."""
     files = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(directory.iterdir())}
     (directory / MANIFEST).write_text(json.dumps({**config, "files": files}, indent=2) + "\n", encoding="utf-8")
 
 
-def unseal(directory: Any, verify: bool = True):
-    """The config of a folder whose files are those that were sealed.
+def read_manifest(directory: Path, verify: bool = True) -> dict[str, Any]:
+    """Reads the config of a folder and verifies its files.
 
     Args:
         directory: str or path.
-        verify: bool. Whether to read all files for their hashes; their sizes are compared in any case.
+        verify: bool. Whether to verify the hashes, which reads all files. Sizes are always verified.
 
     Raises:
-        InvalidDatabaseError: there is no manifest, or a file is missing or not what it was.
+        InvalidDatabaseError: the manifest is missing or invalid, or a file is missing or was modified.
     """
     directory = pathlib.Path(directory)
     path = directory / MANIFEST
@@ -57,19 +58,19 @@ def unseal(directory: Any, verify: bool = True):
     except OSError as error:
         raise InvalidDatabaseError(f"'{directory}' contains no database: {error.strerror}: '{path}'.") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidDatabaseError(f"'{path}' is no manifest of a database: {error!r}.") from None
+        raise InvalidDatabaseError(f"'{path}' is not the manifest of a database: {error!r}.") from None
     for name, (size, digest) in files.items():
         file = directory / name
         if pathlib.PurePath(name).name != name or not file.is_file():
-            raise InvalidDatabaseError(f"'{directory}' lacks '{name}'.")
+            raise InvalidDatabaseError(f"'{directory}' has no file '{name}'.")
         if file.stat().st_size != size:
-            raise InvalidDatabaseError(f"'{file}' has {file.stat().st_size} bytes; {size} were written.")
+            raise InvalidDatabaseError(f"'{file}' has {file.stat().st_size} bytes. Expected: {size}")
         if verify and _sha256(file) != digest:
-            raise InvalidDatabaseError(f"'{file}' was altered after it was written: its hash does not match.")
+            raise InvalidDatabaseError(f"'{file}' was modified after it was written: the hash does not match.")
     return config
 
 
-def _sha256(path: Path):
+def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(_BLOCK_BYTES):

@@ -80,7 +80,7 @@ def test_the_same_seed_gives_the_same_batches(database, found):
 def test_refused(database, found):
     with pytest.raises(RetrievalError, match="multiple"):
         retrieval_batches(database.chunks, found, database, 10, 4, 3)
-    with pytest.raises(RetrievalError, match="neighbors of 3"):
+    with pytest.raises(RetrievalError, match="one per chunk. Received: 3"):
         retrieval_evaluation_batches(database.chunks, found[:3], database, 8, 4)
     with pytest.raises(RetrievalError, match="batch_size"):
         retrieval_batches(database.chunks, found, database, 8, 0, 3)

@@ -13,7 +13,7 @@ from keras_transformer.retrieval import (
     NearestNeighbors,
     RetrievalError,
 )
-from keras_transformer.retrieval.n_grams import unit
+from keras_transformer.retrieval.n_grams import normalize
 from keras_transformer.text import Bytes
 
 WORDS = (
@@ -56,8 +56,8 @@ def database(folder):
 
 
 def by_sorting(database, token_ids, count, excluded):
-    keys = unit(database.embed(database.chunks.tokens(np.arange(len(database)))))
-    scores = unit(database.embed(token_ids)) @ keys.T
+    keys = normalize(database.embed(database.chunks.tokens(np.arange(len(database)))))
+    scores = normalize(database.embed(token_ids)) @ keys.T
     own = database.chunks.documents(np.arange(len(database))) == np.asarray(excluded)[:, None]
     return np.where(own, -np.inf, scores), np.argsort(-np.where(own, -np.inf, scores), axis=1)[:, :count]
 
@@ -137,14 +137,14 @@ def test_damage_is_found(folder, tmp_path, name):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[:-1] if whole else b"x")
-    with pytest.raises(InvalidDatabaseError, match=rf"{name}' has \d+ bytes; {len(whole)} were written"):
+    with pytest.raises(InvalidDatabaseError, match=rf"{name}' has \d+ bytes. Expected: {len(whole)}"):
         ChunkDatabase.load(tmp_path, verify=False)
     if whole:
         (tmp_path / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        with pytest.raises(InvalidDatabaseError, match=f"{name}' was altered"):
+        with pytest.raises(InvalidDatabaseError, match=f"{name}' was modified"):
             ChunkDatabase.load(tmp_path)
     (tmp_path / name).unlink()
-    with pytest.raises(InvalidDatabaseError, match=f"lacks '{name}'"):
+    with pytest.raises(InvalidDatabaseError, match=f"has no file '{name}'"):
         ChunkDatabase.load(tmp_path)
 
 
@@ -203,7 +203,7 @@ def test_refused(database, tmp_path):
     assert not any(tmp_path.iterdir())
     full = NearestNeighbors()
     full.add(np.ones((2, 4)))
-    with pytest.raises(RetrievalError, match="empty one"):
+    with pytest.raises(RetrievalError, match="Pass an empty index"):
         ChunkDatabase.build(tmp_path / "database", texts(1), Bytes(), backend=full)
     with pytest.raises(RetrievalError, match="2 vectors"):
         ChunkDatabase(database.chunks, full, HashedNGrams())

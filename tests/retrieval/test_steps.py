@@ -92,8 +92,8 @@ def test_an_encoders_averages_are_the_keys():
 
 
 def test_refused(model, database):
-    with pytest.raises(RetrievalError, match="need 2 positions per slot; the model has 4"):
+    with pytest.raises(RetrievalError, match="need 2 tokens per slot. The cache of the model has 4"):
         with_retrieval(model.generator(), database, num_neighbors=1).generate(PROMPTS)
     plain = tasks.LanguageModel(models.Decoder(models.Size(1, 8, 2, 16), WORDS))
-    with pytest.raises(RetrievalError, match="takes no neighbors"):
+    with pytest.raises(RetrievalError, match="has no neighbor inputs"):
         with_retrieval(plain.generator(), database).generate(PROMPTS)
