@@ -116,7 +116,7 @@ class BranchedConvolution(TokenMixer):
     def mix(self, inputs: MixerInputs) -> Tensor:
         x, visibility = inputs.query, inputs.visibility
 
-        def padded(x, layer):
+        def padded(x: Tensor, layer: keras.layers.Layer) -> Tensor:
             context = _context_length(layer)
             left = context if visibility.causal else context // 2
             return pad_length(x, left, context - left)
@@ -137,7 +137,7 @@ class BranchedConvolution(TokenMixer):
     def extend(self, inputs: MixerInputs) -> tuple[Tensor, Cache]:
         x, cache, mask = inputs.query, inputs.cache, inputs.visibility.query_mask
 
-        def joined(x, name):
+        def joined(x: Tensor, name: str) -> Tensor:
             return ops.concatenate([ops.cast(cache[name], x.dtype), x], axis=1)
 
         tokens, context = joined(zero_masked(x, mask), "recent_inputs"), self._branch_context_length

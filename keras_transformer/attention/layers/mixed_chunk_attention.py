@@ -186,7 +186,7 @@ class _GroupPositions:
         self._query_group = self._group(ops.expand_dims(self._query_slots, (1, 3)))
         self._key_group = self._group(ops.expand_dims(self.key_slots, (1, 2)))
 
-    def windows(self, x):
+    def windows(self, x: Tensor) -> Tensor:
         """`(B, G + T, ...)` to `(B · n, 1, G + C, W)`: each block with the G tokens before it."""
         width = x.shape[-1]
         x = pad_length(x, 0, self._blocks * self._size - self._length)
@@ -194,17 +194,17 @@ class _GroupPositions:
         own = ops.reshape(x[:, self._group_size :], (-1, 1, self._size, width))
         return ops.concatenate([before, own], axis=2)
 
-    def in_own_group(self):
+    def in_own_group(self) -> Tensor:
         """`(B · n, 1, C, G + C)`: mask of the tokens in the group of the query, up to the query."""
         not_after = ops.expand_dims(self.key_slots, (1, 2)) <= ops.expand_dims(self._query_slots, (1, 3))
         return _as_float(ops.logical_and(ops.equal(self._query_group, self._key_group), not_after))
 
-    def in_earlier_groups(self):
+    def in_earlier_groups(self) -> Tensor:
         """`(B · n, 1, C, G + C)`: mask of the tokens in earlier groups that are not in the sums before the block."""
         after_sums = self._key_group >= self._first_group
         return _as_float(ops.logical_and(after_sums, self._key_group < self._query_group))
 
-    def in_finished_groups(self):
+    def in_finished_groups(self) -> Tensor:
         """`(B · n, 1, 1, G + C)`: mask of the tokens whose groups end within the block."""
         after_sums = self._key_group >= self._first_group
         return _as_float(ops.logical_and(after_sums, self._key_group < self._next_group))

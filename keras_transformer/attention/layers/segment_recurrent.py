@@ -169,10 +169,10 @@ class SegmentRecurrentAttention(TokenMixer):
         (batch, length), blocks, padding = ops.shape(query)[:2], self._blocks, self.segment_length - 1
         aligned, offsets = blocks.aligned_length(length), ops.mod(visibility.query_slots[:, :1], self.segment_length)
 
-        def of_queries(x):
+        def of_queries(x: Tensor) -> Tensor:
             return blocks.align(pad_length(x, padding, 0), offsets, aligned, padding)
 
-        def of_keys(x):
+        def of_keys(x: Tensor) -> Tensor:
             return blocks.align(x, offsets, aligned, self._kept)
 
         block_positions = None

@@ -30,7 +30,7 @@ class Bands:
     after: int
 
     @classmethod
-    def of_window(cls, window: int, block_size: int, causal: bool):
+    def of_window(cls, window: int, block_size: int, causal: bool) -> Bands:
         """Returns the bands that contain all keys fewer than `window` positions away."""
         reach = -(-(window - 1) // block_size)
         return cls(block_size, reach, 0 if causal else reach)
@@ -87,18 +87,18 @@ class Bands:
         return pad_length(x, before * self.block_size, end)
 
 
-def block_count(length: Tensor, size: int):
+def block_count(length: Tensor, size: int) -> Tensor:
     """Returns the number of blocks of `size` that `length` tokens need."""
     return (length + size - 1) // size
 
 
-def pad_to_blocks(x: Tensor, size: int):
+def pad_to_blocks(x: Tensor, size: int) -> Tensor:
     """Pads `(B, T, ...)` with zeros at the end, to whole blocks."""
     length = ops.shape(x)[1]
     return pad_length(x, 0, block_count(length, size) * size - length)
 
 
-def take_rows(x: Tensor, starts: Tensor, size: int):
+def take_rows(x: Tensor, starts: Tensor, size: int) -> Tensor:
     """`x[b, starts[b] : starts[b] + size]` of each row of `(B, L, ...)`; starts are `(B,)` or `(B, 1)`."""
     length, rest = ops.shape(x)[1], x.shape[2:]
     first = ops.arange(ops.shape(x)[0], dtype="int32") * length
@@ -108,7 +108,7 @@ def take_rows(x: Tensor, starts: Tensor, size: int):
     return ops.reshape(taken, (-1, size, *rest))
 
 
-def last_rows(joined: Tensor, length: Tensor, mask: Tensor | None, size: int):
+def last_rows(joined: Tensor, length: Tensor, mask: Tensor | None, size: int) -> Tensor:
     """Returns the last `size` tokens `(B, size, D)` of each row before its padding, which is on the right.
 
     Args:
@@ -122,7 +122,7 @@ def last_rows(joined: Tensor, length: Tensor, mask: Tensor | None, size: int):
     return take_rows(joined, ops.sum(ops.cast(mask, "int32"), axis=1), size)
 
 
-def pad_length(x: Tensor, before: Tensor, after: Tensor):
+def pad_length(x: Tensor, before: Tensor, after: Tensor) -> Tensor:
     """Pads axis 1 of `(B, T, ...)` with zeros, or False, before and after."""
     if isinstance(before, int) and isinstance(after, int) and before == after == 0:
         return x

@@ -63,14 +63,14 @@ class BlockLayout:
         count = ops.shape(self.columns)[1]
         return ops.reshape(context, (-1, count, self.block_size * context.shape[2] * context.shape[3]))
 
-    def queries(self, x: Tensor):
+    def queries(self, x: Tensor) -> Tensor:
         """`(B, T, ...)` to `(B · R, block_size, ...)`."""
         if self.rows is None:
             x = pad_to_blocks(x, self.block_size)
             return ops.reshape(x, (-1, self.block_size, *x.shape[2:]))
         return self._gather(x, self.rows)
 
-    def keys(self, x: Tensor):
+    def keys(self, x: Tensor) -> Tensor:
         """`(B, T, ...)` to `(B · R, degree · block_size, ...)`."""
         gathered = self._gather(x, ops.reshape(self.columns, (ops.shape(self.columns)[0], -1)))
         return ops.reshape(gathered, (-1, ops.shape(self.columns)[2] * self.block_size, *x.shape[2:]))
@@ -106,7 +106,7 @@ class BlockLayout:
         return ops.reshape(gathered, (-1, self.block_size, *rest))
 
 
-def scatter_blocks(context: Tensor, rows: Tensor, count: Tensor):
+def scatter_blocks(context: Tensor, rows: Tensor, count: Tensor) -> Tensor:
     """Scatters blocks of context into all blocks, with zeros elsewhere.
 
     Args:

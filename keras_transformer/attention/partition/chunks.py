@@ -13,7 +13,7 @@ from keras_transformer.attention.partition.bands import block_count, pad_to_bloc
 from keras_transformer.utils.types import Tensor
 
 
-def unnormalized_attention(query: Tensor, key: Tensor, value: Tensor):
+def unnormalized_attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """`y_t = q_t Σ_s k_s v_sᵀ` and `q_t · Σ_s k_s`: bidirectional, in time and memory O(T + S).
 
     Args:
@@ -33,7 +33,7 @@ def unnormalized_attention(query: Tensor, key: Tensor, value: Tensor):
 
 def causal_unnormalized_attention(
     query: Tensor, key: Tensor, value: Tensor, chunk_size: int, state: Tensor | None = None
-):
+) -> tuple[Tensor, Tensor]:
     """`y_t = q_t (S_0 + Σ_{s <= t} k_s v_sᵀ)`, and the sums after the last token.
 
     Time grows with `T · (C + M) · H`, memory with `T · C` and, for the sums before each chunk, `T / C · M · H`.
@@ -61,7 +61,7 @@ def causal_unnormalized_attention(
     return context[:, :length], state
 
 
-def running_sums(sums: Tensor, chunks: Tensor, state: Tensor | None = None):
+def running_sums(sums: Tensor, chunks: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Returns the sums over all chunks before each chunk, and over all chunks.
 
     Args:
@@ -82,21 +82,21 @@ def running_sums(sums: Tensor, chunks: Tensor, state: Tensor | None = None):
     return before, ops.reshape(sums[:, -1], (-1, heads, width, value_width))
 
 
-def chunk_length(x: Tensor, chunk_size: int):
+def chunk_length(x: Tensor, chunk_size: int) -> Tensor:
     """The size of the chunks of `(B, T, ...)`: at most the length of the sequence."""
     if x.shape[1] is not None:
         return min(x.shape[1], chunk_size)
     return ops.minimum(ops.shape(x)[1], chunk_size)
 
 
-def heads_first(x: Tensor, size: int, key_heads: int):
+def heads_first(x: Tensor, size: int, key_heads: int) -> Tensor:
     """`(B, n · C, N, H)` to `(B · n, K, C · G, H)`: a row for each token and each query head of a key head."""
     heads, width = x.shape[2], x.shape[3]
     x = ops.reshape(x, (-1, size, key_heads, heads // key_heads * width))
     return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, key_heads, size * (heads // key_heads), width))
 
 
-def tokens_first(x: Tensor, size: int, heads: int):
+def tokens_first(x: Tensor, size: int, heads: int) -> Tensor:
     """The inverse of `heads_first`: returns `(B · n, C, N, H)`."""
     key_heads, width = x.shape[1], x.shape[3]
     x = ops.reshape(x, (-1, key_heads, size, heads // key_heads * width))

@@ -13,7 +13,7 @@ from keras import ops
 from keras_transformer.utils.types import Tensor
 
 
-def hash_bits(query: Tensor, planes: Tensor):
+def hash_bits(query: Tensor, planes: Tensor) -> Tensor:
     """Returns the signs of random projections of queries: float32 `(B · N, T, P)` of -1 and 1.
 
     Args:
@@ -28,7 +28,7 @@ def hash_bits(query: Tensor, planes: Tensor):
     return ops.where(sides > 0, 1.0, -1.0)
 
 
-def cluster_bits(bits: Tensor, seen: Tensor, num_clusters: int, iterations: int):
+def cluster_bits(bits: Tensor, seen: Tensor, num_clusters: int, iterations: int) -> Tensor:
     """Returns k-means clusters in Hamming space: int `(B · N, T)`.
 
     It starts from equally spaced tokens, so that padding has no influence.
@@ -53,7 +53,7 @@ def cluster_bits(bits: Tensor, seen: Tensor, num_clusters: int, iterations: int)
     return ops.where(seen > 0.5, ops.sum(clusters, axis=2), num_clusters)
 
 
-def members_of(clusters: Tensor, num_clusters: int):
+def members_of(clusters: Tensor, num_clusters: int) -> Tensor:
     """Returns clusters `(B · N, T)` one-hot: float32 `(B · N, T, C)`."""
     each = ops.reshape(ops.arange(num_clusters, dtype="int32"), (1, 1, -1))
     return ops.cast(ops.equal(ops.expand_dims(clusters, 2), each), "float32")
@@ -82,7 +82,7 @@ class ClusterBlocks:
     size: int
 
     @classmethod
-    def of_members(cls, members: Tensor, size: int):
+    def of_members(cls, members: Tensor, size: int) -> ClusterBlocks:
         """Blocks for members `(B · N, T, C)`: at most `ceil(T / size) + C` of them."""
         num_clusters, length = members.shape[2], ops.shape(members)[1]
         members = ops.cast(members, "int32")
@@ -113,7 +113,7 @@ class ClusterBlocks:
         index = first + ops.minimum(self.rows_of_tokens, rows - 1)
         return ops.take(ops.reshape(blocks, (-1, width)), index, axis=0)
 
-    def of_clusters(self, x: Tensor):
+    def of_clusters(self, x: Tensor) -> Tensor:
         """`(B · N, C, ...)` to `(B · N · n, ...)`: gathered for the cluster of each block."""
         num_clusters, rest = x.shape[1], x.shape[2:]
         first = ops.expand_dims(ops.arange(ops.shape(self.clusters)[0], dtype="int32") * num_clusters, 1)

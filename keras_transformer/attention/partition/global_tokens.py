@@ -55,7 +55,7 @@ class MarkedTokens:
     selection: Any
 
     @classmethod
-    def of_mask(cls, mask: Tensor | None, count: Tensor):
+    def of_mask(cls, mask: Tensor | None, count: Tensor) -> MarkedTokens:
         """Selects the first `count` True entries of a boolean mask `(B, T)`."""
         ranks = ops.cumsum(ops.cast(mask, "int32"), axis=1) * ops.cast(mask, "int32")  # 1, 2, ...; 0 for others.
         wanted = ops.reshape(ops.arange(1, count + 1, dtype="int32"), (1, count, 1))
@@ -77,7 +77,7 @@ class MarkedTokens:
         chosen = ops.matmul(ops.cast(self.selection, x.dtype), rows)
         return ops.reshape(chosen, (-1, self.selection.shape[1], *x.shape[2:]))
 
-    def gather_integers(self, x: Tensor):
+    def gather_integers(self, x: Tensor) -> Tensor:
         """`(1 | B, T)` integers, below 2^24, to `(B, G)`."""
         rows = ops.expand_dims(ops.cast(x, "float32"), 2)
         return ops.cast(ops.round(ops.squeeze(ops.matmul(self.selection, rows), 2)), "int32")
@@ -91,7 +91,7 @@ class MarkedTokens:
         return kept + ops.reshape(rows, (-1, ops.shape(x)[1], *x.shape[2:]))
 
 
-def of_keys(visibility: Visibility, chosen: Tensor):
+def of_keys(visibility: Visibility, chosen: Tensor) -> Visibility:
     """The `Visibility` of all queries over the chosen keys."""
     mask = chosen.mask
     if visibility.key_mask is not None:
@@ -104,7 +104,7 @@ def of_keys(visibility: Visibility, chosen: Tensor):
     )
 
 
-def of_queries(visibility: Visibility, chosen: Tensor):
+def of_queries(visibility: Visibility, chosen: Tensor) -> Visibility:
     """The `Visibility` of the chosen queries over all keys."""
     mask = chosen.mask
     if visibility.query_mask is not None:
@@ -117,7 +117,7 @@ def of_queries(visibility: Visibility, chosen: Tensor):
     )
 
 
-def write_first(cache: Cache, new: Tensor, slots: Tensor, token_mask: Tensor | None = None):
+def write_first(cache: Cache, new: Tensor, slots: Tensor, token_mask: Tensor | None = None) -> Cache:
     """Writes the new tokens that are among the first G tokens.
 
     Args:

@@ -26,11 +26,11 @@ class MemoryBlocks:
     segment_length: int
     memory_length: int
 
-    def segments(self, x: Tensor):
+    def segments(self, x: Tensor) -> Tensor:
         """`(B, n · S, ...)` to `(B · n, S, ...)`."""
         return ops.reshape(x, (-1, self.segment_length, *x.shape[2:]))
 
-    def memories(self, x: Tensor):
+    def memories(self, x: Tensor) -> Tensor:
         """`(B, M + n · S, ...)` to `(B · n, M, ...)`: the M tokens before each segment."""
         size, memory = self.segment_length, self.memory_length
         length, short = ops.shape(x)[1] - memory, memory % size
@@ -39,20 +39,20 @@ class MemoryBlocks:
             parts = [self.segments(x[:, :length])[:, :short], *parts]
         return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=1)
 
-    def keys(self, remembered: Tensor, own: Tensor):
+    def keys(self, remembered: Tensor, own: Tensor) -> Tensor:
         """`(B, M + n · S, ...)` and `(B, n · S, ...)` to `(B · n, M + S, ...)`: the keys of each segment."""
         return ops.concatenate([self.memories(remembered), self.segments(own)], axis=1)
 
-    def pad(self, x: Tensor, before: Tensor = 0):
+    def pad(self, x: Tensor, before: Tensor = 0) -> Tensor:
         """Pads with `before` zeros at the start, and at the end to whole segments."""
         length = ops.shape(x)[1]
         return pad_length(x, before, block_count(length, self.segment_length) * self.segment_length - length)
 
-    def aligned_length(self, length: Tensor):
+    def aligned_length(self, length: Tensor) -> Tensor:
         """n · S such that `length` tokens fit from any offset in a segment on."""
         return block_count(length + self.segment_length - 1, self.segment_length) * self.segment_length
 
-    def align(self, x: Tensor, offsets: Tensor, length: Tensor, before: Tensor):
+    def align(self, x: Tensor, offsets: Tensor, length: Tensor, before: Tensor) -> Tensor:
         """Shifts each row to align its segments with the partition.
 
         Args:

@@ -33,7 +33,7 @@ class Segments:
     heads: int
 
     @classmethod
-    def of_length(cls, length: Tensor, segment: Tensor, rate: int, heads: int):
+    def of_length(cls, length: Tensor, segment: Tensor, rate: int, heads: int) -> Segments:
         """Returns the segments of a sequence, no longer than the sequence needs."""
         whole = (length + rate - 1) // rate * rate
         if isinstance(whole, int):
@@ -52,7 +52,7 @@ class Segments:
         kept = [x[:, offset, first : first + share] for offset, first in enumerate(range(0, rest[0], share))]
         return ops.reshape(ops.concatenate(kept, axis=1), (-1, self.segment // self.rate, *rest))
 
-    def key_blocks(self, x: Tensor):
+    def key_blocks(self, x: Tensor) -> Tensor:
         """`(B, T, K, H)` to `(B · n, m, K, H)`; with N heads if query heads of one key head keep different tokens."""
         share, group = -(-self.heads // self.rate), self.heads // x.shape[2]
         if self.rate > 1 and share % group:
@@ -97,7 +97,7 @@ class Segments:
         return not isinstance(length, int) or self._padded(length) != length
 
 
-def segment_mask_of_heads(query_slots: Tensor, key_slots: Tensor, segment: Tensor, rate: int, heads: int):
+def segment_mask_of_heads(query_slots: Tensor, key_slots: Tensor, segment: Tensor, rate: int, heads: int) -> Tensor:
     """`(B, N, T, S)`: the attention mask of each head; slots are `(1 | B, T)` and `(B, S)`."""
     query_slots = ops.expand_dims(ops.expand_dims(query_slots, 1), 3)
     key_slots = ops.expand_dims(ops.expand_dims(key_slots, 1), 2)
@@ -107,7 +107,7 @@ def segment_mask_of_heads(query_slots: Tensor, key_slots: Tensor, segment: Tenso
     return ops.logical_and(same, ops.logical_and(*kept))
 
 
-def align_rows(x: Tensor, shift: Tensor, before: Tensor, common):
+def align_rows(x: Tensor, shift: Tensor, before: Tensor, common: int) -> Tensor:
     """`(B, T, ...)` shifted by `shift + before` to the right, `(B, before + T + common, ...)`; shift is `(B, 1)`."""
     size = before + ops.shape(x)[1] + common
     return take_rows(pad_length(x, common + before, common), common - shift, size)

@@ -34,7 +34,7 @@ class SortedChunks:
     length: Any
 
     @classmethod
-    def of_buckets(cls, buckets: Tensor, seen: Tensor, chunk_length: int, num_buckets: int):
+    def of_buckets(cls, buckets: Tensor, seen: Tensor, chunk_length: int, num_buckets: int) -> SortedChunks:
         """Sorts tokens.
 
         Args:
@@ -66,11 +66,11 @@ class SortedChunks:
         chunks = ops.take(ops.reshape(x, (-1, width)), index, axis=0)
         return ops.reshape(chunks, (-1, self._count(), self.chunk_length, width))
 
-    def chunks(self, x: Tensor):
+    def chunks(self, x: Tensor) -> Tensor:
         """Integers `(B · N, R, n · c)` to `(B · N · R, n, c, 1)`."""
         return ops.reshape(x, (-1, self._count(), self.chunk_length, 1))
 
-    def with_previous(self, chunks: Tensor, wraps: bool, filling: float = 0):
+    def with_previous(self, chunks: Tensor, wraps: bool, filling: float = 0) -> Tensor:
         """Each chunk after the one before it, `(B · N · R, n, 2c, H)`.
 
         Args:

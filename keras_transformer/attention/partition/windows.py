@@ -105,7 +105,7 @@ def new_window_part(
     return PartialAttention(*(x[:, before:] for x in part))
 
 
-def window_mask_of_heads(query_slots: Tensor, key_slots: Tensor, window: int, dilations: Sequence[int]):
+def window_mask_of_heads(query_slots: Tensor, key_slots: Tensor, window: int, dilations: Sequence[int]) -> Tensor:
     """`(1 | B, N, T, S)`: the mask of `window_part`."""
     rates = ops.reshape(ops.convert_to_tensor(dilations, dtype="int32"), (1, -1, 1, 1))
     query_slots = ops.expand_dims(ops.expand_dims(query_slots, 1), 3)

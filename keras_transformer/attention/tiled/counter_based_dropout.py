@@ -22,7 +22,7 @@ class CounterBasedDropout:
     rate: float
     seed: Any
 
-    def factors(self, weights: Tensor, sizes: tuple[Tensor, Tensor], i: Tensor, j: Tensor):
+    def factors(self, weights: Tensor, sizes: tuple[Tensor, Tensor], i: Tensor, j: Tensor) -> Tensor:
         """Returns the factors of query block `i` and key block `j`, float32 `(B, N, t, s)`, the shape of the weights.
 
         Args:

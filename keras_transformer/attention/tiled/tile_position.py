@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -35,7 +36,7 @@ class TilePosition:
         self._learned = [pair for pair in self._values if pair[0].dtype.startswith(("float", "bfloat"))]
         self.weights = [value for _, value in self._learned]
 
-    def bias(self, query: Tensor, positions: Tensor, weights: Tensor):
+    def bias(self, query: Tensor, positions: Tensor, weights: Tensor) -> Tensor | None:
         """Float32 `(1 | B, N, t, s)`, or None.
 
         Args:
@@ -49,7 +50,9 @@ class TilePosition:
             bias = self._position.bias(ops.transpose(query, (0, 2, 1, 3)), *positions)
         return None if bias is None else ops.cast(bias, "float32")
 
-    def bias_and_gradient(self, query: Tensor, positions: Tensor, weights: Tensor):
+    def bias_and_gradient(
+        self, query: Tensor, positions: Tensor, weights: Tensor
+    ) -> tuple[Tensor | None, Callable[[Tensor], tuple[Tensor | None, Sequence[Tensor]]]]:
         """`bias`, and a function of output gradients `(B, N, t, s)` to the gradients of the query and of each weight.
 
         Returns:
@@ -57,7 +60,7 @@ class TilePosition:
         """
         reads_query, shape = self._needs("query"), (*ops.shape(query)[:3], ops.shape(positions[1])[-1])
 
-        def spread(*arguments: Any):
+        def spread(*arguments: Any) -> Tensor:
             # Broadcast, so that gradients are summed over a shared batch and shared heads.
             block, rest = (arguments[0], arguments[1:]) if reads_query else (query, arguments)
             return ops.broadcast_to(self.bias(block, positions, rest), shape)
@@ -67,20 +70,22 @@ class TilePosition:
             return self.bias(query, positions, weights), lambda slopes: (None, [])
         bias, pullback = vjp(spread, *arguments)
 
-        def gradient(slopes):
+        def gradient(slopes: Tensor) -> tuple[Tensor | None, Sequence[Tensor]]:
             found = pullback(slopes)
             return (found[0], found[1:]) if reads_query else (None, found)
 
         return bias, gradient
 
-    def values(self, factors: Tensor, positions: Tensor, weights: Tensor):
+    def values(self, factors: Tensor, positions: Tensor, weights: Tensor) -> Tensor | None:
         """A term `(B, N, t, H_value)` of the context, linear in the factors of the values `(B, N, t, s)`; or None."""
         if self._position is None or "values" not in self._position.needs:
             return None
         with self._with_weights(weights):
             return ops.transpose(self._position.values(factors, *positions), (0, 2, 1, 3))
 
-    def values_gradient(self, factors: Tensor, positions: Tensor, weights: Tensor, slopes):
+    def values_gradient(
+        self, factors: Tensor, positions: Tensor, weights: Tensor, slopes: Tensor
+    ) -> tuple[Tensor | None, Sequence[Tensor]]:
         """The gradients of the factors and of each of the weights, from slopes `(B, N, t, H_value)`; or None."""
         if not self._needs("values"):
             return None, []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FLOOR = -5e8
 
 
-def tiled_attention(query: Tensor, key: Tensor, value: Tensor, tiles: Tiles):
+def tiled_attention(query: Tensor, key: Tensor, value: Tensor, tiles: Tiles) -> Tensor:
     """Tiled softmax attention, `softmax(Q Kᵀ + terms) V`, in memory linear in T and S, forward and backward.
 
     The backward pass recomputes the weights of each tile from the log-sum-exp of each query. A query that
@@ -42,7 +42,7 @@ def tiled_attention(query: Tensor, key: Tensor, value: Tensor, tiles: Tiles):
         context, normalizer = _forward(query, key, value, learned, tiles)
         context = ops.cast(context, value.dtype)
 
-        def gradient(*arguments: Any, upstream: Tensor | None = None):
+        def gradient(*arguments: Any, upstream: Tensor | None = None) -> tuple[Tensor, ...]:
             upstream = arguments[0] if upstream is None else upstream
             return _backward(query, key, value, learned, tiles, context, normalizer, upstream)
 
@@ -56,11 +56,11 @@ def _forward(query: Tensor, key: Tensor, value: Tensor, learned, tiles: Tiles):
     batch, heads, width = ops.shape(query)[0], query.shape[1], value.shape[3]
     (size, key_size), count = tiles.sizes, tiles.counts[0]
 
-    def row(i: Tensor, contexts, normalizers):
+    def row(i: Tensor, contexts: Tensor, normalizers: Tensor) -> tuple[Tensor, ...]:
         queries = take_block(query, i, size, 2)
         first, end = tiles.keys_of(i)
 
-        def step(j: Tensor, highest, total: Tensor, context: Tensor):
+        def step(j: Tensor, highest: Tensor, total: Tensor, context: Tensor) -> tuple[Tensor, ...]:
             positions = tiles.positions(i, j)
             bias = tiles.position.bias(queries, positions, learned)
             scores = _scores(queries, take_block(key, j, key_size, 2), bias, tiles.mask(i, j))
@@ -101,11 +101,15 @@ def _backward(
     counts, (size, key_size) = tiles.counts, tiles.sizes
     batch, heads, key_heads = ops.shape(query)[0], query.shape[1], key.shape[1]
 
-    def column(j: Tensor, query_gradients, key_gradients, value_gradients, *for_learned: Any):
+    def column(
+        j: Tensor, query_gradients: Tensor, key_gradients: Tensor, value_gradients: Tensor, *for_learned: Any
+    ) -> tuple[Tensor, ...]:
         columns = [take_block(x, j, key_size, 2) for x in (key, value)]
         first, end = tiles.queries_of(j)
 
-        def step(i: Tensor, query_gradients, for_keys, for_values, *for_learned: Any):
+        def step(
+            i: Tensor, query_gradients: Tensor, for_keys: Tensor, for_values: Tensor, *for_learned: Any
+        ) -> tuple[Tensor, ...]:
             blocks = [take_block(x, i, size, 2) for x in rows]
             for_queries, *more = _tile_gradients(blocks, columns, learned, tiles, (i, j))
             earlier = ops.slice(query_gradients, (i, 0, 0), (1, *ops.shape(query_gradients)[1:]))

@@ -30,7 +30,7 @@ class Tiles:
     position: TilePosition
     dropout: Any = None
 
-    def keys_of(self, i: Tensor):
+    def keys_of(self, i: Tensor) -> tuple[Tensor, Tensor]:
         """The range of key blocks that query block `i` attends to, at least one block."""
         size, visible = self.sizes[1], self.visibility
         # The minimum is for tf2onnx: an inner loop must not receive a loop-invariant of the outer loop.
@@ -43,7 +43,7 @@ class Tiles:
         reach = 0 if visible.causal or visible.window is None else visible.window - 1
         return first, ops.maximum(ops.minimum(integer((ops.max(slots) + reach) // size + 1), end), first + 1)
 
-    def queries_of(self, j: Tensor):
+    def queries_of(self, j: Tensor) -> tuple[Tensor, Tensor]:
         """The range of query blocks that may attend to key block `j`."""
         (queries, keys), visible = self.sizes, self.visibility
         first, end = 0, self.counts[0]
@@ -73,7 +73,7 @@ class Tiles:
             key_slots=self._block(visible.key_slots, j, 1),
         ).dense()
 
-    def positions(self, i: Tensor, j: Tensor):
+    def positions(self, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
         """The positions of the queries of block `i`, and of the keys of block `j`."""
         return self._block(self.visibility.query_positions, i, 0), self._block(self.visibility.key_positions, j, 1)
 
@@ -81,7 +81,7 @@ class Tiles:
         return take_block(slots, index, self.sizes[side], len(slots.shape) - 1)
 
 
-def take_block(x: Tensor, index: Tensor, size: int, axis: int):
+def take_block(x: Tensor, index: Tensor, size: int, axis: int) -> Tensor:
     """Block `index` of `x` along `axis`; an axis of size 1 is broadcast."""
     if x.shape[axis] == 1:
         return x
@@ -90,6 +90,6 @@ def take_block(x: Tensor, index: Tensor, size: int, axis: int):
     return ops.slice(x, starts, [size if at == axis else extent for at, extent in enumerate(shape)])
 
 
-def integer(x: Tensor):
+def integer(x: Tensor) -> Tensor:
     """Converts a count to an int32 tensor, as loop variables must be."""
     return ops.cast(ops.convert_to_tensor(x), "int32")
