@@ -1,4 +1,4 @@
-"""Models that are formulas, with a cache in which every mistake of place or row shows."""
+"""Formula models with a cache that detects every wrong slot or row."""
 
 import types
 
@@ -12,7 +12,7 @@ UNWRITTEN = -1
 
 
 class FormulaSteps:
-    """What `loop.decode` wants of a model. The cache holds the tokens themselves, so that a wrong slot is a wrong token.
+    """Implements the model protocol of `loop.decode`. The cache stores the tokens, so that a wrong slot is a wrong token.
 
     Args:
         vocabulary_size: int.
@@ -22,11 +22,11 @@ class FormulaSteps:
 
     def __init__(self, vocabulary_size, max_length=None, is_encoder_decoder=False):
         self.spec = GenerationSpec(vocabulary_size, max_length, is_encoder_decoder)
-        # The shape of each call's token ids: the prompts, then every step.
+        # Shapes of the token ids of all calls: the prompts, then every step.
         self.calls = []
 
     def formula(self, tokens, source):
-        """Logits `(R, V)` and hidden states `(R, D)` after the tokens `(R, n)`."""
+        """Returns logits `(R, V)` and hidden states `(R, D)` after the tokens `(R, n)`."""
         raise NotImplementedError
 
     def init_cache(self, batch_size, length, source=None):
@@ -57,16 +57,16 @@ class FormulaSteps:
         return self._read(tokens, slots, cache["source"]), {**cache, "tokens": tokens}
 
     def _read(self, tokens, slots, source):
-        """What the formula says at each slot `(R, T)`; NaN where the slot is -1."""
+        """Returns the outputs of the formula at each slot `(R, T)`; NaN where the slot is -1."""
         outputs = None
         for end in np.unique(slots[slots >= 0]):
-            rows, places = np.nonzero(slots == end)
+            rows, columns = np.nonzero(slots == end)
             read = tokens[rows, : end + 1]
             assert (read != UNWRITTEN).all(), "a token was skipped"
             found = self.formula(read, source[rows])
             outputs = outputs or [np.full((*slots.shape, each.shape[-1]), np.nan, "float32") for each in found]
             for output, each in zip(outputs, found, strict=True):
-                output[rows, places] = each
+                output[rows, columns] = each
         return ModelOutput(*outputs)
 
     def take_rows(self, cache, rows):
@@ -74,24 +74,24 @@ class FormulaSteps:
 
 
 class HistorySteps(FormulaSteps):
-    """Logits that depend on every token read and its place: a leaky, uneven sum of random vectors."""
+    """Logits that depend on all tokens and their positions: a decaying, uneven sum of random vectors."""
 
     def __init__(self, vocabulary_size=7, seed=0, scale=2.0, noise=0.0, **options):
         super().__init__(vocabulary_size, **options)
         rng = np.random.default_rng(seed)
         self.vectors, self.head = rng.normal(size=(vocabulary_size, 6)), scale * rng.normal(size=(6, vocabulary_size))
-        # A draft: like the model of the same seed, but not quite.
+        # A draft model: the model of the same seed with noise.
         self.head = self.head + noise * np.random.default_rng(seed + 1).normal(size=self.head.shape)
 
     def formula(self, tokens, source):
-        places = np.arange(tokens.shape[1])
-        weights = 0.8 ** places[::-1] * np.cos(2.0 * places)
+        positions = np.arange(tokens.shape[1])
+        weights = 0.8 ** positions[::-1] * np.cos(2.0 * positions)
         hidden = np.tanh(np.einsum("j,rjd->rd", weights, self.vectors[tokens]) + np.sin(source * np.arange(1, 7)))
         return hidden @ self.head, hidden
 
 
 class TableSteps(FormulaSteps):
-    """Logits that are looked up by the last two tokens."""
+    """Logits from a table indexed by the last two tokens."""
 
     def __init__(self, table, **options):
         super().__init__(len(table), **options)
@@ -102,7 +102,7 @@ class TableSteps(FormulaSteps):
 
 
 class ScriptSteps(FormulaSteps):
-    """Says the next token of the script, whatever has been read; its prompts have one token."""
+    """Predicts the next token of a script, independent of the tokens; prompts have one token."""
 
     def __init__(self, vocabulary_size, script, **options):
         super().__init__(vocabulary_size, **options)
@@ -115,5 +115,5 @@ class ScriptSteps(FormulaSteps):
 
 @pytest.fixture(scope="session")
 def models():
-    """The classes of models: `History`, `Table`, `Script`."""
+    """Model classes: `History`, `Table`, `Script`."""
     return types.SimpleNamespace(History=HistorySteps, Table=TableSteps, Script=ScriptSteps)

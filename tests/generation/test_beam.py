@@ -1,4 +1,4 @@
-"""Beam search: against all texts there are, and against transformers."""
+"""Beam search against an enumeration of all texts, and against transformers."""
 
 import itertools
 from pathlib import Path
@@ -19,11 +19,11 @@ def log_softmax(logits):
 
 
 def all_texts(steps, prompt, max_new_tokens, end_id, penalty=1.0):
-    """Every complete text and its log-probability, by plain recursion without a cache."""
+    """Yields every complete text and its log-probability, by recursion without a cache."""
     for first in itertools.product(range(steps.spec.vocabulary_size), repeat=max_new_tokens):
         length = first.index(end_id) + 1 if end_id in first else max_new_tokens
         if any(first[length:]):
-            continue  # One of those that differ behind the end only.
+            continue  # Differs from another only after the end token.
         total, text = 0.0, list(prompt)
         for token in first[:length]:
             logits = steps.formula(np.array([text]), np.zeros((1, 1)))[0][0]
@@ -83,7 +83,7 @@ def test_ragged_batch_is_each_alone(models, early_stopping):
     alone = [generator.generate(prompt, **options) for prompt in prompts]
     assert together == [texts for texts, _ in alone]
     assert scores == [pytest.approx(each) for _, each in alone]
-    # Rows end at different times, so that those that have ended did run beside others.
+    # Rows end at different times, so finished rows were processed with others.
     assert len({max(map(len, texts)) for texts in together}) > 1
 
 
@@ -96,7 +96,7 @@ def test_one_beam_is_greedy(models):
 
 
 def test_stop_sequence_ends_one_hypothesis_and_is_scored_with_it(models):
-    # 1 then 2 is a stop sequence; the model is sure of 1, then 2 or 3 with 3 to 1, then 3 for ever.
+    # "1 2" is a stop sequence; the model predicts 1, then 2 or 3 with odds 3 to 1, then always 3.
     table = np.full((4, 4, 4), -30.0)
     table[:, 0, 1] = 0.0
     table[:, 1, 2], table[:, 1, 3] = np.log(3), 0.0
@@ -124,7 +124,7 @@ def test_never_goes_on_while_a_live_beam_may_win(models):
 
 
 def test_looks_past_continuations_that_all_end(models):
-    # After the prompt three of the four likeliest tokens are stop sequences; 0 and 4 go on for ever.
+    # Three of the four most likely tokens after the prompt are stop sequences; 0 and 4 never end.
     table = np.full((5, 5, 5), 1e-12)
     table[3, 3] = 0.15, 0.35, 0.25, 0.2, 0.05
     for token in (0, 4):

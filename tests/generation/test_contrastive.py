@@ -1,4 +1,4 @@
-"""Contrastive search, against equation 5 computed anew for every token without a cache."""
+"""Contrastive search against equation 5, computed for every token without a cache."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from keras_transformer.generation.decoding_request import DecodingRequest, Model
 
 
 def equation_5(steps, prompt, max_new_tokens, end_id, k, alpha, penalty=1.0):
-    """The tokens, every hidden state recomputed in float64."""
+    """Returns the tokens, with all hidden states recomputed in float64."""
     source, text = np.zeros((1, 1)), list(prompt)
     while len(text) < len(prompt) + max_new_tokens:
         states = [steps.formula(np.array([text[: end + 1]]), source)[1][0] for end in range(len(text))]
@@ -80,7 +80,7 @@ def test_padding_of_the_context_is_not_compared():
 def test_reads_no_further_than_the_model_reaches(models):
     steps = models.History(max_length=6)
     assert len(Generator(steps).generate([1, 2], max_new_tokens=4, sampler=Contrastive(3))) == 4
-    # The prompt, and each of the four tokens among its three candidates.
+    # The prompt, and four steps with three candidates each.
     assert steps.calls == [(1, 2), *[(3, 1)] * 4]
 
 

@@ -1,7 +1,6 @@
-"""The engine: the texts of `generate`, whoever else runs; and nothing lost whatever goes wrong.
+"""The engine returns the texts of `generate`, independent of other requests, and loses nothing after errors.
 
-The model is a formula over all tokens read, and its blocks and states hold the tokens themselves: a wrong one is a wrong
-text.
+The model is a formula over all tokens, and its blocks and states store the tokens, so that a wrong one is a wrong text.
 """
 
 import collections
@@ -32,7 +31,7 @@ UNWRITTEN = -1
 
 
 class PagedFormula:
-    """A formula that reads its tokens from blocks, from states, or from both, which then must agree."""
+    """A formula that reads its tokens from blocks, states or both, which must then agree."""
 
     model_version = 0
 
@@ -101,7 +100,7 @@ class PagedFormula:
 
 
 class FormulaModel:
-    """What an engine wants of a model."""
+    """Implements the model protocol of the engine."""
 
     def __init__(self, formula, tokenizer=None, end_id=None, keeps=("slots",)):
         self.keeps = keeps
@@ -140,7 +139,7 @@ def engine_of(model, **options):
 
 
 def is_whole(engine):
-    """Whether every block and every state is free, and counted once."""
+    """Returns whether every block and state is free, and counted once."""
 
     def is_free(pool):
         return sorted(pool._free) == list(range(1, pool.num_blocks)) and not any(
@@ -152,7 +151,7 @@ def is_whole(engine):
 
 
 def mixed_asks(count, longest=30):
-    """Prompts of all lengths, half of which begin alike, with every option."""
+    """Returns prompts of all lengths, half of them with a common prefix, with every option."""
     draw = random.Random(7)
     begin = [draw.randrange(1, 7) for _ in range(13)]
     asks = []
@@ -179,7 +178,7 @@ def test_texts_are_those_of_each_request_alone(any_model, num_blocks):
         assert [request.result(20) for request in requests] == expected
     stats = engine.stats()
     assert stats["finished"] == 40
-    assert (stats["prefix_tokens"] > 0) == (keeps == ("slots",))  # A state is not that of another text's beginning.
+    assert (stats["prefix_tokens"] > 0) == (keeps == ("slots",))  # States are not shared by prefixes.
     assert (stats["preemptions"] > 0) == (num_blocks < 200 and "slots" in keeps)
     assert (stats["blocks"], stats["states"]) == (num_blocks * ("slots" in keeps), 4 * ("states" in keeps))
     assert max(rows for rows, _ in engine.steps.calls) >= 3
@@ -208,7 +207,7 @@ def test_samples_of_one_prompt_read_it_once(any_model):
     with engine_of(any_model) as engine:
         requests = engine.submit_samples(prompt, 4, max_new_tokens=9, sampler="random", seed=5)
         assert [request.result(10) for request in requests] == expected
-    # The prompt once, and of each text all but its last token.
+    # The prompt once, and all tokens of each text except the last.
     assert engine.stats()["tokens_read"] == 7 + sum(len(request.new_tokens) - 1 for request in requests)
     assert engine.stats()["prefix_tokens"] == 0
     assert is_whole(engine)
@@ -253,7 +252,7 @@ def test_a_long_prompt_holds_nobody_up(models):
         long.result(10)
         short.result(10)
     calls = engine.steps.calls
-    # The short one may have begun alone; then it has its turn after every chunk of the long one.
+    # The short one may start alone; then it runs after every chunk of the long one.
     start = calls.index((1, 5))
     assert calls[:start] == [(1, 1)] * start
     assert calls[start : start + 12] == [(1, 5), (1, 1)] * 5 + [(1, 5), (2, 1)]
@@ -271,7 +270,7 @@ def test_several_prompts_are_read_in_a_step(models):
     with engine:
         for request in requests:
             request.result(10)
-    # Seven tokens of the one and four of the other, and the first two go on; then the rest, and all go on.
+    # Seven tokens of one prompt and four of the other, with a step of the first two; then the rest, with a step of all.
     assert engine.steps.calls[:8] == [(1, 1), (1, 4), (1, 3), (1, 4), (2, 1), (1, 3), (3, 1), (2, 1)]
 
 
@@ -289,7 +288,7 @@ def test_first_come_first_served(model):
 
 
 def test_a_preempted_request_resumes_before_later_arrivals(models):
-    """The second request loses its blocks to the first; the third, which would fit at once, waits for the second."""
+    """The second request is preempted by the first; the third, which would fit, waits for the second."""
     model = FormulaModel(models.History(seed=3))
     engine = engine_of(model, max_batch_size=2, num_blocks=6)
     engine.steps.gate.clear()
@@ -302,19 +301,19 @@ def test_a_preempted_request_resumes_before_later_arrivals(models):
     engine.steps.gate.set()
     engine.close(drain=True)
     assert engine.stats()["preemptions"] > 0
-    # Ahead of the second, the third and its two tokens would end first.
+    # Before the second, the third with its two tokens would end first.
     assert ends == [0, 2, 1]
     assert [each.result(1) for each in requests] == [model.generate(each, max_new_tokens=count) for each, count in asks]
 
 
 def test_a_changed_model_reads_everything_again(models):
-    """Running requests go on in their order, and no block of the model before the change is found."""
+    """Running requests continue in order, and no block of the previous weights is reused."""
     model = FormulaModel(models.History(seed=3))
     asks = [([number] * 9, 6) for number in (1, 2, 3)]
     expected = [model.generate(prompt, max_new_tokens=count) for prompt, count in asks]
     with engine_of(model, num_blocks=40) as engine:
         assert engine.submit(asks[0][0], max_new_tokens=6).result(10) == expected[0]
-        engine.steps.pool[:] = 6  # Whoever reads a block from before gets another text.
+        engine.steps.pool[:] = 6  # Reading an old block would change the text.
         engine.steps.model_version = 1
         assert engine.submit(asks[0][0], max_new_tokens=6).result(10) == expected[0]
         assert engine.stats()["prefix_tokens"] == 0
@@ -370,7 +369,7 @@ def test_the_queue_is_bounded(model):
     with pytest.raises(QueueFullError):
         engine.submit([3], max_new_tokens=2, wait=0.05)
     with pytest.raises(QueueFullError):
-        engine.submit_samples([3], 3, max_new_tokens=2, wait=None)  # It would never fit.
+        engine.submit_samples([3], 3, max_new_tokens=2, wait=None)  # Larger than the queue.
     threading.Timer(0.05, engine.steps.gate.set).start()
     late = engine.submit([3], max_new_tokens=2, wait=None)
     assert late.result(5) == model.generate([3], max_new_tokens=2)
@@ -494,7 +493,7 @@ def test_closing_ends_every_request(models):
 
 
 def test_a_thousand_requests_under_fault(any_model):
-    """Arrivals at random, cancellations, over-long prompts, clients that go away, a failing model, and too few blocks."""
+    """Random arrivals, cancellations, too long prompts, abandoned streams, a failing model and too few blocks."""
     asks = mixed_asks(60, longest=28)
     expected = [any_model.generate(prompt, **options) for prompt, options in asks]
     engine = engine_of(any_model, max_batch_size=6, num_blocks=11, max_waiting=8)
@@ -517,7 +516,7 @@ def test_a_thousand_requests_under_fault(any_model):
         try:
             if kind == "long":
                 engine.submit([1] * mine.randint(60, 90), max_new_tokens=10)
-                wrong.append("an over-long prompt was taken")
+                wrong.append("a too long prompt was accepted")
             if kind == "samples":
                 found = [each.result(20) for each in engine.submit_samples(prompt, 3, wait=5, **options)][0]
             else:

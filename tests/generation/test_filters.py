@@ -1,4 +1,4 @@
-"""Filters: against formulas in float64, and the same over `keras.ops` as over numpy."""
+"""Filters against formulas in float64, and with `keras.ops` against NumPy."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def softmax(logits):
 
 
 def reference(logits, temperature, top_k, top_p, min_p):
-    """Probabilities of one row, each cut followed by a new normalization."""
+    """Returns the probabilities of one row, renormalized after each filter."""
     p = softmax(logits.astype("float64") / temperature)
     if top_k is not None:
         kept = np.argsort(-p)[:top_k]
@@ -51,7 +51,7 @@ def test_ties_are_kept_together():
     np.testing.assert_array_equal(
         filters.keep_top_k(numpy_ops, logits, 1), [[hidden, logits[0, 1], hidden, logits[0, 3], hidden]]
     )
-    # 0.3 is enough for 0.25, and the other 0.3 cannot be told from it.
+    # One 0.3 reaches 0.25; the other 0.3 is a tie and is kept.
     np.testing.assert_array_equal(
         filters.keep_top_p(numpy_ops, logits, 0.25), [[hidden, logits[0, 1], hidden, logits[0, 3], hidden]]
     )
@@ -113,11 +113,11 @@ def test_first_of_equal_tokens_is_the_most_likely():
 
 
 @pytest.mark.parametrize("k", [1, 3, 8])
-def test_top_k_orders_equal_ones_by_place(k):
+def test_top_k_orders_ties_by_index(k):
     x = np.random.default_rng(1).integers(0, 4, (50, 8)).astype("float32")
     values, indices = numpy_ops.top_k(x, k)
     for row, found_values, found in zip(x, values, indices, strict=True):
-        expected = sorted(range(8), key=lambda place: (-row[place], place))[:k]
+        expected = sorted(range(8), key=lambda index: (-row[index], index))[:k]
         assert found.tolist() == expected
         assert found_values.tolist() == row[expected].tolist()
 

@@ -1,4 +1,4 @@
-"""The description of how a model generates."""
+"""`GenerationSpec`."""
 
 import json
 

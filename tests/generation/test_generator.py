@@ -1,4 +1,4 @@
-"""Requests: their forms, their errors, and that rows do not disturb each other."""
+"""`Generator`: forms of prompts, errors, and independence of rows."""
 
 import itertools
 import subprocess
@@ -23,7 +23,7 @@ TOKENIZER = Characters("abcdefgh ")
 
 
 def greedy_text(steps, prompt, max_new_tokens, end_id=None, penalty=1.0):
-    """Token by token, all anew for each."""
+    """Returns greedy tokens, with a full pass for each."""
     text = list(prompt)
     while len(text) < len(prompt) + max_new_tokens:
         logits = steps.formula(np.array([text]), np.zeros((1, 1)))[0][0]
@@ -94,7 +94,7 @@ def test_seed_reproduces(models):
     found = generator.generate([PROMPTS[0]] * 3, seed=1, **options)
     assert found == generator.generate([PROMPTS[0]] * 3, seed=1, **options)
     assert found[0] == list(generator.stream(PROMPTS[0], seed=1, **options))
-    # Equal prompts in one batch, other seeds and no seed draw other texts.
+    # Equal prompts in one batch, other seeds and no seed give other texts.
     assert len({tuple(row) for row in found}) == 3
     assert found != generator.generate([PROMPTS[0]] * 3, seed=2, **options)
     assert generator.generate(PROMPTS[0], **options) != generator.generate(PROMPTS[0], **options)
@@ -149,7 +149,7 @@ def test_scores_have_the_structure_of_the_results(models):
 
 
 def refuses(generator, error, message, *args, **options):
-    """Both ways to generate raise the error, and the model has not run."""
+    """Asserts that `generate` and `stream` raise the error before the model runs."""
     several = isinstance(args[0], list) and len(args[0]) > 1 and not isinstance(args[0][0], int)
     for method in (generator.generate,) if several else (generator.generate, generator.stream):
         with pytest.raises(error, match=message):

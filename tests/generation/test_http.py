@@ -1,4 +1,4 @@
-"""Completions over HTTP: real sockets, a formula for a model; what is refused and why; clients that go away."""
+"""Completions over HTTP with real sockets and a formula model: texts, errors and disconnecting clients."""
 
 import dataclasses
 import http.client
@@ -21,7 +21,7 @@ TOKENIZER = Characters("abcdefgh ")
 
 
 class Steps:
-    """A formula that keeps the tokens of each block."""
+    """A formula that stores the tokens of each block."""
 
     model_version = 0
     keeps_slots, keeps_states = True, False
@@ -69,7 +69,7 @@ class Model:
 
 
 class Server:
-    """An engine behind uvicorn on a free port."""
+    """An engine served by uvicorn on a free port."""
 
     def __init__(self, model, **options):
         self.model = model
@@ -88,7 +88,7 @@ class Server:
         self._thread.join(10)
 
     def call(self, method, path, body=None):
-        """Status, JSON and headers."""
+        """Returns status, JSON and headers."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         connection.request(method, path, body if isinstance(body, (bytes, type(None))) else json.dumps(body))
         response = connection.getresponse()
@@ -98,7 +98,7 @@ class Server:
         return self.call("POST", "/v1/completions", body)
 
     def events(self, **body):
-        """The events of a stream."""
+        """Returns the events of a stream."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         connection.request("POST", "/v1/completions", json.dumps({**body, "stream": True}))
         response = connection.getresponse()
@@ -109,7 +109,7 @@ class Server:
         return [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
 
     def wait(self, is_met):
-        """Waits until the engine's figures are as they should be."""
+        """Waits until the engine has the expected statistics."""
         deadline = time.monotonic() + 10
         while not is_met(stats := self.engine.stats()):
             assert time.monotonic() < deadline, stats
@@ -255,7 +255,7 @@ def test_a_full_queue_answers_429_and_what_it_took_is_answered(server):
     threads = [threading.Thread(target=lambda body=body: answers.append(server.complete(**body))) for body in bodies]
     for count, thread in enumerate(threads, 1):
         thread.start()
-        if count == 1:  # It runs; the others that fit the batch join after its step.
+        if count == 1:  # The first runs; the others that fit the batch join after its step.
             server.wait(lambda stats: stats["running"] == 1)
     server.wait(lambda stats: stats["waiting"] == 4)
     deadline = time.monotonic() + 10
@@ -264,7 +264,7 @@ def test_a_full_queue_answers_429_and_what_it_took_is_answered(server):
     assert [status for status, _, _ in answers] == [429, 429]
     assert answers[0][1]["error"]["code"] == "queue_full"
     assert answers[0][2]["retry-after"] == "1"
-    # Of several prompts all are taken or none.
+    # Several prompts are accepted or rejected together.
     assert server.complete(prompt=["a", "b"])[0] == 429
     server.engine.steps.gate.set()
     for thread in threads:

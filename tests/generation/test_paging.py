@@ -1,4 +1,4 @@
-"""Blocks by hand: allocation, sharing of prefixes, copy on write, release."""
+"""Cache blocks: allocation, prefix sharing, copy on write, release."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from keras_transformer.generation.engine.paging import BlockPool, BlockTable, Ou
 
 
 def table_of(pool, tokens):
-    """A sequence that has read these tokens."""
+    """Returns the table of a sequence after these tokens."""
     table = BlockTable(pool)
     table.reuse_prefix([*tokens, 0])
     rest = tokens[table.length :]
@@ -46,7 +46,7 @@ def test_equal_beginnings_share_full_blocks():
     other = BlockTable(pool)
     # The second block holds 4 5 6 too, but after other tokens.
     assert (other.reuse_prefix([1, 2, 9, 4, 5, 6, 7]), other.blocks) == (0, [])
-    # The last token must be read, for what follows it; so its block is not taken over.
+    # The last token must be processed for the next one, so its block is not shared.
     short = BlockTable(pool)
     assert (short.reuse_prefix([1, 2, 3, 4, 5, 6]), short.blocks) == (3, [1])
     second.extend([])
@@ -64,7 +64,7 @@ def test_what_is_free_is_found_again_until_it_is_given_away():
     again = BlockTable(pool)
     assert (again.reuse_prefix([1, 2, 3, 4, 6]), again.blocks, pool.num_free) == (4, [1, 2], 1)
     again.release()
-    # Given first: what nobody can find (3), then the end of the text (2), then its beginning (1).
+    # Evicted first: blocks without a hash (3), then the end of the text (2), then its start (1).
     assert [pool.allocate() for _ in range(3)] == [3, 2, 1]
     for block in (3, 2, 1):
         pool.release(block)
@@ -88,7 +88,7 @@ def test_a_shared_block_is_copied_before_it_is_written(writer):
     assert first.reserve(1) == [(2, 3)]
     assert (first.blocks, second.blocks) == ([1, 3], [1, 2])
     assert [pool.references(block) for block in (1, 2, 3)] == [2, 1, 1]
-    assert second.reserve(1) == []  # It has it for itself now.
+    assert second.reserve(1) == []  # The block is exclusive now.
     first.extend([4])
     second.extend([5])
     third = BlockTable(pool)
@@ -148,7 +148,7 @@ def test_a_state_serves_a_sequence_of_any_length():
         table.extend([7] * count)
     assert (table.length, table.blocks, table.state) == (5001, [], 1)
     assert (pool.states.num_used, pool.blocks, len(pool.pools)) == (1, None, 1)
-    assert CacheTable(pool).reuse_prefix([7] * 5000) == 0  # Its state is that after 5,001 tokens.
+    assert CacheTable(pool).reuse_prefix([7] * 5000) == 0  # A state is valid only after all of its tokens.
     table.release()
     assert (table.length, table.state, pool.states.num_used) == (0, 0, 0)
 
@@ -164,7 +164,7 @@ def test_a_shared_state_is_copied_before_it_is_written():
     assert (forks[0].blocks, forks[0].state) == ([1, 3], 2)
     with pytest.raises(OutOfBlocksError, match="1 blocks are required, 0 are free"):
         forks[1].reserve(1)
-    assert (forks[1].blocks, forks[1].state, pool.blocks.num_free) == ([1, 2], 1, 3)  # Nothing has changed.
+    assert (forks[1].blocks, forks[1].state, pool.blocks.num_free) == ([1, 2], 1, 3)  # Unchanged.
     original.release()
     assert forks[1].reserve(1) == ([], [])
     for fork in forks:

@@ -1,4 +1,4 @@
-"""Speculative decoding: the target's own text when greedy, the target's distribution when drawing."""
+"""Speculative decoding: the greedy text of the target, and its distribution when sampling."""
 
 import itertools
 
@@ -37,19 +37,19 @@ def test_steps_that_a_perfect_draft_saves(models):
     target, draft = models.History(seed=2), models.History(seed=2)
     sampler = Speculative(draft, num_draft_tokens=3)
     Generator(target).generate([1], max_new_tokens=9, sampler=sampler)
-    # One token after the prompt, then two times three guesses and one token more.
+    # One token after the prompt, then twice three draft tokens and one token of the target.
     assert target.calls == [(1, 1), (1, 4), (1, 4)]
     assert sampler.accepted_per_step == 3.0
 
 
 def test_accepted_tokens_are_counted(models):
-    # The draft is sure of 1 after everything, the target of 1, 1, 2 over and over: it keeps two guesses of each three.
+    # The draft always predicts 1, the target repeats 1, 1, 2: it accepts two of three draft tokens.
     target, draft = models.Script(4, [1, 1, 2] * 5), models.Script(4, [1] * 15)
     sampler = Speculative(draft, num_draft_tokens=3)
     assert Generator(target).generate([0], max_new_tokens=10, sampler=sampler) == [1, 1, 2] * 3 + [1]
-    # 1 | guesses 1 1 1: 1 and then 2 | 1 1 1: 1 1 2 | 1 1 1: 1 1 2 | no guess is left to make: 1
+    # 1 | draft 1 1 1: 1 and then 2 | 1 1 1: 1 1 2 | 1 1 1: 1 1 2 | no draft left: 1
     assert sampler.accepted_per_step == pytest.approx((1 + 2 + 2 + 0) / 4)
-    # The next request, in two batches, is counted anew.
+    # The counters restart with the next request, in two batches.
     Generator(target).generate([[0], [0]], max_new_tokens=10, sampler=sampler, batch_size=1)
     assert sampler.accepted_per_step == pytest.approx((1 + 2 + 2 + 0) / 4)
     Generator(target).generate([[0], [0], [0]], max_new_tokens=5, sampler=sampler)
@@ -57,13 +57,13 @@ def test_accepted_tokens_are_counted(models):
 
 
 def exact_distribution(steps, prompt, length, sampler, penalty=1.0):
-    """Probability of each text of `length` tokens, in float64: filters written out."""
+    """Returns the probability of each text of `length` tokens in float64, with explicit filters."""
     size = steps.spec.vocabulary_size
     probabilities = np.zeros((size,) * length)
     for text in itertools.product(range(size), repeat=length):
         total = 1.0
-        for place, token in enumerate(text):
-            read = [*prompt, *text[:place]]
+        for index, token in enumerate(text):
+            read = [*prompt, *text[:index]]
             logits = steps.formula(np.array([read]), np.zeros((1, 1)))[0][0]
             seen = np.isin(np.arange(size), read)
             logits = np.where(seen, np.where(logits > 0, logits / penalty, logits * penalty), logits)
@@ -76,7 +76,7 @@ def exact_distribution(steps, prompt, length, sampler, penalty=1.0):
 
 
 def statistic(counts, probabilities):
-    """Chi-square, cells of less than five expected put together, in standard deviations from its mean."""
+    """Returns chi-square in standard deviations from its mean; cells with less than five expected counts are merged."""
     expected = probabilities.ravel() * counts.sum()
     assert counts.ravel()[expected == 0].sum() == 0
     big = expected >= 5
@@ -112,7 +112,7 @@ def test_texts_have_the_targets_distribution(models, sampler, noise, count, pena
     np.add.at(counts, tuple(np.array(found).T), 1)
     assert abs(statistic(counts, exact_distribution(target, [2, 1], length, sampler, penalty))) < 4
     if noise:
-        # The count is sharp enough to tell the draft's own distribution from the target's.
+        # The test can distinguish the distribution of the draft from that of the target.
         assert statistic(counts, exact_distribution(draft, [2, 1], length, sampler, penalty) + 1e-12) > 20
 
 
@@ -141,7 +141,7 @@ def test_encoder_decoder_gives_the_draft_its_source(models):
     sampler = Speculative(models.History(seed=2, is_encoder_decoder=True), 3)
     assert generator.generate(sources, max_new_tokens=8, sampler=sampler) == expected
     assert len({tuple(each) for each in expected}) == 3
-    # With another source the same draft would guess otherwise.
+    # With another source the draft would predict other tokens.
     assert sampler.accepted_per_step > 2
 
 

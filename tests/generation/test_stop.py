@@ -1,4 +1,4 @@
-"""Where a text ends, whole and streamed."""
+"""Ends of texts, with and without streaming."""
 
 import itertools
 
@@ -13,7 +13,7 @@ END = TOKENIZER.token_to_id("</s>")
 
 
 def both(models, script, tokenizer=TOKENIZER, prompt="a", **options):
-    """What `generate` returns; the pieces of `stream` have been seen to be the same."""
+    """Returns the text of `generate`, after comparing it with `stream`."""
     steps = models.Script(tokenizer.vocabulary_size, script)
     generator = Generator(steps, tokenizer, end_id=END)
     whole = generator.generate(prompt, max_new_tokens=len(script), **options)
@@ -51,7 +51,7 @@ def test_ids_end_before_the_first_stop(models):
     assert both(models, script, prompt=prompt, stop=[[6, 6], [7, 9]])[0] == [7, 8, 7]
     assert both(models, script, prompt=prompt, stop=[[9, 6, 6]])[0] == [7, 8, 7, 7]
     assert both(models, script, prompt=prompt, stop=[[9, 9]])[0] == script
-    # Text ends ids too: "c" is 7.
+    # A stop text also ends ids: "c" is 7.
     assert TOKENIZER.encode("d") == [8]
     assert both(models, [7, 9, 8, 7], prompt=prompt, stop=[[8]])[0] == [7, 9]
 
@@ -67,7 +67,7 @@ def test_stop_within_a_character_of_several_bytes(models):
     script = tokenizer.encode("aé€𝄞b€c")
     assert both(models, script, tokenizer, stop="𝄞") == ("aé€", 1 + 2 + 3 + 4)
     assert both(models, script, tokenizer, stop="b€")[0] == "aé€𝄞"
-    # Two bytes of the three of €: the text that is left ends in half a character.
+    # Two of the three bytes of €: the remaining text ends within a character.
     assert both(models, script, tokenizer, stop=tokenizer.encode("€")[:2])[0] == "aé"
     assert both(models, script, tokenizer, stop=tokenizer.encode("€")[1:])[0] == "aé\ufffd"
 

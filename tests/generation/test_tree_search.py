@@ -1,4 +1,4 @@
-"""Tree search: where the best text is known, against plain recursion, with caches that go back and that do not."""
+"""Tree search with a known best text, against recursion, with and without rewindable caches."""
 
 import dataclasses
 import itertools
@@ -15,13 +15,13 @@ END = 0
 
 
 def fixed_size(steps):
-    """The same model, said to have a cache that does not go back: what it is fed is checked by the cache itself."""
+    """The same model, declared as not rewindable; the cache itself checks the inputs."""
     steps.spec = dataclasses.replace(steps.spec, cache_is_rewindable=False)
     return steps
 
 
 def worth(texts):
-    """A quarter for each token that the best text, 3, 3, 1, 4, begins with too; 2 looks better, and leads nowhere."""
+    """Scores a quarter per token of the common prefix with the best text, 3, 3, 1, 4; 2 is more likely, but a dead end."""
     best = [3, 3, 1, 4]
     return [
         0.4 if text[1:] == [2] else np.logical_and.accumulate(np.equal(text[1:], best[: len(text) - 1])).sum() / 4
@@ -30,7 +30,7 @@ def worth(texts):
 
 
 def hidden_steps(models):
-    """Token 2 is by far the likeliest everywhere."""
+    """Token 2 is always by far the most likely."""
     logits = np.log([0.02, 0.08, 0.7, 0.1, 0.1])
     return models.Table(np.tile(logits, (5, 5, 1)))
 
@@ -46,12 +46,12 @@ def test_finds_the_best_text_of_a_known_tree(models, num_leaves, rewindable):
 
 
 def test_one_simulation_is_greedy_and_more_are_better(models):
-    """The score of what is found rises with the simulations, up to that of the best of all 625 texts."""
+    """The score increases with the simulations, up to that of the best of all 625 texts."""
     steps = models.History(5, scale=1.0)
     weights = np.random.default_rng(1).uniform(size=(4, 5))
 
     def score(texts):
-        return [np.mean([weights[place, token] for place, token in enumerate(text[2:])]) for text in texts]
+        return [np.mean([weights[index, token] for index, token in enumerate(text[2:])]) for text in texts]
 
     found = []
     for count in (1, 16, 64, 1000):
@@ -67,7 +67,7 @@ def test_one_simulation_is_greedy_and_more_are_better(models):
 
 
 def test_selection_by_hand():
-    """Two simulations of a tree of three tokens: the formula of PUCT, with N the visits of the parent."""
+    """Two simulations of a tree of three tokens by the PUCT formula, with N visits of the parent."""
     tree = Tree(2.0, lambda tokens: len(tokens) == 2)
     tree.root.expand(np.array([7, 8, 9]), np.array([0.5, 0.3, 0.2]), np.log([0.5, 0.3, 0.2]))
     path, leaf = tree.select()
@@ -92,7 +92,7 @@ def test_selection_by_hand():
 
 @pytest.mark.parametrize("options", [{}, {"rollout_length": 2}], ids=str)
 def test_prompts_together_are_as_alone_and_caches_do_not_matter(models, options):
-    """Texts that end early, at different lengths, beside texts that go on; with a penalty, and with rollouts from a seed."""
+    """Texts that end early, at different lengths, with longer ones; with a penalty, and with seeded rollouts."""
 
     def score(texts):
         return [(sum(text) * 7 % 11) / 11 for text in texts]
@@ -113,7 +113,7 @@ def test_prompts_together_are_as_alone_and_caches_do_not_matter(models, options)
 
 def test_a_source_and_the_width_of_one(models):
     def score(texts):
-        assert max(map(len, texts)) <= 3  # The start token is no part of the answer.
+        assert max(map(len, texts)) <= 3  # The start token is not returned.
         return [text.count(5) / len(text) for text in texts]
 
     steps = [models.History(is_encoder_decoder=True), fixed_size(models.History(is_encoder_decoder=True))]
@@ -123,18 +123,18 @@ def test_a_source_and_the_width_of_one(models):
 
 
 def test_what_is_shared_is_not_read_again(models):
-    """A leaf below the one before costs one token; the prompt is read once."""
+    """A leaf below the previous one costs one token; the prompt is processed once."""
     steps = models.History()
     search = TreeSearch(num_simulations=8, num_leaves=1, exploration=0.0)
     Generator(steps).generate([[1, 2, 3, 4, 5, 6]], max_new_tokens=3, sampler=search)
     assert steps.calls[0] == (1, 6)
     assert set(steps.calls[1:]) <= {(1, 1), (1, 2)}
-    # Without exploration one path is followed to its end; then everything is known.
+    # Without exploration one path is followed to its end.
     assert len(steps.calls) == 1 + 2
 
 
 def test_without_a_scorer_the_model_judges(models):
-    """The geometric mean of probabilities; searched long enough, the best of all texts."""
+    """The score is the geometric mean of probabilities; a long search finds the best text."""
     steps = models.History(4, scale=1.5)
     search = TreeSearch(num_simulations=600, exploration=1.0, num_leaves=4)
     text, value = Generator(steps).generate([1], max_new_tokens=3, sampler=search, return_scores=True)
