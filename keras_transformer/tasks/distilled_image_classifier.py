@@ -12,7 +12,7 @@ def DistilledImageClassifier(
 ) -> keras.Model:
     """Image classifier with a head on the class token and one on the distillation token, whose logits are averaged.
 
-    In training the first learns the labels and the second what a teacher answers, as with
+    Train the class head on labels and the distillation head on the predictions of a teacher:
     `compile(loss={"class_logits": ..., "distillation_logits": ...})`.
 
     Args:
@@ -35,8 +35,8 @@ def DistilledImageClassifier(
     >>> sorted(DistilledImageClassifier(backbone, num_classes=10).output)
     ['class_logits', 'distillation_logits', 'logits']
 
-    Reference: Touvron et al., DeiT, arXiv 2012.12877, section 4; there the mean is one of probabilities, here one of logits,
-    as in its published code.
+    Reference: Touvron et al., DeiT, arXiv 2012.12877, section 4; there probabilities are averaged, here logits, as in its
+    published code.
     """
     check_tokens(backbone)
     check_count("num_classes", num_classes)

@@ -1,4 +1,4 @@
-"""Helpers of the heads: inputs of a backbone by name, pooling, float32 outputs."""
+"""Helpers of the heads: checks of backbones, inputs by name, pooling, float32 outputs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def check_backbone(backbone: object) -> None:
     """Raises an error if `backbone` is not a Functional model.
 
     Raises:
-        ValueError: says what the backbone is instead.
+        ValueError: it is another object; the message contains it.
     """
     if not isinstance(backbone, keras.Model) or not getattr(backbone, "inputs", None):
         raise ValueError(
-            "backbone must be a Functional keras.Model to tokens (B, T, D), such as one of keras_transformer.models. "
+            "backbone must be a Functional keras.Model with output (B, T, D), such as one of keras_transformer.models. "
             f"Received: {backbone!r}"
         )
 
@@ -37,7 +37,7 @@ def check_tokens(backbone: keras.Model) -> None:
     check_backbone(backbone)
     shape = getattr(backbone.output, "shape", ())
     if len(shape) != 3:
-        raise ValueError(f"{backbone.name!r} must give tokens (B, T, D). Its output: {backbone.output!r}")
+        raise ValueError(f"{backbone.name!r} must return tokens (B, T, D). Its output: {backbone.output!r}")
 
 
 def token_table(backbone: keras.Model, *names: str) -> keras.layers.Layer:
@@ -58,14 +58,14 @@ def check_tied(backbone: keras.Model, table: keras.layers.Layer, width: int) -> 
     """Raises an error if the token embedding cannot be tied to a head of this width.
 
     Raises:
-        ValueError: it cannot be reversed, or is of another width.
+        ValueError: it is not reversible, or has another width.
     """
     if not isinstance(table, keras.layers.ReversibleEmbedding):
-        raise ValueError(f"{table.name!r} of {backbone.name!r} is no ReversibleEmbedding: use tie_embeddings=False.")
+        raise ValueError(f"{table.name!r} of {backbone.name!r} is not a ReversibleEmbedding: use tie_embeddings=False.")
     if table.output_dim != width:
         raise ValueError(
-            f"A tied head multiplies what {backbone.name!r} gives, {width} wide, with its {table.name!r}, which is "
-            f"{table.output_dim} wide: make both equal, or use tie_embeddings=False."
+            f"A tied head needs equal widths: the output of {backbone.name!r} has width {width}, its {table.name!r} has "
+            f"width {table.output_dim}. Use tie_embeddings=False otherwise."
         )
 
 
@@ -76,11 +76,11 @@ def check_count(name: str, value: object) -> None:
 
 
 def make_pooling(pooling: str | keras.layers.Layer, name: str = "pooling") -> keras.layers.Layer:
-    """A layer from a name in `POOLINGS`, an instance or a config; one given by name computes in float32."""
+    """The pooling layer from a name in `POOLINGS`, an instance or a config; by name in float32."""
     return resolve(pooling, POOLINGS, keras.layers.Layer, dtype="float32", name=name, argument="pooling")
 
 
 def output_layer(units: int, activation: Activation, use_bias: bool = True) -> keras.layers.Dense:
-    """A linear head in float32, named "probabilities" after a softmax or sigmoid, else "logits"."""
+    """A dense head in float32, named "probabilities" with softmax or sigmoid, else "logits"."""
     name = "probabilities" if activation in ("softmax", "sigmoid") else "logits"
     return keras.layers.Dense(units, activation=activation, use_bias=use_bias, dtype="float32", name=name)

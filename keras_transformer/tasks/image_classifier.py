@@ -24,8 +24,8 @@ def ImageClassifier(
     Args:
         backbone: `keras.Model` from images to tokens `(B, T, D)`, such as `models.ViT`.
         num_classes: int >= 1.
-        pooling: "class_token": the first token; "mean": the mean of the patches; "class_token_and_mean": both, one behind
-            the other.
+        pooling: "class_token": the first token; "mean": the mean of the patches; "class_token_and_mean": their
+            concatenation.
         dropout: float in [0, 1). Of the pooled token.
         activation: "softmax" for probabilities, None for logits.
         name: str.

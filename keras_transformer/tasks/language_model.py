@@ -36,17 +36,16 @@ class LanguageModel(keras.Model):
         tie_embeddings: bool. Whether the output projection is the transposed token embedding.
         tokenizer: a tokenizer of `keras_transformer.text`, or None: then prompts and results are token ids. It is
             saved with the model.
-        start_id: int or None: the token that every text begins with before generation. None: that of the tokenizer in an
-            encoder-decoder, no token otherwise.
-        end_id: int, or a list of ints: the token that ends a text, or several each of which does. None: that of the
-            tokenizer, or none.
-        head_scale: float. Factor of the backbone's output before the head; T5 1.0 has `1 / √D`. Default 1.
+        start_id: int or None: the token that precedes generated texts. None: that of the tokenizer in an encoder-decoder, no
+            token otherwise.
+        end_id: int, or a list of ints: the tokens that end a text. None: that of the tokenizer, or none.
+        head_scale: float. Factor of the backbone's output before the head; T5 1.0 uses `1 / √D`. Default 1.
         head_bias: bool. Whether the logits have a learned bias, as in BART and Marian.
         logit_soft_cap: float > 0, or None. c of the soft cap `c · tanh(x / c)` of the logits, as in Gemma 2.
         name: str.
 
     Call arguments:
-        inputs: those of the backbone.
+        inputs: the inputs of the backbone.
 
     Returns:
         Logits, float32 `(B, T, V)`, under every dtype policy.
@@ -110,7 +109,7 @@ class LanguageModel(keras.Model):
         self.source_names = source_names(inputs)
         self.is_encoder_decoder = bool(self.source_names)
         self.takes_prompts = "token_ids" in inputs
-        # That of a source that is no text, without the batch.
+        # Shape of a source that is not text, without the batch axis.
         is_text = self.source_names[:1] in ((), ("source_token_ids",))
         self.source_shape = None if is_text else tuple(inputs[self.source_names[0]].shape[1:])
         if tokenizer is not None:
@@ -133,28 +132,28 @@ class LanguageModel(keras.Model):
         return min((length for length in lengths if length), default=None)
 
     def generate(self, prompts: Any, **options: Any) -> Any:
-        """Continues prompts, or answers the sources of an encoder-decoder: see `generation.Generator.generate`.
+        """Generates text after prompts, or from the sources of an encoder-decoder: see `generation.Generator.generate`.
 
         Args:
-            prompts: str or list of str, where the model has a tokenizer; a list of ints, or a list of such lists; for a
-                model that takes "features", such as Whisper, an array of these, or several; for one that takes "images"
-                beside text, such as Kosmos, `{"images": ..., "token_ids": ...}`, the latter in any of the forms above.
+            prompts: str or list of str, if the model has a tokenizer; token ids as a list of ints or a list of such lists;
+                an array of features, batched or not, for a model with "features", such as Whisper; `{"images": ...,
+                "token_ids": ...}` for a model with "images" and text, such as Kosmos, with prompts in any form above.
             **options: `max_new_tokens`, `sampler`, `stop`, `seed`, `repetition_penalty`, `batch_size`, `return_scores`.
 
         Returns:
-            For each prompt the text, or the tokens, that follow it.
+            The generated text or tokens of each prompt.
 
         Raises:
-            GenerationError: the request is not valid for this model; raised before anything runs.
+            GenerationError: the request is not valid for this model.
         """
         return self.generator().generate(prompts, **options)
 
     def stream(self, prompt: Any, **options: Any) -> Any:
-        """Like `generate` for one prompt, piece by piece: see `generation.Generator.stream`."""
+        """Like `generate` for one prompt, as an iterator of pieces: see `generation.Generator.stream`."""
         return self.generator().stream(prompt, **options)
 
     def generator(self) -> Generator:
-        """The `Generator` of this model; it compiles once for each set of shapes."""
+        """Returns the `Generator` of this model, which compiles once per set of shapes."""
         if self._generator is None or self._generator.steps.jit_compile != self.jit_compile:
             self._generator = Generator(KerasSteps(self), self.tokenizer)
         return self._generator
@@ -168,7 +167,7 @@ class LanguageModel(keras.Model):
 
     @property
     def cache_is_rewindable(self) -> bool:
-        """bool: whether the cache can go back to an earlier index; one of fixed size cannot."""
+        """bool: whether the cache supports an earlier `cache_index`; a recurrent state does not."""
         return self.stepwise.cache_is_rewindable
 
     @property
@@ -182,11 +181,11 @@ class LanguageModel(keras.Model):
         return GenerationSpec(**{field.name: getattr(self, field.name) for field in dataclasses.fields(GenerationSpec)})
 
     def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
-        """An empty cache for `max_length` tokens: dict of named tensors, batch first."""
+        """Returns an empty cache for `max_length` tokens: dict of named tensors, batch first."""
         return self.stepwise.init_cache(batch_size, max_length, dtype)
 
     def encode(self, *source: Tensor) -> Cache:
-        """What the decoder reads of the source, to be joined with its cache: see `models.Stepwise.encode`."""
+        """Returns the encoded source, to merge with the cache of the decoder: see `models.Stepwise.encode`."""
         return self.stepwise.encode(*source)
 
     def prefill(self, token_ids: Tensor, lengths: Tensor, cache: Cache) -> tuple[Tensor, Tensor, Cache]:
@@ -194,11 +193,11 @@ class LanguageModel(keras.Model):
 
         Args:
             token_ids: int32 `(B, T)`, padded on the right.
-            lengths: int32 `(B,)`: the tokens of each prompt.
+            lengths: int32 `(B,)`: number of tokens of each prompt.
             cache: dict of tensors.
 
         Returns:
-            `(logits, hidden_states, cache)`: float32 `(B, 1, V)`, of the last token of each prompt alone; float32
+            `(logits, hidden_states, cache)`: float32 `(B, 1, V)`, for the last token of each prompt only; float32
             `(B, T, D)`, or `(B, 1, D)` with a `PrefillExit`; dict of tensors. The next token of a row is read at
             `cache_index = lengths`.
         """
@@ -207,7 +206,7 @@ class LanguageModel(keras.Model):
     def extend(
         self, token_ids: Tensor, lengths: Tensor, cache: Cache, cache_index: Tensor
     ) -> tuple[Tensor, Tensor, Cache]:
-        """Like `prefill`, for the next part of each prompt: `cache_index`, int32 `()` or `(B,)`, tokens are read before."""
+        """Like `prefill` for the next chunk of each prompt, after `cache_index` tokens, int32 `()` or `(B,)`."""
         hidden, cache = self.stepwise(token_ids, cache, cache_index, lengths, last_only=True)
         last = hidden
         if not self.has_prefill_exit:
@@ -218,9 +217,9 @@ class LanguageModel(keras.Model):
         """Reads new tokens.
 
         Args:
-            token_ids: int32 `(B, T)`, mostly T = 1.
+            token_ids: int32 `(B, T)`, usually T = 1.
             cache: dict of tensors.
-            cache_index: int32 `(B,)`: how many tokens each row has read before.
+            cache_index: int32 `(B,)`: number of tokens that each row has read before.
 
         Returns:
             `(logits, hidden_states, cache)`: float32 `(B, T, V)`, float32 `(B, T, D)`, dict of tensors.
@@ -229,7 +228,7 @@ class LanguageModel(keras.Model):
         return self._to_logits(hidden), ops.cast(hidden, "float32"), cache
 
     def paged_steps(self, num_blocks: int, block_size: int, **options: Any) -> PagedSteps:
-        """The model with its cache in the blocks of a pool, for `generation.Engine`: see `tasks.paged_steps.PagedSteps`."""
+        """Returns the model with a paged cache, for `generation.Engine`: see `tasks.decoding.paged_steps.PagedSteps`."""
         from keras_transformer.tasks.decoding.paged_steps import PagedSteps
 
         return PagedSteps(self, num_blocks, block_size, **options)

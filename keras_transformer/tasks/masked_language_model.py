@@ -23,28 +23,28 @@ def MaskedLanguageModel(
 ) -> keras.Model:
     """Masked language model: a backbone with BERT's head over the vocabulary: `logits = norm(gelu(W h + c)) E^T + b`.
 
-    W leads to the width of the embeddings, which is another than that of the tokens in ALBERT and ELECTRA.
+    W projects to the width of the embeddings, which differs from that of the tokens in ALBERT and ELECTRA.
 
-    `data.mask_tokens` makes its batches. The backbone's layers are used, not copied: after training, hand the same
-    backbone to another task.
+    `data.mask_tokens` prepares its batches. The layers of the backbone are used, not copied: after training, use the
+    backbone in another task.
 
     Args:
         backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.Encoder`.
-        tie_embeddings: bool. True: E is the table of token embeddings; False: a matrix of its own.
-        selected_positions: bool. True: one more input, "masked_positions", int32 `(B, P)`, and logits of those tokens alone;
-            the head is most of the work of a small model, and 15 % of the tokens need it.
-        transform: bool. False: the logits are products with the tokens as they are, `h E^T + b`.
-        activation: of the transform; a name or a function.
+        tie_embeddings: bool. True: E is the token embedding; False: a separate kernel.
+        selected_positions: bool. True: an additional input "masked_positions", int32 `(B, P)`, and logits of these tokens
+            only. It saves the head, most of the computation of a small model, on about 85 % of the tokens.
+        transform: bool. False: no transform, `h E^T + b`.
+        activation: activation of the transform.
         layer_norm_epsilon: float > 0. Of the norm of the transform.
         name: str.
 
     Returns:
-        `keras.Model`: the backbone's inputs to "logits", float32 `(B, T, V)`, under every dtype policy; with
-        "masked_positions" too, `(B, P, V)`.
+        `keras.Model`: the backbone's inputs to "logits", float32 `(B, T, V)`, under every dtype policy; `(B, P, V)` with
+        "masked_positions".
 
     Raises:
-        ValueError: a backbone without token embeddings, or whose output is no `(B, T, D)`; a tied head whose table cannot be
-            reversed or, without a transform, is of another width than the tokens.
+        ValueError: a backbone without token embeddings, or whose output is not `(B, T, D)`; a tied embedding that is not
+            reversible or, without a transform, has another width than the tokens.
 
     Example:
 
@@ -58,7 +58,7 @@ def MaskedLanguageModel(
     check_tokens(backbone)
     inputs, x = backbone.input, backbone.output
     embedding = token_table(backbone, "token_embedding")
-    if tie_embeddings:  # A transform leads to the width of the table.
+    if tie_embeddings:  # The transform projects to the width of the embedding.
         check_tied(backbone, embedding, embedding.output_dim if transform else x.shape[-1])
     if selected_positions:
         positions = keras.Input((None,), dtype="int32", name="masked_positions")

@@ -12,7 +12,7 @@ from keras_transformer.utils.types import Tensor
 def MultipleChoice(scorer: keras.Model, *, name: str = "multiple_choice") -> keras.Model:
     """Multiple choice: applies a model with one logit per text to each choice.
 
-    Question and answer stand in one text, as `text.Tokenizer.encode_pair` makes it; an answer is a row of the second axis.
+    Each choice is one sequence of question and answer, as from `text.Tokenizer.encode_pair`; axis 1 has the choices.
 
     Args:
         scorer: `keras.Model` of token inputs `(B, T)` to `(B, 1)`, such as
@@ -23,7 +23,7 @@ def MultipleChoice(scorer: keras.Model, *, name: str = "multiple_choice") -> ker
         `keras.Model`: the inputs of the scorer with an axis of C choices, `(B, C, T)`, to "logits", float32 `(B, C)`.
 
     Raises:
-        ValueError: a scorer whose output is no `(B, 1)`, or whose inputs are not all `(B, T)`.
+        ValueError: a scorer whose output is not `(B, 1)`, or whose inputs are not all `(B, T)`.
 
     Example:
 
@@ -38,7 +38,7 @@ def MultipleChoice(scorer: keras.Model, *, name: str = "multiple_choice") -> ker
     tensors = keras.tree.flatten(scorer.input)
     if getattr(scorer.output, "shape", None) != (None, 1) or any(len(tensor.shape) != 2 for tensor in tensors):
         raise ValueError(
-            f"{scorer.name!r} must give (B, 1) for inputs of (B, T). Its inputs: {tensors}; its output: {scorer.output!r}"
+            f"{scorer.name!r} must return (B, 1) for inputs of (B, T). Its inputs: {tensors}; its output: {scorer.output!r}"
         )
     inputs = {tensor.name: keras.Input((None, None), dtype=tensor.dtype, name=tensor.name) for tensor in tensors}
     flat = {key: FoldChoices(name=f"fold_{key}")(tensor) for key, tensor in inputs.items()}
@@ -49,7 +49,7 @@ def MultipleChoice(scorer: keras.Model, *, name: str = "multiple_choice") -> ker
 
 @serializable
 class FoldChoices(keras.layers.Layer):
-    """`(B, C, T)` to `(B C, T)`: every choice becomes a row of the batch.
+    """`(B, C, T)` to `(B C, T)`: merges choices into the batch axis.
 
     Call arguments:
         inputs: `(B, C, T)` of any dtype.
@@ -70,7 +70,7 @@ class UnfoldChoices(keras.layers.Layer):
     """`(B C, 1)` to `(B, C)`: see `FoldChoices`.
 
     Call arguments:
-        inputs: scores `(B C, 1)`, and a tensor `(B, C, T)` as it was before it was folded.
+        inputs: scores `(B C, 1)`, and any tensor `(B, C, T)`, for its shape.
 
     Returns:
         `(B, C)`.

@@ -21,13 +21,13 @@ def PairClassifier(
 ) -> keras.Model:
     """Cross-encoder: classifies two texts in one sequence, so that each token attends to both.
 
-    `text.Tokenizer.encode_pair` makes such sequences and their segments. `PairMatcher` reads the texts apart.
+    `text.Tokenizer.encode_pair` encodes such sequences with segments. `PairMatcher` encodes the texts separately.
 
     Args:
         backbone: `keras.Model` to tokens `(B, T, D)` that takes "segment_ids", such as `models.Encoder(num_segments=2)`.
         num_classes: int >= 1.
         pooling: "first", "last", "mean", "max", "attention", or a layer, as in `SequenceClassifier`.
-        hidden_dim: int: the width of the tanh layer (BERT's pooler) before the head; None for D.
+        hidden_dim: int. Width of the tanh layer before the head (BERT's pooler); None for D.
         dropout: float in [0, 1). Of the pooled vector.
         activation: "softmax", "sigmoid", or None for logits.
         name: str.
@@ -37,7 +37,7 @@ def PairClassifier(
         policy.
 
     Raises:
-        ValueError: the backbone knows no segments, or an argument that `SequenceClassifier` refuses.
+        ValueError: the backbone takes no segments; an invalid argument of `SequenceClassifier`.
 
     Example:
 
@@ -50,8 +50,8 @@ def PairClassifier(
     """
     if input_named(backbone, "segment_ids") is None:
         raise ValueError(
-            f"{backbone.name!r} takes no 'segment_ids' and cannot tell the texts apart: build it with num_segments=2, or"
-            " use SequenceClassifier if their tokens alone say enough."
+            f"{backbone.name!r} takes no 'segment_ids', which distinguish the texts: build it with num_segments=2, or"
+            " use SequenceClassifier."
         )
     hidden_dim = backbone.output.shape[-1] if hidden_dim is None else hidden_dim
     return SequenceClassifier(

@@ -24,7 +24,7 @@ def PairMatcher(
     With vectors u and v: `softmax(W [u, v, |u - v|, u * v] + b)`, or, without classes, the cosine `u . v / (|u| |v|)`.
 
     Args:
-        backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.Encoder`; both texts go through the same weights.
+        backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.Encoder`; both texts share its weights.
         num_classes: int >= 1, or None for the cosine.
         pooling: "first", "last", "mean", "max", "attention", or a layer called with `(tokens, padding_mask=...)`.
         dropout: float in [0, 1). Of u and v; with `num_classes` only.
@@ -32,12 +32,12 @@ def PairMatcher(
         name: str.
 
     Returns:
-        `keras.Model`: for each input of the backbone, such as "token_ids", two, "first_token_ids" and "second_token_ids", to
+        `keras.Model`: two inputs for each input of the backbone, such as "first_token_ids" and "second_token_ids", to
         "probabilities" or "logits", float32 `(B, num_classes)`, or to "similarity", float32 `(B,)` in [-1, 1]; under every
-        dtype policy. Its layer "pooling" gives the vectors.
+        dtype policy. The vectors are the outputs of its layer "pooling".
 
     Raises:
-        ValueError: unknown pooling, `num_classes` below 1, or a backbone whose output is no `(B, T, D)`.
+        ValueError: unknown pooling, `num_classes` below 1, or a backbone whose output is not `(B, T, D)`.
 
     Example:
 
@@ -57,7 +57,7 @@ def PairMatcher(
     inputs: dict[str, keras.KerasTensor] = {}
     vectors = []
     for side in ("first", "second"):
-        own = {tensor.name: _another(tensor, side) for tensor in keras.tree.flatten(backbone.input)}
+        own = {tensor.name: _side_input(tensor, side) for tensor in keras.tree.flatten(backbone.input)}
         inputs |= {tensor.name: tensor for tensor in own.values()}
         structure = keras.tree.map_structure(lambda tensor, own=own: own[tensor.name], backbone.input)
         has_mask = input_named(backbone, "padding_mask") is not None
@@ -72,7 +72,7 @@ def PairMatcher(
     return keras.Model(inputs, output_layer(num_classes, activation)(features), name=name)
 
 
-def _another(tensor, side):
+def _side_input(tensor, side):
     return keras.Input(tensor.shape[1:], dtype=tensor.dtype, name=f"{side}_{tensor.name}")
 
 

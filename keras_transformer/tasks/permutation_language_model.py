@@ -11,9 +11,8 @@ from keras_transformer.tasks.masked_language_model import MaskedLanguageModel
 def PermutationLanguageModel(backbone: keras.Model, *, name: str = "permutation_language_model") -> keras.Model:
     """Permutation language model: a two-stream `XLNet` with a head, `logits = h E^T + b` for each target.
 
-    A target is found from its place and the tokens before it in an order of factorization, which is drawn anew for every
-    text. `data.permute_tokens` makes the batches. The backbone's layers are used, not copied: after training, hand the
-    same backbone to another task.
+    A target is predicted from its position and the tokens before it in a random factorization order. `data.permute_tokens`
+    prepares the batches. The layers of the backbone are used, not copied: after training, use the backbone in another task.
 
     Args:
         backbone: `models.XLNet`.
@@ -24,7 +23,7 @@ def PermutationLanguageModel(backbone: keras.Model, *, name: str = "permutation_
         to "logits", float32 `(B, P, V)`, under every dtype policy: see `models.with_query_stream`.
 
     Raises:
-        ValueError: the backbone is no `XLNet`.
+        ValueError: the backbone is not an `XLNet`.
 
     Example:
 
@@ -32,7 +31,6 @@ def PermutationLanguageModel(backbone: keras.Model, *, name: str = "permutation_
     >>> PermutationLanguageModel(models.XLNet(models.Size(1, 8, 2, 16), vocabulary_size=50)).output_shape
     (None, None, 50)
 
-    Reference: Yang et al., XLNet, arXiv 1906.08237, section 2.2; E is the table of token embeddings, as in its published
-    code.
+    Reference: Yang et al., XLNet, arXiv 1906.08237, section 2.2; E is the token embedding, as in its published code.
     """
     return MaskedLanguageModel(with_query_stream(backbone), transform=False, name=name)

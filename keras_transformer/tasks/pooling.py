@@ -10,19 +10,19 @@ from keras import ops
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Shape, Tensor
 
-# Below every score that float32 tokens give, and finite: a row of padding alone stays free of NaN.
+# Finite, so that rows of padding alone have no NaN.
 _LOWEST = -1e9
 
 
 class Pooling(keras.layers.Layer):
-    """Base class of the poolings, from token vectors to one vector; padding has no influence.
+    """Base class of the poolings, from token vectors to one vector; padding is ignored.
 
     Call arguments:
         inputs: float `(B, T, D)`.
-        padding_mask: boolean `(B, T)`, True = a real token; None where all are.
+        padding_mask: boolean `(B, T)`, True = a real token; None for all real.
 
     Returns:
-        `(B, D)`, in the dtype of the layer. Zeros for a row of padding alone.
+        `(B, D)`, in the dtype of the layer. Zeros for a row of padding only.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -77,9 +77,9 @@ class LastPooling(Pooling):
     """
 
     def pool(self, inputs: Tensor, mask: Tensor) -> Tensor:
-        places = ops.expand_dims(ops.expand_dims(ops.arange(1, ops.shape(inputs)[1] + 1, dtype="int32"), 0), 2)
-        places = ops.where(mask, places, 0)
-        last = ops.logical_and(mask, ops.equal(places, ops.max(places, axis=1, keepdims=True)))
+        positions = ops.expand_dims(ops.expand_dims(ops.arange(1, ops.shape(inputs)[1] + 1, dtype="int32"), 0), 2)
+        positions = ops.where(mask, positions, 0)
+        last = ops.logical_and(mask, ops.equal(positions, ops.max(positions, axis=1, keepdims=True)))
         # Not a product with 0: padding may hold an infinity.
         return ops.sum(ops.where(last, inputs, 0.0), axis=1)
 
@@ -128,7 +128,7 @@ class AttentionPooling(Pooling):
     """Attention pooling with a learned query: `a = softmax_t(w . tanh(W x_t + b))`, `y = sum_t a_t x_t`.
 
     Args:
-        hidden_dim: int >= 1, or None for D: the width of `W x + b`.
+        hidden_dim: int >= 1, or None for D. Width of `W x + b`.
 
     Example:
 
@@ -137,8 +137,7 @@ class AttentionPooling(Pooling):
     >>> AttentionPooling(hidden_dim=4)(tokens, padding_mask=np.array([[1, 1, 0]])).numpy().tolist()
     [[1.0, 4.0]]
 
-    Reference: Yang et al., Hierarchical Attention Networks, NAACL 2016, equations 5 to 7; the values are the tokens, as
-    there.
+    Reference: Yang et al., Hierarchical Attention Networks, NAACL 2016, equations 5 to 7; the values are the tokens.
     """
 
     def __init__(self, hidden_dim: int | None = None, **kwargs: Any) -> None:
@@ -157,8 +156,8 @@ class AttentionPooling(Pooling):
         )
 
     def pool(self, inputs: Tensor, mask: Tensor) -> Tensor:
-        found = ops.tanh(ops.matmul(inputs, ops.cast(self.kernel, inputs.dtype)) + ops.cast(self.bias, inputs.dtype))
-        scores = ops.matmul(found, ops.expand_dims(ops.cast(self.query, inputs.dtype), -1))
+        hidden = ops.tanh(ops.matmul(inputs, ops.cast(self.kernel, inputs.dtype)) + ops.cast(self.bias, inputs.dtype))
+        scores = ops.matmul(hidden, ops.expand_dims(ops.cast(self.query, inputs.dtype), -1))
         # Exponentials in float32 under every policy.
         scores = ops.where(mask, ops.cast(scores, "float32"), _LOWEST)
         weights = ops.where(mask, ops.softmax(scores, axis=1), 0.0)

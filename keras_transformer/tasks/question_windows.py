@@ -14,9 +14,14 @@ class QuestionWindow(NamedTuple):
     Attributes:
         token_ids: list of int: [CLS] question [SEP] context [SEP].
         segment_ids: list of int: 0 up to the first separator, then 1.
-        offsets: list of pairs: `context[begin:stop]` is what the token stands for; `(0, 0)` outside the context.
-        answer: pair of the first and the last token of the answer; `(0, 0)`, the first token, where the answer does not lie
-            wholly in this window, or is not known.
+        offsets: list of pairs: `context[begin:stop]` is the text of the token; `(0, 0)` outside the context.
+        answer: pair of the first and the last token of the answer; `(0, 0)`, the first token, if the window does not contain
+            the whole answer, or it is unknown.
+
+    Example:
+
+    >>> QuestionWindow([1, 5, 2, 6, 2], [0, 0, 0, 1, 1], [(0, 0)] * 3 + [(0, 4), (0, 0)], (3, 3)).context_mask
+    [False, False, False, True, False]
     """
 
     token_ids: list[int]
@@ -26,7 +31,7 @@ class QuestionWindow(NamedTuple):
 
     @property
     def context_mask(self) -> list[bool]:
-        """list of bool: True for the tokens of the context, among which `best_spans` may choose."""
+        """list of bool: True for the tokens of the context, as for `best_spans`."""
         return [stop > begin for begin, stop in self.offsets]
 
 
@@ -45,19 +50,19 @@ def question_windows(
     Args:
         tokenizer: a tokenizer of `keras_transformer.text` with a classification and a separator token, or a start and an end
             token.
-        question: str. What is longer than `max_question_length` is cut off.
+        question: str. It is truncated to `max_question_length` tokens.
         context: str.
-        answer: pair of the answer's first character in `context` and its text, as SQuAD's files have it, or None.
-        max_length: int. Tokens of a window, the special ones included.
-        stride: int >= 1. How many tokens the next window begins after the last.
+        answer: pair of the answer's first character in `context` and its text, as in SQuAD, or None.
+        max_length: int. Tokens of a window, special tokens included.
+        stride: int >= 1. Tokens between the starts of consecutive windows.
         max_question_length: int >= 1.
 
     Returns:
-        list of `QuestionWindow`, at least one. Together they hold all of the context.
+        list of `QuestionWindow`, at least one. Together they contain the whole context.
 
     Raises:
-        ValueError: a window has no room for a token of the context; `stride` is below 1, or so large that windows would
-            leave out tokens; the answer does not stand where it is said to.
+        ValueError: no space for context in a window; `stride` below 1, or so large that windows skip tokens; `answer`
+            does not match the context.
 
     Example:
 
@@ -73,27 +78,31 @@ def question_windows(
     code.
     """
     opening, closing = _frame(tokenizer)
-    asked = tokenizer.encode(question, max_length=max_question_length)
+    question_ids = tokenizer.encode(question, max_length=max_question_length)
     ids, offsets = tokenizer.encode_with_offsets(context)
-    room = max_length - len(asked) - 3
-    if room < 1:
-        raise ValueError(f"max_length={max_length} leaves no room beside a question of {len(asked)} tokens.")
-    if not 1 <= stride <= room:
-        raise ValueError(f"stride must lie between 1 and {room}, the tokens of context in a window. Received: {stride}")
-    place = None if answer is None else _place(offsets, context, *answer)
-    prefix = len(asked) + 2
+    capacity = max_length - len(question_ids) - 3
+    if capacity < 1:
+        raise ValueError(f"max_length={max_length} leaves no context after a question of {len(question_ids)} tokens.")
+    if not 1 <= stride <= capacity:
+        raise ValueError(
+            f"stride must be in [1, {capacity}], the number of context tokens in a window. Received: {stride}"
+        )
+    span = None if answer is None else _token_span(offsets, context, *answer)
+    prefix = len(question_ids) + 2
     windows = []
-    for first in range(0, max(len(ids) - room, 0) + stride, stride):
-        part = ids[first : first + room]
+    for first in range(0, max(len(ids) - capacity, 0) + stride, stride):
+        part = ids[first : first + capacity]
         windows.append(
             QuestionWindow(
-                token_ids=[opening, *asked, closing, *part, closing],
+                token_ids=[opening, *question_ids, closing, *part, closing],
                 segment_ids=[0] * prefix + [1] * (len(part) + 1),
-                offsets=[(0, 0)] * prefix + [(begin, stop) for begin, stop in offsets[first : first + room]] + [(0, 0)],
-                answer=_within(place, first, len(part), prefix),
+                offsets=[(0, 0)] * prefix
+                + [(begin, stop) for begin, stop in offsets[first : first + capacity]]
+                + [(0, 0)],
+                answer=_within(span, first, len(part), prefix),
             )
         )
-        if first + room >= len(ids):
+        if first + capacity >= len(ids):
             break
     return windows
 
@@ -106,16 +115,18 @@ def _frame(tokenizer):
     )
 
 
-def _place(offsets, context, begin, text):
+def _token_span(offsets, context, begin, text):
     """First and last token that overlap the answer, or None."""
     stop = begin + len(text)
     if context[begin:stop] != text or not text:
-        raise ValueError(f"The context has {context[begin:stop]!r} at character {begin}, not the answer {text!r}.")
+        raise ValueError(
+            f"answer {text!r} must start at character {begin} of the context. Found: {context[begin:stop]!r}"
+        )
     inside = [index for index, (first, last) in enumerate(offsets) if first < stop and last > begin]
     return (inside[0], inside[-1]) if inside else None
 
 
-def _within(place, first, count, prefix):
-    if place is None or place[0] < first or place[1] >= first + count:
+def _within(span, first, count, prefix):
+    if span is None or span[0] < first or span[1] >= first + count:
         return (0, 0)
-    return (place[0] - first + prefix, place[1] - first + prefix)
+    return (span[0] - first + prefix, span[1] - first + prefix)

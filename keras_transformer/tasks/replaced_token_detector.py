@@ -15,19 +15,19 @@ def ReplacedTokenDetector(
 ) -> keras.Model:
     """ELECTRA discriminator, a head over each token: `w . gelu(W h + c) + b`, the logit of "this token was replaced".
 
-    Train it with a binary cross-entropy from logits against 1 where a `MaskedLanguageModel`, the generator, has put another
-    token, and 0 elsewhere; the logit of padding is -1e9, which costs nothing against 0.
+    Train it with a binary cross-entropy from logits: label 1 for tokens that the generator, a `MaskedLanguageModel`, has
+    replaced, 0 for others. The logit of padding is -1e9, with zero loss for label 0.
 
     Args:
         backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.ELECTRA`.
-        activation: of the transform; a name or a function.
+        activation: activation of the transform.
         name: str.
 
     Returns:
         `keras.Model`: the backbone's inputs to "logits", float32 `(B, T)`, under every dtype policy; -1e9 at padding.
 
     Raises:
-        ValueError: a backbone whose output is no `(B, T, D)`.
+        ValueError: a backbone whose output is not `(B, T, D)`.
 
     Example:
 

@@ -16,12 +16,12 @@ def SentenceEmbedder(
 ) -> keras.Model:
     """Sentence embedder: `v = pool(tokens)`, and `v / |v|` with `normalize`.
 
-    `PairMatcher` trains a backbone so that such vectors can be compared.
+    `PairMatcher` trains a backbone for such vectors.
 
     Args:
         backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.BERT`. Its layers are used, not copied.
         pooling: "first", "mean", "max", "attention", a layer called with `(tokens, padding_mask=...)`, or a list of these,
-            whose vectors are put behind one another.
+            whose vectors are concatenated.
         normalize: bool. Whether every vector has length 1, so that a dot product is a cosine.
         name: str.
 
@@ -30,7 +30,7 @@ def SentenceEmbedder(
         poolings.
 
     Raises:
-        ValueError: unknown pooling, none, or a backbone whose output is no `(B, T, D)`.
+        ValueError: unknown pooling, an empty list, or a backbone whose output is not `(B, T, D)`.
 
     Example:
 

@@ -25,15 +25,15 @@ def SequenceClassifier(
 
     Args:
         backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.Encoder`. Its layers are used, not copied: a backbone
-            that was pretrained in a `MaskedLanguageModel` brings its weights.
+            from a `MaskedLanguageModel` keeps its pretrained weights.
         num_classes: int >= 1.
         pooling: "first", "last", "mean", "max", "attention", or a layer called with `(tokens, padding_mask=...)`.
-        hidden_dim: int, or None. With it `h = tanh(W' pool(tokens) + b')` of this width, which BERT calls its pooler.
-        hidden_activation: in place of tanh.
+        hidden_dim: int, or None. Width of `h = tanh(W' pool(tokens) + b')`, the pooler of BERT; None for no such layer.
+        hidden_activation: activation of this layer.
         dropout: float in [0, 1). Of `h`.
-        activation: "softmax" for probabilities, "sigmoid" for classes that do not exclude each other, None for logits, which
-            `training.MaskedCrossentropy` takes.
-        use_bias: bool. Whether there is a b.
+        activation: "softmax" for probabilities, "sigmoid" for multiple labels, None for logits, as for
+            `training.MaskedCrossentropy`.
+        use_bias: bool. Whether the head has a bias.
         name: str.
 
     Returns:
@@ -41,7 +41,7 @@ def SequenceClassifier(
         policy.
 
     Raises:
-        ValueError: unknown pooling, `num_classes` below 1, or a backbone whose output is no `(B, T, D)`.
+        ValueError: unknown pooling, `num_classes` below 1, or a backbone whose output is not `(B, T, D)`.
 
     Example:
 

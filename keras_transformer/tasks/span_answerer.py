@@ -11,15 +11,15 @@ from keras_transformer.tasks.heads import check_tokens, input_named
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Config, Tensor
 
-# The logit of padding: no softmax sees it, and it is finite.
+# The logit of padding: finite, with zero probability after a softmax.
 PADDING_LOGIT = -1e9
 
 
 def SpanAnswerer(backbone: keras.Model, *, dropout: float = 0.0, name: str = "span_answerer") -> keras.Model:
     """Extractive question answering: two logits per token, for the start and the end of the answer.
 
-    Question and context stand in one sequence, as `text.Tokenizer.encode_pair` makes it. Train it with a sparse categorical
-    cross-entropy from logits of each output against the place of the token; `best_spans` picks the answers.
+    Question and context are one sequence, as from `text.Tokenizer.encode_pair`. Train each output with a sparse categorical
+    cross-entropy from logits on the index of the token; `best_spans` decodes the answers.
 
     Args:
         backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.Encoder(num_segments=2)`.
@@ -31,7 +31,7 @@ def SpanAnswerer(backbone: keras.Model, *, dropout: float = 0.0, name: str = "sp
         policy; -1e9 at padding.
 
     Raises:
-        ValueError: a backbone whose output is no `(B, T, D)`.
+        ValueError: a backbone whose output is not `(B, T, D)`.
 
     Example:
 
@@ -58,11 +58,11 @@ class TokenLogits(keras.layers.Layer):
     """Selects one of the logits of each token, and masks padding.
 
     Args:
-        index: int: which one.
+        index: int. Index of the logit.
 
     Call arguments:
         inputs: float `(B, T, C)`.
-        padding_mask: boolean `(B, T)`, True = a real token; None where all are.
+        padding_mask: boolean `(B, T)`, True = a real token; None for all real.
 
     Returns:
         `(B, T)`; -1e9 at padding.

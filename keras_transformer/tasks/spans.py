@@ -14,7 +14,13 @@ from keras_transformer.utils.types import ArrayLike
 
 
 class AnswerSpan(NamedTuple):
-    """A span of tokens, both ends included, with the sum of its start and end logits."""
+    """A span of tokens, both ends included, with the sum of its start and end logits.
+
+    Example:
+
+    >>> AnswerSpan(start=1, end=3, score=5.0).end
+    3
+    """
 
     start: int
     end: int
@@ -29,14 +35,14 @@ def best_spans(
     Args:
         start_logits: float `(B, T)`.
         end_logits: float `(B, T)`.
-        context_mask: boolean `(B, T)`, True where an answer may lie: not in the question, special tokens or padding. A span
-            crosses no gap in it.
+        context_mask: boolean `(B, T)`, True for tokens of an answer: not in the question, special tokens or padding. Spans
+            are contiguous in it.
         max_length: int >= 1. Tokens of the longest span.
         num_best: int >= 1. Spans per row, best first.
 
     Returns:
-        For each row a list of `num_best` `AnswerSpan`, or as many as there are; of equal scores the earlier first, then the
-        shorter.
+        For each row a list of `num_best` `AnswerSpan`, or fewer if there are fewer; ties are sorted by start, then by
+        length.
 
     Raises:
         ValueError: arrays that differ in shape or are not `(B, T)`; a count below 1.
@@ -46,8 +52,8 @@ def best_spans(
     >>> best_spans([[9.0, 1.0, 0.0, 3.0]], [[9.0, 4.0, 2.0, 0.0]], [[0, 1, 1, 1]])
     [[AnswerSpan(start=1, end=1, score=5.0)]]
 
-    Reference: Devlin et al., BERT, arXiv 1810.04805, section 4.2; the bounds on length and place are those of its published
-    code.
+    Reference: Devlin et al., BERT, arXiv 1810.04805, section 4.2; the limits on length and position are those of its
+    published code.
     """
     starts, ends = (np.asarray(logits, "float64") for logits in (start_logits, end_logits))
     allowed = np.asarray(context_mask, bool)
@@ -58,12 +64,12 @@ def best_spans(
         )
     if max_length < 1 or num_best < 1:
         raise ValueError(f"max_length and num_best must be at least 1. Received: {max_length} and {num_best}")
-    return [_best_of_row(*row, max_length, num_best) for row in zip(starts, ends, allowed, strict=True)]
+    return [_row_spans(*row, max_length, num_best) for row in zip(starts, ends, allowed, strict=True)]
 
 
-def _best_of_row(starts, ends, allowed, max_length, num_best):
+def _row_spans(starts, ends, allowed, max_length, num_best):
     length = len(starts)
-    # Row i, column w: the span from i to i + w. Never (T, T).
+    # Row i, column w: the span from i to i + w; `(T, max_length)`, not `(T, T)`.
     stops = np.arange(length)[:, None] + np.arange(min(max_length, length))
     inside = stops < length
     stops = np.minimum(stops, length - 1)

@@ -13,9 +13,9 @@ def Tagger(
 ) -> keras.Model:
     """Token classifier: a linear head over each token, such as for parts of speech or entities.
 
-    A word of several tokens takes the tag of its first; the others, and padding, have the label -100, which
-    `training.MaskedCrossentropy` and `training.MaskedAccuracy` leave out. `text.Tokenizer.encode_words` says which word a
-    token came from.
+    The first token of a word has its tag; other tokens and padding have the label -100, which
+    `training.MaskedCrossentropy` and `training.MaskedAccuracy` ignore. `text.Tokenizer.encode_words` returns the word of
+    each token.
 
     Args:
         backbone: `keras.Model` to tokens `(B, T, D)`, such as `models.Encoder`.
@@ -29,7 +29,7 @@ def Tagger(
         policy.
 
     Raises:
-        ValueError: `num_tags` below 1, or a backbone whose output is no `(B, T, D)`.
+        ValueError: `num_tags` below 1, or a backbone whose output is not `(B, T, D)`.
 
     Example:
 

@@ -183,5 +183,5 @@ def test_what_cannot_be_is_refused():
     model = models.Decoder(SIZE, VOCABULARY)
     early = keras.Model(model.input, PrefillExit()(model.get_layer("embedding_dropout").output))
     blocks = [layer for layer in model.layers if layer.name.startswith("decoder_block")]
-    with pytest.raises(ValueError, match="behind a PrefillExit"):
+    with pytest.raises(ValueError, match="follows a PrefillExit"):
         Stepwise(keras.Model(early.input, blocks[0](early.output)))

@@ -212,11 +212,11 @@ def test_embeddings_that_cannot_be_reversed():
 
 def test_a_tied_table_of_another_width_is_named():
     size = models.BahdanauSize(embedding_dim=6, hidden_dim=8, alignment_dim=8, readout_dim=4)
-    message = "'bahdanau' gives, 4 wide, with its 'target_token_embedding', which is 6 wide"
+    message = "'bahdanau' has width 4, its 'target_token_embedding' has width 6"
     with pytest.raises(ValueError, match=message):
         tasks.LanguageModel(models.Bahdanau(size, vocabulary_size=11))
     assert tasks.LanguageModel(models.Bahdanau(size, vocabulary_size=11), tie_embeddings=False).vocabulary_size == 11
     narrow = models.ALBERT(SIZE, vocabulary_size=11, embedding_dim=4)
-    with pytest.raises(ValueError, match="'token_embedding', which is 4 wide"):
+    with pytest.raises(ValueError, match="'token_embedding' has width 4"):
         tasks.MaskedLanguageModel(narrow, transform=False)
     assert tasks.MaskedLanguageModel(narrow).output_shape == (None, None, 11)

@@ -70,10 +70,10 @@ def test_a_long_question_is_cut():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"max_length": 5}, "no room"),
+        ({"max_length": 5}, "leaves no context"),
         ({"stride": 0}, "stride"),
-        ({"stride": 4}, "between 1 and 3"),
-        ({"answer": (0, "b")}, "has 'a' at character 0, not the answer 'b'"),
+        ({"stride": 4}, r"in \[1, 3\]"),
+        ({"answer": (0, "b")}, "answer 'b' must start at character 0"),
         ({"answer": (0, "")}, "answer ''"),
     ],
 )
