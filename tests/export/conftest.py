@@ -1,4 +1,4 @@
-"""Worker processes export every small model once; the tests look at what they left."""
+"""Worker processes export every small model once; the tests use their results."""
 
 import json
 import os
@@ -29,7 +29,7 @@ class Exported:
         return self.results[name]
 
     def bundle(self, name):
-        """Path of the bundle of a case that went well."""
+        """Returns the path of the bundle of a successful case."""
         self[name]
         return self.directory / name
 
@@ -43,7 +43,7 @@ WORKERS = {
 
 
 def pytest_collection_modifyitems(items):
-    """What looks at the files of a worker waits for the converters."""
+    """Marks the tests that wait for a worker."""
     for item in items:
         if WORKERS.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
@@ -51,25 +51,25 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory):
-    """The worker's results, made once even when pytest-xdist runs several sessions."""
+    """Results of the worker, computed once also with several pytest-xdist sessions."""
     return _run_once(tmp_path_factory, "exported")
 
 
 @pytest.fixture(scope="session")
 def language(tmp_path_factory):
-    """The results of the worker that exports language models."""
+    """Results of the worker that exports language models."""
     return _run_once(tmp_path_factory, "language")
 
 
 @pytest.fixture(scope="session")
 def tflite(tmp_path_factory):
-    """The results of the worker that writes TFLite files of several signatures, and quantized ones."""
+    """Results of the worker that writes TFLite files with several signatures, and quantized ones."""
     return _run_once(tmp_path_factory, "tflite")
 
 
 @pytest.fixture(scope="session")
 def optimized(tmp_path_factory):
-    """The results of the worker that exports what test_onnx_optimize.py looks at."""
+    """Results of the worker that exports the models of the ONNX graph tests."""
     return _run_once(tmp_path_factory, "optimized")
 
 

@@ -1,4 +1,4 @@
-"""Exports a model of text and images: `kosmos_worker.py OUT_DIRECTORY`. It leaves `kosmos.keras` and the bundle `kosmos`."""
+"""Exports a model of text and images: `kosmos_worker.py OUT_DIRECTORY`. Writes `kosmos.keras` and the bundle `kosmos`."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Exports the language models that test_language.py generates with: `language_worker.py OUT_DIRECTORY`.
+"""Exports the language models of test_language.py: `language_worker.py OUT_DIRECTORY`.
 
 Each is left as NAME.keras too. Converters leak memory and can crash, so the tests never run them in pytest's own process.
 """
@@ -35,7 +35,7 @@ TOKENIZER = Bytes()
 SIZE = Size(num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=24)
 MAX_LENGTH = 24
 BUCKETS = (4, 8)
-# Tokens that these models, with these weights, come upon in some of the texts of the tests and not in others.
+# End tokens that these models, with these weights, generate in some of the test texts.
 END_IDS = {"gpt": 203, "translator": 99, "llama": [43, 12], "listener": 39}
 
 
@@ -50,7 +50,7 @@ def translator():
 
 
 def llama():
-    """Rotary positions, root-mean-square norms, a gated feed-forward, grouped heads, a head of its own."""
+    """Rotary positions, RMS normalization, gated feed-forward, grouped heads, untied head."""
     attention = MultiHeadAttention(num_heads=4, key_dim=4, num_key_value_heads=2, position="rotary")
     backbone = Decoder(
         SIZE,
@@ -65,20 +65,20 @@ def llama():
 
 
 def mistral():
-    """Attention within a window: its cache keeps four tokens, however long the text."""
+    """Sliding-window attention with a cache of four tokens, independent of the length."""
     attention = MultiHeadAttention(2, 8, num_key_value_heads=1, mechanism=LocalAttention(window=4), position="rotary")
     backbone = Decoder(SIZE, TOKENIZER.vocabulary_size, position=None, norm="rms_norm", attention=attention)
     return LanguageModel(backbone)
 
 
 def yoco():
-    """One pair of keys and values for the model, beside a window of four tokens; a prompt is read half-way."""
+    """YOCO: shared keys and values, and a window of four tokens; prefill runs half of the layers."""
     size = Size(2, SIZE.hidden_dim, SIZE.num_heads, SIZE.intermediate_dim)
     return LanguageModel(YOCO(size, TOKENIZER.vocabulary_size, window=4, num_key_value_heads=1))
 
 
 def transformer_xl():
-    """Segments of four tokens, and a memory of three before each: texts go through several."""
+    """Segments of four tokens with a memory of three, so that texts have several segments."""
     return LanguageModel(TransformerXL(SIZE, TOKENIZER.vocabulary_size, segment_length=4, memory_length=3))
 
 
@@ -88,19 +88,19 @@ def recurrent_memory():
 
 
 def rwkv():
-    """States of time and channel mixing, and the token before."""
+    """States of time and channel mixing, and the previous token."""
     return LanguageModel(RWKV(SIZE, TOKENIZER.vocabulary_size, chunk_size=4))
 
 
 def listener():
-    """Samples in: their spectrogram is a part of the graph."""
+    """Audio samples as inputs; the spectrogram is part of the graph."""
     whisper = Whisper(SIZE, vocabulary_size=40, num_mel_bins=5, num_frames=12, max_sequence_length=MAX_LENGTH)
     backbone = with_front_end(whisper, LogMel.whisper(num_mel_bins=5, num_samples=12 * 160))
     return LanguageModel(backbone, start_id=1, end_id=END_IDS["listener"], head_bias=True)
 
 
 def randomize(model):
-    """Weights with which the texts vary: an untrained model says one token over and over."""
+    """Sets weights with which the texts vary; an untrained model repeats one token."""
     rng = np.random.default_rng(0)
     for weight in model.weights:
         is_matrix = len(weight.shape) > 1

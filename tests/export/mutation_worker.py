@@ -1,4 +1,4 @@
-"""Runs damaged bundles, each in a process of its own: `mutation_worker.py JOBS.json RESULTS.json`.
+"""Runs damaged bundles, each in a separate process: `mutation_worker.py JOBS.json RESULTS.json`.
 
 A job names a bundle, the backend, a file of the bundle and the file that takes its place; the manifest is given the hash of
 what came, so that the runtime itself meets it. The result is what came of it: the class of a typed error, "same" when the
@@ -23,11 +23,11 @@ import onnxruntime  # noqa: F401
 from keras_transformer.export import ExportError, load, verify_bundle
 
 SECONDS = 20
-MEMORY = 4 << 30  # So that an absurd size fails at once, here as on a machine without so much.
+MEMORY = 4 << 30  # An absurd size must fail at once, as on a machine with less memory.
 
 
 def main(jobs, results):
-    """Does the jobs one after another."""
+    """Runs the jobs sequentially."""
     jobs = json.loads(pathlib.Path(jobs).read_text())
     expected, found = {}, []
     for job in jobs:
@@ -40,7 +40,7 @@ def main(jobs, results):
 
 
 def run(job, source, bundle, expected):
-    """Puts the damaged file in place, looks what happens, and puts the good one back."""
+    """Replaces a file by a damaged one, runs the bundle, and restores the file."""
     if not bundle.exists():
         shutil.copytree(source, bundle)
     manifest = json.loads((source / "manifest.json").read_text())
@@ -55,7 +55,7 @@ def run(job, source, bundle, expected):
 
 
 def attempt(bundle, backend, expected):
-    """Runs it; where it gives something else than before, verifying it must say so."""
+    """Runs the bundle; if the outputs differ, `verify` must fail."""
     try:
         if digest(bundle, backend) == expected:
             return "same"
@@ -68,7 +68,7 @@ def attempt(bundle, backend, expected):
 
 
 def digest(bundle, backend):
-    """What a bundle gives, shortened."""
+    """Returns the outputs of a bundle, shortened."""
     model = load(bundle, backend, num_threads=1)
     if hasattr(model, "generate"):
         return json.dumps([model.generate("ab c", max_new_tokens=4), model.generate([[7, 8], [9]], max_new_tokens=3)])
@@ -80,7 +80,7 @@ def digest(bundle, backend):
 
 
 def in_child(function):
-    """What a function returns in a forked process, or how that ended."""
+    """Returns the result of a function in a forked process, or its exit status."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""Small ONNX graphs written by hand, before and after rewriting."""
+"""Small hand-written ONNX graphs, before and after rewriting."""
 
 import collections
 
@@ -13,12 +13,12 @@ from keras_transformer.export.onnx.traversal import all_nodes
 
 
 def operators(model):
-    """How often each operator stands in a graph and the bodies in it."""
+    """Counts the operators of a graph and its subgraphs."""
     return collections.Counter(node.op_type for node in all_nodes(model.graph))
 
 
 def rewritten(text, feeds, options=OnnxOptions(), tolerance=1e-5, **words):  # noqa: B008
-    """The operators of a graph after rewriting; asserts that its values are the same."""
+    """Returns the operators of a graph after rewriting; asserts that its outputs are equal."""
     for word, value in words.items():
         text = text.replace(word, str(value))
     before = parser.parse_model(text)

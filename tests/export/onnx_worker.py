@@ -1,4 +1,4 @@
-"""Exports the models that the tests of ONNX graphs look at: `onnx_worker.py OUT_DIRECTORY`."""
+"""Exports the models of the ONNX graph tests: `onnx_worker.py OUT_DIRECTORY`."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ VOCABULARY = 40
 
 
 def randomize(model):
-    """Weights of zero and of one would hide where they go."""
+    """Sets random weights, because zeros and ones would hide errors."""
     random = np.random.default_rng(0)
     for weight in model.weights:
         weight.assign_add(random.normal(0, 0.1, weight.shape))
@@ -45,14 +45,14 @@ def encoder(size=SIZE, **options):
 
 
 def scores():
-    """Attention whose weights are an output: nothing may swallow them."""
+    """Attention with its weights as an output, which fusion must keep."""
     x = keras.Input((None, 16), name="x")
     context, weights = MultiHeadAttention(2, 8)(x, x, return_attention_scores=True)
     return keras.Model(x, {"context": context, "weights": weights})
 
 
 def two_layers_one_name():
-    """Two variables of the same path."""
+    """Two variables with the same path."""
     inputs = keras.Input((4,), name="x")
     parts = [keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, name="same")], name="part") for _ in range(2)]
     parts[1].name = "other"
@@ -60,7 +60,7 @@ def two_layers_one_name():
 
 
 def norm_behind_convolution():
-    """One place is left, so that what turns places and channels around only renames them."""
+    """One spatial position is left, so that transposing positions and channels only relabels the axes."""
     tokens = keras.Input((3, 8))
     return keras.Model(tokens, keras.layers.LayerNormalization()(keras.layers.Conv1D(6, kernel_size=3)(tokens)))
 

@@ -1,4 +1,4 @@
-"""The messages that servers read their configuration as, made from their published definitions."""
+"""Protocol buffer messages of server configurations, built from their published definitions."""
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 
@@ -6,7 +6,7 @@ _FIELD = descriptor_pb2.FieldDescriptorProto
 
 
 def batching_parameters(text):
-    """Text as `tensorflow.serving.BatchingParameters` (session_bundle_config.proto of TensorFlow Serving)."""
+    """Parses text as `tensorflow.serving.BatchingParameters` (session_bundle_config.proto of TensorFlow Serving)."""
     file = descriptor_pb2.FileDescriptorProto(name="batching.proto", package="tensorflow.serving", syntax="proto3")
     file.dependency.append(wrappers_pb2.DESCRIPTOR.name)
     message = file.message_type.add(name="BatchingParameters")

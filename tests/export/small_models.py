@@ -1,4 +1,4 @@
-"""Small models, each a function; imported by the worker script and by tests that need a module for their classes."""
+"""Functions that build small models, for the worker script and for tests that import its classes."""
 
 import keras
 from keras import layers, ops
@@ -53,7 +53,7 @@ def mlp():
 
 
 def keras_int8():
-    """Dense and einsum layers that Keras itself has quantized: products of 8-bit numbers, scales of activations."""
+    """Dense and einsum layers quantized by Keras: 8-bit products and activation scales."""
     x = keras.Input((None, 8), name="x")
     h = layers.EinsumDense("bte,enh->btnh", (None, 2, 4), name="heads")(x)
     h = layers.EinsumDense("btnh,nhe->bte", (None, 8), name="joined")(h)
@@ -134,7 +134,7 @@ def image_transformer():
 
 
 class NewAxes(layers.Layer):
-    """Indexing with None in every place, on a mask of dynamic shape, and signs of whole numbers."""
+    """Indexing with None at every axis, on a mask of dynamic shape, and signs of integers."""
 
     def call(self, mask, values):
         weights = ops.cast(mask[:, None, :], "float32") * ops.cast(mask[..., None], "float32")
@@ -147,7 +147,7 @@ class NewAxes(layers.Layer):
 
 
 def rolled():
-    """Rolls forwards and backwards, over one axis and two; TFLite has no such op."""
+    """Rolls in both directions, over one and two axes; TFLite has no such operation."""
     x = keras.Input((None, 4, 3), name="x")
     both = ops.roll(ops.roll(x, 1, axis=1), -2, axis=2)
     return keras.Model(x, {"both": both, "last": ops.roll(x, 2, axis=3)})

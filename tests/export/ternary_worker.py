@@ -1,4 +1,4 @@
-"""Exports a BitNet language model and a `BitDense` alone, in a process of its own: `ternary_worker.py OUT_DIRECTORY`."""
+"""Exports a BitNet language model and a single `BitDense`, in a separate process: `ternary_worker.py OUT_DIRECTORY`."""
 
 import json
 import os

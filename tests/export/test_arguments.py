@@ -1,4 +1,4 @@
-"""Wrong arguments end in an error that names the argument and what is expected."""
+"""Wrong arguments raise an error that names the argument and the expected values."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`keras-transformer bench`: what it measures and how, never how fast it is."""
+"""`keras-transformer bench`: what it measures and how, without asserting speed."""
 
 import json
 import subprocess
@@ -46,7 +46,7 @@ def test_a_language_model_by_its_tokens(language):
 
 @pytest.mark.parametrize("name", ["gpt", "translator"])
 def test_the_steps_that_are_timed(language, name, monkeypatch):
-    # A step that read no cache, or always the same place of it, would be another step.
+    # The timed steps must read the cache at increasing indices.
     from keras_transformer.export.onnx.generation_steps import OnnxSteps
 
     seen, call = [], OnnxSteps._call

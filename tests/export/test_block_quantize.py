@@ -1,17 +1,17 @@
-"""Weights by block: 4-bit scales are searched for, 8-bit scales clip nothing."""
+"""Block-wise weight quantization: 4-bit scales are searched, 8-bit scales do not clip."""
 
 import numpy as np
 import pytest
 
 from keras_transformer.export.quantization.block_quantize import by_block, by_channel, pack_nibbles
 
-# Heavy tails: a scale that clips the largest number of a block serves the others better.
+# Heavy tails: a scale that clips the largest value of a block lowers the error of the others.
 ROWS = np.random.default_rng(0).standard_t(3, size=(64, 96)).astype("float32")
 SHARES = np.linspace(0.7, 1.0, 13)
 
 
 def errors(blocks, scale):
-    """Squared error of each block in 4 bits with a scale, and the restored values."""
+    """Returns the squared error of each block in 4 bits with a scale, and the dequantized values."""
     codes = np.clip(np.round(blocks / scale[..., None]), -8, 7)
     return np.square(codes * scale[..., None] - blocks).sum(-1)
 
@@ -23,7 +23,7 @@ def test_4_bit_scales_are_the_best_of_those_tried():
     peak = np.take_along_axis(blocks, np.abs(blocks).argmax(-1)[..., None], -1)[..., 0]
     tried = np.stack([errors(blocks, -peak / 8 * share) for share in SHARES])
     np.testing.assert_allclose(found, tried.min(axis=0), rtol=1e-4)
-    # The search is worth it: most blocks take a smaller scale, and the error falls.
+    # The search has an effect: most blocks have a smaller scale, and the error decreases.
     assert np.mean(tried.argmin(axis=0) < len(SHARES) - 1) > 0.5
     assert found.sum() < 0.95 * tried[-1].sum()
 

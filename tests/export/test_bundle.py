@@ -1,4 +1,4 @@
-"""A bundle appears whole or not at all, and never at the cost of what was there."""
+"""Bundles are written atomically, and never destroy other files."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from keras_transformer.export.formats import check_formats
 
 
 def make_bundle(directory, text="old"):
-    """The least that an export recognizes as its own work."""
+    """Writes the minimal content that `export` recognizes as a bundle."""
     directory.mkdir(exist_ok=True)
     (directory / "model.onnx").write_text(text)
     writing.write_manifest(directory, {"producer": writing.PRODUCER, "files": {"model.onnx": {}}})

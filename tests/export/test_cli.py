@@ -1,4 +1,4 @@
-"""The command line: what it prints, its exit status, and one clear line whatever goes wrong."""
+"""The command line: output, exit status, and one line per error."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).parent
 
 
 def command(*words, **environment):
-    """Runs the command line in a process of its own."""
+    """Runs the command line in a separate process."""
     return subprocess.run(
         [sys.executable, "-m", "keras_transformer.export.commands.main", *map(str, words)],
         capture_output=True,
@@ -30,7 +30,7 @@ def command(*words, **environment):
 
 
 def fails(capsys, *words, status=1):
-    """Runs a command that must fail in this process; returns its one line."""
+    """Runs a failing command in this process; returns its single error line."""
     assert cli.main([str(word) for word in words]) == status
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -251,7 +251,7 @@ def test_every_public_name_loads():
     import keras_transformer.export as package
 
     for name in package.__all__:
-        with contextlib.suppress(MissingLibraryError):  # Of an extra that is not installed.
+        with contextlib.suppress(MissingLibraryError):  # An extra is not installed.
             assert getattr(package, name).__name__ == name
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         package.nothing  # noqa: B018

@@ -1,4 +1,4 @@
-"""What rounding does to a model itself is told apart from what a converter does to it."""
+"""Rounding errors of the model are distinguished from errors of the converter."""
 
 import keras
 import numpy as np
@@ -8,7 +8,7 @@ from keras_transformer.export import ParityError, export
 from keras_transformer.export.verification import verify
 from keras_transformer.export.verification.conditioning import movement
 
-# One step of float32 between 2^13 and 2^14, hence at the weights below.
+# One unit in the last place of float32 between 2^13 and 2^14, the magnitude of the weights below.
 STEP = 2.0**-10
 
 
@@ -27,7 +27,7 @@ def test_outputs_move_by_what_the_weights_are_rounded_by():
     (moved,) = movement(
         lambda given: {"y": keras.ops.matmul(given["x"], variables[0])}, variables, inputs, {"y": np.ones((1, 1))}
     ).values()
-    # Each of the two weights goes up a step, down, or stays.
+    # Each of the two weights is rounded up, down or not at all.
     assert moved in (STEP, 2 * STEP)
     np.testing.assert_array_equal(variables[0], model.get_weights()[0])
 

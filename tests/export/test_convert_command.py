@@ -1,4 +1,4 @@
-"""`keras-transformer convert`: a checkpoint into a `.keras` file, and back."""
+"""`keras-transformer convert`: a checkpoint to a `.keras` file, and back."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""What cannot be exported right is refused by name, leaves nothing, and spares the bundle that was there."""
+"""Failed exports name the cause, write nothing, and keep the existing bundle."""
 
 import math
 

@@ -9,7 +9,7 @@ from keras_transformer.export.spec.float32 import float32_twin, uses_half_precis
 
 
 class Unregistered(layers.Layer):
-    """A layer that Keras could not find by name."""
+    """A layer that is not registered with Keras."""
 
     def build(self, shape):
         self.scale = self.add_weight(shape=shape[-1:], name="scale")

@@ -1,4 +1,4 @@
-"""A format is one object: what the dict holds is written, verified, quantized, loaded, inspected and reported."""
+"""Format objects: each entry of the dict is written, verified, quantized, loaded, inspected and reported."""
 
 import collections
 import subprocess

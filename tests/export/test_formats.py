@@ -1,4 +1,4 @@
-"""Every format of every small model: parity, names, dynamic axes, on inputs that the exporter never saw."""
+"""Every format of every small model: parity, names and dynamic axes, on inputs other than the probes."""
 
 import json
 import pathlib
@@ -74,7 +74,7 @@ def test_a_slice_update_is_clamped_as_in_keras(exported, format):
     result = exported["cache_slice"]
     assert worst(result, format) == 0
     assert result["report"]["artifacts"][format]["probes"] == 3
-    # Start 31 with 4 rows into 32 is moved back to 28.
+    # A start of 31 for 4 rows in 32 is clamped to 28.
     cache, new = np.zeros((1, 32, 8), "float32"), np.ones((1, 4, 8), "float32")
     (written,) = load(exported.bundle("cache_slice"), format)(cache=cache, new=new, start=[31]).values()
     np.testing.assert_array_equal(written[0, :, 0], np.arange(32) >= 28)

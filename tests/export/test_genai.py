@@ -1,4 +1,4 @@
-"""Decoders written for onnxruntime-genai: run by a loop of numpy's own, and by the engine where it is installed."""
+"""Decoders for onnxruntime-genai, run by a NumPy loop and, if installed, by the engine."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def randomize(model):
 
 
 def main(out):
-    """Writes the models, in a process of their own: the converter leaks."""
+    """Writes the models in a separate process, because the converter leaks memory."""
     import keras
 
     from keras_transformer.export.engines.genai.model_directory import write_genai
@@ -88,7 +88,7 @@ def session(written, name):
 
 
 def decode(session, prompts, new):
-    """What the engine does with a batch: padding on the right, past and present, masks and positions that grow."""
+    """Emulates the engine: padding on the right, past and present, growing masks and positions."""
     shape = next(each.shape for each in session.get_inputs() if each.name == "past_key_values.0.key")
     inputs = [each.name for each in session.get_inputs()]
     outputs = [each.name for each in session.get_outputs()]

@@ -1,4 +1,4 @@
-"""`keras-transformer generate`: the text as it comes, lines of a file, and one clear line whatever goes wrong."""
+"""`keras-transformer generate`: streamed text, prompts from a file, and one line per error."""
 
 import io
 import subprocess
@@ -18,12 +18,12 @@ def bundle(language):
 
 @pytest.fixture
 def stdin(monkeypatch):
-    """A function that says what comes in from standard input, as bytes."""
+    """Returns a function that sets standard input to bytes."""
     return lambda data: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
 
 
 def printed(capsys, *words):
-    """What a command that goes well prints."""
+    """Returns the output of a successful command."""
     assert cli.main(["generate", *map(str, words)]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
@@ -31,7 +31,7 @@ def printed(capsys, *words):
 
 
 def fails(capsys, *words, status=1):
-    """The one line of a command that goes wrong."""
+    """Returns the single error line of a failing command."""
     assert cli.main(["generate", *map(str, words)]) == status
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -92,7 +92,7 @@ def test_ends_before_any_stop(bundle, capsys):
 def test_standard_input(language, capsys, stdin, name):
     bundle = language.bundle(name)
     model, asked = load(bundle), ("--max-new-tokens", "6")
-    # One line break at the end is the shell's; others belong to the text.
+    # One trailing newline is from the shell; others belong to the text.
     for data, prompt in ((b"x y\n", "x y"), (b"x y\r\n", "x y"), (b"a\n\n", "a\n"), ("é\nü".encode(), "é\nü")):
         stdin(data)
         assert printed(capsys, bundle, "-", *asked) == model.generate(prompt, max_new_tokens=6) + "\n"
@@ -136,7 +136,7 @@ def test_bad_input(language, bundle, capsys, stdin, tmp_path):
     assert "num_beams must be a positive integer" in fails(capsys, bundle, "a", "--sampler", "beam", "--num-beams", 0)
     assert "repetition_penalty must be above 0" in fails(capsys, bundle, "a", "--repetition-penalty", 0)
     assert "stop must be text or token ids, not empty" in fails(capsys, bundle, "a", "--stop", "")
-    # A word of the command line that is not UTF-8 reaches Python like this.
+    # Python's representation of an argument that is not UTF-8.
     assert "Prompt 0 is not UTF-8 text" in fails(capsys, bundle, "a\udcff")
     for data, words, message in (
         (b"a\xff\n", (), "Prompt 0 is not UTF-8 text: invalid start byte at 1."),

@@ -1,4 +1,4 @@
-"""`report.html`: the figures of the manifest, where they belong."""
+"""`report.html` shows the figures of the manifest."""
 
 import re
 from html.parser import HTMLParser
@@ -32,7 +32,7 @@ def circles(svg):
 
 
 class Balance(HTMLParser):
-    """Checks that every tag that opens is closed, in order."""
+    """Checks that all tags are closed, in order."""
 
     def __init__(self):
         super().__init__()
@@ -59,7 +59,7 @@ def test_the_page_shows_the_figures_and_is_well_formed():
 
 
 def test_dots_lie_where_the_scale_says():
-    """From 1e-9 at 250 to 1 at 664: a thousandth lies two thirds of the way; zero lies at the left end."""
+    """A logarithmic scale from 1e-9 at 250 to 1 at 664: 1e-3 is at two thirds, zero at the left end."""
     plot = parity_plot({"onnx": manifest()["artifacts"]["onnx"] | {"tolerance": 1e-2}})
     (x, y), (x_zero, y_zero) = circles(plot)
     assert abs(x - (250 + (664 - 250) * 6 / 9)) < 0.1

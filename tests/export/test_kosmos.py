@@ -1,4 +1,4 @@
-"""A bundle of text and images continues prompts as the Keras model does, in every runtime."""
+"""A bundle of text and images generates the texts of the Keras model in every runtime."""
 
 import json
 import pathlib
@@ -43,11 +43,11 @@ def test_prompts_are_continued_as_keras_does(out, images, keras_model, backend):
     expected = keras_model.generate(prompts, max_new_tokens=6)
     assert runtime.generate(prompts, max_new_tokens=6) == expected
     assert len({tuple(text) for text in expected}) == 3
-    # One image alone has a signature of its own in TFLite.
+    # A single image has a separate signature in TFLite.
     single = {"images": images[1][:1], "token_ids": PROMPTS[1]}
     assert runtime.generate(single, max_new_tokens=6) == expected[1]
     assert list(runtime.stream(single, max_new_tokens=6)) == expected[1]
-    # What is seen counts.
+    # The image has an effect.
     other = {"images": -images[1][:1], "token_ids": PROMPTS[1]}
     assert runtime.generate(other, max_new_tokens=6) == keras_model.generate(other, max_new_tokens=6)
 

@@ -1,4 +1,4 @@
-"""Generating from bundles: in every runtime what Keras gives, for the work that it should cost, or a clear error."""
+"""Generation from bundles: the texts of Keras in every runtime, at the expected cost, or a clear error."""
 
 import collections
 import json
@@ -44,7 +44,7 @@ PROMPTS = [RNG.integers(4, 260, length).tolist() for length in (3, 1, 9, 5, 7, 2
 
 
 def variety(texts):
-    """A scorer: how many of the tokens (or characters) of a text are different ones."""
+    """A scorer: the share of distinct tokens (or characters) of a text."""
     return [len(set(text)) / max(1, len(text)) for text in texts]
 
 
@@ -58,7 +58,7 @@ SEARCHES = {
 
 
 class Models:
-    """The Keras models and the runtimes of the bundles, each loaded once."""
+    """Keras models and runtimes of the bundles, each loaded once."""
 
     def __init__(self, exported):
         self.exported = exported
@@ -79,7 +79,7 @@ class Models:
         return self.loaded[key]
 
     def expected(self, name, search="greedy"):
-        """What Keras gives for the prompts."""
+        """Returns the texts of Keras for the prompts."""
         if (name, search) not in self.texts:
             self.texts[name, search] = self.keras(name).generate(PROMPTS, **options(search))
         return self.texts[name, search]
@@ -97,7 +97,7 @@ def models(language):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The signatures that have run, with the shape of the tokens that each read."""
+    """Records the signatures that run, with the shapes of their tokens."""
     seen = []
     for steps in (SavedModelSteps, TFLiteSteps, OnnxSteps):
 
@@ -133,7 +133,7 @@ def test_a_prompt_that_is_read_half_way_has_no_states_to_contrast(models, backen
 
 
 def test_the_file_reads_a_prompt_half_way(models):
-    """In ONNX Runtime a prompt's last token alone is multiplied with the weights of the cross-decoder."""
+    """In ONNX Runtime only the last token of a prompt is multiplied with the weights of the cross-decoder."""
     found, halves = _multiplied(models.runtime("yoco", "onnx").steps, length=13), collections.Counter()
     for weight in models.keras("yoco").weights:
         if weight.name in ("kernel", "embeddings"):
@@ -142,7 +142,7 @@ def test_the_file_reads_a_prompt_half_way(models):
 
 
 def _multiplied(steps, length):
-    """How many weights so many rows are multiplied with, as the runtime has seen it."""
+    """Returns the number of weights that this number of rows is multiplied with, from the runtime's profile."""
     options = onnxruntime.SessionOptions()
     options.enable_profiling = True
     options.profile_file_prefix = str(steps._path("prefill"))
@@ -161,7 +161,7 @@ def _multiplied(steps, length):
         node = nodes.get(event["name"].removesuffix("_kernel_time"))
         if node is None or not event["name"].endswith("_kernel_time") or node.op_type not in ("MatMul", "Gemm"):
             continue
-        if weights.get(node.input[1], 0) > 8 * 8:  # Not what turns heads by a quarter.
+        if weights.get(node.input[1], 0) > 8 * 8:  # Without the quarter-turn matrices of rotary positions.
             ((_, shape),) = event["args"]["output_type_shape"][0].items()
             found[math.prod(shape[:-1])] += weights[node.input[1]]
     return dict(found)
@@ -214,11 +214,11 @@ def test_sounds_of_unequal_length_are_answered_as_keras_answers_each(models, bac
 
 @pytest.mark.parametrize("name", NAMES)
 def test_searches_differ_and_an_end_stops_rows(models, name):
-    # Otherwise the tests beside this one would compare little.
+    # Otherwise the other tests would compare little.
     texts = [models.expected(name, search) for search in SEARCHES]
     assert all(texts[0] != others for others in texts[1:])
     for search, found in zip(SEARCHES, texts, strict=True):
-        # What the scorer of the tree search likes need not end.
+        # Texts of the tree search need not end.
         assert search == "tree_search" or len({len(row) for row in found}) > 1
         assert not any(set(row) & set(as_end_ids(models.keras(name).end_id)) for row in found)
 
@@ -302,7 +302,7 @@ def test_the_graph_that_takes_and_gives_text(models, name):
     generate = models.runtime(name, "saved_model", "generate_text")
     found = generate(text=texts, max_new_tokens=NEW)["new_text"].tolist()
     assert found == models.keras(name).generate(texts, max_new_tokens=NEW)
-    # Ends are not in the text, though here they are bytes like others.
+    # End tokens are not in the text, although they are bytes here.
     assert len({len(models.keras(name).generate(Bytes().encode(text), max_new_tokens=NEW)) for text in texts}) > 1
 
 
@@ -323,7 +323,7 @@ def test_tflite_takes_the_signature_of_the_shortest_bucket(models, monkeypatch):
     monkeypatch.setattr(runtime.steps._runtime, "call", spy)
     prompt = list(range(46, 66))
     for length, signature, width in (
-        (1, "decode_1", 1),  # A prompt of one token is read by the same step as any other.
+        (1, "decode_1", 1),  # A prompt of one token uses the decoding step.
         (4, "prefill_4", 4),
         (5, "prefill_8", 8),
         (10, "prefill", 10),
@@ -357,7 +357,7 @@ def test_tflite_takes_fixed_shapes_for_short_sources(models, monkeypatch):
 
 
 def test_tflite_goes_on_where_the_fixed_cache_ends(models):
-    # Its static signatures hold 16 tokens; the model has no end.
+    # The static signatures hold 16 tokens; the model has no end token.
     prompt = list(range(46, 59))
     runtime = models.runtime("llama", "tflite")
     expected = models.keras("llama").generate(prompt, max_new_tokens=20)
@@ -379,7 +379,7 @@ def test_onnx_weights_lie_once_on_disk(models, name):
         for entry in [{each.key: each.value for each in tensor.external_data}]
     }
     large = [np.asarray(weight) for weight in models.keras(name).weights if np.asarray(weight).nbytes >= 1024]
-    # The table of sinusoidal positions may be kept as well, no weight twice.
+    # The table of sinusoidal positions may be stored too; no weight is stored twice.
     assert len(large) <= len(places) <= len(large) + 1
     content = [path.read_bytes() for path in (*paths, bundle / "model.weights")]
     for weight in large:
@@ -464,7 +464,7 @@ def test_a_tokenizer_that_was_altered_or_replaced_is_refused(models, tmp_path):
     for backend in BACKENDS:
         with pytest.raises(InvalidBundleError, match="tokenizer"):
             load(bundle, backend)
-    # Also where the list of files is made to agree.
+    # Also if the list of files is changed consistently.
     manifest = json.loads((bundle / "manifest.json").read_text())
     manifest["files"] = {key: value for key, value in file_records(bundle).items() if key != "manifest.json"}
     (bundle / "manifest.json").write_text(json.dumps(manifest))

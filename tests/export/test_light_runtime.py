@@ -1,4 +1,4 @@
-"""What runs a bundle needs: numpy and the one runtime, as on a machine where nothing else is installed."""
+"""Bundles run with NumPy and one runtime, as on a machine where nothing else is installed."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from keras_transformer.export.bundle.tokenizers import write_tokenizer
 pytestmark = pytest.mark.slow
 
 ALLOWED = {"onnx": {"onnxruntime", "flatbuffers", "packaging", "google"}, "tflite": {"ai_edge_litert", "flatbuffers"}}
-# Refuses every package but these, those that numpy brings and the standard library: as if nothing else were installed.
+# Blocks the import of all packages except these, NumPy's dependencies and the standard library.
 HOOK = """
 import sys
 
@@ -44,7 +44,7 @@ LIBRARIES = {"wordpiece": "tokenizers", "byte_pair": "tokenizers", "sentencepiec
 
 
 def run(backend, script, *libraries):
-    """Runs a script with numpy, one runtime and the given libraries alone; gives what it prints, as JSON."""
+    """Runs a script with NumPy, one runtime and the given libraries only; returns its JSON output."""
     code = HOOK.format(allowed=ALLOWED[backend] | set(libraries)) + textwrap.dedent(script)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment())
     assert done.returncode == 0, done.stderr
@@ -58,7 +58,7 @@ def clean_environment():
 
 @pytest.fixture(scope="module")
 def bundles(exported, tmp_path_factory):
-    """The encoder's bundle with each kind of tokenizer."""
+    """Returns the bundle of the encoder with each tokenizer type."""
     base = tmp_path_factory.mktemp("tokenizers")
     for kind, make in TOKENIZERS.items():
         bundle = pathlib.Path(shutil.copytree(exported.bundle("encoder"), base / kind))

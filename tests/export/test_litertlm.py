@@ -1,4 +1,4 @@
-"""Decoders written for LiteRT-LM: run by a loop of numpy's own in LiteRT, and by the engine where it is installed."""
+"""Decoders for LiteRT-LM, run by a NumPy loop in LiteRT and, if installed, by the engine."""
 
 import importlib.util
 import json
@@ -41,7 +41,7 @@ def randomize(model):
 
 
 def main(out):
-    """Writes the graphs, and the file where its library is there, in a process of their own: the converter leaks."""
+    """Writes the graphs and, if its library is installed, the file in a separate process: the converter leaks memory."""
     from keras_transformer.export.engines.litertlm.graph import litertlm_spec
     from keras_transformer.export.engines.litertlm.model_file import write_litertlm
     from keras_transformer.export.spec.traced import TracedModule
@@ -90,7 +90,7 @@ def results(written):
 
 
 def decode(interpreter, prompt, new):
-    """What the engine does: the prompt but for its last token in chunks, their padding at position 0; then one by one."""
+    """Emulates the engine: the prompt without its last token in chunks, with padding at position 0, then single tokens."""
     step = interpreter.get_signature_runner("decode")
     cache = {
         name: np.zeros(details["shape"], "float32")
@@ -124,7 +124,7 @@ def test_a_text_ends_where_the_model_ends_it(written):
 
 
 def test_the_last_slot_of_the_cache_is_reached(interpreter):
-    """A prompt that all but fills the cache: the padding of its last chunk reaches past the end."""
+    """A prompt that almost fills the cache: the padding of its last chunk exceeds the end."""
     whole = randomize(gpt())
     prompt = [1, *TOKENIZER.encode("a prompt of all slots."[: SLOTS - 2])]
     assert len(prompt) == SLOTS - 1
@@ -183,7 +183,7 @@ def test_the_file_carries_what_the_engine_must_know(written):
 
 
 def test_a_chat_is_its_texts_one_after_the_other():
-    """The engine gives a text as a list of parts: as they are, a model would read the marks of the list."""
+    """The engine passes a text as a list of parts; the template must join them."""
     jinja2 = pytest.importorskip("jinja2")
     from keras_transformer.export.engines.litertlm.model_file import _TEMPLATE
 

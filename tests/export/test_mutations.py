@@ -71,7 +71,7 @@ X = np.linspace(-1, 1, 16).reshape(2, 8)
 
 @pytest.fixture
 def place(exported, tmp_path):
-    """A copy of a bundle to damage, and proof that nothing beside it was touched."""
+    """A copy of a bundle to damage; asserts that no other file is changed."""
     (tmp_path / "outside").write_text("mine")
     bundle = pathlib.Path(shutil.copytree(exported.bundle("mlp"), tmp_path / "bundle"))
     yield bundle
@@ -81,7 +81,7 @@ def place(exported, tmp_path):
 
 @contextlib.contextmanager
 def within(seconds):
-    """Ends what hangs."""
+    """Interrupts hanging calls."""
 
     def stop(number, frame):
         raise AssertionError("it hangs")
@@ -96,7 +96,7 @@ def within(seconds):
 
 
 def attempt(function):
-    """What a function gives, and the typed error that it raises instead. Any other error fails the test."""
+    """Returns the result of a function, or the typed error that it raises. Any other error fails the test."""
     with within(20):
         try:
             return function(), None
@@ -105,7 +105,7 @@ def attempt(function):
 
 
 def outcome(bundle, backend="onnx"):
-    """What a bundle gives and proves, or the class of the error that refuses it."""
+    """Returns outputs and verification of a bundle, or the class of the error."""
 
     def run():
         found = load(bundle, backend, num_threads=1)(X)["probabilities"].tolist()
@@ -118,12 +118,12 @@ def outcome(bundle, backend="onnx"):
 
 
 def text_of(manifest):
-    """JSON as another tool might write it: lone surrogates, infinities and all."""
+    """JSON of another tool, with lone surrogates and infinities."""
     return json.dumps(manifest).encode("utf-8", "surrogatepass")
 
 
 def nodes(value, path=()):
-    """The path of every field within."""
+    """Yields the path of every nested field."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in pairs:
         yield (*path, key)
@@ -131,7 +131,7 @@ def nodes(value, path=()):
 
 
 def changed(manifest, path, change):
-    """A copy in which `change(parent, key)` was done at a path."""
+    """Returns a copy with `change(parent, key)` applied at a path."""
     result = copy.deepcopy(manifest)
     parent = result
     for key in path[:-1]:
@@ -171,7 +171,7 @@ def test_a_required_field(place, field):
 
 
 def broken_texts(text):
-    """Manifests that are hardly JSON."""
+    """Malformed manifests."""
     yield from (b"", b"{", b"[]", b"null", b"\xff" + text, text.decode().encode("utf-16"), b"[" * 100_000, b"\0" * 50)
     yield b'{"a":' * 50_000 + b"1" + b"}" * 50_000
     for value in (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"9" * 5000, b"1e-999"):
@@ -183,13 +183,13 @@ def broken_texts(text):
     yield from (text[: rng.randrange(len(text) - 2)] for _ in range(20))
 
 
-def test_manifests_that_are_hardly_json(place):
+def test_malformed_manifests(place):
     for number, text in enumerate(broken_texts((place / "manifest.json").read_bytes())):
         (place / "manifest.json").write_bytes(text)
         assert outcome(place) == "InvalidBundleError", number
 
 
-def test_names_that_lead_elsewhere(place):
+def test_paths_outside_the_bundle(place):
     manifest = json.loads((place / "manifest.json").read_text())
     record = manifest["files"]["model.onnx"]
     for name in PATHS:
@@ -238,14 +238,14 @@ def test_every_file_damaged(exported, language, tmp_path, name, backend):
 
 
 def repair(bundle):
-    """Gives the manifest the sizes and hashes that the files have now."""
+    """Updates the sizes and hashes in the manifest."""
     manifest = json.loads((bundle / "manifest.json").read_text())
     manifest["files"] = {name: each for name, each in file_records(bundle).items() if name != "manifest.json"}
     (bundle / "manifest.json").write_text(json.dumps(manifest))
 
 
 def npy(array=None, header=None, data=b""):
-    """A `.npy` file, or one with a header that its content does not bear out."""
+    """Returns a `.npy` file, optionally with a header that does not match its content."""
     stream = io.BytesIO()
     if header is None:
         np.lib.format.write_array(stream, array, allow_pickle=True)
@@ -341,7 +341,7 @@ def test_a_language_models_record(language, tmp_path):
             hostile = changed(manifest, path, lambda parent, key, wrong=wrong: parent.__setitem__(key, wrong))
             (bundle / "manifest.json").write_bytes(text_of(hostile))
             found, error = attempt(write)
-            # Other tokens to begin and end with make another text, as they would in Keras.
+            # Other start and end tokens change the text, as in Keras.
             assert error is not None or found == expected or path[1] in ("start_id", "end_id"), (path, wrong)
             seen["same" if error is None else type(error).__name__] += 1
     assert seen["InvalidBundleError"] > 0.5 * sum(seen.values()), seen
@@ -370,7 +370,7 @@ def byte_mutations(rng, content, count):
 
 
 def onnx_mutations(content):
-    """ONNX files that parse and lie."""
+    """Valid ONNX files with wrong content."""
 
     def variant(change):
         model = onnx.load_from_string(content)
@@ -404,7 +404,7 @@ def onnx_mutations(content):
 
 
 def tflite_mutations(content):
-    """TFLite files that are well formed and lie: ops and graphs that name what is not there."""
+    """Well-formed TFLite files with operations and graphs that refer to missing objects."""
     from ai_edge_litert import schema_py_generated as schema
 
     model = schema.Model.GetRootAs(content, 0)
@@ -425,7 +425,7 @@ def tflite_mutations(content):
 
 
 def jobs(exported, language, folder):
-    """Damaged model files and where they belong."""
+    """Damaged model files and their paths."""
     rng = random.Random(4)
     for bundle, backend, file, count, directed in (
         (exported.bundle("mlp"), "onnx", "model.onnx", 50, onnx_mutations),
@@ -471,7 +471,7 @@ def test_model_files_that_the_runtime_meets(exported, language, tmp_path):
 
 
 def test_graphs_that_call_themselves(language, tmp_path):
-    # Well formed, and without an end.
+    # Well formed, with infinite recursion.
     from ai_edge_litert import schema_py_generated as schema
 
     content = bytearray((language.bundle("gpt") / "model.tflite").read_bytes())
@@ -500,7 +500,7 @@ def test_graphs_that_call_themselves(language, tmp_path):
 
 
 def external(location, reverse=False):
-    """An ONNX file whose one weight lies elsewhere: in the graph, in a constant within a branch, or in a function."""
+    """An ONNX file with one external weight: in the graph, in a constant of a branch, or in a function."""
     tensor = onnx.TensorProto(name="w", data_type=1, dims=[4], data_location=onnx.TensorProto.EXTERNAL)
     pairs = [("offset", "0"), ("location", location), ("length", "16")]
     for key, value in reversed(pairs) if reverse else pairs:

@@ -1,4 +1,4 @@
-"""`Attention` out of the einsums and masks of Keras's own layers."""
+"""Fusion of the einsums and masks of Keras layers into `Attention`."""
 
 import numpy as np
 import onnx
@@ -11,7 +11,7 @@ from keras_transformer.export.onnx.options import OnnxOptions
 
 pytestmark = pytest.mark.slow
 
-# What Keras writes for a masked softmax: a choice as products with 0 and 1, before it and after it.
+# The masked softmax of Keras: selection as products with 0 and 1, before and after it.
 MASKED = """
 <ir_version: 10, opset_import: ["" : 18]>
 g (float[batch, 2, length, 4] q, float[batch, 2, length, 4] k, float[batch, 2, length, 4] v,
@@ -124,7 +124,7 @@ def test_a_weight_that_is_reshaped_keeps_its_name():
 def masked_feeds():
     mask = np.ones((3, 1, 1, 5), bool)
     mask[1, ..., 3:] = False
-    mask[2] = False  # Shown nothing: zeros come out.
+    mask[2] = False  # All keys masked: the output is zero.
     return {"q": random(3, 2, 5, 4), "k": random(3, 2, 5, 4) + 1, "v": random(3, 2, 5, 4), "mask": mask}
 
 

@@ -34,7 +34,7 @@ def opset(model):
     return {each.domain: each.version for each in model.opset_import}
 
 
-# What is written for whole models.
+# Whole models.
 
 
 def test_encoder_is_fused(optimized):
@@ -69,7 +69,7 @@ def test_vit_is_fused(optimized):
     found = operators(written(optimized, "vit"))
     assert found["LayerNormalization"] == 2 * BLOCKS + 1
     assert found["Attention"] == found["Gelu"] == BLOCKS
-    assert found["Transpose"] == 2  # Around the convolution, whose images come with the channels last.
+    assert found["Transpose"] == 2  # Around the convolution, because images are channels-last.
 
 
 @pytest.mark.parametrize("signature", ["prefill", "decode", "decode_token"])
@@ -81,7 +81,7 @@ def test_grouped_heads_with_a_cache(optimized, signature):
     assert found["RMSNormalization"] == 2 * BLOCKS + 1
     assert found["ScatterND"] == 2 * BLOCKS
     for node in model.graph.node:
-        if node.op_type == "Attention":  # The cache goes in as it was written, with 2 heads for 4 queries.
+        if node.op_type == "Attention":  # The cache is an input with 2 key/value heads for 4 query heads.
             makers = {name: each.op_type for each in model.graph.node for name in each.output}
             assert [makers[name] for name in node.input[1:3]] == ["ScatterND"] * 2
 
@@ -167,8 +167,8 @@ def test_variables_of_one_path_stay_apart(optimized):
     assert len(names) == len(set(names)) == 4
 
 
-def test_a_norm_behind_a_convolution_that_leaves_one_place_is_over_channels(optimized):
-    """tf2onnx would take it over the places: the export, which compares, would end in an error."""
+def test_norm_after_a_convolution_to_one_position_is_over_channels(optimized):
+    """tf2onnx would normalize over the positions, and the export would raise `ParityError`."""
     optimized.bundle("norm_behind_convolution")
 
 
@@ -183,7 +183,7 @@ def test_large_weights_lie_outside(optimized):
         tensor for tensor in onnx.load(outside, load_external_data=False).graph.initializer if tensor.external_data
     ]
     lengths = [int(entry.value) for tensor in outer for entry in tensor.external_data if entry.key == "length"]
-    # Whole, and each begins at most 64 bytes after the one before: none is large enough for pages of its own.
+    # Each array starts at most 64 bytes after the previous one; none is large enough for page alignment.
     assert len(lengths) > 10
     assert sum(lengths) <= (directory / "model.weights").stat().st_size < sum(lengths) + 64 * len(lengths)
     assert outside.stat().st_size < 0.7 * inside.stat().st_size
@@ -203,11 +203,11 @@ def test_all_signatures_share_the_weights(optimized):
             "model.weights"
         }
         total = max(total, sum(int(e.value) for entries in places.values() for e in entries if e.key == "length"))
-    # Pages of 4 KiB: each array lies once.
+    # Pages of 4 KiB: each array is stored once.
     assert (directory / "model.weights").stat().st_size < total + 4096 * len(places)
 
 
-# Rules on graphs made by hand.
+# Rules on hand-written graphs.
 
 LAYER_NORM = """
 <ir_version: 10, opset_import: ["" : 18]>

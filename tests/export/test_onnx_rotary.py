@@ -1,4 +1,4 @@
-"""`RotaryEmbedding`: in whole models of every layout, and only where it is what a graph computes."""
+"""Fusion into `RotaryEmbedding`, in whole models of every layout, and not in other graphs."""
 
 import onnx
 import pytest
@@ -44,7 +44,7 @@ g (float[batch, length, 2, 4] x, float[batch, length, 1] positions) => (float[ba
   y = Add(a, b)
 }
 """
-# As KerasHub writes it: halves are split, stacked before the last axis, and laid one after the other by a reshape.
+# KerasHub's form: halves are split, stacked before the last axis, and concatenated by a reshape.
 STACKED = """
 <ir_version: 10, opset_import: ["" : 18]>
 g (float[batch, length, 2, 4] x, float[batch, length, 1] positions) => (float[batch, length, 2, 4] y)
