@@ -92,7 +92,7 @@ class _BundleWriter:
         folder: pathlib.Path,
         metadata: dict[str, Any] | None,
         progress: Progress | None,
-    ):
+    ) -> None:
         from keras_transformer.export.spec.traced import TracedModule
 
         self._spec = spec

@@ -27,7 +27,7 @@ class ConversionError(ExportError):
         log: what the converter printed, if anything.
     """
 
-    def __init__(self, format: str, reason: object, log: str = ""):
+    def __init__(self, format: str, reason: object, log: str = "") -> None:
         super().__init__(f"{format}: conversion failed: {one_line(reason)}")
         self.format = format
         self.reason = reason
@@ -45,7 +45,9 @@ class UnsupportedOpError(ExportError):
         hint: what to do about it, or "".
     """
 
-    def __init__(self, format: str, op: str, layer: str, others: Iterable[tuple[str, str]] = (), hint: str = ""):
+    def __init__(
+        self, format: str, op: str, layer: str, others: Iterable[tuple[str, str]] = (), hint: str = ""
+    ) -> None:
         others = tuple(others)
         text = f"{format}: op {op} of layer '{layer}' has no built-in counterpart in this format"
         if others:
@@ -83,7 +85,7 @@ class ParityError(ExportError):
         tolerance: float,
         detail: str | None = None,
         hint: str = "",
-    ):
+    ) -> None:
         if detail is None:
             detail = (
                 f"differs from Keras by {difference:.3g}, {difference / scale:.3g} of its scale {scale:.3g};"
@@ -107,7 +109,7 @@ class InputError(ExportError):
         got: what was received.
     """
 
-    def __init__(self, name: str, expected: str, got: str):
+    def __init__(self, name: str, expected: str, got: str) -> None:
         super().__init__(f"input '{name}': expected {expected}, got {got}")
         self.name = name
         self.expected = expected
@@ -123,7 +125,7 @@ class RunError(ExportError):
         reason: the runtime's error.
     """
 
-    def __init__(self, backend: str, signature: str, reason: object):
+    def __init__(self, backend: str, signature: str, reason: object) -> None:
         super().__init__(f"{backend}: signature '{signature}' cannot be computed: {one_line(reason)}")
         self.backend = backend
         self.signature = signature
@@ -139,7 +141,7 @@ class MissingLibraryError(ExportError, ImportError):
         extra: the extra of this package that brings it, or None.
     """
 
-    def __init__(self, what: str, library: str, extra: str | None = None):
+    def __init__(self, what: str, library: str, extra: str | None = None) -> None:
         command = f"pip install {library}" if extra is None else install_command(extra)
         super().__init__(f"{what} needs {library}: {command}")
         self.library = library
@@ -153,7 +155,7 @@ class UnknownFormatError(ExportError):
         valid: the existing names.
     """
 
-    def __init__(self, name: str, valid: Iterable[str]):
+    def __init__(self, name: str, valid: Iterable[str]) -> None:
         valid = tuple(valid)
         super().__init__(f"unknown format {name!r}; valid: {', '.join(valid)}{suggestion(name, valid)}")
         self.name = name
@@ -167,7 +169,7 @@ class QuantizationError(ExportError):
 class OutOfSpaceError(ExportError):
     """The disk is full; nothing of the bundle was kept."""
 
-    def __init__(self, directory: object):
+    def __init__(self, directory: object) -> None:
         super().__init__(f"no space left on the device of '{directory}'")
         self.directory = str(directory)
 

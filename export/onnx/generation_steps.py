@@ -14,7 +14,7 @@ from keras_transformer.utils.types import Cache
 class OnnxSteps(RuntimeSteps):
     """Steps in ONNX Runtime, which write into a growing cache in place: no step copies it. See `RuntimeSteps`."""
 
-    def __init__(self, *arguments: Any):
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._sessions: dict[str, Any] = {}
         self._lock = threading.Lock()

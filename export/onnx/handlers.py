@@ -41,7 +41,7 @@ def dynamic_update_slice(graph: Any, node: Any, name: str, arguments: Any) -> No
 class _NodeMaker:
     """Adds intermediate nodes of a handler."""
 
-    def __init__(self, graph: Any, name: str):
+    def __init__(self, graph: Any, name: str) -> None:
         self.graph = graph
         self.name = name
 

@@ -49,7 +49,7 @@ def make_names_unique(graph: ir.Graph) -> None:
 class _Names:
     """Unique names: a number is appended to a name that is taken."""
 
-    def __init__(self, taken: Iterable[str | None] = ()):
+    def __init__(self, taken: Iterable[str | None] = ()) -> None:
         self._taken = set(taken)
         self._counts: collections.Counter[str] = collections.Counter()
 

@@ -36,7 +36,7 @@ class OnnxOptions:
     contrib_ops: bool = True
     optimize: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.opset is not None and (isinstance(self.opset, bool) or self.opset not in OPSETS):
             raise ExportError(f"onnx: opset must be one of {OPSETS[0]} to {OPSETS[-1]}, not {self.opset!r}")
         if not self.optimize and self.opset not in (None, PLAIN_OPSET):

@@ -124,7 +124,7 @@ class _Quantizer:
         contrib_ops: bool,
         ranges: dict[str, tuple[float, float]] | None,
         done: dict[str, Any],
-    ):
+    ) -> None:
         self.model, self.arrays, self.quantization, self.done = model, arrays, quantization, done
         kept, self.tied = groups
         self.contrib_ops, self.ranges = contrib_ops, ranges or {}
@@ -320,7 +320,7 @@ class _Quantizer:
 class NodeMaker:
     """Appends nodes that replace one node, and are named after it."""
 
-    def __init__(self, nodes: list[onnx.NodeProto], node: onnx.NodeProto, store: Any):
+    def __init__(self, nodes: list[onnx.NodeProto], node: onnx.NodeProto, store: Any) -> None:
         self._nodes, self._store = nodes, store
         self._name = node.name or node.output[0]
         self._result = node.output[0]

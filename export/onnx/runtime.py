@@ -43,7 +43,7 @@ def onnx_session(path: str, num_threads: int, keeps_spinning: bool = True) -> on
 class OnnxRuntime:
     """One signature in ONNX Runtime; see `Runtime`."""
 
-    def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int):
+    def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> None:
         _, outputs = signature_specs(manifest, signature)
         path = artifact_path(directory, manifest, ONNX.name, signature)
         self._session = onnx_session(str(path), num_threads)

@@ -51,7 +51,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
 class _Packer:
     """Packs the kernels of one graph in place. `arrays` are its initializers by name; new ones are added."""
 
-    def __init__(self, model: onnx.ModelProto, arrays: dict[str, np.ndarray], paths: Any, contrib_ops: bool):
+    def __init__(self, model: onnx.ModelProto, arrays: dict[str, np.ndarray], paths: Any, contrib_ops: bool) -> None:
         self.model, self.arrays, self.contrib_ops = model, arrays, contrib_ops
         self.kernels = {
             name

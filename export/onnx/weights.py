@@ -34,7 +34,7 @@ class WeightsFile:
         path: `pathlib.Path` of the file.
     """
 
-    def __init__(self, path: pathlib.Path):
+    def __init__(self, path: pathlib.Path) -> None:
         self._path = path
         self._offsets: dict[Any, Any] = {}
         self._end = 0

@@ -140,7 +140,7 @@ def bench_bundle(
 class _Worker:
     """A process of one runtime; it replies to each line of JSON with a line of JSON. See `bench_worker`."""
 
-    def __init__(self, bundle: Path, backend: str, sizes: Mapping[str, int], num_threads: int | None):
+    def __init__(self, bundle: Path, backend: str, sizes: Mapping[str, int], num_threads: int | None) -> None:
         self.backend = backend
         self._request = {"bundle": str(bundle), "backend": backend, "sizes": sizes, "num_threads": num_threads}
 

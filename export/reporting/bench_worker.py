@@ -31,7 +31,7 @@ class _Case:
         run: the call.
     """
 
-    def __init__(self, name: str, sizes: Mapping[str, int], count: int, unit: str, run: Callable[[], Any]):
+    def __init__(self, name: str, sizes: Mapping[str, int], count: int, unit: str, run: Callable[[], Any]) -> None:
         self.record = {"name": name, "sizes": sizes, "count": count, "unit": unit}
         self.run = run
 

@@ -67,6 +67,12 @@ class Report:
         directory: the bundle, absolute.
         artifacts: dict of format name to `Artifact`.
         tolerance: largest ratio allowed.
+
+    Example:
+
+    >>> report = Report("/tmp/bundle", {}, tolerance=1e-5)
+    >>> report.to_dict()["tolerance"]
+    1e-05
     """
 
     directory: str

@@ -30,7 +30,7 @@ class RuntimeSteps:
         num_threads: threads for one call.
     """
 
-    def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], backend: str, num_threads: int):
+    def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], backend: str, num_threads: int) -> None:
         self.spec = GenerationSpec.from_dict(manifest["generation"])
         self._path = functools.partial(artifact_path, directory, manifest, backend)
         self._specs = functools.cache(functools.partial(signature_specs, manifest))

@@ -36,7 +36,7 @@ class PagedRuntimeSteps:
         max_batch_size: int,
         chunk_size: int = 64,
         quantize: bool | None = False,
-    ):
+    ) -> None:
         if steps.spec.is_encoder_decoder:
             raise GenerationError("The cache of an encoder-decoder depends on its source and cannot be paged.")
         if quantize:

@@ -46,7 +46,7 @@ class RuntimeModel:
         outputs: tuple[ArraySpec, ...],
         origin: tuple[str, str],
         directory: pathlib.Path,
-    ):
+    ) -> None:
         self._runtime = runtime
         self._origin = origin
         self._directory = directory

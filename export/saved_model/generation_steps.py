@@ -10,7 +10,7 @@ from keras_transformer.utils.types import Cache
 class SavedModelSteps(RuntimeSteps):
     """Steps in TensorFlow; the cache stays in its tensors. See `RuntimeSteps`."""
 
-    def __init__(self, *arguments: Any):
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._loaded = load_saved_model(str(self._path("prefill")), self._num_threads)
 

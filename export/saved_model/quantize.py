@@ -43,7 +43,7 @@ class QuantizedModule(tf.Module):
         quantization: `Quantization`.
     """
 
-    def __init__(self, spec: ExportSpec, quantization: Quantization):
+    def __init__(self, spec: ExportSpec, quantization: Quantization) -> None:
         super().__init__(name="quantized")
         variables = [each for each in spec.variables if _is_large(each)]
         kept = matches([each.path for each in variables], quantization.keep_float)
@@ -83,7 +83,7 @@ def _small(array: np.ndarray, quantization: Quantization) -> Any:
 class _Half(tf.Module):
     """A weight in half precision."""
 
-    def __init__(self, array: np.ndarray):
+    def __init__(self, array: np.ndarray) -> None:
         super().__init__()
         self.half = tf.Variable(array.astype("float16"), trainable=False)
 
@@ -94,7 +94,7 @@ class _Half(tf.Module):
 class _Blocks(tf.Module):
     """A weight in 4 or 8 bits, with a scale for each block of its last axis."""
 
-    def __init__(self, array: np.ndarray, bits: int, block_size: int):
+    def __init__(self, array: np.ndarray, bits: int, block_size: int) -> None:
         super().__init__()
         width = array.shape[-1]
         self.shape, self.width, self.bits = array.shape, width, bits

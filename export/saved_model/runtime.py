@@ -41,7 +41,7 @@ def load_saved_model(path: str, num_threads: int) -> Any:
 class SavedModelRuntime:
     """One signature in TensorFlow; see `Runtime`."""
 
-    def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int):
+    def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> None:
         path = artifact_path(directory, manifest, SAVED_MODEL.name, signature)
         self._loaded = load_saved_model(str(path), num_threads)  # The functions do not keep their variables alive.
         import tensorflow as tf

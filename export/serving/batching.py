@@ -34,7 +34,7 @@ class Batching:
     wait_ms: float = 2.0
     max_waiting: int = 256
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("max_batch_size", "max_waiting"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:

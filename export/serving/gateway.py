@@ -71,7 +71,7 @@ class Gateway:
         limits: Limits,
         described: dict[str, Any],
         retries: int = 8,
-    ):
+    ) -> None:
         self._name, self._replicas, self._reader, self._limits = name, replicas, reader, limits
         self._described, self._retries = described, retries
         self._metrics = Metrics(name)
@@ -245,7 +245,7 @@ class Gateway:
 class _Streamed(Response):
     """A streamed response that is cancelled when the client disconnects."""
 
-    def __init__(self, start: Any, events: AsyncGenerator[Any, None]):
+    def __init__(self, start: Any, events: AsyncGenerator[Any, None]) -> None:
         self.status_code, self.background = start["status"], None
         self._start, self._events = start, events
 

@@ -20,7 +20,7 @@ class Metrics:
         model: str: value of the label `model`.
     """
 
-    def __init__(self, model: str):
+    def __init__(self, model: str) -> None:
         self._registry = prometheus_client.CollectorRegistry()
         self._model = model
         self._requests = self._of(

@@ -62,8 +62,8 @@ def ray_application(
         backend: "onnx" (default), "tflite" or "saved_model".
         num_replicas: int >= 1. Each loads the model. Default 1.
         num_threads: int >= 1: threads of a call. Default 1.
-        batching: `Batching`: how requests are put together; `max_waiting` is of all replicas, and beside it each has twice
-            `max_batch_size` requests in hand. None for its defaults.
+        batching: `Batching`: how requests are batched; `max_waiting` is for all replicas, each of which accepts twice
+            `max_batch_size` requests in addition. None for its defaults.
         limits: `Limits` of a request, or None for its defaults.
         num_gateways: int >= 1: number of HTTP processes. Default 1.
         cpus_per_replica: float >= 0: CPUs that Ray reserves for a replica. None for `num_threads`.
@@ -76,9 +76,15 @@ def ray_application(
         InvalidBundleError: the bundle does not exist, or lacks the backend.
         ExportError: a value is out of range.
 
-    Example: `serve.run(ray_application("bundle", num_replicas=2))`, then
+    Example:
 
-        curl localhost:8000/v1/models/bundle:predict -d '{"inputs": {"x": [[1, 2, 3, 4]]}}'
+    ```python
+    from ray import serve
+
+    serve.run(ray_application("bundle", num_replicas=2))
+    ```
+
+    Request: `curl localhost:8000/v1/models/bundle:predict -d '{"inputs": {"x": [[1, 2, 3, 4]]}}'`
     """
     bundle = pathlib.Path(bundle).resolve()
     manifest = read_manifest(bundle)
@@ -119,7 +125,7 @@ def _configured(deployment: Any, **options: Any) -> Any:
 class ArrayDeployment:
     """A replica of a model of arrays."""
 
-    def __init__(self, own: tuple[str, str, int], batching: Batching):
+    def __init__(self, own: tuple[str, str, int], batching: Batching) -> None:
         bundle, backend, num_threads = own
         self._replica = ArrayReplica(bundle, backend, batching.max_batch_size, num_threads)
         predict: Any = self.predict
@@ -145,7 +151,7 @@ class ArrayDeployment:
 class TextDeployment:
     """A replica of a language model."""
 
-    def __init__(self, own: tuple[str, str, int], name: str, engine_options: dict[str, Any]):
+    def __init__(self, own: tuple[str, str, int], name: str, engine_options: dict[str, Any]) -> None:
         bundle, backend, num_threads = own
         self._replica = TextReplica(bundle, name, backend, num_threads, **engine_options)
 
@@ -180,7 +186,7 @@ class _Forward:
 class GatewayDeployment:
     """The HTTP gateway of a bundle."""
 
-    def __init__(self, replicas: Any, bundle: Path, backend: str, name: str, limits: Limits):
+    def __init__(self, replicas: Any, bundle: Path, backend: str, name: str, limits: Limits) -> None:
         manifest = read_manifest(bundle)
         reader = None
         if manifest.get("generation") is None:
@@ -194,7 +200,7 @@ class GatewayDeployment:
 class _Replicas:
     """Replicas behind a handle of Ray; its errors in the gateway's terms."""
 
-    def __init__(self, handle: Any):
+    def __init__(self, handle: Any) -> None:
         self._handle = handle
         self._streaming = handle.options(stream=True)
 

@@ -28,7 +28,9 @@ class ArrayReplica:
         num_threads: int >= 1: threads of a call.
     """
 
-    def __init__(self, bundle: Path, backend: str = DEFAULT_BACKEND, max_batch_size: int = 32, num_threads: int = 1):
+    def __init__(
+        self, bundle: Path, backend: str = DEFAULT_BACKEND, max_batch_size: int = 32, num_threads: int = 1
+    ) -> None:
         manifest = read_manifest(bundle)
         record = manifest["artifacts"].get(backend, {"signatures": {}})
         names = served_signatures(manifest, backend)
@@ -93,7 +95,9 @@ class TextReplica:
         options: options of `generation.Engine`.
     """
 
-    def __init__(self, bundle: Path, name: str, backend: str = DEFAULT_BACKEND, num_threads: int = 1, **options: Any):
+    def __init__(
+        self, bundle: Path, name: str, backend: str = DEFAULT_BACKEND, num_threads: int = 1, **options: Any
+    ) -> None:
         from keras_transformer.generation import Engine
         from keras_transformer.generation.engine.http import application
 

@@ -21,7 +21,7 @@ class RequestError(ExportError):
         reason: str, one line.
     """
 
-    def __init__(self, status: int, reason: str):
+    def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
@@ -41,13 +41,18 @@ class Limits:
 
     Raises:
         ExportError: a value is out of range.
+
+    Example:
+
+    >>> Limits(max_examples=8).timeout_s
+    60.0
     """
 
     max_bytes: int = 4 << 20
     max_examples: int = 256
     timeout_s: float = 60.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, kinds in (("max_bytes", int), ("max_examples", int), ("timeout_s", (int, float))):
             value = getattr(self, name)
             if not isinstance(value, kinds) or isinstance(value, bool) or value <= 0:

@@ -24,7 +24,7 @@ class ResumableStream:
     [None, b'data: {"id": "a", "choices": [{"index": 0, "text": "y"}]}\\n\\n']
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._sent = collections.Counter()
         self._behind = collections.Counter()
         self._head = None

@@ -20,6 +20,11 @@ class ArraySpec:
         dtype: numpy dtype name, such as `"float32"`.
         shape: sizes; None where the size is dynamic.
         axes: for each dimension the name of the dynamic axis, or None where the size is fixed.
+
+    Example:
+
+    >>> ArraySpec("token_ids", "int32", (None, None), ("batch", "length")).describe()
+    'int32 (batch, length)'
     """
 
     name: str
@@ -50,6 +55,12 @@ class Probe:
         inputs: dict of input name to numpy array.
         label: a short description, for reports and errors.
         outputs: dict of output name to numpy array, as the reference computes them.
+
+    Example:
+
+    >>> probe = Probe({"x": np.ones((2, 4), "float32")}, "batch=2")
+    >>> probe.inputs["x"].shape, probe.outputs
+    ((2, 4), {})
     """
 
     inputs: dict[str, np.ndarray]
@@ -67,6 +78,14 @@ class Signature:
         probes: list of `Probe`.
         outputs: tuple of `ArraySpec`; filled when the signature is traced.
         formats: names of the formats that have it; all of them when None.
+
+    Example:
+
+    >>> inputs = (ArraySpec("x", "float32", (None,), ("batch",)),)
+    >>> probes = [Probe({"x": np.ones(3, "float32")}, "batch=3")]
+    >>> doubled = Signature(lambda tensors: {"y": 2 * tensors["x"]}, inputs, probes)
+    >>> doubled.function(probes[0].inputs)
+    {'y': array([2., 2., 2.], dtype=float32)}
     """
 
     function: Callable[[dict[str, Tensor]], dict[str, Tensor]]
@@ -78,7 +97,7 @@ class Signature:
 
 @dataclasses.dataclass
 class ExportSpec:
-    """All that the formats need to know to write a bundle.
+    """What the formats write to a bundle: signatures, tolerance and options.
 
     Args:
         signatures: dict of signature name to `Signature`. The first is the default one.
@@ -89,8 +108,15 @@ class ExportSpec:
         quantization: `Quantization`, or None for float files.
         evaluation: `Evaluation` of the quantized files, or None.
         onnx: `OnnxOptions`, or None for the defaults.
-        axis_limits: dict of axis name to the largest size that the model's layers allow, where they say so.
+        axis_limits: dict of axis name to the largest size that the layers of the model allow, if limited.
         locate: maps `(op type, node name)` of a traced graph to the name of the layer it came from.
+
+    Example:
+
+    >>> scores = Signature(lambda tensors: tensors, (), [])
+    >>> rows = Signature(lambda tensors: tensors, (), [], formats=("onnx",))
+    >>> ExportSpec({"scores": scores, "rows": rows}).names("tflite")
+    ['scores']
     """
 
     signatures: dict[str, Signature]

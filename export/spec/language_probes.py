@@ -19,7 +19,7 @@ class LanguageProbes:
         model: `LanguageModel`.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any) -> None:
         self.model = model
         # Texts with images in them have one at the beginning.
         self._begin_ids = [layer.begin_id for layer in model.stepwise.target_layers if hasattr(layer, "begin_id")]

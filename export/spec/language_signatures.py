@@ -21,7 +21,7 @@ class LanguageSignatures:
         model: `LanguageModel`.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any) -> None:
         self.model = model
         self.probes = LanguageProbes(model)
         self._cache_specs = _cache_specs(model)

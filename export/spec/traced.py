@@ -27,7 +27,7 @@ class TracedModule(tf.Module):
         InvalidModelError: a signature cannot be traced.
     """
 
-    def __init__(self, spec: ExportSpec):
+    def __init__(self, spec: ExportSpec) -> None:
         super().__init__(name="exported")
         self.functions = {name: _trace(name, signature) for name, signature in spec.signatures.items()}
         variables = {id(v): v for function in self.functions.values() for v in function.graph.variables}

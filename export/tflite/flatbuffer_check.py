@@ -32,7 +32,7 @@ def check_flatbuffer(path: Path) -> None:
 
 
 class _Checker:
-    def __init__(self, schema: Any, view: memoryview):
+    def __init__(self, schema: Any, view: memoryview) -> None:
         self._schema = schema
         self._model = schema.Model.GetRootAs(view, 0)
         self._names = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}

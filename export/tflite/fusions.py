@@ -35,7 +35,7 @@ def fused(content: bytes) -> bytes:
 class _Uses:
     """The producer and the consumers of each tensor of a graph, by index."""
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: Graph) -> None:
         self.makers: dict[int, Any] = {}
         self.readers: dict[int, list[Any]] = collections.defaultdict(list)
         for operator in graph.subgraph.operators:
@@ -134,7 +134,7 @@ def _rewrite_norm(graph: Graph, operators: list[Any], tensors: tuple[int, ...]) 
 class _Weights:
     """Multiplied weights, each stored once for all graphs."""
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any) -> None:
         self.model = model
         self.buffers = {_digest(each.data): index for index, each in enumerate(model.buffers) if size_of(each)}
 

@@ -13,7 +13,7 @@ class TFLiteSteps(RuntimeSteps):
     """Steps in LiteRT. One row runs in the signatures of fixed shapes as far as they reach, several rows in the dynamic
     ones. See `RuntimeSteps`."""
 
-    def __init__(self, *arguments: Any):
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._runtime = TFLiteRuntime(str(self._path("prefill")), "prefill", self._num_threads)
         self._names = set(self._runtime.signatures())

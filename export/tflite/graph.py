@@ -86,7 +86,7 @@ class Graph:
         subgraph: `SubGraphT` of it.
     """
 
-    def __init__(self, model: Any, subgraph: Any):
+    def __init__(self, model: Any, subgraph: Any) -> None:
         self.model = model
         self.subgraph = subgraph
         self.tensors = subgraph.tensors

@@ -31,7 +31,7 @@ class TFLiteRuntime:
         ValueError: the file is damaged.
     """
 
-    def __init__(self, path: str, signature: str, num_threads: int):
+    def __init__(self, path: str, signature: str, num_threads: int) -> None:
         with TFLITE.library.required_by(f"backend '{TFLITE.name}'"):
             from ai_edge_litert.interpreter import Interpreter
 

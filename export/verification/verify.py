@@ -133,7 +133,7 @@ def _opened(
 class _Comparison:
     """One signature of an artifact compared with the outputs of the probes."""
 
-    def __init__(self, model: RuntimeModel, format: str, signature: str, tolerance: float, is_quantized: bool):
+    def __init__(self, model: RuntimeModel, format: str, signature: str, tolerance: float, is_quantized: bool) -> None:
         self._model = model
         self._format = format
         self._signature = signature

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.mapping import Entry, embedding, linear, rms_norm
 
 
-def decoder_entries(config: Config, block_entries) -> list[Entry]:
-    """The mapping of embedding, blocks and last norm; `block_entries` is a function of `(theirs, ours)`."""
+def decoder_entries(config: Config, block_entries: Callable[[str, str], list[Entry]]) -> list[Entry]:
+    """Returns the mapping of embedding, blocks and last norm; `block_entries` is a function of `(theirs, ours)`."""
     entries = [*embedding("embed_tokens", "token_embedding"), *rms_norm("norm", "final_norm")]
     for index in range(config.integer("num_hidden_layers")):
         entries += block_entries(f"layers.{index}", f"decoder_block_{index}")
     return entries
 
 
-def gated_decoder_entries(config: Config, *, feedforward_bias=False, **attention) -> list[Entry]:
-    """`decoder_entries` of pre-norm blocks with a gated feed-forward; `attention` is what `attention_entries` is told."""
+def gated_decoder_entries(config: Config, *, feedforward_bias: bool = False, **attention: Any) -> list[Entry]:
+    """`decoder_entries` of pre-norm blocks with a gated feed-forward; `attention`: options of `attention_entries`."""
     return decoder_entries(
         config,
         lambda theirs, ours: [
@@ -34,7 +37,9 @@ def norm_entries(theirs: str, ours: str) -> list[Entry]:
     ]
 
 
-def attention_entries(theirs: str, ours: str, *, bias: bool = False, output_bias=False, norms=False) -> list[Entry]:
+def attention_entries(
+    theirs: str, ours: str, *, bias: bool = False, output_bias: bool = False, norms: bool = False
+) -> list[Entry]:
     """The projections of attention, and its norms of queries and keys if there are any."""
     theirs, ours = f"{theirs}.self_attn", f"{ours}/self_attention"
     entries = linear(f"{theirs}.o_proj", f"{ours}/attention_output", inputs=2, bias=output_bias)

@@ -28,8 +28,8 @@ def grouped_heads(config: Config, num_key_value_heads: int | None = None, key_di
     return {"num_key_value_heads": heads, "key_dim": head_width(config, key_dim)}
 
 
-def layer_windows(config: Config, window, types=None):
-    """The window of each block, None for all tokens, by "layer_types" or by these."""
+def layer_windows(config: Config, window: int | None, types: Any = None) -> list[int | None]:
+    """Returns the window of each block, None for all tokens; `types` is the default of "layer_types"."""
     types = config.get("layer_types", types)
     known = {"full_attention": None, "sliding_attention": window}
     count = config.integer("num_hidden_layers")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from keras_transformer.checkpoints.config import Config
 
 
-def encoder_options(config: Config, activation="gelu"):
-    """The options that models of BERT's kind share: dict. A decoder is refused.
+def encoder_options(config: Config, activation: str = "gelu") -> dict[str, Any]:
+    """Returns the options that BERT and its relatives share. A decoder raises.
 
     Args:
         config: `Config`.
-        activation: str: transformers' name of the one that a config means which has none.
+        activation: str. The default, by its name in transformers.
     """
     config.only("is_decoder", False)
     return {

@@ -37,6 +37,14 @@ class Plan(NamedTuple):
         cache: bytes of the cache for `length` tokens; None if the model does not decode.
         decoding: bytes of weights in the compute dtype, cache and one decoding step; None if the model does not decode.
         token: seconds of one decoding step; None if the model does not decode.
+
+    Example:
+
+    >>> from keras_transformer import models, tasks
+    >>> model = tasks.LanguageModel(models.GPT2(models.Size(1, 8, 2, 16), 50, max_sequence_length=16))
+    >>> costs = plan(model, Device(tflops=100, memory=16, bandwidth=300, link=32), length=16)
+    >>> costs.token < costs.step
+    True
     """
 
     parameters: int
@@ -91,7 +99,16 @@ def plan(
 
     Raises:
         PlanningError: `model_parallel` does not divide `devices`, or an argument is out of its range.
-        UnknownCostError: the trip count of a loop depends on what it is fed.
+        UnknownCostError: the trip count of a loop depends on the inputs.
+
+    Example:
+
+    >>> from keras_transformer import models, tasks
+    >>> model = tasks.LanguageModel(models.GPT2(models.Size(1, 8, 2, 16), 50, max_sequence_length=16))
+    >>> device = Device(tflops=100, memory=16, bandwidth=300, link=32)
+    >>> costs = plan(model, device, batch_size=2, length=16)
+    >>> costs.parameters == model.count_params(), costs.training > costs.weights + costs.optimizer
+    (True, True)
     """
     if devices % model_parallel or min(batch_size, length, devices, model_parallel) < 1:
         raise PlanningError(f"{devices} devices do not divide into groups of {model_parallel}, or a size is below 1")

@@ -90,6 +90,13 @@ def write_litertlm(
         ParityError: the graphs do not compute what the model computes.
         ConversionError: the converter fails, or the engine decodes another text.
         UnsupportedOpError: TFLite lacks an op.
+
+    Example:
+
+    ```python
+    report = write_litertlm(model, "model.litertlm", max_length=512, quantize="int8")
+    print(report)
+    ```
     """
     start = time.perf_counter()
     check_model(model)

@@ -27,7 +27,7 @@ class SignatureProof:
         judge: the largest difference allowed, as a share of the scale, and whether integers may differ.
     """
 
-    def __init__(self, key: str, file_names: dict[str, str], judge: tuple[float, bool]):
+    def __init__(self, key: str, file_names: dict[str, str], judge: tuple[float, bool]) -> None:
         self._key, self._file_names, self._judge = key, file_names, judge
 
     def __call__(self, path: Path, probes: Any) -> None:
@@ -48,7 +48,7 @@ class SequenceProof:
         judge: as of `SignatureProof`.
     """
 
-    def __init__(self, logits: str, states: dict[str, Any], types: dict[str, str], judge: tuple[float, bool]):
+    def __init__(self, logits: str, states: dict[str, Any], types: dict[str, str], judge: tuple[float, bool]) -> None:
         self._logits, self._states, self._types, self._judge = logits, states, types, judge
 
     def __call__(self, path: Path, probes: Any) -> None:

@@ -112,7 +112,7 @@ class _Gelu(Rule):
         contrib: bool. Whether to use the operator of ONNX Runtime, for opsets without `Gelu`.
     """
 
-    def __init__(self, dims: Dims, contrib: bool):
+    def __init__(self, dims: Dims, contrib: bool) -> None:
         super().__init__(dims)
         self.domain = {"_domain": CONTRIB} if contrib else {}
 

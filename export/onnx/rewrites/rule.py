@@ -23,7 +23,7 @@ class Rule(RewriteRuleClassBase):
         op_type: the operator of the pattern, for a rule that applies to several; otherwise "".
     """
 
-    def __init__(self, dims: Dims, op_type: str = ""):
+    def __init__(self, dims: Dims, op_type: str = "") -> None:
         super().__init__(op_type or None)
         self.dims = dims
         self.op_type = op_type
@@ -75,7 +75,7 @@ def is_matrix(value: ir.Value | None) -> bool:
 class _RootMatcher(pattern.SimplePatternMatcher):
     """Compares the operator of a node first, which excludes most nodes for most rules."""
 
-    def __init__(self, graph_pattern: Any):
+    def __init__(self, graph_pattern: Any) -> None:
         super().__init__(graph_pattern)
         self._root = graph_pattern.output_nodes[0].op_identifier()
         self._no_match = pattern.MatchResult().fail("another operator")

@@ -27,7 +27,7 @@ class Dims(Operators):
         graph: `onnx_ir.Graph`. The shapes of its values are set.
     """
 
-    def __init__(self, graph: ir.Graph):
+    def __init__(self, graph: ir.Graph) -> None:
         self._fresh = (f"d{number}" for number in itertools.count())
         self._results, self._numbers, self._at_most = {}, {}, {}
         self.sources = {}
