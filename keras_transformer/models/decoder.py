@@ -48,7 +48,7 @@ def Decoder(
     num_block_groups: int | None = None,
     name: str = "decoder",
 ) -> keras.Model:
-    """A stack of causal decoder blocks over token ids. `tasks.LanguageModel` puts a head on it.
+    """A stack of causal decoder blocks over token ids. `tasks.LanguageModel` adds a head.
 
     Args:
         size: "small", "medium", "large", "xl" (the measures of GPT-2), or a `Size`.

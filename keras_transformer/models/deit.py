@@ -31,7 +31,7 @@ def DeiT(
 ) -> keras.Model:
     """A vision transformer with a distillation token besides the class token.
 
-    `tasks.DistilledImageClassifier` puts its two heads on it; `models.ViT` is DeiT without distillation.
+    `tasks.DistilledImageClassifier` adds its two heads; `models.ViT` is DeiT without distillation.
 
     Args:
         size: "Ti", "S", "B", or a `Size`.

@@ -48,7 +48,7 @@ def DistilBERT(
     (None, None, 16)
 
     Reference: Sanh et al., DistilBERT, arXiv 1910.01108, section 3. In its published code dropout follows attention weights
-    and feed-forward alone; here what attention gives has it too.
+    and feed-forward only; here also the output of attention.
     """
     return BERT(
         get_size(size, SIZES),

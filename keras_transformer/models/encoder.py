@@ -57,13 +57,13 @@ def Encoder(
         vocabulary_size: int. V.
         max_sequence_length: int. Rows of a learned position embedding.
         num_segments: int, or None. Adds a learned embedding of the segment of each token, and the input "segment_ids"
-            if there is more than one segment; BERT has 2. `text.Tokenizer.encode_pair` gives them.
+            if there is more than one segment; BERT has 2. `text.Tokenizer.encode_pair` returns them.
         num_box_coordinates: int, or None. Adds the input "boxes", and learned embeddings of the position of a word on its
             page, in coordinates from 0 to this, exclusive: see `positions.BoxPosition`.
         embedding_dim: int, or None for that of the blocks. Width of the embeddings, of whose sum a dense layer makes the D
             channels of the blocks.
         position: "learned", "sinusoidal", "rotary", an instance, or None; or a pair, of which the first is added to the
-            embedding and the second stands inside attention.
+            embedding and the second is inside attention.
         residual: name in `blocks.RESIDUALS`, or an instance to copy.
         first_residual: as `residual`, around the attention of the first block; None for the same.
         norm: "layer_norm", "rms_norm", "batch_norm", or a layer to copy.

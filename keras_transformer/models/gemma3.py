@@ -51,8 +51,8 @@ def Gemma3(
         key_dim: int or None. Size of each head. None: that of the named size, or `D / N`.
         query_scale: float, or None for `1 / √key_dim`. Of products of queries and keys; 27B has `1 / √168`.
         score_soft_cap: float > 0, or None. See `attention.SoftCappedDot`.
-        window: a list of int, how many tokens a token sees, itself included, and None for all tokens before, that
-            repeats over the blocks.
+        window: a list of int, number of tokens that a token attends to, itself included, and None for all tokens before,
+            that repeats over the blocks.
         position: `positions.Rotary` of blocks that see all tokens, or None for one of wavelength 1000000 that turns halves.
         local_position: `positions.Rotary` of blocks with a window, or None for one of wavelength 10000 that turns halves.
         use_attention_bias: bool. Whether the four projections of attention have biases.

@@ -34,7 +34,7 @@ def Longformer(
     Args:
         size: "base", "large", or a `Size`.
         vocabulary_size: int. V.
-        attention_window: even int, or a list of one for each block. The keys on both sides of a token that it sees.
+        attention_window: even int, or a list of one for each block. Number of keys that a token attends to on both sides.
         max_global_tokens: int >= 1. How many tokens of a row "global_mask" can mark; further ones are as all tokens are.
         max_sequence_length: int. Maximum number of tokens; the position embedding has `padding_id + 1` more rows.
         num_segments: int, or None; 1 adds one and the same vector to every token, and asks for no "segment_ids".

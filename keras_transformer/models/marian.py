@@ -38,7 +38,7 @@ def Marian(
 ) -> keras.Model:
     """The encoder-decoder of Marian: the Transformer, its sines before its cosines.
 
-    `tasks.LanguageModel(Marian(...), head_bias=True, start_id=V - 1, end_id=0)` puts the published head on it: a text begins
+    `tasks.LanguageModel(Marian(...), head_bias=True, start_id=V - 1, end_id=0)` adds the published head: a text begins
     with the token of padding.
 
     Args:
@@ -96,7 +96,7 @@ def Pegasus(
     name: str = "pegasus",
     **options: Any,
 ) -> keras.Model:
-    """The encoder-decoder of Pegasus: that of Marian with pre-norm blocks, and a norm behind each side.
+    """The encoder-decoder of Pegasus: that of Marian with pre-norm blocks, and a final norm on each side.
 
     Args:
         size: "base", "large", or a `Size`.

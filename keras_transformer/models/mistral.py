@@ -37,7 +37,8 @@ def Mistral(
         num_key_value_heads: int or None. Number of key/value heads, a divisor of the number of heads. None: that of the
             named size, or the number of heads.
         key_dim: int or None. Size of each head. None: that of the named size, or `D / N`.
-        window: int, or None for all tokens before, as since version 0.2: how many tokens a token sees, itself included.
+        window: int, or None for all tokens before, as since version 0.2: number of tokens that a token attends to, itself
+            included.
         position: `positions.Rotary`, or None for `Rotary(10000.0, "halves")`.
         activation: activation of the gate.
         attention_dropout: float in [0, 1). Of the attention weights.

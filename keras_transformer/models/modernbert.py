@@ -19,7 +19,7 @@ SIZES = {
     "base": Size(22, 768, 12, 1152),
     "large": Size(28, 1024, 16, 2624),
 }
-# Every third block, from the first on, sees all tokens: section 2.1.2.
+# Every third block, from the first on, attends to all tokens: section 2.1.2.
 _PATTERN = (False, True, True)
 
 

@@ -67,7 +67,7 @@ def RedNet(
     x = _convolution(images, hidden_dim // 2, 3, 2, "stem_1")
     x = _normalized(Involution(3, name="stem_2", **options)(x), "stem_2")
     x = _convolution(x, hidden_dim, 3, 1, "stem_3")
-    x = keras.layers.ZeroPadding2D(1, name="stem_padding")(x)  # Nothing is below zero behind a ReLU.
+    x = keras.layers.ZeroPadding2D(1, name="stem_padding")(x)  # Zeros are neutral for a maximum after a ReLU.
     x = keras.layers.MaxPooling2D(3, 2, name="stem_pooling")(x)
     for stage, count in enumerate(num_blocks):
         width = hidden_dim * 2**stage

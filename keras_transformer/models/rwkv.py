@@ -59,16 +59,16 @@ def RWKV(
     norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
     # Layers
     embedding = keras.layers.ReversibleEmbedding(vocabulary_size, size.hidden_dim, name="token_embedding")
-    places = [{"layer_index": index, "num_layers": size.num_layers} for index in range(size.num_layers)]
+    depths = [{"layer_index": index, "num_layers": size.num_layers} for index in range(size.num_layers)]
     blocks = [
         DecoderBlock(
-            TimeMixing(channels, chunk_size=chunk_size, name="time_mixing", **place),
-            ChannelMixing(size.intermediate_dim, name="channel_mixing", **place),
+            TimeMixing(channels, chunk_size=chunk_size, name="time_mixing", **depth),
+            ChannelMixing(size.intermediate_dim, name="channel_mixing", **depth),
             norm=norm,
             dropout=dropout,
-            name=f"decoder_block_{place['layer_index']}",
+            name=f"decoder_block_{depth['layer_index']}",
         )
-        for place in places
+        for depth in depths
     ]
     # Graph
     inputs = {"token_ids": token_input(), "padding_mask": padding_input()}

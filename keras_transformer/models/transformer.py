@@ -51,7 +51,7 @@ def Transformer(
     hidden_dropout: float = 0.0,
     name: str = "transformer",
 ) -> keras.Model:
-    """The encoder-decoder Transformer up to its head. `tasks.LanguageModel` puts the head on it.
+    """The encoder-decoder Transformer up to its head. `tasks.LanguageModel` adds the head.
 
     Args:
         size: "base", "big", or a `Size`.

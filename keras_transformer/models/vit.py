@@ -40,7 +40,7 @@ def ViT(
     layer_norm_epsilon: float = 1e-6,
     name: str = "vit",
 ) -> keras.Model:
-    """The Vision Transformer up to its last norm: pixels to tokens. `tasks.ImageClassifier` puts a head on it.
+    """The Vision Transformer up to its last norm: pixels to tokens. `tasks.ImageClassifier` adds a head.
 
     Args:
         size: "Ti", "S", "B", "L", "H", or a `Size`.
