@@ -1,4 +1,4 @@
-"""`TensorScatter` (opset 24) for the updates of a cache, and only for those."""
+"""Fusion of cache updates into `TensorScatter` (opset 24), and of nothing else."""
 
 import numpy as np
 import onnx
@@ -12,7 +12,7 @@ needs_kernel = pytest.mark.skipif(
     tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 25), reason="ONNX Runtime 1.25 brought the kernel"
 )
 
-# Places as `attention/cache.py` counts them: the rows of the batch, the heads and the slots, each zero times the others.
+# Indices as in `attention/cache/`: rows of the batch, heads and slots, broadcast by adding zeros.
 CACHE = """
 <ir_version: 10, opset_import: ["" : 18]>
 g (float[batch, 2, slots, 3] past, float[batch, length, 2, 3] new, int64[batch] index) => (float[batch, 2, slots, 3] y)
@@ -85,7 +85,7 @@ def test_decoder(optimized, signature):
     assert not found["ScatterND"]
     assert [each.version for each in model.opset_import if not each.domain] == [24]
     starts = [node.input[2:] for node in model.graph.node if node.op_type == "TensorScatter"]
-    assert all(bool(start) == (signature != "prefill") for start in starts)  # Without a start, from the first slot on.
+    assert all(bool(start) == (signature != "prefill") for start in starts)  # Without a start: from the first slot.
 
 
 def test_masks_and_places_are_computed_once(optimized):

@@ -1,4 +1,4 @@
-"""A model on JAX is exported by a second process on TensorFlow, with the same results and the same errors."""
+"""Models on JAX are exported by a second process on TensorFlow, with the same results and errors."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""The engine over bundles: the texts of `generate` in each runtime; and what `serve-text` serves and refuses."""
+"""The engine over bundles returns the texts of `generate` in each runtime; requests and errors of `serve-text`."""
 
 import sys
 
@@ -34,7 +34,7 @@ def test_texts_are_those_of_generate(language, backend, num_blocks):
 @pytest.mark.parametrize("backend", ["onnx", "tflite", "saved_model"])
 @pytest.mark.parametrize("name", ["rwkv", "yoco", "recurrent_memory"])
 def test_states_give_the_texts_of_generate(language, name, backend):
-    """States alone, and beside blocks that do not suffice for all; prompts through several windows and segments."""
+    """States only, and with too few blocks for all; prompts of several windows and segments."""
     model = load(language.bundle(name), backend)
     asks = [([(7 * place + 3 * seed) % 256 for place in range(4 * seed + 1)], seed) for seed in range(5)]
     options = {"sampler": Random(top_k=8), "max_new_tokens": 7}

@@ -1,4 +1,4 @@
-"""Quantized ONNX graphs against the same numbers in float64, and what quantization refuses."""
+"""Quantized ONNX graphs against float64 references, and errors of quantization."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ def weights():
 
 
 def write(directory):
-    """ids -> table rows + positions -> dense -> turned (`Gemm` with `transB`) -> logits by the table again."""
+    """ids -> embedding + positions -> dense -> `Gemm` with `transB` -> logits by the tied table."""
     nodes = [
         helper.make_node("Gather", ["table", "ids"], ["rows"]),
         helper.make_node("Slice", ["positions", "zero", "four", "zero"], ["first"]),
@@ -81,7 +81,7 @@ def rounded_by_channel(array):
 
 
 def rounded_rows(array):
-    """A weight that no product reads: one scale for each row."""
+    """A weight that is not used in a matrix product: one scale per row."""
     return rounded_by_channel(array.T).T
 
 
@@ -116,7 +116,7 @@ def test_weights_alone_give_the_products_of_the_rounded_weights(tmp_path, mode, 
 
 
 def test_kernels_of_the_runtime_give_nearly_that(tmp_path):
-    """They quantize activations too: close to the rounded weights' products, but not equal."""
+    """The kernels quantize activations too: close to the products with rounded weights, but not equal."""
     write(tmp_path)
     float_logits = run(tmp_path, IDS)[2]
     quantize_files(tmp_path, FILES, Quantization("weight_int8"))
@@ -137,13 +137,13 @@ def test_int8_is_the_dynamic_scheme_of_onnx(tmp_path):
         "positions": rounded_rows(w["positions"]),
     }
     for got, want in zip(run(tmp_path, IDS), expected(IDS, rounded, dynamic_product), strict=True):
-        # A number halfway between two codes may go either way.
+        # Values halfway between two codes may be rounded either way.
         np.testing.assert_allclose(got, want, atol=2e-3 * np.abs(want).max())
     assert count(tmp_path, "MatMulInteger") == 2
 
 
 def test_a_loop_multiplies_whole_numbers_too(tmp_path):
-    """Five times `x -> x W`, with W outside the loop: as the products of the rounded weight, one after the other."""
+    """Five iterations of `x -> x W` with W outside the loop equal five products with the rounded weight."""
     rng = np.random.default_rng(3)
     weight = rng.normal(0, 0.12, (K, K))
     body = helper.make_graph(
@@ -219,7 +219,7 @@ def test_what_is_kept_in_float_stays_float(tmp_path):
 
 
 def test_blocks_of_four_bits_are_the_best_of_the_scales_tried():
-    """No code and scale of the plain kind (nothing clipped) is closer."""
+    """The error is not larger than that of the scale without clipping."""
     rows = np.random.default_rng(1).normal(size=(50, 64))
     plain = np.abs(rows.reshape(50, 2, 32)).max(-1, keepdims=True) / 8
     codes = np.clip(np.round(rows.reshape(50, 2, 32) / plain), -8, 7) * plain
@@ -267,7 +267,7 @@ def test_refuses(make, message):
 
 
 def test_examples_of_the_docstrings_run():
-    """In a process of their own: one of them converts."""
+    """Runs in a separate process, because a converter is used."""
     names = ("block_quantize", "evaluation", "quantization", "layer_sensitivity")
     modules = [f"keras_transformer.export.{name}" for name in names]
     code = (

@@ -1,4 +1,4 @@
-"""The runtime: what it takes, what it refuses, and that calls do not disturb each other."""
+"""The runtime: inputs, errors and concurrent calls."""
 
 import asyncio
 import concurrent.futures
@@ -86,14 +86,14 @@ def test_results_are_the_callers_own(exported, backend):
 
 
 def in_threads(work, count=6):
-    """Runs `work(index)` in threads at once; gives what each returned."""
+    """Runs `work(index)` in concurrent threads; returns their results."""
     with concurrent.futures.ThreadPoolExecutor(count) as pool:
         return list(pool.map(work, range(count)))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_threads_may_share_a_model(exported, backend):
-    # Rows and lengths differ from thread to thread: whatever two calls shared would show in the values.
+    # Rows and lengths differ between threads, so that shared buffers would change the values.
     model = load(exported.bundle("encoder"), backend, num_threads=1)
     rng = np.random.default_rng(0)
     inputs = [
@@ -120,12 +120,14 @@ def test_a_model_may_be_awaited(exported, backend):
 
 @pytest.mark.parametrize("backend", ["tflite", "onnx"])
 def test_threads_may_write_texts_at_once(language, backend):
-    # Every step writes a cache in place: one that two texts shared would mix them.
+    # Every step updates a cache in place; a shared one would mix the texts.
     model = load(language.bundle("gpt"), backend, num_threads=1)
     prompts = [[5, 6, 7], [200, 3], [91] * 9, [17, 18, 19, 20, 21], [250], [33, 44]]
     expected = [model.generate(prompt, max_new_tokens=10) for prompt in prompts]
     assert len(set(map(tuple, expected))) > 3
-    fresh = load(language.bundle("gpt"), backend, num_threads=1)  # Sessions are made on first use, here by all at once.
+    fresh = load(
+        language.bundle("gpt"), backend, num_threads=1
+    )  # Sessions are created on first use, here by all threads at once.
     found = in_threads(lambda index: [fresh.generate(prompts[index], max_new_tokens=10) for _ in range(3)])
     assert found == [[wanted] * 3 for wanted in expected]
     streams = [fresh.stream(prompt, max_new_tokens=10) for prompt in prompts]

@@ -1,4 +1,4 @@
-"""`keras-transformer sensitivity`: the weight that quantization ruins is the one that it names."""
+"""`keras-transformer sensitivity` ranks the weight with the largest quantization loss first."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from keras_transformer.export.quantization.evaluation import Evaluation
 pytestmark = pytest.mark.slow
 
 FRAGILE, EXACT = "fragile/kernel", "exact/kernel"
-# One layer that 8 bits hold exactly, and one whose outliers, which meet inputs of zero, leave nothing of the rest.
+# One layer that is exact in 8 bits, and one with outliers (at inputs of zero) that round all other weights to zero.
 SCRIPT = """
 import sys, keras, numpy as np
 from keras_transformer.export import export
@@ -51,7 +51,7 @@ def test_the_weight_that_costs_most_comes_first(folder, tmp_path, capsys):
     before = {path: path.read_bytes() for path in (folder / "bundle").iterdir()}
     assert sensitivity(folder, "--json", tmp_path / "figures.json") == 0
     labels = np.load(folder / "test.npz")["labels"]
-    guessed = float(np.mean(labels == 0))  # Nothing is left of the logits: the first of equals is the answer.
+    guessed = float(np.mean(labels == 0))  # All logits are equal: argmax returns the first class.
     record = json.loads((tmp_path / "figures.json").read_text())
     assert (record["quantize"], record["bundle"]) == ("int8", str(folder / "bundle"))
     whole, first, second = record["rows"]
@@ -59,7 +59,7 @@ def test_the_weight_that_costs_most_comes_first(folder, tmp_path, capsys):
     assert [row["score"] for row in record["rows"]] == [guessed, 1.0, guessed]
     assert [row["agreement"] for row in record["rows"]] == [guessed, 1.0, guessed]
     assert {row["score_float"] for row in record["rows"]} == {1.0}
-    # In float a number takes four bytes instead of one; scales and nodes make up for little.
+    # A float weight takes four bytes instead of one; scales and nodes are small.
     assert first["size"] - whole["size"] == pytest.approx(3 * 64 * 32, rel=0.3)
     assert second["size"] - whole["size"] == pytest.approx(3 * 64 * 64, rel=0.3)
     shown = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""The layout of TensorFlow Serving: what a server loads computes what the bundle computes, and is never half there."""
+"""The layout of TensorFlow Serving: outputs equal those of the bundle, and versions appear atomically."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ from keras_transformer.export.engines.tensorflow_serving import version_director
 
 
 def serve(path, signature, **arrays):
-    """Asks as a server does: the graph in a session, tensors by the names that the signature gives them."""
+    """Runs the graph in a session, as a server does, with the tensor names of the signature."""
     graph = tf.Graph()
     with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
         loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(path)).signature_def[signature]
@@ -125,7 +125,7 @@ def copy(exported, tmp_path):
 
 
 def repair(bundle):
-    """Gives the manifest the hashes that the files have now."""
+    """Updates the hashes in the manifest."""
     manifest = json.loads((bundle / "manifest.json").read_text())
     manifest["files"] = {key: each for key, each in file_records(bundle).items() if key != "manifest.json"}
     (bundle / "manifest.json").write_text(json.dumps(manifest))

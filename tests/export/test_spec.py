@@ -1,4 +1,4 @@
-"""Names, axes and probes: what is made up for the user has to be right and always the same."""
+"""Default names, axes and probes are correct and deterministic."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""BitNet models in files: kernels in 2 bits, and nothing lost."""
+"""Exported BitNet models: kernels in 2 bits, without loss."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from keras_transformer.export.runtime.loading import load
 
 pytestmark = pytest.mark.slow
 
-# Two layers of four projections and three kernels of the feed-forward.
+# Two layers with four projections and three feed-forward kernels.
 KERNELS = 2 * 7
 NUMBERS = 2 * (4 * WIDTH**2 + 3 * 2 * WIDTH**2)
 
@@ -42,7 +42,7 @@ def products(path):
 
 
 def bits_of_two(path):
-    """The sizes in bytes of the 2-bit weights of a TFLite file, each once."""
+    """Returns the sizes in bytes of the 2-bit weights of a TFLite file, each once."""
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
     tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors if tensor.type == schema.TensorType.INT2]
     return {tensor.buffer: len(model.buffers[tensor.buffer].data) for tensor in tensors}
@@ -52,7 +52,7 @@ def test_a_layer_computes_what_keras_computes(out):
     reference = np.load(out / "reference.npz")
     session = onnxruntime.InferenceSession(out / "layer" / "model.onnx")
     (y,) = session.run(None, {"x": reference["x"]})
-    np.testing.assert_allclose(y, reference["y"], rtol=1e-6, atol=0)  # Zero, where the whole numbers add up to it.
+    np.testing.assert_allclose(y, reference["y"], rtol=1e-6, atol=0)  # Exact zeros of integer sums included.
     runner = Interpreter(str(out / "layer" / "model.tflite")).get_signature_runner("serve")
     np.testing.assert_allclose(runner(x=reference["x"])["y"], reference["y"], rtol=1e-6, atol=0)
 
@@ -67,12 +67,12 @@ def test_a_language_model_is_proven_in_every_runtime(out):
     assert set(report["artifacts"]) == {"saved_model", "tflite", "onnx"}
     for artifact in report["artifacts"].values():
         assert artifact["parity"]
-        # A number on the other side of a half is a step of 127 away; most are not.
+        # Values rounded to another code differ by one of 127 steps; most do not.
         assert all(figures["ratio"] <= 0.1 for figures in artifact["parity"])
 
 
 def packed(directory, places):
-    """What the products of all graphs read at some places, each content once, as it lies in the file of weights."""
+    """Returns the stored weights of the products of all graphs at some inputs, each content once."""
     found = set()
     for path in directory.glob("*.onnx"):
         names = {node.input[place] for node in products(path) for place in places}

@@ -1,4 +1,4 @@
-"""The private attributes of tf2onnx that are corrected: there, put back afterwards, and named where one is missing."""
+"""The patched private attributes of tf2onnx: present, restored afterwards, and named if missing."""
 
 import pytest
 

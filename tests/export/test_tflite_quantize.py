@@ -1,4 +1,4 @@
-"""Quantized TFLite files: what lies in them, and what they compute."""
+"""Quantized TFLite files: stored weights and outputs."""
 
 import collections
 
@@ -11,7 +11,7 @@ from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.tflite.blocks import positive_blocks
 from keras_transformer.export.tflite.quantize import quantized
 
-# Two layers of four projections and two products of the feed-forward, and the table of words.
+# Two layers with four projections and two feed-forward kernels, and the embedding table.
 TABLE, WEIGHTS = (300, 64), 13
 
 
@@ -34,14 +34,14 @@ def test_computes_nearly_what_keras_computes(tflite, mode, kind, allowed, signat
     found = constants(tflite.directory / f"{mode}.tflite")
     assert (kind, TABLE) in found.values()
     counts = collections.Counter(each for each, _ in found.values())
-    # Each is there once, whichever signatures read it.
+    # Each is stored once for all signatures.
     assert counts[kind] in (WEIGHTS, WEIGHTS + 1)
     assert {shape for each, shape in found.values() if each == "FLOAT32"} <= {(32, 64), (1, 16, 64), (16, 64)}
 
 
 def test_products_of_int8_read_their_weights_as_they_are(tflite):
     tflite["encoder"]
-    # The table of positions is cut, not looked up, and so made float first.
+    # The position table is sliced, not gathered, and therefore dequantized first.
     assert kinds(tflite.directory / "int8.tflite").count("DEQUANTIZE") == 1
     assert kinds(tflite.directory / "weight_int8.tflite").count("DEQUANTIZE") == 1 + WEIGHTS - 1
     static = kinds(tflite.directory / "int8_static.tflite")
@@ -73,7 +73,7 @@ def test_weights_lie_in_the_file_once_and_small(tflite):
     whole, *small = ((tflite.directory / name).stat().st_size for name in names)
     weights = sum(np.prod(shape) * 4 for _, shape in constants(tflite.directory / names[0]).values())
     saved = [(whole - size) / weights for size in small]
-    # Three of four bytes, seven of eight, less the scales and a few operators.
+    # Savings of three in four bytes, or seven in eight, minus scales and a few operators.
     assert 0.6 < saved[0] < 0.75 < saved[1] < 0.875
 
 

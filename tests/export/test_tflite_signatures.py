@@ -1,4 +1,4 @@
-"""Signatures of fixed shapes, and what delegates take of a file."""
+"""Signatures of fixed shapes, and the nodes that delegates accept."""
 
 import collections
 
@@ -31,7 +31,7 @@ def test_a_static_signature_computes_what_keras_computes(tflite):
 
 
 def test_signatures_of_fixed_and_of_dynamic_shapes_share_their_weights(tflite):
-    """The converter multiplies the weight of an RMS norm into kernels where shapes are fixed, and would write both."""
+    """With fixed shapes the converter folds the scale of an RMS norm into kernels, which would duplicate them."""
     tflite["decoder"]
     found = collections.Counter(shape for _, shape in constants(tflite.directory / "decoder/model.tflite").values())
     assert found == {(64, 64): 4, (128, 64): 1, (64, 128): 1, (300, 64): 1}
@@ -79,7 +79,7 @@ def test_xnnpack_takes_a_static_encoder_in_one_piece(tflite):
     tflite["encoder"]
     dynamic, static = delegate_report(tflite.directory / "encoder/model.tflite")
     assert (dynamic.signature, static.signature) == ("serve", "serve_2x16")
-    # Looking up words and reading the mask are about whole numbers and truth values.
+    # Embedding lookup and mask use integers and booleans.
     assert static.partitions == 1
     assert {reason for _, reason in static.outside} <= {"type int32", "type bool"}
     assert static.taken == static.nodes - sum(static.outside.values()) > 80
@@ -108,7 +108,7 @@ def test_norms_are_light_and_the_factor_of_the_scores_lies_in_the_weights(tflite
     assert norms == 5
     assert found.count("SUB") == norms
     assert "NEG" not in found
-    # Two in each norm, one for the mask, and one in each layer for queries that may see nothing.
+    # Two per norm, one for the mask, and one per layer for queries without visible keys.
     assert found.count("MUL") == 2 * norms + 1 + 2
-    # Both signatures read the same query weights.
+    # Both signatures share the query weights.
     assert sum(shape == (64, 64) for _, shape in constants(path).values()) == 8

@@ -1,4 +1,4 @@
-"""Exports leave a model that is in use alone, and wait for each other."""
+"""Exports do not change a model in use, and run one at a time."""
 
 import concurrent.futures
 import threading
@@ -29,7 +29,7 @@ def adapted():
 
 
 class Reader:
-    """A thread that calls a model until it is told to stop, and counts answers that differ from the first."""
+    """A thread that calls a model until it is stopped, and counts outputs that differ from the first."""
 
     def __init__(self, model):
         self.model, self.expected = model, model.predict_on_batch(X)

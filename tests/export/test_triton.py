@@ -1,4 +1,4 @@
-"""A model repository of Triton: what `config.pbtxt` promises is what the ONNX file takes, gives and keeps."""
+"""Triton model repositories: `config.pbtxt` matches the inputs, outputs and states of the ONNX file."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ from keras_transformer.export.engines.triton.text_proto import Enum, text_proto
 
 
 def served(path, config):
-    """A session of the file, and a function that runs it as Triton does: by the names of the configuration."""
+    """Returns a session of the file, and a function that runs it by the names in the configuration, as Triton does."""
     session = onnxruntime.InferenceSession(str(path / "model.onnx"))
     outputs = [each.name for each in config.output]
 
@@ -39,7 +39,7 @@ def served(path, config):
 
 
 def read_config(path):
-    """The text as the server reads it."""
+    """Parses the text as the server does."""
     text_format = pytest.importorskip("google.protobuf.text_format")
     protos = pytest.importorskip("tritonclient.grpc.model_config_pb2", exc_type=(ImportError, RuntimeError))
     return text_format.Parse((path.parent / "config.pbtxt").read_text(), protos.ModelConfig())
@@ -77,7 +77,7 @@ def test_each_signature_is_a_model(exported, tmp_path):
 
 @pytest.mark.parametrize("name", ["gpt", "mistral", "yoco", "transformer_xl", "rwkv"])
 def test_the_cache_of_a_text_stays_in_the_server(language, tmp_path, name):
-    """Two texts of one batch, from zeros as the configuration says, greedily to what the bundle generates."""
+    """Greedy decoding of two texts in one batch, from zero states as configured, equals `generate` of the bundle."""
     (path,) = write_triton(language.bundle(name), tmp_path, name=name, max_length=20)
     config = read_config(path)
     run, model = served(path, config), load(language.bundle(name))

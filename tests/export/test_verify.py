@@ -1,4 +1,4 @@
-"""The judge itself: figures worked out by hand, and every way in which an artifact can be wrong."""
+"""The comparison of artifacts: hand-computed figures, and every kind of difference."""
 
 import math
 import pathlib
@@ -13,7 +13,7 @@ from keras_transformer.export.verification.verify import _compare, difference_an
 
 
 def compare(got, expected, tolerance=1e-5):
-    """What the judge says of a model that returns `got` where Keras returns `expected`."""
+    """Compares a model that returns `got` where Keras returns `expected`."""
     probe = Probe({"x": np.zeros(1)}, "batch=1", {name: np.asarray(value) for name, value in expected.items()})
     return _compare(lambda inputs: got, "onnx", "serve", probe, tolerance, False)
 

@@ -1,4 +1,4 @@
-"""What the test_tflite_*.py files share: the files that the worker left, and how to look into them."""
+"""Helpers of the test_tflite_*.py files: the files of the worker and their content."""
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
@@ -7,12 +7,12 @@ from keras_transformer.export.tflite.graph import graphs, read, schema, shape_of
 
 
 def run(path, signature, arrays):
-    """The outputs of one signature."""
+    """Returns the outputs of one signature."""
     return Interpreter(str(path), num_threads=1).get_signature_runner(signature)(**arrays)
 
 
 def reference(directory):
-    """`(inputs, what Keras computes)`."""
+    """Returns `(inputs, outputs of Keras)`."""
     with np.load(directory / "reference.npz") as arrays:
         return {name: arrays[name] for name in ("token_ids", "padding_mask")}, arrays["output"]
 
@@ -22,7 +22,7 @@ def share_of_scale(got, expected):
 
 
 def constants(path):
-    """Dict of buffer to `(name of the type, shape)` of every constant of 2,048 numbers or more."""
+    """Returns a dict of buffer to `(type name, shape)` of every constant of at least 2,048 elements."""
     model = read(path.read_bytes())
     types = {number: name for name, number in vars(schema().TensorType).items() if name.isupper()}
     return {
@@ -34,6 +34,6 @@ def constants(path):
 
 
 def kinds(path):
-    """Names of the operators of the first graph."""
+    """Returns the names of the operators of the first graph."""
     graph = graphs(read(path.read_bytes()))[0]
     return [graph.kind(operator) for operator in graph.subgraph.operators]

@@ -1,4 +1,4 @@
-"""Exports the models that the test_tflite_*.py files look at: `tflite_worker.py OUT_DIRECTORY`.
+"""Exports the models of the test_tflite_*.py files: `tflite_worker.py OUT_DIRECTORY`.
 
 Converters leak memory and can crash, so the tests never run them in pytest's own process.
 """

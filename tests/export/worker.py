@@ -1,4 +1,4 @@
-"""Exports many small models in one process and keeps what came of each: `worker.py OUT_DIRECTORY`.
+"""Exports many small models in one process and records the results: `worker.py OUT_DIRECTORY`.
 
 Converters leak memory and can crash, so the tests never run them in pytest's own process.
 """
@@ -24,7 +24,7 @@ ALL = ("saved_model", "tflite", "onnx")
 
 
 def fresh_arrays(model, sizes):
-    """Inputs of sizes that no default probe has, and what Keras computes for them."""
+    """Returns inputs of other sizes than the default probes, and the outputs of Keras."""
     spec = functional.functional_spec(model, probes=[sizes])
     probe = spec.signatures["serve"].probes[-1]
     return {f"inputs/{name}": array for name, array in probe.inputs.items()} | {
@@ -41,7 +41,7 @@ def good(out, name, sizes=None, **options):
 
 
 def bad(out, name, format, **options):
-    """Exports over a bundle that is there already; the test looks whether it survived."""
+    """Exports over an existing bundle; the test asserts that it is kept."""
     target = out / f"bad_{name}_{format}"
     export_package.export(small_models.mlp(), target, ["onnx"])
     before = (target / "manifest.json").read_text()
@@ -71,7 +71,7 @@ def mixed(out, policy):
 
 
 def two_signatures(out):
-    """Prefill and decode over one weight, with a cache that keeps its name on the way through."""
+    """Prefill and decode with one weight and a cache of the same name as input and output."""
     weight = tf.Variable(np.random.default_rng(0).standard_normal((4, 4)).astype("float32"))
 
     def prefill(tensors):
@@ -104,7 +104,7 @@ def two_signatures(out):
 
 
 def wrong_erfc(out):
-    """A handler that computes something else must be caught by the comparison."""
+    """The comparison must detect a wrong conversion handler."""
     from keras_transformer.export.onnx import handlers as onnx_handlers
 
     right = onnx_handlers.HANDLERS["Erfc"]
@@ -120,7 +120,7 @@ def wrong_erfc(out):
 
 
 def slice_probes():
-    """Starts at the beginning, in the middle, and so late that XLA moves them back."""
+    """Slice starts at the beginning, in the middle, and so late that XLA clamps them."""
     random = np.random.default_rng(2)
     for length, start in ((3, 0), (5, 11), (4, 31)):
         cache, new = random.standard_normal((2, 32, 8)), random.standard_normal((2, length, 8))
@@ -166,7 +166,7 @@ def main(out):
             results[name] = case(out)
         except Exception:
             results[name] = {"crash": traceback.format_exc()}
-        # Written after each case, so that a converter that ends the process shows where it did.
+        # Written after each case, so that the case of a crash is known.
         (out / "results.json").write_text(json.dumps(results))
 
 

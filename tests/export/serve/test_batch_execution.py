@@ -1,4 +1,4 @@
-"""Requests computed together are answered as if alone, and one that fails spoils no other."""
+"""Batched requests get the same answers as single ones, and a failing request does not affect others."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ TOTAL = ArraySpec("total", "float32", (), ())
 
 
 class Model:
-    """Sums rows; refuses negative numbers, as an embedding refuses ids that it has not."""
+    """Sums rows; raises for negative numbers, as an embedding does for unknown ids."""
 
     def __init__(self, *outputs):
         self.inputs, self.outputs, self.calls = (X,), outputs, []

@@ -1,4 +1,4 @@
-"""The gateway before replicas that this file plays: statuses and reasons, retries, streams that go on, and figures."""
+"""The gateway with simulated replicas: statuses and reasons, retries, resumed streams and metrics."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ GOOD = {"inputs": [[1, 2]]}
 
 
 class Replicas:
-    """Answers as told, one thing after another, then rightly."""
+    """Returns the given results in sequence, then correct ones."""
 
     def __init__(self, *told):
         self.told, self.asked = list(told), []
@@ -39,7 +39,7 @@ class Replicas:
 
 
 class Writers:
-    """Streams of completions that break off after so many events."""
+    """Completion streams that break off after a number of events."""
 
     def __init__(self, *lengths, status=200):
         self.lengths, self.status, self.bodies = list(lengths), status, []
@@ -160,7 +160,7 @@ def texts(answer):
 
 
 def test_a_stream_goes_on_where_it_was():
-    """Without a seed too: the gateway draws one, so that every replica writes the same."""
+    """Also without a seed: the gateway draws one, so that all replicas generate the same text."""
     for seed in ({"seed": 5}, {}):
         client, writers = text_client(4, 0, 2)
         answer = client.post("/v1/completions", json={"prompt": "a", "stream": True, **seed})

@@ -1,4 +1,4 @@
-"""The Ray Serve application, in processes of its own, where Ray is installed: load, a replica that is killed, overload."""
+"""The Ray Serve application in separate processes, if Ray is installed: load, a killed replica, overload."""
 
 import concurrent.futures
 import contextlib
@@ -25,7 +25,7 @@ SCRIPT = pathlib.Path(__file__).parents[3] / "examples" / "serve.py"
 
 
 class Server:
-    """`examples/serve.py` in a process of its own."""
+    """Runs `examples/serve.py` in a separate process."""
 
     def __init__(self, folder, bundle, *words):
         with socket.socket() as free:
@@ -55,7 +55,7 @@ class Server:
             self.process.kill()
 
     def ask(self, path, body=None, timeout=60):
-        """Status and content."""
+        """Returns status and content."""
         body = json.dumps(body).encode() if isinstance(body, dict) else body
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/{path}", data=body)
         try:
@@ -65,7 +65,7 @@ class Server:
             return error.code, error.read()
 
     def replicas(self, name):
-        """The processes of a deployment's replicas: they have their name from Ray, and the environment from here."""
+        """Returns the processes of a deployment's replicas, found by their Ray name and this environment."""
         found = []
         for each in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -109,7 +109,7 @@ def test_arrays_under_load_with_a_replica_killed_and_overload(exported, tmp_path
             assert found == status
             assert "Traceback" not in content.decode()
             assert json.loads(content)["error"]["message"]
-        # Far more than two replicas hold: some are refused, the others answered, and then all again.
+        # More than two replicas can queue: some are refused, the others answered; afterwards all are answered.
         statuses = [status for status, _ in server.ask_often(path, bodies * 2, at_once=128)]
         assert set(statuses) <= {200, 429}
         assert statuses.count(429) > 0

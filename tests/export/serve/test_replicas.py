@@ -1,4 +1,4 @@
-"""What a replica does with a bundle, without a server around it."""
+"""Replicas of a bundle, without a server."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Bodies of requests: what is read, and what is refused with which reason."""
+"""Request bodies: parsing, and errors with their reasons."""
 
 import json
 import pickle
