@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Format(Protocol):
     """A file format: how its files are written, quantized, run and described.
 
-    Importing a format, opening a file and running it needs numpy and `library` alone. What writes, quantizes or inspects
+    Importing a format, opening a file and running it needs only numpy and `library`. What writes, quantizes or inspects
     files imports its libraries when it is called.
 
     Attributes:
@@ -85,7 +85,7 @@ class Format(Protocol):
         Raises:
             InvalidBundleError: the bundle has no such artifact or signature.
             MissingLibraryError: the runtime is not installed.
-            Exception: whatever the runtime raises on a file that it cannot read.
+            Exception: the runtime cannot read the file.
         """
         ...
 

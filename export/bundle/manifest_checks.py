@@ -186,7 +186,7 @@ def _check_file(directory: pathlib.Path, root: pathlib.Path, name: str, record: 
 
 
 def _check_plain(directory: pathlib.Path, root: pathlib.Path) -> None:
-    """Refuses pipes, devices and links out of the bundle, listed or not: a runtime opens whatever an artifact names."""
+    """Raises for pipes, devices and links out of the bundle: a runtime opens every path in an artifact."""
     for path in directory.rglob("*"):
         if path.is_symlink() and not _leads_to(path, root):
             raise InvalidBundleError(f"'{_shown(path.name)}' is a link that leads out of the bundle")

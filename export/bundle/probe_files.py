@@ -31,7 +31,7 @@ def write_probes(directory: Path, probes: Mapping[str, Sequence[Probe]], limit: 
             arrays[f"{prefix}/label"] = np.array(probe.label)
             arrays.update({f"{prefix}/inputs/{name}": array for name, array in probe.inputs.items()})
             arrays.update({f"{prefix}/outputs/{name}": array for name, array in probe.outputs.items()})
-    named: dict[str, Any] = arrays  # numpy declares a keyword of its own, of another type.
+    named: dict[str, Any] = arrays  # `savez_compressed` declares a keyword of another type.
     np.savez_compressed(pathlib.Path(directory, PROBES), **named)
 
 

@@ -1,4 +1,4 @@
-"""Writing a bundle: into a folder beside its target, which replaces the target when it is complete and verified."""
+"""Writing a bundle: into a temporary folder, which replaces the target when it is complete and verified."""
 
 import contextlib
 import errno
@@ -63,7 +63,7 @@ def _own_names(target: pathlib.Path) -> set[str]:
 
 @contextlib.contextmanager
 def replacing(target: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A context with an empty directory beside `target`, which replaces `target` if the block completes.
+    """Context with an empty directory next to `target`, which replaces `target` if the block completes.
 
     If the block ends early, through an interrupt too, the new directory is removed and the old bundle stays. One thread of
     a process is inside at a time; others wait.

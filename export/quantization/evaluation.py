@@ -80,7 +80,7 @@ class Evaluation:
 def check_loss(
     evaluation: Evaluation, name: str, before: dict[str, Any], after: dict[str, Any]
 ) -> dict[str, float | None]:
-    """Compares two measurements, and refuses a loss that is not allowed.
+    """Compares two measurements, and raises if the loss exceeds the bounds.
 
     Args:
         evaluation: `Evaluation`.

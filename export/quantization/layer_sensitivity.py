@@ -127,5 +127,5 @@ def _ranges(folder: pathlib.Path, files: dict[str, str], quantization: Quantizat
 
 
 def _literal(name: str) -> str:
-    """A pattern that matches this name alone."""
+    """A pattern that matches only this name."""
     return "".join(f"[{character}]" if character in "*?[" else character for character in name)

@@ -23,7 +23,7 @@ def has_ternary_layers(model: Any) -> bool:
 
 
 def kernel_paths(variables: Iterable[Any]) -> set[str]:
-    """The paths of the frozen ternary kernels among Keras variables: those that have a scale beside them.
+    """The paths of the frozen ternary kernels among Keras variables: those with a scale.
 
     Example:
 

@@ -1,1 +1,1 @@
-"""Running bundles with numpy and the runtime alone."""
+"""Running bundles with only numpy and the runtime."""

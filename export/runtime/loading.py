@@ -1,4 +1,4 @@
-"""Loading a bundle. ONNX and TFLite need numpy and their runtime alone: neither TensorFlow nor Keras is imported."""
+"""Loading a bundle. ONNX and TFLite need only numpy and their runtime; neither TensorFlow nor Keras is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batched execution of requests of equal shapes; the result of each is that of the request alone."""
+"""Batched execution of requests of equal shapes; results equal those of separate execution."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def run_batched(
     Args:
         model: `RuntimeModel`.
         requests: list of dicts of input name to checked array.
-        max_batch_size: int >= 1: largest number of examples in a call; a larger request runs alone.
+        max_batch_size: int >= 1: largest number of examples in a call; a larger request is not batched.
 
     Returns:
         List of dicts of output name to array, or the `RunError`, in the order of the requests; and

@@ -61,7 +61,7 @@ class Limits:
 
 @dataclasses.dataclass
 class Reader:
-    """Bodies of requests as arrays, in the manner of TensorFlow Serving's REST API, by columns.
+    """Bodies of requests as arrays, as in the columnar format of TensorFlow Serving's REST API.
 
     A body is a JSON object: "inputs", an object of nested lists by input name, or the list itself where there is one input,
     or texts where the bundle has a tokenizer; and "signature_name", which may be left out.

@@ -1,4 +1,4 @@
-"""Arrays for the probes of a language model. They depend on names and shapes alone."""
+"""Arrays for the probes of a language model. They depend only on names and shapes."""
 
 import zlib
 from collections.abc import Mapping

@@ -67,7 +67,7 @@ def _rounded_differently(
 
 @contextlib.contextmanager
 def explaining(signatures: Mapping[str, Signature], variables: Sequence[keras.Variable]) -> Iterator[None]:
-    """A context that notes in a `ParityError` if rounding alone changes the outputs of the model as much.
+    """Context that adds a note to a `ParityError` if rounding alone changes the outputs of the model as much.
 
     Args:
         signatures: dict of name to `Signature`, whose probes have outputs.

@@ -25,7 +25,7 @@ _ELEMENTWISE = (
 )
 ELEMENTWISE = frozenset(_ELEMENTWISE.split())
 
-# Operations on shapes alone.
+# Operations on shapes only.
 SHAPE_OPS = frozenset(["Shape", "ShapeN", "Size", "Rank", "BroadcastGradientArgs", "StridedSlice", "Pack", "Prod"])
 # Operations on lists of tensors, which are references.
 LIST_OPS = frozenset(["EmptyTensorList", "TensorListReserve", "TensorListPushBack", "TensorListPopBack"])
@@ -35,7 +35,7 @@ _PRODUCTS = ("MatMul", "BatchMatMul")
 
 
 def is_view(node: Any) -> bool:
-    """Returns whether the output of a node is a view of its input, without memory of its own."""
+    """Returns whether the output of a node is a view of its input, without separate memory."""
     return node.type in VIEWS or _is_fused_transpose(node)
 
 
@@ -47,7 +47,7 @@ def buffer_of(tensor: Any) -> Any:
 
 
 def _is_fused_transpose(node: Any) -> bool:
-    """Whether a node transposes the last two axes for matrix products alone, which read the input transposed."""
+    """Whether a node transposes the last two axes only for matrix products, which read the input transposed."""
     if node.type != "Transpose":
         return False
     *before, second, last = range(node.inputs[0].shape.rank)

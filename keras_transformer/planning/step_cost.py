@@ -239,6 +239,6 @@ class _Counter:
         return moved
 
     def _is_fused(self, tensor: Any, reader: Any, readers: dict[Any, list[Any]]) -> bool:
-        """Returns whether a tensor connects two elementwise nodes alone, which XLA fuses into one kernel."""
+        """Returns whether a tensor connects only two elementwise nodes, which XLA fuses into one kernel."""
         one = tensor.op.type in ELEMENTWISE and reader.type in ELEMENTWISE
         return self._fuses and one and len(readers.get(tensor.ref(), ())) == 1

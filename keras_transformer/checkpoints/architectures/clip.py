@@ -1,4 +1,4 @@
-"""CLIP: transformers\' `CLIPModel`, and each of its towers alone."""
+"""CLIP: transformers\' `CLIPModel`, and each of its towers."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Clip(Architecture):
 
 
 def _is_classifier(config: Config) -> bool:
-    """Whether the file has the image tower alone."""
+    """Whether the file has only the image tower."""
     return head_of(config) == "ImageClassification"
 
 

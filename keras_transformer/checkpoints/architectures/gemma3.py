@@ -51,7 +51,7 @@ class Gemma3(Llama):
 
 
 def _local_position(config: Config, width: int) -> Rotary:
-    """That of blocks with a window; before version 5 it had a wavelength of its own, and no scaling."""
+    """Returns the rotary position of blocks with a window; before version 5 with another wavelength and no scaling."""
     if "rope_parameters" in config:
         return rotary(config, width, 10000.0, "sliding_attention")
     return rotary(Config({"rope_theta": config.number("rope_local_base_freq", 10000.0)}, config.source), width)

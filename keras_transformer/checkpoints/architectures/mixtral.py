@@ -64,7 +64,7 @@ def _num_experts(config: Config) -> int:
 
 
 def _expert_entries(theirs: str, ours: str, count: int) -> list[Entry]:
-    """Returns the mapping of the router and of the experts, each of which has tensors of its own."""
+    """Returns the mapping of the router and of the experts, each of which has separate tensors."""
     theirs = f"{theirs}.block_sparse_moe"
     entries = linear(f"{theirs}.gate", f"{ours}/router", bias=False)
     for our, their in _KERNELS.items():

@@ -16,7 +16,7 @@ from keras_transformer.checkpoints.model_size import model_size
 from keras_transformer.models import MPNet
 
 _POOLER = "{prefix}pooler.dense"
-# Its positions begin behind this, whatever token padding is.
+# Positions start after this id, whichever token is padding.
 _PADDING_ID = 1
 
 

@@ -18,13 +18,13 @@ _FEEDFORWARDS = {
     "gated-gelu": ("gated", "gelu_tanh"),
     **{f"gated-{name}": ("gated", activation) for name, activation in ACTIVATIONS.items() if name != "gelu"},
 }
-# Heads on the encoder alone.
+# Heads on the encoder only.
 _OF_ENCODER = ("EncoderModel", "TokenClassification")
 _HEAD = "lm_head.weight"
 
 
 def _scales_output(config: Config) -> bool:
-    """Whether the input of the tied head is scaled, as in version 1.0; older configs have "tie_word_embeddings" alone."""
+    """Whether the input of the tied head is scaled, as in version 1.0; older configs have only "tie_word_embeddings"."""
     return config.get("model_type") != "mt5" and config.flag(
         "scale_decoder_outputs", config.flag("tie_word_embeddings", True)
     )
@@ -109,7 +109,7 @@ class T5Architecture(Architecture):
 
 
 class MT5Architecture(T5Architecture):
-    """mT5: Xue et al., arXiv 2010.11934. T5 1.1 with class names of its own."""
+    """mT5: Xue et al., arXiv 2010.11934. T5 1.1 with other class names."""
 
     heads = {name: T5Architecture.heads[name] for name in ("ConditionalGeneration", "EncoderModel", "Model")}
 

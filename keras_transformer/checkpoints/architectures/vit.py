@@ -20,7 +20,7 @@ _LONGEST = 16
 
 
 def pooled_class_token(backbone: keras.Model, config: Config) -> keras.Model:
-    """Returns the tokens and a dense layer of the first; the tokens alone if the file has no such layer, as DINO's."""
+    """Returns the tokens and a dense layer of the first; only the tokens if the file has no such layer, as for DINO."""
     if not _has_pooler(config):
         return backbone
     units, activation = config.integer("pooler_output_size", config.integer("hidden_size", 768)), "tanh"

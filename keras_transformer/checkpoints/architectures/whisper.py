@@ -34,7 +34,7 @@ class Whisper(Architecture):
     base_prefix = "model."
     tied = {"proj_out.weight": "model.decoder.embed_tokens.weight"}
     heads = {
-        # On the encoder alone.
+        # On the encoder only.
         "AudioClassification": Head(_audio_classifier, _audio_head),
         "ConditionalGeneration": Head(language_model, _language_head),
         "Model": Head(),
