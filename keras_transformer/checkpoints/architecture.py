@@ -27,6 +27,19 @@ class Architecture:
             are written back unchanged.
         tied: dict of the name of a duplicate tensor in some files to the name of the original.
         initialized: tuple of regular expressions of paths of weights that no file has: they are initialized at random.
+
+    Example:
+
+    ```python
+    class MyBert(Architecture):
+        base_prefix = "my_bert."
+
+        def backbone(self, config):
+            return models.BERT(models.Size(2, config.integer("hidden_size"), 2, 64), config.integer("vocab_size"))
+
+        def entries(self, config):
+            return embedding("embeddings", "token_embedding")
+    ```
     """
 
     base_prefix: str | tuple[str, ...] = ""
@@ -78,6 +91,11 @@ class Head:
             `prefix` is that of the backbone's tensors in this checkpoint.
         ignored: tuple of regular expressions of tensors that this head does not use, such as those of another pretraining
             head; see `Architecture`.
+
+    Example:
+
+    >>> Head(ignored=("pooler",)).ignored
+    ('pooler',)
     """
 
     def __init__(

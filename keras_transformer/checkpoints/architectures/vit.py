@@ -71,7 +71,7 @@ def vit_size(config: Config) -> Size:
 
 
 def image_options(config: Config, image_size: int = 224, patch_size: int = 16) -> dict[str, Any]:
-    """Returns the arguments of an image model about its images; the arguments are transformers' defaults."""
+    """Returns the options of images; the arguments are the defaults of missing settings."""
     image, patch = sides(config, "image_size", image_size), sides(config, "patch_size", patch_size)
     if any(side % part for side, part in zip(image, patch, strict=True)):
         raise ConfigError(f"{config.source}: 'image_size' {image} does not divide into patches of {patch}.")
