@@ -86,8 +86,8 @@ setup(
             "pytest>=8,<9.2",  # From 9.2 on pytest-xdist 3.8 does not see groups.
             "pytest-xdist>=3.6",
             "ruff>=0.8",
-            "pyright>=1.1.400",
-            "mypy>=1.15",
+            "pyright[nodejs]>=1.1.400,<2",
+            "mypy>=1.15,<3",
             "jax>=0.10",
             "keras-hub>=0.32",
             "faiss-cpu>=1.12,<2",

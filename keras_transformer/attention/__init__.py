@@ -1,4 +1,4 @@
-"""Which keys a query sees, and how they are weighed."""
+"""Attention layers, the mechanisms inside them, masks and caches."""
 
 from keras_transformer.attention.feature_maps import FEATURE_MAPS, FeatureMap
 from keras_transformer.attention.layers import MIXERS
