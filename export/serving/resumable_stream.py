@@ -25,9 +25,9 @@ class ResumableStream:
     """
 
     def __init__(self) -> None:
-        self._sent = collections.Counter()
-        self._behind = collections.Counter()
-        self._head = None
+        self._sent: collections.Counter[int] = collections.Counter()
+        self._behind: collections.Counter[int] = collections.Counter()
+        self._head: dict[str, Any] | None = None
 
     def restart(self) -> None:
         """Declares that the next event is the first of a restarted stream."""
