@@ -143,6 +143,7 @@ def test_half_precision():
     assert keras.backend.standardize_dtype(output.dtype) == "float16"
 
 
+@pytest.mark.slow
 def test_export_with_dynamic_sizes(tmp_path):
     inputs = keras.Input((None, None, 8), name="image")
     x = MultiHeadAttention(2, 4, attention_axes=1)(inputs, inputs)

@@ -17,6 +17,7 @@ def case(request):
     return folder, checkpoints.from_huggingface(folder, verbose=0), Expected(folder)
 
 
+@pytest.mark.slow
 def test_outputs_are_those_of_transformers(case):
     folder, model, expected = case
     relative, absolute = difference(predicted(model, expected.inputs), expected.outputs, expected.inputs)

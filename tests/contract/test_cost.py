@@ -58,6 +58,7 @@ def traced(case, **options):
 on_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="counts TensorFlow graphs")
 
 
+@pytest.mark.slow
 @on_tensorflow
 @pytest.mark.parametrize("direction", ["causal", "bidirectional"])
 @pytest.mark.parametrize("name", sorted(ATTENDING))
@@ -69,6 +70,7 @@ def test_forward_and_gradient_grow_as_documented(name, direction):
         check(costs, case.growth)
 
 
+@pytest.mark.slow
 @on_tensorflow
 @pytest.mark.parametrize("position", sorted(cases.ATTENTION_POSITIONS))
 def test_blockwise_grows_as_documented_with_every_position(position):

@@ -29,6 +29,7 @@ def outputs(model, arrays):
     return [as_float32(output) for output in keras.tree.flatten(model(arrays))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 def test_saved_and_loaded_model_is_equal(name, tmp_path):
     model = make(name)
@@ -86,6 +87,7 @@ def model_input(model, name):
     return next(tensor for tensor in keras.tree.flatten(model.input) if tensor.name == name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 def test_gradients_reach_every_weight(name):
     model = make(name)
@@ -103,6 +105,7 @@ def test_gradients_reach_every_weight(name):
     assert [path for path in still if "/key" not in path or not path.endswith("bias")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 def test_mixed_precision(name):
     full = make(name)
@@ -124,6 +127,7 @@ def test_mixed_precision(name):
         assert np.sqrt(np.mean((got - reference) ** 2)) <= 2**-8 * 8 * scale
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[1] * 8, [5, 1, 2], [8]], ids=str)
 @pytest.mark.parametrize("name", cases.GENERATIVE)
 def test_full_pass_equals_chunks_and_steps(name, sizes):

@@ -96,6 +96,7 @@ def recurrent(layer, **options):
     return keras.Sequential([keras.Input(batch_shape=batch_shape), layer(4, name="memory", **options)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", [keras.layers.LSTM, keras.layers.GRU])
 def test_a_recurrent_layer_in_tflite_says_what_to_do(layer, tmp_path):
     with pytest.raises(UnsupportedOpError, match="unroll=True.*fixed batch size.*formats=\\['onnx'\\]") as caught:
@@ -103,6 +104,7 @@ def test_a_recurrent_layer_in_tflite_says_what_to_do(layer, tmp_path):
     assert caught.value.layer == "memory"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"batch_shape": (None, 5, 3), "unroll": True}, {"batch_shape": (2, None, 3)}], ids=["unrolled", "batch"]
 )

@@ -49,6 +49,7 @@ def keras_file(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_export_verify_inspect_and_run(keras_file, tmp_path, capsys):
     bundle = tmp_path / "bundle"
     done = command("export", keras_file, "--out", bundle, "--formats", "tflite,onnx", KERAS_BACKEND="jax")
@@ -130,6 +131,7 @@ def test_a_directory_that_is_no_bundle(keras_file, tmp_path, capsys):
     assert "no such bundle" in fails(capsys, "inspect", tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 def test_a_broken_keras_file_is_one_line(tmp_path):
     with zipfile.ZipFile(tmp_path / "broken.keras", "w") as file:
         file.writestr("config.json", '{"module": "nowhere", "class_name": "Strange", "config": {}}')

@@ -56,6 +56,7 @@ def saved(tmp_path_factory):
     return folder, np.asarray(model(inputs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("imports", ORDERS.values(), ids=ORDERS)
 def test_load_model_after_the_light_import(saved, tmp_path, imports):
     folder, expected = saved
