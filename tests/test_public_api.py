@@ -52,7 +52,8 @@ def test_its_signature_is_typed(name):
 
 def _methods(cls):
     """The public methods that a class of ours defines itself."""
-    own = {name: value for name, value in vars(cls).items() if not name.startswith("_")}
+    fields = getattr(cls, "__dataclass_fields__", {})
+    own = {name: value for name, value in vars(cls).items() if not name.startswith("_") and name not in fields}
     return [
         value
         for value in own.values()

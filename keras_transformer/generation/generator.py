@@ -37,6 +37,13 @@ class Generator:
 
     Attributes:
         spec: `GenerationSpec`.
+
+    Example:
+
+    >>> from keras_transformer import models, tasks
+    >>> model = tasks.LanguageModel(models.Decoder(models.Size(1, 8, 2, 16), vocabulary_size=10))
+    >>> len(model.generator().generate([1, 2], max_new_tokens=3))
+    3
     """
 
     def __init__(

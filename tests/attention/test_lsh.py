@@ -112,7 +112,7 @@ def test_what_it_cannot_do_is_refused():
     with pytest.raises(ValueError, match="even"):
         LSHAttention(num_buckets=3)
     x = np.zeros((1, 4, 8), "float32")
-    with pytest.raises(ValueError, match="as many heads"):
+    with pytest.raises(ValueError, match="same number of heads"):
         MultiHeadAttention(2, 4, num_key_value_heads=1, mechanism="lsh")(x, x)
     layer = MultiHeadAttention(2, 4, mechanism=LSHAttention(attend_across_buckets=True))
     with pytest.raises(ValueError, match="'cache'"):

@@ -74,7 +74,7 @@ def test_refused():
     with pytest.raises(ValueError, match="empty"):
         index.search(vectors(1), 1)
     index.add(vectors(3))
-    with pytest.raises(ValueError, match="one width"):
+    with pytest.raises(ValueError, match="with the same D"):
         index.add(vectors(3, width=4))
     with pytest.raises(ValueError, match="exact, faiss, faiss_compressed, usearch"):
         NearestNeighbors("no_such")

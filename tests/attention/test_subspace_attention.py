@@ -38,7 +38,7 @@ def test_a_rotary_position_turns_queries_and_keys_and_not_values():
 @pytest.mark.parametrize("options", [{"value_dim": 3}, {"num_key_value_heads": 1}])
 def test_values_that_cannot_be_the_queries_are_refused(options):
     x = np.ones((1, 3, 8), "float32")
-    with pytest.raises(ValueError, match="values of SubspaceAttention are its queries"):
+    with pytest.raises(ValueError, match="uses its queries as values"):
         layer(**options)(x, x)
 
 

@@ -14,7 +14,7 @@ from keras_transformer.export.errors import QuantizationError
 from keras_transformer.export.onnx.calibrate import ranges_of
 from keras_transformer.export.onnx.quantize import quantize_files
 from keras_transformer.export.quantization import block_quantize
-from keras_transformer.export.quantization.evaluation import Evaluation, judge
+from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.options import Quantization
 
 K, N, WORDS = 96, 64, 200
@@ -242,11 +242,11 @@ def test_an_evaluation_counts_what_stays_and_what_is_lost():
     after = evaluation.measure(lambda batch: {"logits": batch[:, [1, 0, 2, 3]] if batch[0, 0] else batch})
     assert before["score"] == 1.0
     with pytest.raises(QuantizationError, match="33.33% of the predictions stay, at least 60.00%"):
-        judge(evaluation, "onnx, int8", before, after)
+        check_loss(evaluation, "onnx, int8", before, after)
     free = Evaluation(inputs, labels, max_loss=0.34)
     with pytest.raises(QuantizationError, match="falls from 1 to 0.3333"):
-        judge(free, "onnx, int8", before, after)
-    assert judge(Evaluation(inputs, labels), "onnx", before, after)["agreement"] == pytest.approx(1 / 3)
+        check_loss(free, "onnx, int8", before, after)
+    assert check_loss(Evaluation(inputs, labels), "onnx", before, after)["agreement"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(

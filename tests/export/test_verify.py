@@ -9,13 +9,13 @@ import pytest
 
 from keras_transformer.export import InvalidBundleError, ParityError, Probe, verify_bundle
 from keras_transformer.export.reporting.report import Artifact, Parity, Report, readable_size
-from keras_transformer.export.verification.verify import _compare, difference_and_scale, read_probes, write_probes
+from keras_transformer.export.verification.verify import _Comparison, difference_and_scale, read_probes, write_probes
 
 
 def compare(got, expected, tolerance=1e-5):
     """Compares a model that returns `got` where Keras returns `expected`."""
     probe = Probe({"x": np.zeros(1)}, "batch=1", {name: np.asarray(value) for name, value in expected.items()})
-    return _compare(lambda inputs: got, "onnx", "serve", probe, tolerance, False)
+    return list(_Comparison(lambda inputs: got, "onnx", "serve", tolerance, False).parities(probe))
 
 
 def floats(*values):
@@ -71,7 +71,7 @@ def test_an_artifact_that_fails_to_run_is_refused():
 
     probe = Probe({}, "batch=1", {"y": floats(1)})
     with pytest.raises(ParityError, match="cannot be computed: kernel missing"):
-        _compare(broken, "tflite", "serve", probe, 1e-5, False)
+        list(_Comparison(broken, "tflite", "serve", 1e-5, False).parities(probe))
 
 
 def test_probes_are_kept_smallest_first_within_the_limit(tmp_path):

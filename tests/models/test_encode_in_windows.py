@@ -4,8 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer.models import Encoder, Size
-from keras_transformer.models.building import encode_in_windows
+from keras_transformer.models import Encoder, Size, encode_in_windows
 
 
 def read_by_places(inputs):

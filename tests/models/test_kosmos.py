@@ -112,7 +112,7 @@ def test_prompts_with_images_are_continued(model, images):
 @pytest.mark.parametrize(
     "prompts, message",
     [
-        ([[1, 2]], "give {'images': ..., 'token_ids': ...}"),
+        ([[1, 2]], "Pass {'images': ..., 'token_ids': ...}"),
         ({"images": np.zeros((2, 8, 8, 3), "float32")}, "a dict of 'images' and 'token_ids'"),
         ({"images": np.zeros((1, 2, 8, 8, 3), "float32"), "token_ids": [[1], [2]]}, "2 prompts for 1 images"),
         ({"images": np.zeros((2, 9, 8, 3), "float32"), "token_ids": [1]}, "must be floats of shape"),
