@@ -268,8 +268,8 @@ def test_refuses(make, message):
 
 def test_examples_of_the_docstrings_run():
     """Runs in a separate process, because a converter is used."""
-    names = ("block_quantize", "evaluation", "quantization", "layer_sensitivity")
-    modules = [f"keras_transformer.export.{name}" for name in names]
+    names = ("block_quantize", "evaluation", "options", "layer_sensitivity")
+    modules = [f"keras_transformer.export.quantization.{name}" for name in names]
     code = (
         "import doctest, importlib, sys\n"
         f"found = [doctest.testmod(importlib.import_module(name)) for name in {modules}]\n"
