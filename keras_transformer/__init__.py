@@ -13,4 +13,3 @@ find_export()
 register_with_keras()
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__all__ = ["__version__", *__all__]
