@@ -7,7 +7,7 @@ import lazy_loader
 
 from keras_transformer.utils.checkout import find_export
 from keras_transformer.utils.keras_registration import register_with_keras
-from keras_transformer.version import __version__
+from keras_transformer.version import __version__ as __version__
 
 find_export()
 register_with_keras()
