@@ -31,10 +31,12 @@ def pytest_collection_modifyitems(items):
 def _shared_fixture(item):
     """The name of a session's fixture that a test uses, or the path of its file if it uses one of the file; else None."""
     fixtures = getattr(item, "_fixtureinfo", None)
-    scopes = {name: found[-1].scope for name, found in fixtures.name2fixturedefs.items()} if fixtures else {}
-    wide = {name: scope for name, scope in scopes.items() if scope != "function" and name not in _CHEAP}
-    of_session = sorted(name for name, scope in wide.items() if scope == "session")
-    return of_session[0] if of_session else str(item.path) if wide else None
+    found = {name: each[-1] for name, each in fixtures.name2fixturedefs.items()} if fixtures else {}
+    wide = {name: each for name, each in found.items() if each.scope != "function" and name not in _CHEAP}
+    of_session = {name: each for name, each in wide.items() if each.scope == "session"}
+    # One that is made of another belongs to the group of that.
+    roots = sorted(name for name, each in of_session.items() if not of_session.keys() & set(each.argnames))
+    return roots[0] if roots else str(item.path) if wide else None
 
 
 @pytest.fixture(scope="module")
