@@ -70,8 +70,8 @@ def test_the_steps_that_are_timed(language, name, monkeypatch):
 
 
 def test_runtimes_take_turns(exported, monkeypatch):
-    order, turn = [], bench._Worker.turn
-    monkeypatch.setattr(bench._Worker, "turn", lambda self: order.append(self.backend) or turn(self))
+    order, turn = [], bench._Worker.run_round
+    monkeypatch.setattr(bench._Worker, "run_round", lambda self: order.append(self.backend) or turn(self))
     bench_bundle(exported.bundle("mlp"), ["onnx", "tflite"], rounds=3)
     assert order == ["onnx", "tflite", "tflite", "onnx", "onnx", "tflite"]
 
@@ -129,7 +129,7 @@ def test_the_command(exported, tmp_path, capsys):
 
 def test_the_worker_imports_only_its_runtime(exported):
     script = (
-        "import sys\nfrom keras_transformer.export import bench_worker\n"
+        "import sys\nfrom keras_transformer.export.reporting import bench_worker\n"
         f"bench_worker.open_cases({str(exported.bundle('mlp'))!r}, 'onnx', {{}}, 1)\n"
         "print(sorted({'tensorflow', 'keras', 'onnx', 'ai_edge_litert'} & set(sys.modules)))"
     )

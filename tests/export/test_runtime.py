@@ -182,7 +182,7 @@ def test_what_has_no_batch_goes_into_every_batch_and_is_never_joined():
 @pytest.mark.parametrize("backend", ["tflite", "onnx"])
 def test_warm_up_runs_the_shapes_asked_for(exported, backend, monkeypatch):
     model, shapes = load(exported.bundle("encoder"), backend), []
-    run = model._engine
+    run = model._runtime
     monkeypatch.setattr(model, "_runtime", lambda arrays: shapes.append(arrays["token_ids"].shape) or run(arrays))
     assert model.warm_up() is model
     assert shapes == [(1, 5), (1, 17), (5, 5), (5, 17), (5, 17)]

@@ -107,13 +107,13 @@ def test_nothing_there_is_replaced(exported, tmp_path):
 
 
 def test_a_server_that_polls_sees_no_half_version(exported, tmp_path, monkeypatch):
-    seen, prove = [], serving._prove
+    seen, prove = [], serving._verify
 
     def spy(path, *arguments):
         seen.append([each.name for each in path.parent.iterdir()])
         return prove(path, *arguments)
 
-    monkeypatch.setattr(serving, "_prove", spy)
+    monkeypatch.setattr(serving, "_verify", spy)
     write_serving(exported.bundle("mlp"), tmp_path / "model")
     assert len(seen[0]) == 1
     assert not seen[0][0].isdecimal()
