@@ -21,7 +21,8 @@ HOOK = """
 import sys
 
 class Refuse:
-    allowed = {allowed!r} | {{"numpy", "lazy_loader", "keras_transformer", "site", "sitecustomize"}} | set(sys.stdlib_module_names)
+    allowed = {allowed!r} | {{"numpy", "lazy_loader", "keras_transformer", "site", "sitecustomize"}}
+    allowed |= set(sys.stdlib_module_names)
 
     def find_spec(self, name, path=None, target=None):
         top = name.split(".")[0]
