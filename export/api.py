@@ -185,7 +185,7 @@ def _spec(
     static: Any,
 ) -> ExportSpec:
     from keras_transformer.export.spec.functional import functional_spec
-    from keras_transformer.export.tflite.signatures import static_signatures
+    from keras_transformer.export.spec.static_signatures import static_signatures
     from keras_transformer.tasks import LanguageModel
 
     if not isinstance(model, LanguageModel) or generation is False:

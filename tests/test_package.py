@@ -24,10 +24,17 @@ def test_every_package_loads_and_an_unknown_one_does_not():
         _ = keras_transformer.no_such
 
 
-MODULES = {}
-for each in sorted(ROOT.rglob("*.py")):
-    parts = each.relative_to(ROOT.parent).with_suffix("").parts
-    MODULES[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = each
+# Inside the package where it is installed, beside it in a checkout.
+EXPORT = Path(keras_transformer.export.__file__).parent
+
+
+def modules(root, package):
+    """Dict of the full name of each module of a package to its path."""
+    parts = {path: path.relative_to(root).with_suffix("").parts for path in sorted(root.rglob("*.py"))}
+    return {".".join((package, *(part for part in each if part != "__init__"))): path for path, each in parts.items()}
+
+
+MODULES = modules(ROOT, "keras_transformer") | modules(EXPORT, "keras_transformer.export")
 
 
 def imports(path):

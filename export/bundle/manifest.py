@@ -8,7 +8,6 @@ from typing import Any
 
 from keras_transformer.export.bundle.manifest_checks import check_fields, check_files
 from keras_transformer.export.errors import InvalidBundleError, one_line
-from keras_transformer.export.formats import get_format
 from keras_transformer.export.spec.export_spec import ArraySpec
 from keras_transformer.utils.types import Path
 
@@ -85,19 +84,6 @@ def file_records(directory: Path) -> dict[str, dict[str, Any]]:
     directory = pathlib.Path(directory)
     paths = sorted(path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): _record(path) for path in paths}
-
-
-def files_of(manifest: dict[str, Any], format: str) -> list[str]:
-    """Names of the files that running one format reads: its own, its weights and the tokenizer."""
-    own = set(manifest["artifacts"].get(format, {"signatures": {}})["signatures"].values())
-    others = {path for each in manifest["artifacts"].values() for path in each["signatures"].values()} - own
-    folders = own | ({manifest["tokenizer"]["path"]} if "tokenizer" in manifest else set())
-
-    def is_read(name: str) -> bool:
-        is_weights = get_format(format).is_weights_file(name) and name not in others
-        return name in own or is_weights or any(name.startswith(f"{folder}/") for folder in folders)
-
-    return [name for name in manifest["files"] if is_read(name)]
 
 
 def check_hashes(directory: Path, manifest: dict[str, Any], names: Iterable[str] | None = None) -> None:

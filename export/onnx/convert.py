@@ -10,8 +10,8 @@ import onnx
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
-from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.handlers import HANDLERS
+from keras_transformer.export.onnx.library import NAME
 from keras_transformer.export.onnx.loop_invariants import hoist_invariants
 from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from keras_transformer.export.spec.traced import TracedModule
 
 
-NAME = ONNX.name
 _MAX_BYTES = 2**31 - 2**20
 _MAX_INLINE = 1_900_000_000
 

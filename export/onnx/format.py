@@ -7,7 +7,7 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.format import Format
-from keras_transformer.export.runtime.libraries import Library
+from keras_transformer.export.onnx.library import LIBRARY, NAME
 
 if TYPE_CHECKING:
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class OnnxFormat(Format):
     """ONNX files, run by ONNX Runtime on the CPU; see `Format`."""
 
-    name = "onnx"
-    library = Library("onnxruntime", "onnxruntime")
+    name = NAME
+    library = LIBRARY
     writers = ("tf2onnx", "onnxscript", "onnx")
     takes_single_tokens = True
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
 from keras_transformer.export.onnx.external_data import check_external_data
-from keras_transformer.export.onnx.format import ONNX
+from keras_transformer.export.onnx.library import LIBRARY, NAME
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -27,7 +27,7 @@ def onnx_session(path: str, num_threads: int, keeps_spinning: bool = True) -> on
         MissingLibraryError: ONNX Runtime is not installed.
         ValueError: weights of the file are outside its folder.
     """
-    with ONNX.library.required_by(f"backend '{ONNX.name}'"):
+    with LIBRARY.required_by(f"backend '{NAME}'"):
         import onnxruntime
 
     check_external_data(path)
@@ -45,7 +45,7 @@ class OnnxRuntime:
 
     def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> None:
         _, outputs = signature_specs(manifest, signature)
-        path = artifact_path(directory, manifest, ONNX.name, signature)
+        path = artifact_path(directory, manifest, NAME, signature)
         self._session = onnx_session(str(path), num_threads)
         self._outputs = [spec.name for spec in outputs]
 

@@ -7,7 +7,8 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras_transformer.export.bundle.manifest import FILE, file_records, files_of, read_manifest
+from keras_transformer.export.bundle.format_files import files_of
+from keras_transformer.export.bundle.manifest import FILE, file_records, read_manifest
 from keras_transformer.export.bundle.writing import write_manifest
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
 from keras_transformer.export.onnx.format import ONNX

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_transformer.export.bundle.manifest import files_of, read_manifest
+from keras_transformer.export.bundle.format_files import files_of
+from keras_transformer.export.bundle.manifest import read_manifest
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.reporting.report import fixed_width, readable_size

@@ -6,7 +6,8 @@ import os
 import pathlib
 from typing import TYPE_CHECKING, Any
 
-from keras_transformer.export.bundle.manifest import check_hashes, files_of, read_manifest, signature_specs
+from keras_transformer.export.bundle.format_files import files_of
+from keras_transformer.export.bundle.manifest import check_hashes, read_manifest, signature_specs
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.errors import ExportError, InvalidBundleError, one_line
 from keras_transformer.export.formats import DEFAULT_BACKEND, get_format

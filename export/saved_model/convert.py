@@ -8,12 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError
-from keras_transformer.export.saved_model.format import SAVED_MODEL
+from keras_transformer.export.saved_model.library import NAME
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.utils.captured_stderr import captured
-
-NAME = SAVED_MODEL.name
 
 
 def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:

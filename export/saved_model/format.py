@@ -7,7 +7,7 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.format import Format
-from keras_transformer.export.runtime.libraries import Library
+from keras_transformer.export.saved_model.library import LIBRARY, NAME
 
 if TYPE_CHECKING:
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class SavedModelFormat(Format):
     """SavedModels, run by TensorFlow; see `Format`."""
 
-    name = "saved_model"
-    library = Library("tensorflow", "tensorflow")
+    name = NAME
+    library = LIBRARY
     takes_text = True
     reports_operations = False
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.options import Quantization, matches
 from keras_transformer.export.saved_model import convert as saved_model
+from keras_transformer.export.saved_model.library import NAME
 from keras_transformer.export.spec.export_spec import ExportSpec, Signature
 from keras_transformer.utils.types import Tensor
 
@@ -31,8 +32,8 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
         ConversionError: TensorFlow cannot save the graphs.
     """
     module = QuantizedModule(spec, spec.quantization)
-    shutil.rmtree(directory / saved_model.NAME)
-    saved_model.save(module, spec.names(saved_model.NAME), directory / saved_model.NAME)
+    shutil.rmtree(directory / NAME)
+    saved_model.save(module, spec.names(NAME), directory / NAME)
 
 
 class QuantizedModule(tf.Module):
@@ -50,9 +51,7 @@ class QuantizedModule(tf.Module):
         chosen = [each for each in variables if each.path not in kept]
         self.small = [_small(np.asarray(each), quantization) for each in chosen]
         self.exported_modules = list(spec.modules)
-        self.functions = {
-            name: self._trace(name, spec.signatures[name], chosen) for name in spec.names(saved_model.NAME)
-        }
+        self.functions = {name: self._trace(name, spec.signatures[name], chosen) for name in spec.names(NAME)}
         exported = {id(v): v for function in self.functions.values() for v in function.graph.variables}
         self.exported_variables = list(exported.values())
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformer.export.bundle.manifest import artifact_path
-from keras_transformer.export.saved_model.format import SAVED_MODEL
+from keras_transformer.export.saved_model.library import LIBRARY, NAME
 from keras_transformer.utils.captured_stderr import captured_stderr
 
 
@@ -22,7 +22,7 @@ def load_saved_model(path: str, num_threads: int) -> Any:
         MissingLibraryError: TensorFlow is not installed.
     """
     with captured_stderr():
-        with SAVED_MODEL.library.required_by(f"backend '{SAVED_MODEL.name}'"):
+        with LIBRARY.required_by(f"backend '{NAME}'"):
             import tensorflow as tf
 
         with contextlib.suppress(RuntimeError):  # TensorFlow runs already and keeps its threads.
@@ -42,7 +42,7 @@ class SavedModelRuntime:
     """One signature in TensorFlow; see `Runtime`."""
 
     def __init__(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> None:
-        path = artifact_path(directory, manifest, SAVED_MODEL.name, signature)
+        path = artifact_path(directory, manifest, NAME, signature)
         self._loaded = load_saved_model(str(path), num_threads)  # The functions do not keep their variables alive.
         import tensorflow as tf
 

@@ -1,6 +1,5 @@
 """Export of a model on JAX or torch, in a second process that runs Keras on TensorFlow."""
 
-import importlib
 import json
 import os
 import pathlib
@@ -14,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.export import errors
 from keras_transformer.export.errors import ConversionError, InvalidModelError, one_line
 from keras_transformer.export.reporting.report import Report
-from keras_transformer.utils import interrupts
 
 if TYPE_CHECKING:
     import keras
 
-_MODEL, _JOB, _RESULT, _TOKENIZER = "model.keras", "job.pickle", "result.json", "tokenizer"
+# The files by which the two processes speak.
+MODEL, JOB, RESULT, TOKENIZER = "model.keras", "job.pickle", "result.json", "tokenizer"
 
 
 def export_elsewhere(
@@ -49,10 +48,10 @@ def export_elsewhere(
         folder = pathlib.Path(name)
         _write_job(folder, model, {"directory": str(directory), "formats": formats, **options})
         log = _run(folder, progress)
-        if not (folder / _RESULT).exists():
+        if not (folder / RESULT).exists():
             reason = f"the TensorFlow process ended without a result: {log.strip().splitlines()[-1:]}"
             raise ConversionError("export", reason, log)
-        result = json.loads((folder / _RESULT).read_text())
+        result = json.loads((folder / RESULT).read_text())
     if "error" in result:
         raise _revived(result["error"])
     return Report.from_dict(result["report"])
@@ -70,11 +69,11 @@ def _write_job(folder: pathlib.Path, model: "keras.Model", arguments: dict[str, 
             )
         classes[name] = (cls.__module__, cls.__qualname__)
     try:
-        model.save(folder / _MODEL)
+        model.save(folder / MODEL)
     except Exception as error:
         raise InvalidModelError(f"model cannot be saved for export from TensorFlow: {one_line(error)}") from error
     if arguments.get("tokenizer") is not None:
-        arguments["tokenizer"].save(folder / _TOKENIZER)
+        arguments["tokenizer"].save(folder / TOKENIZER)
         arguments = {**arguments, "tokenizer": None}
     job = {"arguments": arguments, "classes": classes, "path": sys.path}
     try:
@@ -82,14 +81,14 @@ def _write_job(folder: pathlib.Path, model: "keras.Model", arguments: dict[str, 
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         # A score that is a lambda, or calibration data that is a generator, cannot go to another process.
         raise InvalidModelError(f"arguments cannot be sent to the process that exports: {one_line(error)}") from error
-    (folder / _JOB).write_bytes(content)
+    (folder / JOB).write_bytes(content)
 
 
 def _run(folder: pathlib.Path, progress: Callable[[str], Any] | None) -> str:
     """Starts the process, forwards its progress, and waits; returns its stderr."""
     # The files are for CPUs, and this process may occupy the memory of the GPU.
     environment = os.environ | {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
-    command = [sys.executable, "-m", "keras_transformer.export.spec.other_backend", str(folder)]
+    command = [sys.executable, "-m", "keras_transformer.export.spec.other_backend_worker", str(folder)]
     with tempfile.TemporaryFile("w+") as log:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process:
             try:
@@ -111,47 +110,3 @@ def _revived(record: dict[str, Any]) -> errors.ExportError:
     error.args = (record["message"],)
     vars(error).update(record["state"])
     return error
-
-
-def _serve_job(folder: pathlib.Path) -> None:
-    """The work of the second process."""
-    job = pickle.loads((folder / _JOB).read_bytes())
-    sys.path.extend(entry for entry in job["path"] if entry not in sys.path)
-    try:
-        report = _export_job(folder, job)
-        result = {"report": report.to_dict()}
-    except errors.ExportError as error:
-        state = {name: value for name, value in vars(error).items() if not name.startswith("__")}
-        result = {"error": {"class": type(error).__name__, "message": str(error), "state": state}}
-    (folder / _RESULT).write_text(json.dumps(result))
-
-
-def _export_job(folder: pathlib.Path, job: dict[str, Any]) -> Report:
-    import keras
-
-    from keras_transformer.export.api import export
-    from keras_transformer.text import load_tokenizer
-    from keras_transformer.utils.serialization import register_all
-
-    register_all()
-    try:
-        objects = {name: _imported(module, path) for name, (module, path) in job["classes"].items()}
-        model = keras.models.load_model(folder / _MODEL, custom_objects=objects, compile=False, safe_mode=False)
-    except Exception as error:
-        raise InvalidModelError(f"model cannot be loaded with Keras on TensorFlow: {one_line(error)}") from error
-    arguments = job["arguments"]
-    if (folder / _TOKENIZER).exists():
-        arguments["tokenizer"] = load_tokenizer(folder / _TOKENIZER)
-    return export(model, progress=lambda line: print(line, flush=True), **arguments)
-
-
-def _imported(module: str, path: str) -> Any:
-    value: Any = importlib.import_module(module)
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
-
-
-if __name__ == "__main__":
-    with interrupts.ends_cleanly():
-        _serve_job(pathlib.Path(sys.argv[1]))

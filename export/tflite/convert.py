@@ -13,8 +13,9 @@ import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, ExportError, UnsupportedOpError, one_line
 from keras_transformer.export.saved_model import convert as saved_model
-from keras_transformer.export.tflite.format import TFLITE
+from keras_transformer.export.saved_model.library import NAME as SAVED_MODEL
 from keras_transformer.export.tflite.fusions import fused
+from keras_transformer.export.tflite.library import NAME
 from keras_transformer.export.tflite.rewrites import rewritten
 from keras_transformer.utils.captured_stderr import captured
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from keras_transformer.export.spec.traced import TracedModule
 
 
-NAME = TFLITE.name
 FILE = "model.tflite"
 _MAX_BYTES = 2**31 - 2**20
 # The loop of Keras's recurrent layers collects its outputs in a list, whose elements must be of a fixed shape.
@@ -68,11 +68,11 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
 @contextlib.contextmanager
 def _source(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> Iterator[pathlib.Path]:
     """The SavedModel of the bundle, or a temporary one if TFLite has further signatures."""
-    if spec.names(NAME) == spec.names(saved_model.NAME):
-        yield directory / saved_model.NAME
+    if spec.names(NAME) == spec.names(SAVED_MODEL):
+        yield directory / SAVED_MODEL
         return
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, saved_model.NAME)
+        path = pathlib.Path(folder, SAVED_MODEL)
         saved_model.save(traced, spec.names(NAME), path)
         yield path
 

@@ -8,8 +8,8 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.format import Format
-from keras_transformer.export.runtime.libraries import Library
 from keras_transformer.export.saved_model.format import SAVED_MODEL
+from keras_transformer.export.tflite.library import LIBRARY, NAME
 
 if TYPE_CHECKING:
     from keras_transformer.export.runtime.generation_steps import RuntimeSteps
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class TFLiteFormat(Format):
     """TFLite files of built-in operations, run by LiteRT's interpreter; see `Format`."""
 
-    name = "tflite"
-    library = Library("ai_edge_litert", "ai-edge-litert")
+    name = NAME
+    library = LIBRARY
     source = SAVED_MODEL.name
     takes_fixed_shapes = True
 

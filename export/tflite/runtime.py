@@ -10,8 +10,8 @@ import numpy as np
 from keras_transformer.export.bundle.manifest import artifact_path, signature_specs
 from keras_transformer.export.runtime.runtime import Runtime
 from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
-from keras_transformer.export.tflite.format import TFLITE
-from keras_transformer.export.tflite.signatures import fitting_signature
+from keras_transformer.export.tflite.library import LIBRARY, NAME
+from keras_transformer.export.tflite.signature_choice import fitting_signature
 from keras_transformer.utils.captured_stderr import captured_stderr
 
 
@@ -32,7 +32,7 @@ class TFLiteRuntime:
     """
 
     def __init__(self, path: str, signature: str, num_threads: int) -> None:
-        with TFLITE.library.required_by(f"backend '{TFLITE.name}'"):
+        with LIBRARY.required_by(f"backend '{NAME}'"):
             from ai_edge_litert.interpreter import Interpreter
 
         self._interpreter = Interpreter(model_path=path, num_threads=num_threads)  # Verifies the flatbuffer itself.
@@ -60,8 +60,8 @@ class TFLiteRuntime:
 
 def fitting_runtime(directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
     """A runtime that runs the copy of a signature for exactly these shapes, where the file has one."""
-    path = artifact_path(directory, manifest, TFLITE.name, signature)
+    path = artifact_path(directory, manifest, NAME, signature)
     runtime = TFLiteRuntime(str(path), signature, num_threads)
-    names = manifest["artifacts"][TFLITE.name]["signatures"]
+    names = manifest["artifacts"][NAME]["signatures"]
     copies = {name: signature_specs(manifest, name)[0] for name in names if name.startswith(f"{signature}_")}
     return lambda arrays: runtime.call(fitting_signature(copies, signature, arrays), arrays)

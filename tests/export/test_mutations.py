@@ -24,7 +24,8 @@ import pytest
 
 from keras_transformer.export import ExportError, InvalidBundleError, ParityError, load, verify_bundle
 from keras_transformer.export.bundle import probe_files
-from keras_transformer.export.bundle.manifest import file_records, files_of
+from keras_transformer.export.bundle.format_files import files_of
+from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.onnx.external_data import check_external_data
 from keras_transformer.export.tflite.flatbuffer_check import check_flatbuffer
 from keras_transformer.generation import GenerationError

@@ -131,7 +131,21 @@ def test_embedding_of_passages(tmp_path):
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="It starts the other backend.")
 def test_on_jax():
     environment = os.environ | {"KERAS_BACKEND": "jax"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "not True"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        "0",
+        "-m",
+        "",
+        __file__,
+        "-k",
+        "not True",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:]
     assert done.stdout.startswith(".....")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import (
     artifact_path,
     check_hashes,
-    files_of,
     read_manifest,
     signature_specs,
 )

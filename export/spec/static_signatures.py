@@ -1,4 +1,4 @@
-"""Signatures of fixed shapes in addition to the dynamic ones, for XNNPACK and GPU delegates."""
+"""Signatures of fixed shapes in addition to the dynamic ones, for delegates of TFLite such as XNNPACK and the GPU's."""
 
 from __future__ import annotations
 
@@ -50,31 +50,6 @@ def static_signatures(spec: ExportSpec, sizes: Mapping[str, int] | Iterable[Mapp
         _check_sizes(name, axes, each)
         added[f"{name}_{'x'.join(str(each[axis]) for axis in axes)}"] = _static(signature, each)
     return dataclasses.replace(spec, signatures={**spec.signatures, **added})
-
-
-def fitting_signature(signatures: dict[str, Any], default: str, arrays: dict[str, np.ndarray]) -> str:
-    """Returns the name of the signature of exactly the shapes of the arrays, otherwise the default.
-
-    Args:
-        signatures: dict of signature name to its tuple of input `ArraySpec`.
-        default: name of the dynamic signature.
-        arrays: dict of input name to array.
-
-    Returns:
-        str.
-
-    Example:
-
-    >>> exact = (ArraySpec("x", "float32", (1, 4), (None, None)),)
-    >>> fitting_signature({"serve_1": exact}, "serve", {"x": np.ones((1, 4))})
-    'serve_1'
-    """
-    shapes = {name: tuple(np.shape(array)) for name, array in arrays.items()}
-    for name, inputs in signatures.items():
-        is_copy = name.startswith(f"{default}_") and not any(axis for each in inputs for axis in each.axes)
-        if is_copy and {each.name: tuple(each.shape) for each in inputs} == shapes:
-            return name
-    return default
 
 
 def _check_sizes(name: str, axes: list[str], sizes: Mapping[str, int]) -> None:
