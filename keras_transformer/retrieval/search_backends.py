@@ -108,7 +108,8 @@ class FaissCompressed(Faiss):
                 f"Received: {tuple(vectors.shape)}"
             )
         lists = max(1, min(int(np.sqrt(count)), count // 39))
-        graph = self._faiss.index_factory(width, f"IVF{lists},PQ{width // 4}x8", self._faiss.METRIC_INNER_PRODUCT)
+        # "np": no polysemous training, which takes a minute and serves a search by Hamming distances alone.
+        graph = self._faiss.index_factory(width, f"IVF{lists},PQ{width // 4}x8np", self._faiss.METRIC_INNER_PRODUCT)
         chosen = np.linspace(0, count - 1, min(count, _TRAINING_VECTORS)).astype("int64")
         graph.train(np.ascontiguousarray(vectors[chosen], "float32"))
         return graph
