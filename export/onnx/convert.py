@@ -15,7 +15,7 @@ from keras_transformer.export.onnx.library import NAME
 from keras_transformer.export.onnx.loop_invariants import hoist_invariants
 from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.tf2onnx_optimizer import optimize_graph
+from keras_transformer.export.onnx.simplify import simplified
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inline
@@ -115,7 +115,7 @@ def _check(path: pathlib.Path) -> None:
 
 def _to_onnx(function: Any, signature: Signature, weights: dict[str, str]) -> onnx.ModelProto:
     """Converts the frozen graph with tf2onnx. Inputs and outputs keep their names; further inputs are weights."""
-    from tf2onnx import tf_loader, tfonnx
+    from tf2onnx import tfonnx
 
     arguments = {tensor.op.name: tensor.name for tensor in function.inputs}
     renamed = {arguments[spec.name]: spec.name for spec in signature.inputs}
@@ -123,7 +123,7 @@ def _to_onnx(function: Any, signature: Signature, weights: dict[str, str]) -> on
     inputs = list(renamed)
     outputs = {function.structured_outputs[name].name: label for name, label in output_labels(signature).items()}
     with tf.device("/cpu:0"):
-        frozen = tf_loader.from_function(function, inputs, list(outputs))
+        frozen = _frozen(function, inputs, list(outputs))
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(frozen, name="")
         converted = tfonnx.process_tf_graph(
@@ -135,7 +135,19 @@ def _to_onnx(function: Any, signature: Signature, weights: dict[str, str]) -> on
             output_names=list(outputs),
             tensors_to_rename=renamed | outputs,
         )
-        return optimize_graph(converted).make_model("keras_transformer")
+    return simplified(converted.make_model("keras_transformer"))
+
+
+def _frozen(function: Any, inputs: list[str], outputs: list[str]) -> Any:
+    """The graph without function calls and, if it has captured any, without variables."""
+    from tf2onnx import tf_loader
+
+    if function.captured_inputs:
+        return tf_loader.from_function(function, inputs, outputs)
+    graph_def = function.graph.as_graph_def(add_shapes=True)
+    with tf.Graph().as_default():  # The optimizer looks up the names of inputs and outputs.
+        tf.import_graph_def(graph_def, name="")
+        return tf_loader.tf_optimize(inputs, outputs, graph_def)
 
 
 def output_labels(signature: Signature) -> dict[str, str]:

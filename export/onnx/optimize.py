@@ -4,16 +4,16 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx_ir.passes import common
-from onnxscript import optimizer, version_converter
+from onnxscript import version_converter
 
-from keras_transformer.export.onnx.naming import make_names_unique, name_parts
+from keras_transformer.export.onnx.naming import name_parts
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.rewrites import rule_sets
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.sizes import replace_sizes
+from keras_transformer.export.onnx.simplify import simplify
 
 _ROUNDS = 12
-_FOLD_BYTES = 4096
 
 
 def optimize_proto(
@@ -70,40 +70,15 @@ def optimize(model: ir.Model, options: OnnxOptions) -> ir.Model:
     """
     if options.target != model.opset_imports[""]:
         version_converter.convert_version(model, options.target, fallback=False)
-    _clean(model)
+    simplify(model)
     for _ in range(_ROUNDS):
         common.ShapeInferencePass()(model)
         dims = Dims(model.graph)
         count = replace_sizes(model.graph, dims)
         # Unused readers of sizes would prevent rules, whose intermediate values may have no other consumers.
         common.RemoveUnusedNodesPass()(model)
-        if not count + sum(rules.apply_to_model(model) for rules in rule_sets(dims, options)):
+        if not count + sum(rules.apply(model) for rules in rule_sets(dims, options)):
             break
-        _clean(model)
+        simplify(model)
     common.RemoveUnusedOpsetsPass()(model)
     return model
-
-
-def _clean(model: ir.Model) -> None:
-    optimizer.fold_constants(model, input_size_limit=_FOLD_BYTES, output_size_limit=_FOLD_BYTES)
-    for each in (
-        common.IdentityEliminationPass(),
-        common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
-        common.DeduplicateInitializersPass(),
-    ):
-        each(model)
-    _tidy(model, model.graph)
-    common.RemoveUnusedNodesPass()(model)
-    make_names_unique(model.graph)  # Rules number their values from 1 in each graph.
-
-
-def _tidy(model: ir.Model, graph: ir.Graph) -> None:
-    """Eliminates common subexpressions and unused constants, in bodies too, which the library's passes skip."""
-    common.CommonSubexpressionEliminationPass()(ir.Model(graph, ir_version=model.ir_version))
-    for node in graph:
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                _tidy(model, attribute.as_graph())
-    for name, value in list(graph.initializers.items()):
-        if not value.uses() and not value.is_graph_output():
-            graph.initializers.pop(name)

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from keras_transformer.export.onnx.traversal import all_graphs
+from keras_transformer.export.onnx.traversal import all_graphs, remove_nodes
 
 FILE = "model.weights"
 _INLINE = 1024
@@ -154,9 +154,7 @@ def _drop_unread(graph: onnx.GraphProto) -> None:
     read = {name for each in all_graphs(graph) for node in each.node for name in node.input}
     read |= {value.name for each in all_graphs(graph) for value in each.output}
     for each in all_graphs(graph):
-        for node in list(each.node):
-            if node.op_type == "Transpose" and node.output[0] not in read:
-                each.node.remove(node)
+        remove_nodes(each, lambda node: node.op_type == "Transpose" and node.output[0] not in read)
 
 
 def _fold(graph: onnx.GraphProto, weights: dict[str, np.ndarray]) -> dict[str, str]:
@@ -178,14 +176,14 @@ def _fold(graph: onnx.GraphProto, weights: dict[str, np.ndarray]) -> dict[str, s
             counts[name] = counts.get(name, 0) + 1
     for each in all_graphs(graph):
         outputs = {value.name for value in each.output}
-        for node in list(each.node):
+        for node in each.node:
             first = node.input[0] if node.input else None
             if first in weights and set(node.input[1:]) <= constants.keys() and node.output[0] not in outputs:
                 folded = _folded(node, weights[first], [constants[name] for name in node.input[1:]], counts[first] == 1)
                 if folded is not None:
                     weights[node.output[0]] = folded
                     origins[node.output[0]] = origins.get(first, first)
-                    each.node.remove(node)
+        remove_nodes(each, lambda node: node.output[0] in origins)
     return origins
 
 

@@ -31,6 +31,7 @@ class ModelStructure:
 
     Attributes:
         variables: list of `keras.Variable`: those of the model at the last `version` call.
+        last_version: int. The result of that call.
 
     Example:
 
@@ -46,7 +47,7 @@ class ModelStructure:
 
     def __init__(self, model: Layer | None) -> None:
         self._model = model
-        self._version = 0
+        self.last_version = 0
         self._lock = threading.Lock()
         self.variables, self._adapters = self._read()
 
@@ -56,8 +57,8 @@ class ModelStructure:
         with self._lock:
             if adapters != self._adapters or not _same_objects(variables, self.variables):
                 self.variables, self._adapters = variables, adapters
-                self._version += 1
-            return self._version
+                self.last_version += 1
+            return self.last_version
 
     def _read(self) -> tuple[list[keras.Variable], list[tuple]]:
         if self._model is None:
@@ -73,14 +74,18 @@ class Recompiled:
     Args:
         make: function of a list of `keras.Variable` that returns the compiled function.
         structure: `ModelStructure`.
+        looks: bool. Whether each call looks at the model, which takes some 30 µs a layer; otherwise whoever calls
+            `structure.version` does, once for many calls.
     """
 
-    def __init__(self, make: Callable[[list[keras.Variable]], Function], structure: ModelStructure) -> None:
-        self._make, self._structure = make, structure
+    def __init__(
+        self, make: Callable[[list[keras.Variable]], Function], structure: ModelStructure, looks: bool = True
+    ) -> None:
+        self._make, self._structure, self._looks = make, structure, looks
         self._compiled = structure.version(), make(structure.variables)
 
     def __call__(self, *arguments: Any) -> Any:
-        version = self._structure.version()
+        version = self._structure.version() if self._looks else self._structure.last_version
         made_for, function = self._compiled
         if made_for != version:
             function = self._make(self._structure.variables)
@@ -88,7 +93,9 @@ class Recompiled:
         return function(*arguments)
 
 
-def compiled(function: Callable[..., Tensor], model: Layer, jit_compile: bool | str) -> Callable[..., Tensor]:
+def compiled(
+    function: Callable[..., Tensor], model: Layer, jit_compile: bool | str, structure: ModelStructure | None = None
+) -> Callable[..., Tensor]:
     """Compiles a function of tensors that reads the variables of a model; one trace for each set of shapes.
 
     Args:
@@ -96,16 +103,20 @@ def compiled(function: Callable[..., Tensor], model: Layer, jit_compile: bool | 
         model: `keras.layers.Layer` or `keras.Model`, built. When variables are added to it or removed, the function is
             compiled again.
         jit_compile: bool. Whether TensorFlow compiles with XLA; JAX always does.
+        structure: `ModelStructure` of the model whose `version` the caller calls before a series of calls; None to look
+            for changes in each call.
 
     Returns:
         A function of the same arguments.
     """
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
-        return Recompiled(lambda _: _compiled_by_tensorflow(function, jit_compile), ModelStructure(model))
-    if backend == "jax":
-        return Recompiled(lambda variables: _compiled_by_jax(function, variables), ModelStructure(model))
-    return function
+    makers: dict[str, Callable[[list[keras.Variable]], Function]] = {
+        "tensorflow": lambda _: _compiled_by_tensorflow(function, jit_compile),
+        "jax": lambda variables: _compiled_by_jax(function, variables),
+    }
+    make = makers.get(keras.backend.backend())
+    if make is None:
+        return function
+    return Recompiled(make, structure or ModelStructure(model), looks=structure is None)
 
 
 def _compiled_by_tensorflow(function: Function, jit_compile: bool | str) -> Function:

@@ -117,7 +117,8 @@ class InPlace:
                 shapes = key or [[None] * rank for rank in ranks]
                 specs = [tf.TensorSpec(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
                 with tracing_lock:
-                    concrete[key] = traced.get_concrete_function(*specs)
+                    if key not in concrete:
+                        concrete[key] = traced.get_concrete_function(*specs)
             return concrete[key](*tensors).numpy()
 
         return call

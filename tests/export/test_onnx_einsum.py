@@ -24,9 +24,8 @@ g (float[batch, 2, length, 4] q, float[batch, 2, length, 4] k, float[batch, 2, l
   low = Mul(lowest, hide)
   none = Mul(nothing, hide)
   query = Mul(q, half)
-  turned = Transpose<perm = [0, 1, 3, 2]>(query)
-  products = MatMul(k, turned)
-  scores = Transpose<perm = [0, 1, 3, 2]>(products)
+  turned = Transpose<perm = [0, 1, 3, 2]>(k)
+  scores = MatMul(query, turned)
   shown = Mul(show, scores)
   chosen = Add(shown, low)
   weights = Softmax<axis = -1>(chosen)
@@ -35,41 +34,25 @@ g (float[batch, 2, length, 4] q, float[batch, 2, length, 4] k, float[batch, 2, l
   y = MatMul(final, v)
 }
 """
-GROUPS = """
+EINSUM = """
 <ir_version: 10, opset_import: ["" : 18]>
-g (float[batch, length, 2, 4] q, float[batch, length, 2, 4] k, float[batch, length, 2, 4] v)
-    => (float[batch, length, 2, 4] y)
-<int64[1] axis = {4}, int64[3] rows = {-1, 0, 4}, float half = {0.5}, int64[1] minus = {-1}, int64[1] heads = {HEADS},
- int64[1] one = {1}, int64[1] two = {2}, int64[1] zero = {0}, int64[1] four = {4}>
+g (float[LEFT] x, float[RIGHT] w) => (float[RESULT] y)
 {
-  shape = Shape(q)
-  length = Slice(shape, one, two, zero)
-  rows_of_all = Concat<axis = 0>(minus, length, four)
-  products_of_all = Concat<axis = 0>(minus, heads, length, length, one)
-  weights_of_all = Concat<axis = 0>(minus, length, length)
-  contexts_of_all = Concat<axis = 0>(minus, heads, length, four)
-  q5 = Unsqueeze(q, axis)
-  k5 = Unsqueeze(k, axis)
-  v5 = Unsqueeze(v, axis)
-  qt = Transpose<perm = [0, 2, 1, 3, 4]>(q5)
-  kt = Transpose<perm = [0, 2, 1, 4, 3]>(k5)
-  vt = Transpose<perm = [0, 2, 1, 3, 4]>(v5)
-  q3 = Reshape(qt, rows_of_all)
-  k3 = Reshape(kt, rows_of_all)
-  v3 = Reshape(vt, rows_of_all)
-  kk = Transpose<perm = [0, 2, 1]>(k3)
-  product = MatMul(q3, kk)
-  scores5 = Reshape(product, products_of_all)
-  scores = Squeeze(scores5, axis)
-  scaled = Mul(scores, half)
-  weights = Softmax<axis = -1>(scaled)
-  w3 = Reshape(weights, weights_of_all)
-  context = MatMul(w3, v3)
-  c4 = Reshape(context, contexts_of_all)
-  y = Transpose<perm = [0, 2, 1, 3]>(c4)
+  y = Einsum<equation = "EQUATION">(x, w)
 }
 """
-
+# Equation -> (matrix products, transposes, reshapes) of it where every axis but b and t is of a known size.
+EINSUMS = {
+    "abc,cde->abde": (1, 0, 3),  # A projection to heads.
+    "btnh,bsnh->bnts": (1, 2, 0),
+    "bnts,bsnh->btnh": (1, 2, 0),
+    "bsnh,btnh->bnts": (1, 2, 0),  # The operands in the other order.
+    "btc,cd->btd": (1, 0, 2),
+    "bth,bsh->bst": (1, 1, 0),
+    "btn,btm->bnm": (1, 1, 0),
+    "bt,bt->bt": (1, 0, 3),
+    "bi,j->bij": (1, 0, 3),
+}
 
 REPEATED = """
 <ir_version: 10, opset_import: ["" : 23]>
@@ -140,12 +123,29 @@ def test_masks_of_other_numbers(lowest, nothing):
     assert not found["Attention"]
 
 
-def test_products_of_groups():
-    feeds = {name: random(3, 5, 2, 4) + place for place, name in enumerate("qkv")}
-    found = rewritten(GROUPS, feeds, HEADS=2)
-    assert found["Attention"] == 1
-    assert not found["Transpose"]
-    assert not found["Softmax"]
+SIZES = {"b": 3, "t": 5, "s": 7, "n": 2, "m": 6, "h": 4, "a": 3, "c": 8, "d": 2, "e": 4, "i": 3, "j": 2}
+
+
+def einsum(equation, options=OnnxOptions()):  # noqa: B008
+    left, right, result = equation.replace("->", ",").split(",")
+    names = {"b": "batch", "t": "length", "a": "batch"}
+    shapes = [", ".join(names.get(label, str(SIZES[label])) for label in each) for each in (left, right, result)]
+    feeds = {name: random(*(SIZES[label] for label in each)) for name, each in (("x", left), ("w", right))}
+    words = dict(zip(("LEFT", "RIGHT", "RESULT"), shapes, strict=True))
+    return rewritten(EINSUM, feeds, options, EQUATION=equation, **words)
+
+
+@pytest.mark.parametrize("equation", EINSUMS)
+def test_an_einsum_of_two_is_one_product(equation):
+    found = einsum(equation)
+    assert not found["Einsum"]
+    assert (found["MatMul"], found["Transpose"]) == EINSUMS[equation][:2]
+    assert found["Reshape"] <= EINSUMS[equation][2]
+
+
+@pytest.mark.parametrize("equation", ["btn,bsm->bts", "bth,bsh->ts"])
+def test_an_einsum_that_sums_one_operand_stays(equation):
+    assert einsum(equation)["Einsum"] == 1
 
 
 @pytest.mark.parametrize(("repeats", "left"), [("1, 1, 1, 2, 1", 0), ("1, 1, 2, 1, 1", 2)])

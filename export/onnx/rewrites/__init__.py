@@ -6,8 +6,6 @@ To add one: a file with a function of `Dims` and `OnnxOptions` that returns rule
 
 from typing import Protocol
 
-from onnxscript.rewriter import RewriteRuleSet
-
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.rewrites.attention import attention_rules
 from keras_transformer.export.onnx.rewrites.einsum import einsum_rules
@@ -15,6 +13,7 @@ from keras_transformer.export.onnx.rewrites.fusions import fusion_rules
 from keras_transformer.export.onnx.rewrites.masks import mask_rules
 from keras_transformer.export.onnx.rewrites.reshapes import reshape_rules
 from keras_transformer.export.onnx.rewrites.rotary import rotary_rules
+from keras_transformer.export.onnx.rewrites.rule import RuleSet
 from keras_transformer.export.onnx.rewrites.scatter import scatter_rules
 from keras_transformer.export.onnx.shapes.dims import Dims
 
@@ -22,14 +21,14 @@ from keras_transformer.export.onnx.shapes.dims import Dims
 class MakeRules(Protocol):
     """Makes rule sets for a graph of known shapes."""
 
-    def __call__(self, dims: Dims, options: OnnxOptions, /) -> list[RewriteRuleSet]: ...
+    def __call__(self, dims: Dims, options: OnnxOptions, /) -> list[RuleSet]: ...
 
 
 # The least opset that each needs, in the order in which they are applied.
 RULES: tuple[tuple[int, MakeRules], ...] = (
+    (18, einsum_rules),
     (18, fusion_rules),
     (23, rotary_rules),
-    (23, einsum_rules),
     (23, mask_rules),
     (23, attention_rules),
     (24, scatter_rules),
@@ -37,6 +36,6 @@ RULES: tuple[tuple[int, MakeRules], ...] = (
 )
 
 
-def rule_sets(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
+def rule_sets(dims: Dims, options: OnnxOptions) -> list[RuleSet]:
     """Returns the rule sets for the opset of `options`, in the order of `RULES`."""
     return [each for opset, make_rules in RULES if options.target >= opset for each in make_rules(dims, options)]

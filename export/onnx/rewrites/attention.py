@@ -3,10 +3,9 @@
 from collections.abc import Callable
 
 import onnx_ir as ir
-from onnxscript.rewriter import RewriteRuleSet
 
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.rule import Rule, attributes_of, is_float, rule_set, scalar
+from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, attributes_of, is_float, scalar
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, shapes_of, sizes_of
 from keras_transformer.export.onnx.shapes.symbolic import multiply
@@ -226,9 +225,9 @@ class RepeatedHeads(Rule):
         return op.Attention(query, *flat, *node.inputs[3:], **options)
 
 
-def attention_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
+def attention_rules(dims: Dims, options: OnnxOptions) -> list[RuleSet]:
     """Returns the rules for `Attention`."""
     rules: list[Callable[[Dims], Rule]]
     rules = [Attention, AttentionWithoutBias, GroupedAttention, GroupedAttentionWithoutBias]
     rules += [TokensFirst, TokensFirstMasked, ScaleThroughTranspose, ScaleIntoAttention, RepeatedHeads]
-    return [rule_set([rule(dims) for rule in rules], commute=True)]
+    return [RuleSet([rule(dims) for rule in rules], commute=True)]

@@ -1,50 +1,104 @@
-"""Rules that rewrite the matrix products of converted einsums to the form that `attention` matches.
+"""Rules that write einsums of two operands as matrix products, in the form that `attention` matches."""
 
-The converter aligns the axes of an einsum in rank 5 and multiplies in rank 3; the rules restore a product of rank 4.
-"""
+from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
-from onnxscript.rewriter import RewriteRuleSet
 
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.rule import VECTOR, Rule, is_float, rule_set, scalar
+from keras_transformer.export.onnx.rewrites.rule import TRANSPOSED, VECTOR, Rule, RuleSet, is_float, scalar
 from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import Sizes, known_sizes, shapes_of, sizes_of
+from keras_transformer.export.onnx.shapes.integers import Sizes, known_sizes, sizes_of
 from keras_transformer.export.onnx.shapes.symbolic import multiply
-
-_SWAP = [0, 1, 3, 2]
 
 
 def _without_ones(sizes: Sizes | None) -> Sizes:
     return [size for size in sizes or () if size != 1]
 
 
-def _perm(value):
-    return list(value.producer().attributes.get_ints("perm") or ())
+class _Equation(NamedTuple):
+    """The labels of an einsum of two operands, by what becomes of them in a matrix product."""
+
+    left: str
+    right: str
+    result: str
+    batch: str
+    rows: str
+    columns: str
+    summed: str
+
+    @classmethod
+    def parse(cls, text: str) -> _Equation | None:
+        """Returns the equation, or None for one that is no single matrix product."""
+        operands, arrow, result = text.replace(" ", "").partition("->")
+        left, _, right = operands.partition(",")
+        if (
+            not arrow
+            or not (left + right + result).isalpha()
+            or any(len({*each}) < len(each) for each in (left, right))
+        ):
+            return None
+        if ({*left} ^ {*right}) - {*result}:
+            return None  # A label of one operand is summed.
+        both = [label for label in left if label in right]
+        batch = "".join(label for label in result if label in both)
+        rows = "".join(label for label in result if label not in right)
+        columns = "".join(label for label in result if label not in left)
+        found = cls(left, right, result, batch, rows, columns, "".join(label for label in both if label not in result))
+        return found.swapped() if columns and result.strip(batch).startswith(columns[0]) else found
+
+    def swapped(self) -> _Equation:
+        """The equation of the operands in the other order."""
+        return self._replace(left=self.right, right=self.left, rows=self.columns, columns=self.rows)
 
 
-class ReshapeOfAxes(Rule):
-    """`Reshape(Squeeze(x))` or `Reshape(Unsqueeze(x))` as one reshape."""
+class EinsumOfTwo(Rule):
+    """An einsum as one `MatMul`, with a transpose and a reshape of its operands and its result where they need one."""
 
-    def pattern(self, op, x, axes, shape):
-        return op.Reshape(getattr(op, self.op_type)(x, axes), shape, _outputs=["result"])
+    def pattern(self, op, x, y):
+        return op.Einsum(x, y, _outputs=["result"])
 
-    def check(self, context, x, result, **_):
-        return is_float(x) and sizes_of(result) is not None
+    def check(self, context, x, y, result):
+        return _equation(result) is not None and sizes_of(x) is not None and sizes_of(y) is not None
 
-    def rewrite(self, op, x, result, **_):
-        target = self.target(op, known_sizes(result))
-        return None if target is None else op.Reshape(x, target)
+    def rewrite(self, op, x, y, result):
+        equation = _equation(result)
+        text = result.producer().attributes.get_string("equation").replace(" ", "")
+        sizes = dict(zip(text.split("->")[0].replace(",", ""), [*known_sizes(x), *known_sizes(y)], strict=True))
+        left, right = (x, y) if text.startswith(f"{equation.left},") else (y, x)
+        left = self._arranged(op, left, equation.left, (*equation.batch, equation.rows, equation.summed), sizes)
+        right = self._arranged(op, right, equation.right, (*equation.batch, equation.summed, equation.columns), sizes)
+        if left is None or right is None:
+            return None
+        order = equation.batch + equation.rows + equation.columns
+        product = op.MatMul(left, right)
+        if len(equation.rows) != 1 or len(equation.columns) != 1:
+            target = self.target(op, [sizes[label] for label in order])
+            product = None if target is None else op.Reshape(product, target)
+        if product is None or order == equation.result:
+            return product
+        return op.Transpose(product, perm=[order.index(label) for label in equation.result])
+
+    def _arranged(self, op: Any, value: ir.Value, labels: str, groups: Sequence[str], sizes: dict[str, Any]) -> Any:
+        """An operand with its axes in the order of the groups, and each group merged to one axis."""
+        order = "".join(groups)
+        perm = [labels.index(label) for label in order]
+        merged = [multiply(*(sizes[label] for label in group)) for group in groups]
+        is_merged = any(len(group) != 1 for group in groups)
+        if value.const_value is not None and len(value.uses()) == 1 and (is_merged or perm != sorted(perm)):
+            array = np.ascontiguousarray(value.const_value.numpy().transpose(perm).reshape(merged))
+            return op.Constant(value=ir.tensor(array), _outputs=[f"{value.name}{TRANSPOSED}"])
+        if perm != sorted(perm):
+            value = op.Transpose(value, perm=perm)
+        target = self.target(op, merged) if is_merged else None
+        return value if not is_merged else None if target is None else op.Reshape(value, target)
 
 
-class AxesOfReshape(ReshapeOfAxes):
-    """`Squeeze(Reshape(x))` or `Unsqueeze(Reshape(x))` as one reshape."""
-
-    def pattern(self, op, x, axes, shape):
-        return getattr(op, self.op_type)(op.Reshape(x, shape), axes, _outputs=["result"])
+def _equation(result: ir.Value) -> _Equation | None:
+    return _Equation.parse(result.producer().attributes.get_string("equation"))
 
 
 class StackOfHalves(Rule):
@@ -71,92 +125,6 @@ class StackOfHalves(Rule):
     def rewrite(self, op, first, second, result, **_):
         target = self.target(op, known_sizes(result))
         return None if target is None else op.Reshape(op.Concat(first, second, axis=-1), target)
-
-
-class TransposeOfOnes(Rule):
-    """A transpose of rank 5 or more without its axes of size 1."""
-
-    def pattern(self, op, x):
-        return op.Transpose(x, _outputs=["transposed"])
-
-    def check(self, context, x, transposed):
-        sizes = sizes_of(x)
-        return is_float(x) and sizes is not None and len(sizes) > 4 and 1 in sizes and bool(_perm(transposed))
-
-    def rewrite(self, op, x, transposed):
-        sizes = known_sizes(x)
-        kept = [axis for axis, size in enumerate(sizes) if size != 1]
-        targets = [
-            self.target(op, each)
-            for each in ([sizes[axis] for axis in kept], [sizes[axis] for axis in _perm(transposed)])
-        ]
-        if None in targets:
-            return None
-        perm = [kept.index(axis) for axis in _perm(transposed) if axis in kept]
-        return op.Reshape(op.Transpose(op.Reshape(x, targets[0]), perm=perm), targets[1])
-
-
-class ProductOfGroups(Rule):
-    """A product of rank 3, whose first axis merges batch and heads, as a product of rank 4."""
-
-    def pattern(self, op, left, right, shape):
-        return op.Reshape(op.MatMul(left, right), shape, _outputs=["result"])
-
-    def check(self, context, left, right, shape, result):
-        operands, whole = shapes_of((left, right), rank=3), _without_ones(sizes_of(result))
-        if operands is None or len(whole) != 4:
-            return False
-        first, second = operands
-        batch, heads, rows, columns = whole
-        return isinstance(heads, int) and (first[0], first[1], second) == (
-            multiply(batch, heads),
-            rows,
-            [first[0], first[2], columns],
-        )
-
-    def rewrite(self, op, left, right, shape, result):
-        batch, heads, rows, columns = _without_ones(known_sizes(result))
-        width = known_sizes(left)[2]
-        shapes = ([batch, heads, rows, width], [batch, heads, width, columns], known_sizes(result))
-        targets = [self.target(op, sizes) for sizes in shapes]
-        if None in targets:
-            return None
-        return op.Reshape(op.MatMul(op.Reshape(left, targets[0]), op.Reshape(right, targets[1])), targets[2])
-
-
-class GroupsOfTranspose(Rule):
-    """An operand whose first axis is split into batch and heads before its transpose, not after."""
-
-    def pattern(self, op, x, shape):
-        return op.Reshape(op.Transpose(x, _outputs=["transposed"]), shape, _outputs=["result"])
-
-    def check(self, context, x, shape, transposed, result):
-        sizes, whole = sizes_of(x), sizes_of(result)
-        if sizes is None or whole is None or len(sizes) != 3 or len(whole) != 4 or _perm(transposed) != [0, 2, 1]:
-            return False
-        return sizes == [multiply(*whole[:2]), whole[3], whole[2]]
-
-    def rewrite(self, op, x, shape, transposed, result):
-        batch, heads, rows, columns = known_sizes(result)
-        target = self.target(op, [batch, heads, columns, rows])
-        return None if target is None else op.Transpose(op.Reshape(x, target), perm=_SWAP)
-
-
-class TransposeOfProduct(Rule):
-    """`(a b)ᵀ` as `bᵀ aᵀ` where one of them is transposed already."""
-
-    def pattern(self, op, left, right):
-        return op.Transpose(op.MatMul(left, right), _outputs=["transposed"])
-
-    def check(self, context, left, right, transposed):
-        is_turned = any(
-            each.producer() is not None and each.producer().op_type == "Transpose" for each in (left, right)
-        )
-        ranks = [len(sizes_of(each) or ()) for each in (left, right)]
-        return is_turned and ranks == [4, 4] and _perm(transposed) == _SWAP
-
-    def rewrite(self, op, left, right, transposed):
-        return op.MatMul(op.Transpose(right, perm=_SWAP), op.Transpose(left, perm=_SWAP))
 
 
 class ScaleOfScores(Rule):
@@ -194,11 +162,9 @@ class BiasOfReshape(Rule):
         return op.Reshape(op.Add(x, op.Constant(value=vector, _outputs=[f"{bias.name}{VECTOR}"])), shape)
 
 
-def einsum_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
-    """Returns the rules for einsums."""
-    rules: list[Callable[[Dims], Rule]]
-    rules = [StackOfHalves, TransposeOfOnes, ProductOfGroups, GroupsOfTranspose, TransposeOfProduct]
-    found: list[Rule]
-    found = [rule(dims, each) for each in ("Squeeze", "Unsqueeze") for rule in (ReshapeOfAxes, AxesOfReshape)]
-    products: list[Callable[[Dims], Rule]] = [ScaleOfScores, BiasOfReshape]
-    return [rule_set(found + [rule(dims) for rule in rules]), rule_set([rule(dims) for rule in products], commute=True)]
+def einsum_rules(dims: Dims, options: OnnxOptions) -> list[RuleSet]:
+    """Returns the rules for einsums, and for what stands around those of attention."""
+    return [
+        RuleSet([EinsumOfTwo(dims), StackOfHalves(dims)]),
+        RuleSet([ScaleOfScores(dims), BiasOfReshape(dims)], commute=True),
+    ]

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from onnxscript.rewriter import RewriteRuleSet
 
 from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.rewrites.rule import (
@@ -17,9 +16,9 @@ from keras_transformer.export.onnx.rewrites.rule import (
     TRANSPOSED,
     VECTOR,
     Rule,
+    RuleSet,
     is_close,
     is_float,
-    rule_set,
     scalar,
 )
 from keras_transformer.export.onnx.shapes.dims import Dims
@@ -216,7 +215,7 @@ class GemmOfReshaped(GemmOfTransposed):
         return op.MatMul(x, op.Constant(value=transposed, _outputs=[f"{weight.name}{TRANSPOSED}"]))
 
 
-def fusion_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
+def fusion_rules(dims: Dims, options: OnnxOptions) -> list[RuleSet]:
     """Returns the rules for norms, GELUs, table lookups and `Gemm`."""
     norms: list[Callable[[Dims], Rule]] = [LayerNormalization]
     norms += [RMSNormalization, RMSNormalizationOfPower] if options.target >= 23 else []
@@ -225,5 +224,5 @@ def fusion_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
         [rule(dims, not has_gelu) for rule in (GeluErfc, GeluErf, GeluTanh)] if has_gelu or options.contrib_ops else []
     )
     rules: list[Callable[[Dims], Rule]] = [*norms, GatherAnyIndex, PlainGemm, GemmOfTransposed, GemmOfReshaped]
-    sets = [rule_set([rule(dims) for rule in rules])]
-    return [*sets, rule_set(gelus, commute=True)] if gelus else sets
+    sets = [RuleSet([rule(dims) for rule in rules])]
+    return [*sets, RuleSet(gelus, commute=True)] if gelus else sets

@@ -1,10 +1,9 @@
 """Rules that rewrite the masks of Keras's softmax as one bias of the scores, which `attention` matches."""
 
 import onnx_ir as ir
-from onnxscript.rewriter import RewriteRuleSet
 
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.rule import Rule, is_float, rule_set, scalar
+from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, is_float, scalar
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import sizes_of
 
@@ -77,6 +76,6 @@ def _cast_of(value):
     return node.inputs[0] if is_float(value) else None
 
 
-def mask_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
+def mask_rules(dims: Dims, options: OnnxOptions) -> list[RuleSet]:
     """Returns the rules for masks."""
-    return [rule_set([rule(dims) for rule in (SelectAsBias, WeightsWhereShown, MaskOfOnes)], commute=True)]
+    return [RuleSet([rule(dims) for rule in (SelectAsBias, WeightsWhereShown, MaskOfOnes)], commute=True)]

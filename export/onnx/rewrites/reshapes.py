@@ -2,10 +2,8 @@
 
 from collections.abc import Callable
 
-from onnxscript.rewriter import RewriteRuleSet
-
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.rule import Rule, attributes_of, rule_set
+from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, attributes_of, is_float
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, sizes_of
 from keras_transformer.export.onnx.shapes.symbolic import multiply
@@ -13,6 +11,10 @@ from keras_transformer.export.onnx.shapes.symbolic import multiply
 _UNARY = ("Gelu", "Relu", "Tanh", "Sigmoid", "Erf", "Neg", "Sqrt", "Exp")
 _BINARY = ("Add", "Mul", "Sub")
 _NORMS = ("LayerNormalization", "RMSNormalization")
+
+
+def _perm(value):
+    return list(value.producer().attributes.get_ints("perm") or ())
 
 
 class TransposeOfTranspose(Rule):
@@ -61,6 +63,50 @@ class ReshapeOfReshape(Rule):
     def rewrite(self, op, x, first, second, outer):
         target = self.target(op, known_sizes(outer))
         return None if target is None else op.Reshape(x, target)
+
+
+class ReshapeOfAxes(Rule):
+    """`Reshape(Squeeze(x))` or `Reshape(Unsqueeze(x))` as one reshape."""
+
+    def pattern(self, op, x, axes, shape):
+        return op.Reshape(getattr(op, self.op_type)(x, axes), shape, _outputs=["result"])
+
+    def check(self, context, x, result, **_):
+        return is_float(x) and sizes_of(result) is not None
+
+    def rewrite(self, op, x, result, **_):
+        target = self.target(op, known_sizes(result))
+        return None if target is None else op.Reshape(x, target)
+
+
+class AxesOfReshape(ReshapeOfAxes):
+    """`Squeeze(Reshape(x))` or `Unsqueeze(Reshape(x))` as one reshape."""
+
+    def pattern(self, op, x, axes, shape):
+        return getattr(op, self.op_type)(op.Reshape(x, shape), axes, _outputs=["result"])
+
+
+class TransposeOfOnes(Rule):
+    """A transpose of rank 5 or more without its axes of size 1."""
+
+    def pattern(self, op, x):
+        return op.Transpose(x, _outputs=["transposed"])
+
+    def check(self, context, x, transposed):
+        sizes = sizes_of(x)
+        return is_float(x) and sizes is not None and len(sizes) > 4 and 1 in sizes and bool(_perm(transposed))
+
+    def rewrite(self, op, x, transposed):
+        sizes = known_sizes(x)
+        kept = [axis for axis, size in enumerate(sizes) if size != 1]
+        targets = [
+            self.target(op, each)
+            for each in ([sizes[axis] for axis in kept], [sizes[axis] for axis in _perm(transposed)])
+        ]
+        if None in targets:
+            return None
+        perm = [kept.index(axis) for axis in _perm(transposed) if axis in kept]
+        return op.Reshape(op.Transpose(op.Reshape(x, targets[0]), perm=perm), targets[1])
 
 
 class ReshapeToItself(Rule):
@@ -180,12 +226,20 @@ class NormThenReshape(Rule):
         return getattr(op, self.op_type)(flat, scale, *norm.producer().inputs[2:], **attributes_of(norm))
 
 
-def reshape_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
+def reshape_rules(dims: Dims, options: OnnxOptions) -> list[RuleSet]:
     """Returns the rules for reshapes and transposes."""
     rules: list[Callable[[Dims], Rule]]
-    rules = [TransposeOfTranspose, TransposeOfReshapable, ReshapeOfReshape, ReshapeToItself, PlainTarget]
+    rules = [
+        TransposeOfTranspose,
+        TransposeOfReshapable,
+        TransposeOfOnes,
+        ReshapeOfReshape,
+        ReshapeToItself,
+        PlainTarget,
+    ]
     found: list[Rule] = [rule(dims) for rule in rules]
+    found += [rule(dims, each) for each in ("Squeeze", "Unsqueeze") for rule in (ReshapeOfAxes, AxesOfReshape)]
     found += [rule(dims, norm) for norm in _NORMS for rule in (NormThenReshape, NormOfReshape)]
     found += [UnaryOfReshape(dims, each) for each in _UNARY]
     found += [rule(dims, each) for each in _BINARY for rule in (BinaryOfReshape, BinaryOfReshapeFirst)]
-    return [rule_set(found)]
+    return [RuleSet(found)]

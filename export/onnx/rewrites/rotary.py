@@ -5,10 +5,9 @@ The operator gets inputs of rank 3, `(B, T, N · H)`: the oldest supported runti
 
 import numpy as np
 import onnx_ir as ir
-from onnxscript.rewriter import RewriteRuleSet
 
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.rule import Rule, is_float, rule_set, scalar
+from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, is_float, scalar
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, shapes_of, sizes_of
 
@@ -172,8 +171,8 @@ def _bounds(value, width):
     return slice(start, end).indices(width)[:2]
 
 
-def rotary_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
+def rotary_rules(dims: Dims, options: OnnxOptions) -> list[RuleSet]:
     """Returns the rules for rotary embeddings, those for a part of each head first."""
     partial = (PartialRotaryEmbedding, PartialRotaryEmbeddingOfPairs)
     whole = (RotaryEmbedding, RotaryEmbeddingOfPairs, RotaryEmbeddingOfSplit)
-    return [rule_set([rule(dims) for rule in rules], commute=True) for rules in (partial, whole)]
+    return [RuleSet([rule(dims) for rule in rules], commute=True) for rules in (partial, whole)]

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
-from onnxscript.rewriter import RewriteRuleClassBase, RewriteRuleSet, pattern
+from onnxscript import optimizer
+from onnxscript.rewriter import RewriteRuleClassBase, pattern
 
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
@@ -72,28 +73,51 @@ def is_matrix(value: ir.Value | None) -> bool:
     return sizes is not None and len(sizes) == 2
 
 
-class _RootMatcher(pattern.SimplePatternMatcher):
-    """Compares the operator of a node first, which excludes most nodes for most rules."""
+class RuleSet:
+    """Rules that are applied in one walk over a graph.
 
-    def __init__(self, graph_pattern: Any) -> None:
-        super().__init__(graph_pattern)
-        self._root = graph_pattern.output_nodes[0].op_identifier()
-        self._no_match = pattern.MatchResult().fail("another operator")
-
-    def match(self, model: Any, graph_or_function: Any, node: Any, **options: Any) -> pattern.MatchResult:
-        if self._root is not None and node.op_type != self._root[1]:
-            return self._no_match
-        return super().match(model, graph_or_function, node, **options)
-
-
-def rule_set(rules: Sequence[Rule], commute: bool = False) -> RewriteRuleSet:
-    """Returns rules as a rule set of `onnxscript`.
+    `onnxscript` matches the patterns and makes the new nodes. It would try every rule at every node: here a node meets
+    those rules alone whose pattern ends in its operator.
 
     Args:
         rules: list of `Rule`.
         commute: bool. Whether the operands of sums and products match in either order.
     """
-    found = [
-        pattern.RewriteRule(rule.pattern, rule.rewrite, rule.check, _RootMatcher, name=rule.name) for rule in rules
-    ]
-    return pattern.RewriteRuleSet(found, commute=commute)
+
+    def __init__(self, rules: Sequence[Rule], commute: bool = False) -> None:
+        self._rules: dict[str, list[pattern.RewriteRule]] = {}
+        for rule in rules:
+            found = pattern.RewriteRule(rule.pattern, rule.rewrite, rule.check, name=rule.name)
+            for each in found.commute() if commute else [found]:
+                (root,) = each._target_pattern.output_nodes
+                self._rules.setdefault(root.op.value(), []).append(each)
+
+    def apply(self, model: ir.Model) -> int:
+        """Applies the rules to a graph and to the bodies in it, in place; returns how often one was applied."""
+        return self._apply(model, model.graph)
+
+    def _apply(self, model: ir.Model, graph: ir.Graph) -> int:
+        count = 0
+        for node in graph:
+            if self._rewrite(model, graph, node):
+                count += 1
+                continue
+            for attribute in node.attributes.values():
+                if attribute.type == ir.AttributeType.GRAPH:
+                    count += self._apply(model, attribute.as_graph())
+        return count
+
+    def _rewrite(self, model: ir.Model, graph: ir.Graph, node: ir.Node) -> bool:
+        for rule in self._rules.get(node.op_type, ()):
+            found = rule.try_rewrite(model, graph, node)
+            if found is None:
+                continue
+            for value in found.new_initializers:
+                graph.initializers[value.name] = value
+            matched = found.match
+            optimizer.basic_constant_propagation(found.new_nodes)
+            ir.convenience.replace_nodes_and_values(
+                graph, node, matched.nodes, found.new_nodes, matched.outputs, found.new_outputs
+            )
+            return True
+        return False

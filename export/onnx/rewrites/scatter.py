@@ -1,10 +1,9 @@
 """A rule that fuses the update of a key/value cache into `TensorScatter` (opset 24)."""
 
 import numpy as np
-from onnxscript.rewriter import RewriteRuleSet
 
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.rule import Rule, rule_set, scalar
+from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, scalar
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, sizes_of
 from keras_transformer.export.onnx.shapes.symbolic import multiply
@@ -136,6 +135,6 @@ def _origin(value):
     return value
 
 
-def scatter_rules(dims: Dims, options: OnnxOptions) -> list[RewriteRuleSet]:
+def scatter_rules(dims: Dims, options: OnnxOptions) -> list[RuleSet]:
     """Returns the rule for cache updates."""
-    return [rule_set([TensorScatter(dims)])]
+    return [RuleSet([TensorScatter(dims)])]

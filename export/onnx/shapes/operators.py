@@ -11,10 +11,18 @@ from keras_transformer.export.onnx.shapes.symbolic import divide, multiply
 _NAMES = """
     Add Sub Mul Div Pow Max Min And Or Xor Equal Less LessOrEqual Greater GreaterOrEqual Where Mod Not Neg Abs Sqrt
     Reciprocal Erf Exp Log Tanh Sigmoid Relu Sin Cos Cast Identity Softmax Gelu Floor Ceil Round Sign Clip Softplus
-    LayerNormalization RMSNormalization RotaryEmbedding IsNaN LeakyRelu Elu ScatterND TensorScatter
+    LayerNormalization RMSNormalization RotaryEmbedding IsNaN LeakyRelu Elu ScatterND TensorScatter CumSum
 """
 ELEMENTWISE = set(_NAMES.split())
-_FIRST_ONLY = {"LayerNormalization", "RMSNormalization", "RotaryEmbedding", "ScatterND", "TensorScatter", "Clip"}
+_FIRST_ONLY = {
+    "LayerNormalization",
+    "RMSNormalization",
+    "RotaryEmbedding",
+    "ScatterND",
+    "TensorScatter",
+    "Clip",
+    "CumSum",
+}
 SEVERAL = ("TopK", "Split")  # Their methods set the shapes of all outputs but the first.
 _TO_THE_END = 10**9  # The converter's value for an open end.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from keras import ops
 
-from keras_transformer.backend.compiling import compiled
+from keras_transformer.backend.compiling import ModelStructure, compiled
 from keras_transformer.generation.decoding_request import ModelOutput
 from keras_transformer.generation.loop import pad
 from keras_transformer.tasks.decoding.generate_graph import generate_graph
@@ -35,16 +35,18 @@ class KerasSteps:
         self.model = model
         self.spec = model.generation_spec
         self.jit_compile = model.jit_compile
+        self._structure = ModelStructure(model)  # Looked at once for each text, not for each token.
         self._encode = self._compiled(model.encode)
         self._prefill = self._compiled(model.prefill)
         self._decode_step = self._compiled(model.decode_step)
         self._graphs: dict[tuple[TokenSampler, int], Callable[..., Any]] = {}
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return compiled(function, self.model, self.jit_compile)
+        return compiled(function, self.model, self.jit_compile, self._structure)
 
     def init_cache(self, batch_size: int, length: int, source: Source | None = None) -> Cache:
         """Returns an empty cache for at least `length` tokens, with the encoded source if there is one."""
+        self._structure.version()
         cache = self.model.init_cache(batch_size, _round_up(length, _CACHE_BLOCK))
         return cache if source is None else {**cache, **self._encode(*self._source(source))}
 
@@ -72,6 +74,7 @@ class KerasSteps:
         Returns:
             New tokens of each row, as `TokenSearch.results` returns them.
         """
+        self._structure.version()
         slots = _round_up(request.max_new_tokens, _CACHE_BLOCK)
         if (sampler, slots) not in self._graphs:
             self._graphs[sampler, slots] = self._compiled(generate_graph(self.model, sampler, slots))
