@@ -22,6 +22,7 @@ import resource
 import time
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -47,7 +48,7 @@ DATA_ADDRESS = (
 DATA_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(arguments.seed)
@@ -69,7 +70,7 @@ def main():
     write_texts(model, arguments.out / "bundle")
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, help="folder of input.txt; default: download it")
     parser.add_argument("--out", type=Path, default=Path("character_lm"), help="output directory")
@@ -84,7 +85,7 @@ def parse_arguments():
     return arguments
 
 
-def load_text(data_dir, quick):
+def load_text(data_dir: Path | None, quick: bool) -> dict[str, str]:
     """Returns a dict of split to text: the first nine tenths, and the rest."""
     path = data_dir / "input.txt" if data_dir else download()
     whole = path.read_text(encoding="utf-8")
@@ -93,7 +94,7 @@ def load_text(data_dir, quick):
     return {"training": whole[:cut], "validation": whole[cut:]}
 
 
-def download(cache_dir=None):
+def download(cache_dir: Path | None = None) -> Path:
     """Returns the path of the text; downloads it if it is missing and checks its hash."""
     return Path(
         keras.utils.get_file(
@@ -102,7 +103,7 @@ def download(cache_dir=None):
     )
 
 
-def build_model(tokenizer, size):
+def build_model(tokenizer: text.Characters, size: models.Size) -> tasks.LanguageModel:
     """Returns the language model."""
     backbone = models.Decoder(size, tokenizer.vocabulary_size, max_sequence_length=CONTEXT)
     model = tasks.LanguageModel(backbone, tokenizer=tokenizer, name="character_lm")
@@ -110,7 +111,9 @@ def build_model(tokenizer, size):
     return model
 
 
-def train(model, token_ids, arguments):
+def train(
+    model: tasks.LanguageModel, token_ids: dict[str, np.ndarray], arguments: argparse.Namespace
+) -> dict[str, Any]:
     """Trains the model; returns the history and the training time."""
     warmup = min(WARMUP_STEPS, arguments.steps // 2)
     schedule = training.WarmupCosine(arguments.learning_rate, warmup, arguments.steps, FINAL_FRACTION)
@@ -133,12 +136,12 @@ def train(model, token_ids, arguments):
     return {**history, "seconds": wall, "cpu_seconds": cpu}
 
 
-def validation_batches(token_ids):
+def validation_batches(token_ids: np.ndarray) -> tf.data.Dataset:
     """Returns the whole split in windows of the context length, so that each character is predicted once."""
     return data.evaluation_batches(token_ids, CONTEXT, batch_size=64).epoch()
 
 
-def evaluate(model, token_ids):
+def evaluate(model: tasks.LanguageModel, token_ids: np.ndarray) -> float:
     """Prints and returns the loss in nats per character over all characters except the first; windows are independent."""
     loss = math.log(model.evaluate(validation_batches(token_ids), verbose=0, return_dict=True)["perplexity"])
     print(
@@ -147,17 +150,17 @@ def evaluate(model, token_ids):
     return loss
 
 
-def cpu_seconds():
+def cpu_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
-def versions():
+def versions() -> str:
     names = ("tensorflow", "keras", "onnxruntime", "ai-edge-litert")
     return ", ".join(f"{name} {metadata.version(name)}" for name in names)
 
 
-def write_texts(model, bundle):
+def write_texts(model: tasks.LanguageModel, bundle: Path) -> None:
     """Generates text in Keras and in each runtime; prints the texts and the number of equal ones."""
     samplers = {"greedy": "greedy", "random": generation.Random(temperature=0.8, top_k=20)}
     for name, sampler in samplers.items():

@@ -16,16 +16,29 @@ classes of `--data`, folders or zips of images as `data.load_images` reads them;
 noisy image a bright spot is. `--batch-size` is the global batch size.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:  # Nothing may start the backend before the devices are set.
+    import keras
+    import numpy as np
+
+    from keras_transformer import data
+
+    # Functions that create the batches and the model.
+    Task: TypeAlias = tuple[Callable[[], data.BatchStream], Callable[[], keras.Model]]
 
 LANGUAGE_SIZE = (4, 128, 4, 512)
 IMAGE_SIZE = (4, 128, 4, 256)
 CONTEXT = 64
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=("language", "image"), default="language")
     parser.add_argument("--data", type=Path, help="text file, or folder of images; default: synthetic data")
@@ -47,7 +60,7 @@ def parse_arguments():
     return arguments
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     set_devices(arguments.devices)
     import keras
@@ -80,7 +93,7 @@ def main():
         print(f"loss {history['loss'][-1]:.4f} after {arguments.epochs} epochs of {len(batches)} steps", flush=True)
 
 
-def set_devices(count):
+def set_devices(count: int | None) -> None:
     """Creates virtual CPU devices; must run before the backend starts."""
     if count is None:
         return
@@ -94,7 +107,7 @@ def set_devices(count):
     tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * count)
 
 
-def language(arguments):
+def language(arguments: argparse.Namespace) -> Task:
     """Returns functions that create the batches and the model of the characters of a text."""
     import numpy as np
 
@@ -115,7 +128,7 @@ def language(arguments):
     return batches, build
 
 
-def image(arguments):
+def image(arguments: argparse.Namespace) -> Task:
     """Returns functions that create the batches and the model of the classes of images."""
     import numpy as np
 
@@ -145,7 +158,7 @@ def image(arguments):
     return batches, build
 
 
-def sums():
+def sums() -> str:
     """Returns a text of sums, one per line."""
     import numpy as np
 
@@ -153,7 +166,7 @@ def sums():
     return "".join(f"{a}+{b}={a + b}\n" for a, b in pairs)
 
 
-def spots(count):
+def spots(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns noisy images of 12 x 12 pixels with a bright spot in one of nine cells, and the index of the cell."""
     import numpy as np
 

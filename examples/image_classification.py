@@ -20,6 +20,7 @@ import json
 import resource
 import time
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -28,7 +29,7 @@ import tensorflow as tf
 from keras_transformer import models, plots, tasks
 from keras_transformer.attention import MultiHeadAttention
 from keras_transformer.blocks import EncoderBlock
-from keras_transformer.data import Augmentation, batches, load_images, on_pixels
+from keras_transformer.data import Augmentation, ImageData, batches, load_images, on_pixels
 from keras_transformer.export import export
 from keras_transformer.feedforward import DenseFeedForward
 from keras_transformer.positions import Learned
@@ -40,7 +41,7 @@ LABEL_SMOOTHING = 0.1
 WEIGHT_DECAY = 0.05
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(arguments.seed)
@@ -64,7 +65,7 @@ def main():
     print(export(model, arguments.out / "bundle", probes=probes, metadata={"class_names": list(data.class_names)}))
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, help="folders or zips of images; default: keras.datasets.cifar10")
     parser.add_argument("--out", type=Path, default=Path("image_classification"), help="output directory")
@@ -76,7 +77,7 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def build_model(stem, data):
+def build_model(stem: str, data: ImageData) -> keras.Model:
     """Returns the classifier: normalization, tokens, encoder, mean over tokens, linear head."""
     image_shape = data.train.images.shape[1:]
     if stem == "patch":
@@ -87,7 +88,7 @@ def build_model(stem, data):
     return on_pixels(classifier, data.train.images, name="image_classification")
 
 
-def convolutional_vit(image_shape):
+def convolutional_vit(image_shape: tuple[int, ...]) -> keras.Model:
     """Returns a ViT with a convolutional stem; each token has a receptive field of 9 x 9 pixels."""
     images = keras.Input(image_shape, name="images")
     x = convolution(32, strides=1)(images)
@@ -103,7 +104,7 @@ def convolutional_vit(image_shape):
     return keras.Model(images, x, name="convolutional_vit")
 
 
-def convolution(filters, strides):
+def convolution(filters: int, strides: int) -> keras.Sequential:
     layers = [
         keras.layers.Conv2D(filters, 3, strides=strides, padding="same", use_bias=False),
         keras.layers.BatchNormalization(),
@@ -112,7 +113,7 @@ def convolution(filters, strides):
     return keras.Sequential(layers, name=f"convolution_{filters}")
 
 
-def train(model, data, arguments, use_xla):
+def train(model: keras.Model, data: ImageData, arguments: argparse.Namespace, use_xla: bool) -> dict[str, Any]:
     """Trains the model; returns the history and the training time."""
     num_classes = len(data.class_names)
     training = batches(
@@ -140,7 +141,7 @@ def train(model, data, arguments, use_xla):
     return {**history, "seconds": wall, "cpu_seconds": cpu}
 
 
-def cpu_seconds():
+def cpu_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 

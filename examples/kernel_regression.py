@@ -14,9 +14,11 @@ weights, and `bundle/`.
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
+from matplotlib.figure import Figure
 
 from keras_transformer import export
 from keras_transformer.attention import KernelPooling
@@ -27,7 +29,7 @@ NUM_POINTS, NUM_QUERIES, NOISE = 60, 100, 0.5
 LEARNING_RATE = 0.05
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kernel", default="gaussian", choices=sorted(set(KERNELS) - set(FLAT_KERNELS)))
     parser.add_argument("--width", type=float, default=2.0, help="initial width")
@@ -57,12 +59,12 @@ def main():
         print(f"{backend}: error {error(queries, estimate):.4f}")
 
 
-def function(x):
+def function(x: np.ndarray) -> np.ndarray:
     """The noiseless function."""
     return 2 * np.sin(x) + x**0.8
 
 
-def make_data(seed):
+def make_data(seed: int) -> tuple[np.ndarray, ...]:
     """Returns random points with noisy values, and equidistant queries; float32 `(1, n, 1)` each."""
     rng = np.random.default_rng(seed)
     points = np.sort(rng.uniform(0, 5, NUM_POINTS))
@@ -70,26 +72,28 @@ def make_data(seed):
     return tuple(x.reshape(1, -1, 1).astype("float32") for x in (points, values, np.linspace(0, 5, NUM_QUERIES)))
 
 
-def make_model(kernel, width):
+def make_model(kernel: str, width: float) -> keras.Model:
     """Returns the model of queries, keys and values to estimates; in training, queries are the keys."""
     inputs = {name: keras.Input((None, 1), name=name) for name in ("query", "key", "value")}
     pooling = KernelPooling(kernel, width, learn_width=True, leave_one_out=True, name="pooling")
     return keras.Model(inputs, {"estimate": pooling(**inputs)})
 
 
-def fit(model, points, values, epochs):
+def fit(model: keras.Model, points: np.ndarray, values: np.ndarray, epochs: int) -> None:
     model.compile(keras.optimizers.Adam(LEARNING_RATE), "mse", jit_compile=False)
     data = {"query": points, "key": points, "value": values}
     model.fit(data, {"estimate": values}, epochs=epochs, verbose=0)
 
 
-def error(queries, estimate):
+def error(queries: np.ndarray, estimate: Any) -> float:
     """Returns the mean squared error against the noiseless function."""
     estimate = estimate["estimate"] if isinstance(estimate, dict) else estimate
     return float(np.mean((np.asarray(estimate) - function(queries)) ** 2))
 
 
-def draw(points, values, queries, estimates, weights):
+def draw(
+    points: np.ndarray, values: np.ndarray, queries: np.ndarray, estimates: tuple[Any, Any], weights: np.ndarray
+) -> Figure:
     """Plots the estimates before and after training, and the weights of the points for each query."""
     figure = new_figure(9, 3.6)
     left, right = figure.subplots(1, 2)

@@ -18,19 +18,21 @@ exported bundle in each runtime. It writes to `--out`: `model.keras`, `tokenizer
 import argparse
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer import data, export, models, plots, tasks, text, training
+from keras_transformer.text.batching import pad_batch
 
 SIZE = models.Size(num_layers=2, hidden_dim=128, num_heads=4, intermediate_dim=256)
 QUICK_SIZE = models.Size(num_layers=1, hidden_dim=32, num_heads=2, intermediate_dim=64)
 VOCABULARY_SIZE = 8000
-WINDOW = {"max_length": 256, "stride": 128}
+WINDOW: dict[str, Any] = {"max_length": 256, "stride": 128}
 MAX_ANSWER_LENGTH = 30
 DROPOUT = 0.2
 LEARNING_RATE = 5e-4
@@ -49,10 +51,10 @@ class Question(NamedTuple):
 
     text: str
     context: str
-    answers: list
+    answers: list[tuple[int, str]]
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(arguments.seed)
@@ -80,7 +82,7 @@ def main():
     evaluate(model, tokenizer, test_questions, arguments.out / "bundle")
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train", type=Path, help="a file in SQuAD's format")
     parser.add_argument("--test", type=Path, help="another one; requires --train")
@@ -98,7 +100,7 @@ def parse_arguments():
     return arguments
 
 
-def read_questions(arguments):
+def read_questions(arguments: argparse.Namespace) -> list[list[Question]]:
     """Returns two lists of `Question`, for training and for testing."""
     if arguments.train:
         parts = [read_articles(path) for path in (arguments.train, arguments.test)]
@@ -113,11 +115,11 @@ def read_questions(arguments):
     return [part[:50] for part in questions] if arguments.quick else questions
 
 
-def download():
+def download() -> Path:
     return Path(keras.utils.get_file(DATA_NAME, DATA_ADDRESS, cache_subdir="xquad", file_hash=DATA_DIGEST))
 
 
-def read_articles(path):
+def read_articles(path: Path) -> list[list[Question]]:
     """Returns a list of `Question` for each article of a file in SQuAD's format (version 1.1)."""
     return [
         [
@@ -131,7 +133,9 @@ def read_articles(path):
     ]
 
 
-def train(model, tokenizer, questions, arguments):
+def train(
+    model: keras.Model, tokenizer: text.WordPiece, questions: list[Question], arguments: argparse.Namespace
+) -> dict[str, list[float]]:
     """Trains the model on the first answer of each question; returns the history."""
     windows = [
         window
@@ -165,7 +169,7 @@ def train(model, tokenizer, questions, arguments):
     return history
 
 
-def evaluate(model, tokenizer, questions, bundle):
+def evaluate(model: keras.Model, tokenizer: text.WordPiece, questions: list[Question], bundle: Path) -> None:
     """Prints exact match and F1 of the Keras model and of the bundle in each runtime."""
     inference = tf.function(lambda inputs: model(inputs, training=False), reduce_retracing=True)
 
@@ -178,7 +182,11 @@ def evaluate(model, tokenizer, questions, bundle):
         print(f"{backend}: {score(export.load(bundle, backend), tokenizer, questions)}", flush=True)
 
 
-def score(logits_of, tokenizer, questions):
+def score(
+    logits_of: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]],
+    tokenizer: text.WordPiece,
+    questions: list[Question],
+) -> str:
     """Returns the means of exact match and F1 over all questions."""
     said = [answer(logits_of, tokenizer, question) for question in questions]
     wanted = [[text for _, text in question.answers] for question in questions]
@@ -189,10 +197,12 @@ def score(logits_of, tokenizer, questions):
     return f"exact match {exact:.2%}, F1 {f1:.2%} of {len(questions)} questions"
 
 
-def answer(logits_of, tokenizer, question):
+def answer(
+    logits_of: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]], tokenizer: text.WordPiece, question: Question
+) -> str:
     """Returns the text of the best span of all windows."""
     windows = tasks.question_windows(tokenizer, question.text, question.context, **WINDOW)
-    inputs = text.batching.pad_batch([window.token_ids for window in windows], tokenizer.pad_id)
+    inputs = pad_batch([window.token_ids for window in windows], tokenizer.pad_id)
     width = inputs["token_ids"].shape[1]
     segments, context = (
         np.array([[*row, *[0] * (width - len(row))] for row in rows])

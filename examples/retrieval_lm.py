@@ -26,12 +26,13 @@ import math
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer import export, models, retrieval, tasks, text, training
+from keras_transformer import data, export, models, retrieval, tasks, text, training
 
 CHUNK, NEIGHBORS, CONTEXT = 16, 2, 128
 SIZE = models.Size(num_layers=3, hidden_dim=96, num_heads=3, intermediate_dim=384)
@@ -55,7 +56,7 @@ DATA_FILES = {
 }
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(arguments.seed)
@@ -77,7 +78,7 @@ def main():
     write_texts(retro, arguments.out / "bundle", databases["reviews"], sentences)
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, help="folder of the files; default: download them")
     parser.add_argument("--out", type=Path, default=Path("retrieval_lm"), help="output directory")
@@ -93,14 +94,14 @@ def parse_arguments():
     return arguments
 
 
-def download():
+def download() -> Path:
     """Returns the folder with the files; downloads missing files and checks the hashes."""
     for name, digest in DATA_FILES.items():
         path = keras.utils.get_file(name, DATA_ADDRESS + name, cache_subdir="sentences", file_hash=digest)
     return Path(path).parent
 
 
-def load_sentences(directory, smoke):
+def load_sentences(directory: Path, smoke: bool) -> dict[str, list[str]]:
     """Returns a dict of collection to sentences, without labels."""
     names = {"training": "stsa.fine.train", "test": "stsa.fine.test", "reviews": "rt-polarity.all"}
     sentences = {}
@@ -113,14 +114,16 @@ def load_sentences(directory, smoke):
     return sentences
 
 
-def build_database(directory, sentences, tokenizer):
+def build_database(directory: Path, sentences: list[str], tokenizer: text.Characters) -> retrieval.ChunkDatabase:
     options = {"chunk_size": CHUNK, "embed": retrieval.HashedNGrams(width=128), "backend": "faiss"}
     database = retrieval.ChunkDatabase.build(directory, sentences, tokenizer, **options)
     print(f"database '{directory.name}': {len(database):,} chunks of {CHUNK} characters", flush=True)
     return database
 
 
-def held_out_texts(out, sentences, tokenizer):
+def held_out_texts(
+    out: Path, sentences: dict[str, list[str]], tokenizer: text.Characters
+) -> dict[str, retrieval.Chunks]:
     """Returns a dict of "known" and "new" to the `Chunks` of test sentences with and without a match in the database."""
     known = {letters(sentence) for sentence in sentences["reviews"]}
     parts = {"known": [], "new": []}
@@ -136,16 +139,21 @@ def held_out_texts(out, sentences, tokenizer):
     return chunks
 
 
-def letters(sentence):
+def letters(sentence: str) -> str:
     return re.sub("[^a-z]", "", sentence.lower())
 
 
-def build_models(tokenizer, smoke):
+def build_models(tokenizer: text.Characters, smoke: bool) -> list[tasks.LanguageModel]:
     """Returns RETRO and the decoder as language models."""
-    options = {"position": "rotary", "norm": "rms_norm"}
+    options: dict[str, Any] = {"position": "rotary", "norm": "rms_norm"}
     size, decoder_size = (SMOKE_SIZE, SMOKE_SIZE) if smoke else (SIZE, DECODER_SIZE)
     layers = (2,) if smoke else RETRIEVAL_LAYERS
-    own = {"encoder_size": ENCODER_SIZE, "chunk_size": CHUNK, "num_neighbors": NEIGHBORS, "retrieval_layers": layers}
+    own: dict[str, Any] = {
+        "encoder_size": ENCODER_SIZE,
+        "chunk_size": CHUNK,
+        "num_neighbors": NEIGHBORS,
+        "retrieval_layers": layers,
+    }
     backbones = (
         models.RETRO(size, tokenizer.vocabulary_size, **own, **options),
         models.Decoder(decoder_size, tokenizer.vocabulary_size, **options),
@@ -156,7 +164,7 @@ def build_models(tokenizer, smoke):
     return result
 
 
-def training_batches(databases, arguments):
+def training_batches(databases: dict[str, retrieval.ChunkDatabase], arguments: argparse.Namespace) -> data.BatchStream:
     """Returns batches of the training sentences, with neighbors from the reviews."""
     chunks, reviews = databases["training"].chunks, databases["reviews"]
     start = time.perf_counter()
@@ -166,7 +174,9 @@ def training_batches(databases, arguments):
     return retrieval.retrieval_batches(chunks, found, reviews, *sizes, seed=arguments.seed)
 
 
-def train(model, batches, arguments, name):
+def train(
+    model: tasks.LanguageModel, batches: data.BatchStream, arguments: argparse.Namespace, name: str
+) -> dict[str, float]:
     """Trains a model; returns its last loss and the training time."""
     schedule = training.WarmupCosine(
         arguments.learning_rate, min(WARMUP_STEPS, arguments.steps // 2), arguments.steps, 0.1
@@ -181,7 +191,12 @@ def train(model, batches, arguments, name):
     return {"training_loss": history["loss"][-1], "seconds": seconds}
 
 
-def measure(decoder, retro, databases, held_out):
+def measure(
+    decoder: tasks.LanguageModel,
+    retro: tasks.LanguageModel,
+    databases: dict[str, retrieval.ChunkDatabase],
+    held_out: dict[str, retrieval.Chunks],
+) -> dict[str, Any]:
     """Prints and returns bits per character on held-out sentences, by model and neighbors."""
     rows = {"decoder without retrieval": {}, **{f"RETRO, {name}": {} for name in CONDITIONS}}
     counts = {name: int(np.maximum(np.diff(each.document_starts) - 1, 0).sum()) for name, each in held_out.items()}
@@ -199,7 +214,9 @@ def measure(decoder, retro, databases, held_out):
     return {"characters": counts, "bits_per_character": rows}
 
 
-def conditions(found, databases):
+def conditions(
+    found: dict[str, np.ndarray], databases: dict[str, retrieval.ChunkDatabase]
+) -> dict[str, tuple[np.ndarray, retrieval.ChunkDatabase]]:
     """Returns a dict of condition to neighbors and their database."""
     reviews = found["reviews"]
     shuffled = np.random.default_rng(0).permutation(reviews)
@@ -208,16 +225,18 @@ def conditions(found, databases):
     return {name: (array, databases[which]) for name, (array, which) in zip(CONDITIONS, pairs, strict=True)}
 
 
-def evaluation(chunks, neighbors, database):
+def evaluation(chunks: retrieval.Chunks, neighbors: np.ndarray, database: retrieval.ChunkDatabase) -> data.BatchStream:
     return retrieval.retrieval_evaluation_batches(chunks, neighbors, database, CONTEXT, batch_size=32)
 
 
-def bits(model, batches):
+def bits(model: tasks.LanguageModel, batches: data.BatchStream) -> float:
     """Returns bits per character, without the first character of each sentence and of each context within it."""
     return math.log2(model.evaluate(batches.epoch(), verbose=0, return_dict=True)["perplexity"])
 
 
-def write_texts(model, bundle, database, sentences):
+def write_texts(
+    model: tasks.LanguageModel, bundle: Path, database: retrieval.ChunkDatabase, sentences: dict[str, list[str]]
+) -> None:
     """Continues prefixes of held-out sentences in Keras and in each runtime; prints the number of equal texts."""
     known = {letters(sentence) for sentence in sentences["reviews"]}
     chosen = [each for each in sentences["test"] if len(each) > 96 and letters(each) in known][:3]

@@ -22,7 +22,7 @@ from ray import serve
 from keras_transformer.export import Batching, ExportError, Limits, ray_application
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     try:
         app = ray_application(
@@ -50,7 +50,7 @@ def main():
     ray.shutdown()
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )

@@ -35,8 +35,9 @@ import json
 import re
 import time
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -67,11 +68,11 @@ class Recordings(NamedTuple):
     speakers: np.ndarray
     indices: np.ndarray
 
-    def where(self, chosen):
+    def where(self, chosen: np.ndarray) -> "Recordings":
         return Recordings(*(array[chosen] for array in self))
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.threads:
@@ -98,7 +99,7 @@ def main():
     print(f"mean of {len(figures)}: {np.mean(list(figures.values())):.2%}")
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, help="folder with recordings.zip or recordings/; default: download")
     parser.add_argument("--held-out", nargs="+", metavar="SPEAKER", help="held-out speakers, in turn, or 'each'")
@@ -115,19 +116,19 @@ def parse_arguments():
     return arguments
 
 
-def read(data_dir):
+def read(data_dir: Path | None) -> Recordings:
     """Returns the `Recordings` of a folder or a zip file."""
     files = dict(sorted(find_files(data_dir)))
     if not files:
         raise SystemExit(f"{data_dir} holds no recordings named like recordings/7_jackson_32.wav")
     loaded = [audio.load_audio(io.BytesIO(data), SAMPLE_RATE) for data in files.values()]
     samples, _ = audio.stack_recordings(loaded, NUM_SAMPLES)
-    parts = [NAME.search(name) for name in files]
+    parts = [part for name in files if (part := NAME.search(name))]
     digits, indices = (np.array([int(part[key]) for part in parts]) for key in ("digit", "index"))
     return Recordings(samples, digits, np.array([part["speaker"] for part in parts]), indices)
 
 
-def find_files(data_dir):
+def find_files(data_dir: Path | None) -> Iterator[tuple[str, bytes]]:
     """Yields name and content of every recording."""
     if data_dir is not None and (data_dir / "recordings").is_dir():
         for path in (data_dir / "recordings").glob("*.wav"):
@@ -142,7 +143,7 @@ def find_files(data_dir):
                 yield found[0], archive.read(name)
 
 
-def build_model(size):
+def build_model(size: models.Size) -> keras.Model:
     """Returns the model of samples to digit probabilities, with augmentation before and after the spectrogram."""
     encoder = models.WhisperEncoder(
         size, num_mel_bins=NUM_MEL_BINS, num_frames=NUM_FRAMES, dropout=DROPOUT, name="sound_encoder"
@@ -166,7 +167,7 @@ def build_model(size):
     return models.with_front_end(classifier, front_end, shape=(NUM_SAMPLES,))
 
 
-def train(recordings, arguments):
+def train(recordings: Recordings, arguments: argparse.Namespace) -> tuple[keras.Model, dict[str, Any]]:
     """Trains a model on recordings; returns it and its history."""
     keras.utils.set_random_seed(arguments.seed)
     model = build_model(SMOKE_SIZE if arguments.smoke else SIZE)
@@ -185,15 +186,15 @@ def train(recordings, arguments):
     return model, {**history, "seconds": seconds}
 
 
-def accuracy(probabilities, recordings):
+def accuracy(probabilities: np.ndarray, recordings: Recordings) -> float:
     return float(np.mean(probabilities.argmax(axis=-1) == recordings.digits))
 
 
-def score(probabilities, recordings):
+def score(probabilities: np.ndarray, recordings: Recordings) -> str:
     return f"{accuracy(probabilities, recordings):.2%} of {len(recordings.digits)} recordings"
 
 
-def finish(model, history, test, arguments):
+def finish(model: keras.Model, history: dict[str, Any], test: Recordings, arguments: argparse.Namespace) -> None:
     """Saves and exports the model, and prints the accuracy in every runtime."""
     model.save(arguments.out / "model.keras")
     (arguments.out / "history.json").write_text(json.dumps(history, indent=1))

@@ -21,13 +21,16 @@ import argparse
 import itertools
 import json
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer import data, export, models, plots, tasks, text, training
+from keras_transformer.text.batching import pad_batch
 
 SIZE = models.Size(num_layers=2, hidden_dim=128, num_heads=4, intermediate_dim=256)
 QUICK_SIZE = models.Size(num_layers=1, hidden_dim=32, num_heads=2, intermediate_dim=64)
@@ -74,7 +77,7 @@ DATASETS = {
 }
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(arguments.seed)
@@ -98,7 +101,7 @@ def main():
     evaluate(model, tokenizer, splits, tags, arguments.out / "bundle")
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", choices=DATASETS, default="ewt")
     parser.add_argument("--data-dir", type=Path, help="folder of the files; default: download them")
@@ -115,7 +118,7 @@ def parse_arguments():
     return arguments
 
 
-def read_splits(arguments):
+def read_splits(arguments: argparse.Namespace) -> dict[str, list[data.Sentence]]:
     """Returns a dict of "train", "dev" and "test" to lists of `data.Sentence`, with the tags as their only column."""
     dataset, splits = DATASETS[arguments.dataset], {}
     for split, (name, digest) in zip(("train", "dev", "test"), dataset["files"].items(), strict=True):
@@ -129,19 +132,23 @@ def read_splits(arguments):
     return splits
 
 
-def encode(tokenizer, sentences, tags=None):
-    """Returns token ids, the word index of each token, and the labels, the tag of the word for each token."""
+def encode(
+    tokenizer: text.WordPiece, sentences: list[data.Sentence], tags: list[str] | None = None
+) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
+    """Returns token ids, the word index of each token, and, given tags, the labels: the tag of the word for each token."""
     ids, words = tokenizer.encode_words([sentence.tokens for sentence in sentences])
     ids, words = ([row[:MAX_LENGTH] for row in rows] for rows in (ids, words))
     if tags is None:
-        return ids, words, None
+        return ids, words, []
     number = {tag: index for index, tag in enumerate(tags)}
     columns = (sentence.columns[0] for sentence in sentences)
     labels = [[number.get(column[word], -100) for word in row] for row, column in zip(words, columns, strict=True)]
     return ids, words, labels
 
 
-def resplit(tokenizer, ids, labels, seed):
+def resplit(
+    tokenizer: text.WordPiece, ids: list[list[int]], labels: list[list[int]], seed: int
+) -> tuple[list[list[int]], list[list[int]]]:
     """Returns token ids and labels of each sentence `NUM_SPLITS` times, with its words split randomly."""
     sampling = data.SubwordSampling(tokenizer, SPLIT_RATE)
     all_ids, all_labels = [], []
@@ -152,7 +159,9 @@ def resplit(tokenizer, ids, labels, seed):
     return all_ids, all_labels
 
 
-def pretrain(backbone, tokenizer, sentences, arguments):
+def pretrain(
+    backbone: keras.Model, tokenizer: text.WordPiece, sentences: list[data.Sentence], arguments: argparse.Namespace
+) -> None:
     """Pretrains the encoder as a masked language model, or loads the weights of an earlier run."""
     weights = arguments.pretrained and arguments.pretrained / "encoder.weights.h5"
     if weights and weights.exists():
@@ -171,7 +180,13 @@ def pretrain(backbone, tokenizer, sentences, arguments):
         backbone.save_weights(weights)
 
 
-def train(model, tokenizer, splits, tags, arguments):
+def train(
+    model: keras.Model,
+    tokenizer: text.WordPiece,
+    splits: dict[str, list[data.Sentence]],
+    tags: list[str],
+    arguments: argparse.Namespace,
+) -> dict[str, list[float]]:
     """Trains the model on the tags; returns the history."""
     ids, _, labels = encode(tokenizer, splits["train"], tags)
     # Different from the seed of the pretraining and of its splits.
@@ -188,7 +203,9 @@ def train(model, tokenizer, splits, tags, arguments):
     return fit(model, stream, arguments.epochs, LABEL_SMOOTHING, validation_data=held_out.epoch())
 
 
-def fit(model, stream, epochs, label_smoothing=0.0, **options):
+def fit(
+    model: keras.Model, stream: data.BatchStream, epochs: int, label_smoothing: float = 0.0, **options: Any
+) -> dict[str, list[float]]:
     """Trains with AdamW, warm-up, cosine decay and averaged weights; returns the history."""
     # A stream contains each sentence once per split.
     steps = max(1, len(stream) // NUM_SPLITS)
@@ -214,7 +231,9 @@ def fit(model, stream, epochs, label_smoothing=0.0, **options):
     return history
 
 
-def evaluate(model, tokenizer, splits, tags, bundle):
+def evaluate(
+    model: keras.Model, tokenizer: text.WordPiece, splits: dict[str, list[data.Sentence]], tags: list[str], bundle: Path
+) -> None:
     """Prints the scores of the Keras model and the test scores of the bundle in each runtime."""
     inference = tf.function(lambda inputs: model(inputs, training=False), reduce_retracing=True)
     for split in ("dev", "test"):
@@ -227,24 +246,29 @@ def evaluate(model, tokenizer, splits, tags, bundle):
         print(f"{backend}: {figure}", flush=True)
 
 
-def tag_words(logits, words, count):
+def tag_words(logits: np.ndarray, words: Sequence[int], count: int) -> np.ndarray:
     """Returns the most likely tag of each of `count` words: `argmax_k sum_t log softmax(logits_t)_k`, over its tokens t.
 
     A word without tokens gets the last tag.
     """
-    logits, words = logits[: len(words)], np.asarray(words, int)
+    logits = logits[: len(words)]
     logits = logits - logits.max(-1, keepdims=True)
     sums = np.zeros((count, logits.shape[-1]))
-    np.add.at(sums, words, logits - np.log(np.exp(logits).sum(-1, keepdims=True)))
+    np.add.at(sums, np.asarray(words, int), logits - np.log(np.exp(logits).sum(-1, keepdims=True)))
     return np.where(np.isin(np.arange(count), words), sums.argmax(-1), logits.shape[-1] - 1)
 
 
-def score(logits_of, tokenizer, test, tags):
+def score(
+    logits_of: Callable[[dict[str, np.ndarray]], np.ndarray],
+    tokenizer: text.WordPiece,
+    test: list[data.Sentence],
+    tags: list[str],
+) -> str:
     """Returns the accuracy over words or, for BIO tags, F1 over entities, as text."""
     found = []
     for start in range(0, len(test), 50):
         ids, words, _ = encode(tokenizer, test[start : start + 50])
-        logits = logits_of(text.batching.pad_batch(ids, tokenizer.pad_id))
+        logits = logits_of(pad_batch(ids, tokenizer.pad_id))
         for sentence, row, indices in zip(test[start : start + 50], logits, words, strict=True):
             found.append([tags[tag] for tag in tag_words(row, indices, len(sentence.tokens))])
     expected = [sentence.columns[0] for sentence in test]

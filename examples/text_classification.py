@@ -21,6 +21,7 @@ import random
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -70,7 +71,7 @@ DATA_FILES = {
 }
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(arguments.seed)
@@ -95,7 +96,7 @@ def main():
     evaluate(model, tokenizer, splits["test"], arguments)
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", choices=CLASS_NAMES, default="sst2")
     parser.add_argument("--data-dir", type=Path, help="folder of the files; default: download them")
@@ -112,21 +113,21 @@ def parse_arguments():
     return arguments
 
 
-def download():
+def download() -> Path:
     """Returns the folder with the files; downloads missing files and checks the hashes."""
     for name, digest in DATA_FILES.items():
         path = keras.utils.get_file(name, DATA_ADDRESS + name, cache_subdir="sentences", file_hash=digest)
     return Path(path).parent
 
 
-def read(directory, name):
+def read(directory: Path, name: str) -> list[tuple[str, int]]:
     """Returns pairs of sentence and label."""
     encoding = "utf-8" if name.startswith("stsa") else "latin-1"
     lines = (line.partition(" ") for line in data.read_lines(directory / name, encoding) if line.strip())
     return [(sentence.strip(), int(label)) for label, _, sentence in lines]
 
 
-def read_splits(directory, dataset):
+def read_splits(directory: Path, dataset: str) -> dict[str, list[tuple[str, int]]]:
     """Returns a dict of "train", "dev" and "test" to pairs of sentence and label."""
     if dataset == "sst2":
         return {split: read(directory, f"stsa.binary.{split}") for split in ("train", "dev", "test")}
@@ -136,7 +137,7 @@ def read_splits(directory, dataset):
     return {"train": known[held_out:], "dev": known[:held_out], "test": read(directory, "TREC.test.all")}
 
 
-def read_unlabeled(directory):
+def read_unlabeled(directory: Path) -> list[str]:
     """Returns the sentences for pretraining, without those that are held out or overlap with a held-out one."""
     questions = read_splits(directory, "trec")
     held_out = [*questions["dev"], *questions["test"]]
@@ -150,13 +151,13 @@ def read_unlabeled(directory):
     return sentences
 
 
-def word_runs(sentence, count=6):
+def word_runs(sentence: str, count: int = 6) -> set[str]:
     """Returns all n-grams of `count` words; a shorter sentence is one n-gram."""
     words = re.findall("[a-z0-9]+", sentence.lower())
     return {" ".join(words[start : start + count]) for start in range(max(1, len(words) - count + 1))}
 
 
-def pretrained_encoder(sentences, arguments):
+def pretrained_encoder(sentences: list[str], arguments: argparse.Namespace) -> tuple[text.Tokenizer, keras.Model]:
     """Returns the tokenizer and the encoder, loaded from the folder of an earlier run, or trained and saved there."""
     folder = arguments.pretrained or arguments.out / "pretrained"
     weights = folder / "encoder.weights.h5"
@@ -178,13 +179,15 @@ def pretrained_encoder(sentences, arguments):
     return tokenizer, backbone
 
 
-def build_encoder(tokenizer, dropout, arguments):
+def build_encoder(tokenizer: text.Tokenizer, dropout: float, arguments: argparse.Namespace) -> keras.Model:
     size = QUICK_SIZE if arguments.quick else SIZE
     # Relative positions: a masked word is predicted from its neighbors, independent of the absolute position.
     return models.Encoder(size, tokenizer.vocabulary_size, position="rotary", dropout=dropout)
 
 
-def pretrain(backbone, tokenizer, sentences, arguments):
+def pretrain(
+    backbone: keras.Model, tokenizer: text.Tokenizer, sentences: list[str], arguments: argparse.Namespace
+) -> None:
     """Pretrains the encoder as a masked language model."""
     stream = data.bucket_batches(
         {"token_ids": resplit(tokenizer, sentences, arguments.seed)},
@@ -203,7 +206,7 @@ def pretrain(backbone, tokenizer, sentences, arguments):
     print(f"pretrained for {(time.process_time() - start) / 60:.1f} minutes of CPU time", flush=True)
 
 
-def resplit(tokenizer, sentences, seed):
+def resplit(tokenizer: text.Tokenizer, sentences: list[str], seed: int) -> list[list[int]]:
     """Returns the token ids of each sentence `NUM_SPLITS` times, with its words split randomly."""
     sampling = data.SubwordSampling(tokenizer, SPLIT_RATE)
     rows = tokenizer.encode(sentences)
@@ -215,7 +218,7 @@ def resplit(tokenizer, sentences, seed):
     ]
 
 
-def compile_model(model, learning_rate, steps, **options):
+def compile_model(model: keras.Model, learning_rate: float, steps: int, **options: Any) -> None:
     """Compiles with AdamW, warm-up, cosine decay, averaged weights and a masked loss."""
     schedule = training.WarmupCosine(learning_rate, warmup_steps=steps // 10, total_steps=steps)
     optimizer = keras.optimizers.AdamW(
@@ -230,7 +233,12 @@ def compile_model(model, learning_rate, steps, **options):
     )
 
 
-def train(model, tokenizer, splits, arguments):
+def train(
+    model: keras.Model,
+    tokenizer: text.Tokenizer,
+    splits: dict[str, list[tuple[str, int]]],
+    arguments: argparse.Namespace,
+) -> dict[str, list[float]]:
     """Trains the model, with averaged weights at the end; returns the history."""
     sentences, labels = zip(*splits["train"], strict=True)
     # Different splits from those of the pretraining.
@@ -257,13 +265,15 @@ def train(model, tokenizer, splits, arguments):
     return history
 
 
-def batches(tokenizer, pairs, **options):
+def batches(tokenizer: text.Tokenizer, pairs: list[tuple[str, int]], **options: Any) -> data.BatchStream:
     sentences, labels = zip(*pairs, strict=True)
     inputs = {"token_ids": tokenizer.encode(sentences, start=True, end=True, max_length=MAX_LENGTH)}
     return data.bucket_batches(inputs, labels, **BUCKETS, **options)
 
 
-def evaluate(model, tokenizer, test, arguments):
+def evaluate(
+    model: keras.Model, tokenizer: text.Tokenizer, test: list[tuple[str, int]], arguments: argparse.Namespace
+) -> None:
     """Prints the test accuracy of the Keras model and of the bundle in each runtime."""
     accuracy = model.evaluate(batches(tokenizer, test, shuffle=False).epoch(), verbose=0, return_dict=True)["accuracy"]
     print(f"test accuracy: {accuracy:.2%} of {len(test)} sentences", flush=True)

@@ -23,8 +23,10 @@ import argparse
 import json
 import resource
 import time
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -61,7 +63,7 @@ DATA_FILES = {
 }
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(arguments.seed)
@@ -82,7 +84,7 @@ def main():
     (arguments.out / "history.json").write_text(json.dumps({**history, "scores": scores}, indent=1))
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, help="folder of train.en.gz and the others; default: download them")
     parser.add_argument("--architecture", choices=ARCHITECTURES, default="transformer")
@@ -98,7 +100,7 @@ def parse_arguments():
     return arguments
 
 
-def download(cache_dir=None):
+def download(cache_dir: Path | None = None) -> Path:
     """Returns the folder with the files; downloads missing files and checks the hashes."""
     for name, digest in DATA_FILES.items():
         path = keras.utils.get_file(
@@ -107,7 +109,7 @@ def download(cache_dir=None):
     return Path(path).parent
 
 
-def load_data(directory, quick):
+def load_data(directory: Path, quick: bool) -> dict[str, tuple[Sequence[str], Sequence[str]]]:
     """Returns a dict of split to its English and German sentences."""
     splits = {}
     for split in ("train", "val", "test_2016_flickr"):
@@ -117,21 +119,23 @@ def load_data(directory, quick):
     return splits
 
 
-def transformer(size, vocabulary_size):
+def transformer(size: models.Size, vocabulary_size: int) -> keras.Model:
     return models.Transformer(size, vocabulary_size, residual="pre", dropout=DROPOUT)
 
 
-def bahdanau(size, vocabulary_size):
+def bahdanau(size: models.Size, vocabulary_size: int) -> keras.Model:
     """Returns a model with about as many parameters as the Transformer; states are twice as wide as the embeddings."""
     width = size.hidden_dim
-    size = models.BahdanauSize(width, 2 * width, alignment_dim=width, readout_dim=width)
-    return models.Bahdanau(size, vocabulary_size, tie_embeddings=True, dropout=DROPOUT)
+    wide = models.BahdanauSize(width, 2 * width, alignment_dim=width, readout_dim=width)
+    return models.Bahdanau(wide, vocabulary_size, tie_embeddings=True, dropout=DROPOUT)
 
 
 ARCHITECTURES = {"transformer": transformer, "bahdanau": bahdanau}
 
 
-def build_model(tokenizer, size, architecture="transformer"):
+def build_model(
+    tokenizer: text.SentencePiece, size: models.Size, architecture: str = "transformer"
+) -> tasks.LanguageModel:
     """Returns the translation model."""
     backbone = ARCHITECTURES[architecture](size, tokenizer.vocabulary_size)
     model = tasks.LanguageModel(backbone, tokenizer=tokenizer, name="translation")
@@ -139,7 +143,9 @@ def build_model(tokenizer, size, architecture="transformer"):
     return model
 
 
-def batches(tokenizer, pairs, **options):
+def batches(
+    tokenizer: text.SentencePiece, pairs: tuple[Sequence[str], Sequence[str]], **options: Any
+) -> data.BatchStream:
     sources, targets = pairs
     sources = tokenizer.encode(sources, end=True)
     inputs, labels = data.sequence_to_sequence(sources, tokenizer.encode(targets, start=True, end=True))
@@ -149,7 +155,12 @@ def batches(tokenizer, pairs, **options):
     )
 
 
-def train(model, splits, tokenizer, arguments):
+def train(
+    model: tasks.LanguageModel,
+    splits: dict[str, tuple[Sequence[str], Sequence[str]]],
+    tokenizer: text.SentencePiece,
+    arguments: argparse.Namespace,
+) -> dict[str, list[float]]:
     """Trains the model, with averaged weights at the end; returns the history."""
     stream = batches(tokenizer, splits["train"], seed=arguments.seed)
     # In a short training the average must not include the initial weights.
@@ -182,25 +193,25 @@ def train(model, splits, tokenizer, arguments):
 class Cost(keras.callbacks.Callback):
     """Adds the time of each epoch to the logs."""
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.start = time.perf_counter(), cpu_seconds()
 
-    def on_epoch_end(self, epoch, logs):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any]) -> None:
         logs["seconds"] = time.perf_counter() - self.start[0]
         logs["cpu_seconds"] = cpu_seconds() - self.start[1]
 
 
-def cpu_seconds():
+def cpu_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
-def versions():
+def versions() -> str:
     names = ("tensorflow", "keras", "onnxruntime", "ai-edge-litert", "sacrebleu")
     return ", ".join(f"{name} {metadata.version(name)}" for name in names)
 
 
-def draw_attention(model, sentence, path):
+def draw_attention(model: tasks.LanguageModel, sentence: str, path: Path) -> None:
     """Plots the attention of each subword of a translation to the source, in the last layer."""
     tokenizer = model.tokenizer
     source = tokenizer.encode(sentence, end=True)
@@ -216,7 +227,9 @@ def draw_attention(model, sentence, path):
     plots.attention({last: maps[last]}, tokens=words, query_tokens=said).savefig(path, dpi=150)
 
 
-def evaluate(model, test, bundle):
+def evaluate(
+    model: tasks.LanguageModel, test: tuple[Sequence[str], Sequence[str]], bundle: Path
+) -> dict[str, dict[str, float]]:
     """Translates the test set in Keras and in each runtime of the exported bundle; prints and returns the scores."""
     sources, references = test
     options = {"max_new_tokens": MAX_NEW_TOKENS, "batch_size": 100}
@@ -233,7 +246,7 @@ def evaluate(model, test, bundle):
     return scores
 
 
-def score(translations, references):
+def score(translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     """Returns BLEU as in publications on Multi30k, and BLEU and chrF of the raw text by sacreBLEU."""
     tokenized = sacrebleu.corpus_bleu(moses(translations), [moses(references)], tokenize="none", force=True)
     return {
@@ -243,7 +256,7 @@ def score(translations, references):
     }
 
 
-def moses(sentences):
+def moses(sentences: Sequence[str]) -> list[str]:
     """Returns lower-cased text with normalized punctuation and Moses tokens (the data set's task1-tokenize.sh)."""
     normalizer, tokenizer = MosesPunctNormalizer("de"), MosesTokenizer("de")
     return [tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True) for line in sentences]

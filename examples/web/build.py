@@ -16,14 +16,15 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from keras_transformer.export import ExportError
+from keras_transformer.export import ArraySpec, ExportError
+from keras_transformer.export.bundle.format_files import files_of
 from keras_transformer.export.bundle.manifest import (
     artifact_path,
     check_hashes,
-    files_of,
     read_manifest,
     signature_specs,
 )
@@ -38,7 +39,7 @@ PACKED = ".packed"  # Not ".gz": some servers set the content encoding for it, a
 WORKER = "service-worker.js"
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     try:
         build(arguments.digits, arguments.text, arguments.node_modules, arguments.out)
@@ -50,7 +51,7 @@ def main():
     print(f"{sum(sizes.values()):>12,}  bytes in total")
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--digits", type=Path, default=Path("digits/bundle"), help="bundle written by digits.py")
     parser.add_argument(
@@ -63,7 +64,7 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def build(digits, text, node_modules, out):
+def build(digits: Path, text: Path, node_modules: Path, out: Path) -> None:
     """Builds the page in a temporary folder and moves it to `out` when it is complete.
 
     Raises:
@@ -89,7 +90,7 @@ def build(digits, text, node_modules, out):
         shutil.rmtree(work, ignore_errors=True)
 
 
-def digits_record(bundle, work):
+def digits_record(bundle: Path, work: Path) -> dict[str, Any]:
     """Returns the description of the digits model for the page."""
     path, (inputs, outputs) = opened(bundle, "serve")
     shapes = {spec.name: spec.shape[1:] for spec in (*inputs, *outputs)}
@@ -99,7 +100,7 @@ def digits_record(bundle, work):
     return {**copied(path, work, "digits"), "names": names}
 
 
-def text_record(bundle, work):
+def text_record(bundle: Path, work: Path) -> dict[str, Any]:
     """Returns the description of the language model for the page."""
     path, (inputs, outputs) = opened(bundle, "decode")
     manifest = read_manifest(bundle)
@@ -109,17 +110,18 @@ def text_record(bundle, work):
         raise ExportError(f"'{bundle}' is not a character model with a maximum length")
     names = names_in_file(path, outputs)
     cache = []
+    fixed: dict[str | None, int] = {"batch": 1, "cache_length": length}
     for spec in inputs:
         if spec.name not in ("token_ids", "cache_index"):
             sizes = zip(spec.axes, spec.shape, strict=True)
-            shape = [{"batch": 1, "cache_length": length}.get(axis, size) for axis, size in sizes]
+            shape = [fixed.get(axis, size) for axis, size in sizes]
             cache.append({"input": spec.name, "output": names[spec.name], "shape": shape})
     characters = [[letter, int(np.ravel(tokenizer.encode(letter))[0])] for letter in tokenizer.characters]
     record = {"maxLength": length, "logits": names["logits"], "cache": cache, "characters": characters}
     return {**copied(path, work, "text"), **record, "unknown": int(np.ravel(tokenizer.encode("\ue000"))[0])}
 
 
-def opened(bundle, signature):
+def opened(bundle: Path, signature: str) -> tuple[Path, tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]]:
     """Returns path and specs of a signature after checking the hashes of its files."""
     manifest = read_manifest(bundle)
     path = artifact_path(bundle, manifest, "onnx", signature)
@@ -127,13 +129,13 @@ def opened(bundle, signature):
     return path, signature_specs(manifest, signature)
 
 
-def names_in_file(path, outputs):
+def names_in_file(path: Path, outputs: tuple[ArraySpec, ...]) -> dict[str, str]:
     """Returns a dict of output names in the manifest to those in the file, in the same order."""
     found = onnx_session(str(path), 1).get_outputs()
     return {spec.name: each.name for spec, each in zip(outputs, found, strict=True)}
 
 
-def copied(path, work, folder):
+def copied(path: Path, work: Path, folder: str) -> dict[str, Any]:
     """Compresses an ONNX file and its weights into a folder of the page."""
     target, weights = f"models/{folder}", weight_files(path)
     for name in (path.name, *weights):
@@ -141,18 +143,18 @@ def copied(path, work, folder):
     return {"file": f"{target}/{path.name}", "weights": [f"{target}/{name}" for name in weights]}
 
 
-def copy(source, target):
+def copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
 
 
-def pack(source, target):
+def pack(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     # Without a timestamp, so that the output is reproducible.
     target.with_name(target.name + PACKED).write_bytes(gzip.compress(source.read_bytes(), 9, mtime=0))
 
 
-def fill_worker(work):
+def fill_worker(work: Path) -> None:
     """Writes the list of files and their fingerprint, the cache name, into the service worker."""
     paths = sorted(path for path in work.rglob("*") if path.is_file() and path.name != WORKER)
     names = ["./", *(path.relative_to(work).as_posix() for path in paths)]

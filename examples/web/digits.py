@@ -11,6 +11,7 @@ arXiv 2005.00928).
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -28,7 +29,7 @@ SIZE = models.Size(num_layers=3, hidden_dim=64, num_heads=4, intermediate_dim=12
 BATCH_SIZE = 64
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     arguments.out.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(arguments.seed)
@@ -44,7 +45,7 @@ def main():
     print(export(with_attention(model), arguments.out / "bundle", probes=probes, metadata={"accuracy": accuracy}))
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("digits"), help="output directory")
     parser.add_argument("--epochs", type=int, default=40)
@@ -53,7 +54,7 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def split(seed):
+def split(seed: int) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Returns (images, labels) for training and for testing; images `(B, 8, 8, 1)` from 0 to 16."""
     digits = load_digits()
     images = digits.images.astype("float32")[..., None]
@@ -63,7 +64,7 @@ def split(seed):
     return (images[rest], digits.target[rest]), (images[held], digits.target[held])
 
 
-def build_model():
+def build_model() -> keras.Model:
     """Returns the classifier: two convolutions, one token per pixel, a class token.
 
     Without the convolutions the test accuracy is 86 %.
@@ -77,7 +78,7 @@ def build_model():
     return keras.Model(images, logits, name="digits")
 
 
-def fit(model, images, labels, arguments):
+def fit(model: keras.Model, images: np.ndarray, labels: np.ndarray, arguments: argparse.Namespace) -> None:
     """Trains with random rotation, scaling and translation of the images in every epoch."""
     steps = -(-len(images) // BATCH_SIZE)
     schedule = training.WarmupCosine(arguments.learning_rate, 2 * steps, steps * arguments.epochs)
@@ -91,7 +92,7 @@ def fit(model, images, labels, arguments):
 class Warped(keras.utils.PyDataset):
     """Yields shuffled batches of images with a small random affine map each."""
 
-    def __init__(self, images, labels, seed):
+    def __init__(self, images: np.ndarray, labels: np.ndarray, seed: int) -> None:
         super().__init__()
         self.images, self.labels = images, labels
         self.random = np.random.default_rng(seed)
@@ -104,10 +105,10 @@ class Warped(keras.utils.PyDataset):
         rows = self.order[step * BATCH_SIZE : (step + 1) * BATCH_SIZE]
         return np.stack([self.warp(self.images[row, ..., 0]) for row in rows])[..., None], self.labels[rows]
 
-    def on_epoch_end(self):
+    def on_epoch_end(self) -> None:
         self.order = self.random.permutation(len(self.images))
 
-    def warp(self, image):
+    def warp(self, image: np.ndarray) -> np.ndarray:
         angle, slant = self.random.uniform(-0.2, 0.2, 2)
         stretch = self.random.uniform(0.9, 1.15, 2)
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
@@ -117,7 +118,7 @@ class Warped(keras.utils.PyDataset):
         return ndimage.affine_transform(image, matrix, offset, order=1).clip(0, 16).astype("float32")
 
 
-def with_attention(model):
+def with_attention(model: keras.Model) -> keras.Model:
     """Returns a model with the same weights that returns "logits" and "attention"."""
     images = keras.Input((SIDE, SIDE, 1), name="images")
     logits, attention = Explained(model, name="explained")(images)
@@ -127,12 +128,12 @@ def with_attention(model):
 class Explained(keras.layers.Layer):
     """Logits of a classifier and the attention rollout of its class token."""
 
-    def __init__(self, model, **kwargs):
+    def __init__(self, model: keras.Model, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.model = model
         self.attention = attention_layers(model)
 
-    def call(self, images):
+    def call(self, images: Any) -> tuple[Any, Any]:
         with capture(self.attention) as scores:
             logits = self.model(images, training=False)
         seen = None

@@ -14,7 +14,9 @@ import functools
 import http.server
 import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
@@ -50,7 +52,7 @@ _WARM = """async ([answers, characters]) => {
 }"""
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     from playwright.sync_api import sync_playwright
 
@@ -62,14 +64,14 @@ def main():
             print(f"{name:14}" + "".join(f"{value:>14,.{decimals}f}" for value, decimals in figures))
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--site", type=Path, default=Path("site"), help="page written by build.py")
     parser.add_argument("--times", type=int, default=5, help="visits per connection")
     return parser.parse_args()
 
 
-def visit(browser, address, limits):
+def visit(browser: Any, address: str, limits: dict[str, float] | None) -> list[float]:
     """Returns the figures of one visit, in the order of `COLUMNS`."""
     context = browser.new_context(viewport={"width": 390, "height": 844}, service_workers="block")
     page = context.new_page()
@@ -87,14 +89,14 @@ def visit(browser, address, limits):
     return [total, *first, *warm]
 
 
-def throttle(network, bits, delay, slower):
+def throttle(network: Any, bits: float, delay: float, slower: float) -> None:
     limits = {"offline": False, "latency": delay, "downloadThroughput": bits / 8, "uploadThroughput": bits / 8}
     network.send("Network.emulateNetworkConditions", limits)
     network.send("Emulation.setCPUThrottlingRate", {"rate": slower})
 
 
 @contextlib.contextmanager
-def served(folder):
+def served(folder: Path) -> Iterator[str]:
     """Serves a folder on a free port; yields the address."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -106,7 +108,7 @@ def served(folder):
 
 
 @contextlib.contextmanager
-def browsing(driver):
+def browsing(driver: Any) -> Iterator[Any]:
     """Yields a headless Chromium: that of the system, or else of playwright."""
     browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
     try:
@@ -118,7 +120,7 @@ def browsing(driver):
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript"}
 
-    def log_message(self, *_):
+    def log_message(self, *_: Any) -> None:
         pass
 
 

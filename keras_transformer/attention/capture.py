@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import keras
 
@@ -17,7 +17,7 @@ _captured: contextvars.ContextVar[dict[int, Tensor] | None] = contextvars.Contex
 
 
 @contextlib.contextmanager
-def capture(layers: Iterable[keras.layers.Layer]):
+def capture(layers: Iterable[keras.layers.Layer]) -> Iterator[dict[int, Tensor]]:
     """Captures the tensors that `layers` record in the `with` block: attention layers record scores `(B, N, T, S)`.
 
     Yields:

@@ -171,7 +171,7 @@ class _MaskReader(keras.layers.Layer):
     received: object = None
     supports_masking = True
 
-    def call(self, inputs, mask=None):
+    def call(self, inputs: Any, mask: Any = None) -> Any:
         self.received = mask
         return inputs
 

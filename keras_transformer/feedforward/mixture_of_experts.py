@@ -14,7 +14,7 @@ from keras_transformer.feedforward.dispatch import combine, dispatch_to_blocks, 
 from keras_transformer.feedforward.expert_counts import ExpertCounts
 from keras_transformer.feedforward.router import TopKRouter
 from keras_transformer.utils.serialization import clone, resolve, serializable, serialize
-from keras_transformer.utils.types import Activation, Config, Initializer, Shape, Tensor
+from keras_transformer.utils.types import Activation, Config, DType, Initializer, Shape, Tensor
 
 
 @serializable
@@ -180,10 +180,10 @@ class MixtureOfExperts(keras.layers.Layer):
 class _PerExpertInitializer:
     """Initializer that samples each expert separately: in one kernel, fan-in would be E times too large."""
 
-    def __init__(self, initializer):
+    def __init__(self, initializer: keras.Initializer) -> None:
         self.initializer = initializer
 
-    def __call__(self, shape, dtype=None):
+    def __call__(self, shape: Shape, dtype: DType = None) -> Tensor:
         return ops.stack([self._initializer_of(index)(shape[1:], dtype=dtype) for index in range(shape[0])])
 
     def _initializer_of(self, index):

@@ -9,6 +9,7 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
 from keras_transformer.attention.layers.gated_unit import GatedUnit
+from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.partition.bands import block_count, pad_length, pad_to_blocks
 from keras_transformer.attention.partition.chunks import chunk_length, running_sums
@@ -169,7 +170,7 @@ class _GroupPositions:
     group of its first token.
     """
 
-    def __init__(self, group_size, size, visibility, slots, x):
+    def __init__(self, group_size: int, size: int, visibility: Visibility, slots: Tensor, x: Tensor) -> None:
         self._group_size, self._size = group_size, size
         self._length = ops.shape(x)[1]
         self._blocks = block_count(self._length, size)

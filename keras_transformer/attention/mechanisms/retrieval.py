@@ -157,7 +157,7 @@ class _KeyBlocks:
         self._query = ops.reshape(query, (-1, self._key_heads, groups * self._length, query.shape[3]))
         self._key = ops.transpose(pad_length(key, 0, end), (0, 2, 3, 1))
 
-    def scores(self, index: Tensor):
+    def scores(self, index: Tensor) -> Tensor:
         """`(B, N, T, block_size)`, float32; masked keys at -1e30."""
         scores = ops.matmul(self._query, self._block(self._key, index))
         scores = ops.cast(ops.reshape(scores, (-1, self._query_heads, self._length, self.size)), "float32")

@@ -7,8 +7,10 @@ With s_0 = s_1 = x, and f_k the mixer or the feed-forward of a block in turn,
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import keras
 from keras import ops
 
 from keras_transformer.backend import keras_private
@@ -68,12 +70,18 @@ def _backward(steps, streams, gradients, weights):
 class _Step:
     """A sublayer as a function of its stream and its weights that draws the same random numbers at every call."""
 
-    def __init__(self, stack, layers, function, options):
+    def __init__(
+        self,
+        stack: ReversibleStack,
+        layers: Iterable[keras.layers.Layer],
+        function: Callable[..., Tensor],
+        options: dict[str, Any],
+    ) -> None:
         self._function, self._dtype, self._options = function, stack.compute_dtype, options
         self._values = VariableValues(layers)
         self.weights = self._values.weights
 
-    def __call__(self, x, *weights):
+    def __call__(self, x: Tensor, *weights: Tensor) -> Tensor:
         with self._values.scope(weights), keras_private.autocast_scope(self._dtype):
             return self._function(x, self._options)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,7 +155,9 @@ def _padded_lengths(longest, multiple, growth):
 class _BatchSchedule:
     """Assignment of examples to the batches of an epoch: a list of (bucket, rows)."""
 
-    def __init__(self, examples, lengths, sizes, tokens_per_batch, seed):
+    def __init__(
+        self, examples: np.ndarray, lengths: np.ndarray, sizes: Sequence[int], tokens_per_batch: int, seed: int | None
+    ) -> None:
         bucket = np.searchsorted(sizes, lengths)
         self.examples = [examples[bucket == index] for index in range(len(sizes))]
         self.rows = [tokens_per_batch // size for size in sizes]
@@ -164,7 +166,7 @@ class _BatchSchedule:
         # The input pipeline reads one epoch after the other.
         self._cached = functools.lru_cache(maxsize=2)(self._of_epoch)
 
-    def __call__(self, epoch):
+    def __call__(self, epoch: int) -> list[tuple[int, np.ndarray]]:
         return self._cached(0 if self.seed is None else epoch)
 
     def _of_epoch(self, epoch):
@@ -181,7 +183,7 @@ class _BatchSchedule:
 class _Columns:
     """The inputs and labels of all examples."""
 
-    def __init__(self, inputs, labels, padding_id, ignore_id):
+    def __init__(self, inputs: Mapping[str, ArrayLike], labels: ArrayLike, padding_id: int, ignore_id: int) -> None:
         self.inputs: dict[str, Any] = {name: _column(column, name) for name, column in inputs.items()}
         self.labels = None if labels is None else _column(labels, "labels")
         self.padding_id, self.ignore_id = padding_id, ignore_id
@@ -192,12 +194,12 @@ class _Columns:
         if not any(isinstance(column, Ragged) for column in self.inputs.values()):
             raise SequenceDataError(f"No input consists of sequences. Received: {sorted(inputs)}")
 
-    def lengths(self):
+    def lengths(self) -> np.ndarray:
         return functools.reduce(
             np.maximum, [column.lengths for column in self.all.values() if isinstance(column, Ragged)]
         )
 
-    def batch(self, rows, length, empty):
+    def batch(self, rows: np.ndarray, length: int, empty: int) -> Any:
         inputs = {}
         for name, column in self.inputs.items():
             is_tokens = name.endswith("token_ids")

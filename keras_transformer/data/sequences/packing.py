@@ -101,7 +101,9 @@ def pack(
 class _Rows:
     """Pieces of documents, sorted by row."""
 
-    def __init__(self, values, starts, sizes, row_of_piece, sequence_length):
+    def __init__(
+        self, values: np.ndarray, starts: np.ndarray, sizes: np.ndarray, row_of_piece: np.ndarray, sequence_length: int
+    ) -> None:
         order = np.argsort(row_of_piece, kind="stable")
         self.values, self.sequence_length = values, sequence_length
         self.starts, self.sizes = starts[order], sizes[order]
@@ -110,7 +112,9 @@ class _Rows:
     def __len__(self):
         return len(self.first) - 1
 
-    def batch(self, rows, batch_size, padding_id, ignore_id):
+    def batch(
+        self, rows: np.ndarray, batch_size: int, padding_id: int, ignore_id: int
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         shape = (batch_size, self.sequence_length)
         token_ids, labels = np.full(shape, padding_id, "int32"), np.full(shape, ignore_id, "int32")
         segment_ids, positions = np.zeros(shape, "int32"), np.zeros(shape, "int32")

@@ -88,7 +88,14 @@ def check_per_token(
 class _Probe:
     """State of one check."""
 
-    def __init__(self, nodes, inputs, constants, has_cache, takes_positions):
+    def __init__(
+        self,
+        nodes: list[Any],
+        inputs: dict[int, keras.KerasTensor],
+        constants: dict[int, Tensor],
+        has_cache: Callable[[Any], bool],
+        takes_positions: Callable[[Any], bool],
+    ) -> None:
         self.nodes, self.has_cache, self.takes_positions = nodes, has_cache, takes_positions
         self.random = np.random.default_rng(_SEED)
         sizes = [getattr(node.operation, "input_dim", None) for node in nodes]
