@@ -71,13 +71,15 @@ def optimize(model: ir.Model, options: OnnxOptions) -> ir.Model:
     if options.target != model.opset_imports[""]:
         version_converter.convert_version(model, options.target, fallback=False)
     simplify(model)
+    dims = Dims()
+    found = rule_sets(dims, options)
     for _ in range(_ROUNDS):
         common.ShapeInferencePass()(model)
-        dims = Dims(model.graph)
+        dims.infer(model.graph)
         count = replace_sizes(model.graph, dims)
         # Unused readers of sizes would prevent rules, whose intermediate values may have no other consumers.
         common.RemoveUnusedNodesPass()(model)
-        if not count + sum(rules.apply(model) for rules in rule_sets(dims, options)):
+        if not count + sum(rules.apply(model) for rules in found):
             break
         simplify(model)
     common.RemoveUnusedOpsetsPass()(model)

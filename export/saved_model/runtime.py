@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import weakref
 from typing import Any
 
 import numpy as np
@@ -29,13 +30,28 @@ def load_saved_model(path: str, num_threads: int) -> Any:
             tf.config.threading.set_intra_op_parallelism_threads(num_threads)
             tf.config.threading.set_inter_op_parallelism_threads(num_threads)
         try:
-            return tf.saved_model.load(path)
+            return _loaded(path)
         except (FileNotFoundError, tf.errors.NotFoundError) as error:
             if "Op type not registered" not in str(error):
                 raise
             import tensorflow_text  # noqa: F401 The tokenizer in the graph uses operations that this import registers.
 
-            return tf.saved_model.load(path)
+            return _loaded(path)
+
+
+_LOADED: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+
+
+def _loaded(path: str) -> Any:
+    """The SavedModel, which all its signatures share while one of them is in use."""
+    import tensorflow as tf
+
+    file = pathlib.Path(path, "saved_model.pb").stat()
+    key = path, file.st_ino, file.st_mtime_ns, file.st_size
+    found = _LOADED.get(key)
+    if found is None:
+        _LOADED[key] = found = tf.saved_model.load(path)
+    return found
 
 
 class SavedModelRuntime:

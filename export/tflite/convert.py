@@ -9,11 +9,10 @@ import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-
 from keras_transformer.export.errors import ConversionError, ExportError, UnsupportedOpError, one_line
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.saved_model.library import NAME as SAVED_MODEL
+from keras_transformer.export.tflite.converter import convert_saved_model
 from keras_transformer.export.tflite.fusions import fused
 from keras_transformer.export.tflite.library import NAME
 from keras_transformer.export.tflite.rewrites import rewritten
@@ -80,9 +79,7 @@ def _source(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> 
 def _convert(spec: ExportSpec, names: list[str], source: str) -> bytes:
     with captured() as log:
         try:
-            converter = tf.lite.TFLiteConverter.from_saved_model(source, signature_keys=names)
-            converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-            return fused(converter.convert())
+            return fused(convert_saved_model(source, names))
         except Exception as error:
             raise _typed(str(error), spec.locate, log()) from error
 

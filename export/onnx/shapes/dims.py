@@ -24,10 +24,19 @@ class Dims(Operators):
     """Symbolic shapes of all values of a graph, and the graph inputs that the named sizes can be read from.
 
     Args:
-        graph: `onnx_ir.Graph`. The shapes of its values are set.
+        graph: `onnx_ir.Graph`, for `infer`; None for none yet.
     """
 
-    def __init__(self, graph: ir.Graph) -> None:
+    def __init__(self, graph: ir.Graph | None = None) -> None:
+        if graph is not None:
+            self.infer(graph)
+
+    def infer(self, graph: ir.Graph) -> None:
+        """Infers the shapes of a graph, and forgets those of another.
+
+        Args:
+            graph: `onnx_ir.Graph`. The shapes of its values are set.
+        """
         self._fresh = (f"d{number}" for number in itertools.count())
         self._results, self._numbers, self._at_most = {}, {}, {}
         self.sources = {}
