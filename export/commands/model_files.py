@@ -74,9 +74,6 @@ def load_model(path: Path, dtype: str | None = None) -> keras.Model:
 def _load_file(path: Path) -> keras.Model:
     import keras
 
-    from keras_transformer.utils.serialization import register_all
-
-    register_all()
     try:
         model: Any = keras.models.load_model(path, compile=False)
         return model

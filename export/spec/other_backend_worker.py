@@ -16,7 +16,6 @@ from keras_transformer.export.reporting.report import Report
 from keras_transformer.export.spec.other_backend import JOB, MODEL, RESULT, TOKENIZER
 from keras_transformer.text import load_tokenizer
 from keras_transformer.utils import interrupts
-from keras_transformer.utils.serialization import register_all
 
 
 def _serve_job(folder: pathlib.Path) -> None:
@@ -33,7 +32,6 @@ def _serve_job(folder: pathlib.Path) -> None:
 
 
 def _export_job(folder: pathlib.Path, job: dict[str, Any]) -> Report:
-    register_all()
     try:
         objects = {name: _imported(module, path) for name, (module, path) in job["classes"].items()}
         model = keras.models.load_model(folder / MODEL, custom_objects=objects, compile=False, safe_mode=False)

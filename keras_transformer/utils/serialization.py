@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import keras
 
-from keras_transformer.utils.keras_registration import PACKAGE, register_placeholders, serializable_objects
+from keras_transformer.utils.keras_registration import PACKAGE, register_placeholders
 from keras_transformer.utils.types import Config, Path, Shape
 
 _T = TypeVar("_T")
@@ -48,12 +47,6 @@ def load_model(path: Path, **kwargs: Any) -> keras.Model:
     """
     register_placeholders()
     return keras.models.load_model(path, **kwargs)
-
-
-def register_all() -> None:
-    """Imports every module with serializable objects, which replaces their placeholders in Keras by the classes."""
-    for module in dict.fromkeys(module for module, _, _ in serializable_objects()):
-        importlib.import_module(module)
 
 
 def resolve(
