@@ -10,6 +10,8 @@ import keras_transformer
 PACKAGES = sorted({*keras_transformer.__all__} - {"__version__", "load_model", "backend", "layers", "utils", "catalog"})
 # Constructors whose arguments a base class declares.
 _IMPLICIT = {"self", "args", "kwargs"}
+# Their examples cannot run as doctests without it: litert-lm-builder, Ray.
+NEEDS_A_LIBRARY = {"export.write_litertlm", "export.ray_application"}
 
 
 def public():
@@ -24,7 +26,7 @@ def public():
                 yield f"{package}.{name}", thing
 
 
-THINGS = dict(public())
+THINGS = dict(public()) | {"load_model": keras_transformer.load_model}
 
 
 def is_error(thing):
@@ -37,7 +39,8 @@ def test_it_is_documented_with_an_example(name):
     text = thing.__doc__ or ""
     assert len(text.split()) >= 3
     if not is_error(thing):
-        assert ">>>" in text or "```" in text, "no example"
+        example = "```" if name in NEEDS_A_LIBRARY else ">>>"
+        assert example in text, "no example"
 
 
 @pytest.mark.parametrize("name", THINGS)

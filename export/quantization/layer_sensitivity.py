@@ -67,11 +67,12 @@ def sensitivity(
 
     >>> import keras, numpy as np
     >>> from keras_transformer.export import Evaluation, export, sensitivity
-    >>> model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, name="wide"), keras.layers.Dense(2)])
+    >>> layers = [keras.Input((64,)), keras.layers.Dense(64, name="wide"), keras.layers.Dense(2)]
+    >>> model = keras.Sequential(layers, name="small")
     >>> report = export(model, "/tmp/keras_transformer_doctest", formats=["onnx"])
     >>> data = Evaluation([np.random.default_rng(0).normal(size=(8, 64)).astype("float32")])
     >>> [each.weight for each in sensitivity("/tmp/keras_transformer_doctest", "int8", data)]
-    ['', 'sequential/wide/kernel']
+    ['', 'small/wide/kernel']
     """
     if not isinstance(evaluation, Evaluation):
         raise QuantizationError(f"evaluation must be an Evaluation. Received: {type(evaluation).__name__}")

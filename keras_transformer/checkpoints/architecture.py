@@ -30,16 +30,18 @@ class Architecture:
 
     Example:
 
-    ```python
-    class MyBert(Architecture):
-        base_prefix = "my_bert."
-
-        def backbone(self, config):
-            return models.BERT(models.Size(2, config.integer("hidden_size"), 2, 64), config.integer("vocab_size"))
-
-        def entries(self, config):
-            return embedding("embeddings", "token_embedding")
-    ```
+    >>> from keras_transformer import models
+    >>> from keras_transformer.checkpoints.mapping import embedding
+    >>> class MyBert(Architecture):
+    ...     base_prefix = "my_bert."
+    ...
+    ...     def backbone(self, config):
+    ...         return models.BERT(models.Size(2, config.integer("hidden_size"), 2, 64), config.integer("vocab_size"))
+    ...
+    ...     def entries(self, config):
+    ...         return embedding("embeddings", "token_embedding")
+    >>> MyBert().backbone(Config({"hidden_size": 8, "vocab_size": 11})).output.shape
+    (None, None, 8)
     """
 
     base_prefix: str | tuple[str, ...] = ""

@@ -46,10 +46,14 @@ def attention(
 
     Example:
 
-    ```python
-    scores = attention_maps(model)(images)
-    plots.attention(scores, image=images[0]).savefig("attention.png")
-    ```
+    >>> from keras_transformer import models
+    >>> from keras_transformer.attention import attention_maps
+    >>> images = np.zeros((1, 8, 8, 3), "float32")
+    >>> model = models.ViT(models.Size(2, 8, 2, 16), patch_size=4, image_size=8)
+    >>> figure = attention(attention_maps(model)(images), image=images[0])
+    >>> figure.savefig("attention.png")
+    >>> len(figure.axes)
+    4
 
     Reference: figures of Bahdanau et al., arXiv 1409.0473, and of Caron et al., arXiv 2104.14294.
     """

@@ -29,10 +29,10 @@ def coding_rate(rates: Any) -> Figure:
 
     Example:
 
-    ```python
-    history = model.fit(..., callbacks=[training.CodingRate(images[:64])])
-    plots.coding_rate(history).savefig("coding_rate.png")
-    ```
+    >>> figure = coding_rate({"coding_rate_0": 3.0, "coding_rate_1": 2.0, "sparsity_0": 0.5, "sparsity_1": 0.25})
+    >>> figure.savefig("coding_rate.png")
+    >>> len(figure.axes)
+    2
 
     Reference: Yu et al., White-Box Transformers via Sparse Rate Reduction, arXiv 2306.01129, section 3.1.
     """

@@ -31,10 +31,11 @@ def expert_load(history: Any) -> Figure:
 
     Example:
 
-    ```python
-    history = model.fit(...)
-    plots.expert_load(history).savefig("experts.png")
-    ```
+    >>> history = {"moe/load_0": [0.9, 0.6], "moe/load_1": [0.1, 0.4], "moe/dropped": [0.2, 0.0]}
+    >>> figure = expert_load(history)
+    >>> figure.savefig("experts.png")
+    >>> len(figure.axes)
+    1
 
     Reference: Shazeer et al., Outrageously Large Neural Networks, arXiv 1701.06538, appendix A (load).
     """

@@ -35,9 +35,11 @@ def predictions(
 
     Example:
 
-    ```python
-    plots.predictions(images[:16], labels[:16], model.predict(images[:16]), class_names).savefig("predictions.png")
-    ```
+    >>> images = np.random.default_rng(0).uniform(size=(2, 8, 8, 3))
+    >>> figure = predictions(images, labels=[0, 1], probabilities=[[0.9, 0.1], [0.6, 0.4]], class_names=["cat", "dog"])
+    >>> figure.savefig("predictions.png")
+    >>> len(figure.axes)
+    2
     """
     images, labels, probabilities = (np.asarray(part) for part in (images, labels, probabilities))
     if not len(images) == len(labels) == len(probabilities) > 0:

@@ -25,10 +25,11 @@ def training_curve(history: Any) -> Figure:
 
     Example:
 
-    ```python
-    history = model.fit(...)
-    plots.training_curve(history).savefig("curve.png")
-    ```
+    >>> history = {"loss": [1.2, 0.7, 0.5], "val_loss": [1.3, 0.9, 0.8], "accuracy": [0.4, 0.7, 0.8]}
+    >>> figure = training_curve(history)
+    >>> figure.savefig("curve.png")
+    >>> [axes.get_title() or axes.get_ylabel() for axes in figure.axes]
+    ['loss', 'accuracy']
     """
     curves = getattr(history, "history", history)
     curves = {name: values for name, values in curves.items() if isinstance(values, (list, tuple)) and values}

@@ -1,9 +1,5 @@
 """Quantized ONNX graphs against float64 references, and errors of quantization."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import onnx
 import onnxruntime
@@ -264,20 +260,6 @@ def test_an_evaluation_counts_what_stays_and_what_is_lost():
 def test_refuses(make, message):
     with pytest.raises(QuantizationError, match=message):
         make()
-
-
-def test_examples_of_the_docstrings_run():
-    """Runs in a separate process, because a converter is used."""
-    names = ("block_quantize", "evaluation", "options", "layer_sensitivity")
-    modules = [f"keras_transformer.export.quantization.{name}" for name in names]
-    code = (
-        "import doctest, importlib, sys\n"
-        f"found = [doctest.testmod(importlib.import_module(name)) for name in {modules}]\n"
-        "sys.exit(any(each.failed or not each.attempted for each in found))"
-    )
-    environment = os.environ | {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
 
 def initializers(directory):

@@ -72,7 +72,7 @@ def write_triton(
     >>> report = export(model, "/tmp/keras_transformer_doctest", formats=["onnx"])
     >>> shutil.rmtree("/tmp/keras_transformer_triton", ignore_errors=True)
     >>> paths = write_triton("/tmp/keras_transformer_doctest", "/tmp/keras_transformer_triton", name="scores")
-    >>> print((paths[0].parent / "config.pbtxt").read_text()[:58], end="")
+    >>> print((paths[0].parent / "config.pbtxt").read_text()[:57], end="")
     name: "scores"
     backend: "onnxruntime"
     max_batch_size: 32
