@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from keras import ops
 
+from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.utils.types import Shape, Tensor
 
 
@@ -92,6 +93,29 @@ class AttentionAxes:
         """`(B, ..., D)` to `(B · F, T, D)`."""
         x, size = self._transposed(x), math.prod(self._sizes(x, self.attention))
         return ops.reshape(x, (-1, size, x.shape[-1]))
+
+    def fold_inputs(self, inputs: MixerInputs) -> MixerInputs:
+        """Folds the tokens and masks of a call.
+
+        Raises:
+            ValueError: a cache or positions, which are for inputs of rank 3.
+        """
+        for name in ("cache", "cache_index", "positions"):
+            if getattr(inputs, name) is not None:
+                raise ValueError(
+                    f"`{name}` is for inputs of rank 3, (batch, length, features), not for images or videos."
+                )
+        query, value, key = inputs.query, inputs.value, inputs.key
+        return dataclasses.replace(
+            inputs,
+            query=self.fold(query),
+            value=self.fold(value),
+            key=None if key is None else self.fold(key),
+            query_mask=self.fold_token_mask(inputs.query_mask, query),
+            value_mask=self.fold_token_mask(inputs.value_mask, value),
+            key_mask=self.fold_token_mask(inputs.key_mask, value),
+            attention_mask=self.fold_attention_mask(inputs.attention_mask, query, value),
+        )
 
     def unfold(self, x: Tensor, query: Tensor) -> Tensor:
         """`(B · F, T, ...)` to `(B, ...)`, with the axes of the unfolded queries."""

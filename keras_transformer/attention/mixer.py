@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from keras import ops
 
 from keras_transformer.attention.cache.dense import token_slots
-from keras_transformer.attention.masks import Visibility
+from keras_transformer.attention.masks import Visibility, combine
 from keras_transformer.utils.types import Cache, Tensor
 
 
@@ -64,7 +64,7 @@ class Mixer(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class MixerInputs:
-    """Arguments of a call of a `TokenMixer`, as its `mix` and `extend` receive them.
+    """Arguments of a call of a `TokenMixer`, as its `mix` and `extend` receive them, or of `MultiHeadAttention`.
 
     Attributes:
         query, value, key: float `(B, T, D)`. `value` and `key` may be None.
@@ -104,6 +104,43 @@ class MixerInputs:
             query_positions=positions,
             key_positions=positions,
         )
+
+    def visibility_of_keys(self, key_length: int, window: int | None = None) -> Visibility:
+        """Masks, slots and positions of queries and keys that may be different tokens, as of cross-attention.
+
+        Args:
+            key_length: int. The number of keys, which may come from a cache.
+            window: as in `Visibility`.
+        """
+        length = ops.shape(self.query)[1]
+        if self.cache_index is None:
+            query_slots, key_slots = (ops.arange(size, dtype="int32") for size in (length, key_length))
+        else:
+            query_slots = key_slots = token_slots(self.cache_index, length)
+        given = self.positions if isinstance(self.positions, (tuple, list)) else (self.positions, self.positions)
+        query_positions, key_positions = given
+        return Visibility(
+            query_mask=self.query_mask,
+            key_mask=combine(self.key_mask, self.value_mask),
+            attention_mask=self.attention_mask,
+            causal=bool(self.use_causal_mask) or self.extends_cache,
+            window=window,
+            query_slots=query_slots,
+            key_slots=key_slots,
+            query_positions=query_slots if query_positions is None else query_positions,
+            key_positions=key_slots if key_positions is None else key_positions,
+            starts_at_zero=self.cache is None,
+        )
+
+    @property
+    def extends_cache(self) -> bool:
+        """Whether the tokens are new tokens, which are added to a cache."""
+        return self.cache is not None and self.cache_index is not None
+
+    @property
+    def reads_memory(self) -> bool:
+        """Whether a cache contains all keys and values, as `MultiHeadAttention.memory_cache` returns it."""
+        return self.cache is not None and self.cache_index is None
 
     @property
     def is_cross(self) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-from keras import ops
 
 from keras_transformer.attention import capture
 from keras_transformer.attention.arguments import (
@@ -16,26 +15,18 @@ from keras_transformer.attention.arguments import (
     output_shape_tuple,
     positive,
 )
+from keras_transformer.attention.attention_heads import AttentionHeads
 from keras_transformer.attention.axes import AttentionAxes, attention_axes_tuple
 from keras_transformer.attention.cache.cached_layer import CachedLayer
-from keras_transformer.attention.cache.dense import (
-    cache_length,
-    cache_spec,
-    check_key_mask,
-    fill_dense_cache,
-    read_dense_cache,
-    token_slots,
-)
-from keras_transformer.attention.masks import Visibility, combine
-from keras_transformer.attention.mechanism import Mechanism, check_supported
-from keras_transformer.attention.mechanisms import MECHANISMS
-from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
+from keras_transformer.attention.cache.dense import cache_length, cache_spec
+from keras_transformer.attention.head_projections import HeadProjections
+from keras_transformer.attention.mechanism import Mechanism
+from keras_transformer.attention.mechanism_argument import resolve_mechanism
+from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.layers.norms import NORMS
-from keras_transformer.layers.projection import Projection
 from keras_transformer.positions import ATTENTION_POSITIONS, AttentionPosition
 from keras_transformer.utils.serialization import (
     build_once,
-    choice,
     clone,
     resolve,
     serializable,
@@ -168,18 +159,20 @@ class MultiHeadAttention(CachedLayer):
         self._output_shape = output_shape_tuple(output_shape)
         self._attention_axes = attention_axes_tuple(attention_axes)
         self._dropout = dropout
-        self._use_bias = use_bias
-        self._use_key_bias = use_key_bias
-        self._use_output_bias = use_output_bias
         self._use_gate = use_gate
         self._flash_attention = flash_attention
-        self._kernel_initializer = keras.initializers.get(kernel_initializer)
-        self._bias_initializer = keras.initializers.get(bias_initializer)
-        self._kernel_regularizer = keras.regularizers.get(kernel_regularizer)
-        self._bias_regularizer = keras.regularizers.get(bias_regularizer)
-        self._activity_regularizer = keras.regularizers.get(activity_regularizer)
-        self._kernel_constraint = keras.constraints.get(kernel_constraint)
-        self._bias_constraint = keras.constraints.get(bias_constraint)
+        self._projections = HeadProjections(
+            use_bias,
+            use_key_bias,
+            use_output_bias,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            bias_constraint=bias_constraint,
+        )
         self.seed = seed
         self.position = resolve(position, ATTENTION_POSITIONS, AttentionPosition, argument="position")
         self.query_key_norm = resolve(query_key_norm, NORMS, keras.layers.Layer, argument="query_key_norm")
@@ -189,27 +182,14 @@ class MultiHeadAttention(CachedLayer):
         self.context_norm = resolve(context_norm, NORMS, keras.layers.Layer, argument="context_norm")
         self._context_norm = clone(self.context_norm, name="context_norm", dtype=self.dtype_policy)
         self._mechanism_name = mechanism if isinstance(mechanism, str) else None
-        self.mechanism = self._make_mechanism(mechanism)
-
-    def _make_mechanism(self, mechanism):
-        if not isinstance(mechanism, str):
-            if self._dropout or self._flash_attention is not None:
-                raise ValueError("With a mechanism instance, set dropout and flash_attention on the mechanism.")
-            return resolve(mechanism, MECHANISMS, Mechanism, argument="mechanism")
-        options = {"dropout": self._dropout, "seed": self.seed, "dtype": self.dtype_policy}
-        mechanism = choice(mechanism, MECHANISMS, argument="mechanism")
-        if mechanism is SoftmaxAttention:
-            options["flash_attention"] = self._flash_attention
-        elif self._flash_attention:
-            raise ValueError(f"flash_attention is for mechanism='softmax'. Received: {mechanism.__name__}")
-        return mechanism(**options)
+        self.mechanism = resolve_mechanism(mechanism, dropout, flash_attention, seed, self.dtype_policy)
 
     num_heads = property(lambda self: self._num_heads)
     num_key_value_heads = property(lambda self: self._num_key_value_heads)
     key_dim = property(lambda self: self._key_dim)
     value_dim = property(lambda self: self._value_dim)
     dropout = property(lambda self: self._dropout)
-    use_bias = property(lambda self: self._use_bias)
+    use_bias = property(lambda self: self._projections.use_bias)
     attention_axes = property(lambda self: self._attention_axes)
     query_dense = property(lambda self: self._query_dense)
     key_dense = property(lambda self: self._key_dense)
@@ -222,25 +202,21 @@ class MultiHeadAttention(CachedLayer):
     )
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
-        key_shape = value_shape if key_shape is None else key_shape
-        axes = self._axes(query_shape, value_shape, key_shape)
-        query_shape, value_shape, key_shape = (axes.fold_shape(x) for x in (query_shape, value_shape, key_shape))
-        heads, key_value_heads = self._num_heads, self._num_key_value_heads
-        self._query_dense = self._project_in("query", heads, self._key_dim)
-        self._query_dense.build(query_shape)
-        self._key_dense = None
-        if not self.mechanism.shares_key:
-            self._key_dense = self._project_in("key", key_value_heads, self._key_dim)
-            self._key_dense.build(key_shape)
-        if self._use_gate:
-            self._gate_dense = self._project_in("gate", heads, self._value_dim, activation="sigmoid")
-            self._gate_dense.build(query_shape)
-        self._value_dense = None
-        if not self.mechanism.shares_value:
-            self._value_dense = self._project_in("value", key_value_heads, self._value_dim)
-            self._value_dense.build(value_shape)
-        queries, keys = (*query_shape[:2], heads, self._key_dim), (*key_shape[:2], key_value_heads, self._key_dim)
+        shapes = (query_shape, value_shape, value_shape if key_shape is None else key_shape)
+        axes = self._axes(*shapes)
+        query_shape, value_shape, key_shape = (axes.fold_shape(shape) for shape in shapes)
+        shares_key, shares_value = self.mechanism.shares_key, self.mechanism.shares_value
+        heads, key_value_heads, dtype = self._num_heads, self._num_key_value_heads, self.dtype_policy
+        queries = (*query_shape[:2], heads, self._key_dim)
+        keys = (*key_shape[:2], key_value_heads, self._key_dim)
         values = (*value_shape[:2], key_value_heads, self._value_dim)
+        context = (*query_shape[:2], heads, self._value_dim)
+        split, join = self._projections.split_heads, self._projections.join_heads
+        # In the order of the weights of `keras.layers.MultiHeadAttention`.
+        self._query_dense = split("query", query_shape, queries, dtype)
+        self._key_dense = None if shares_key else split("key", key_shape, keys, dtype)
+        self._gate_dense = split("gate", query_shape, context, dtype, "sigmoid") if self._use_gate else None
+        self._value_dense = None if shares_value else split("value", value_shape, values, dtype)
         if self.query_key_norm is not None:
             self._query_norm.build(queries)
             self._key_norm.build(keys)
@@ -249,46 +225,7 @@ class MultiHeadAttention(CachedLayer):
             build_once(self.position, queries, values)
         if self.context_norm is not None:
             self._context_norm.build((*query_shape[:2], heads * self._value_dim))
-        self._output_dense = self._project_out(self._output_shape or (query_shape[-1],))
-        self._output_dense.build((*query_shape[:2], heads, self._value_dim))
-
-    def _project_in(self, name, heads, width, activation=None):
-        own = self._use_key_bias if name == "key" else None
-        return Projection(
-            "btd,dnh->btnh",
-            output_shape=(None, heads, width),
-            bias_axes="nh" if self._has_bias(own) else None,
-            activation=activation,
-            name=name,
-            **self._projection_options(),
-        )
-
-    def _project_out(self, output_shape):
-        axes = "defg"[: len(output_shape)]
-        return Projection(
-            f"btnh,nh{axes}->bt{axes}",
-            output_shape=(None, *output_shape),
-            bias_axes=axes if self._has_bias(self._use_output_bias) else None,
-            name="attention_output",
-            **self._projection_options(),
-        )
-
-    def _has_bias(self, own):
-        """Whether a projection has a bias; `own` is its setting, or None for `use_bias`."""
-        return self._use_bias if own is None else own
-
-    def _projection_options(self):
-        # A shared initializer would make equal weights.
-        return {
-            "kernel_initializer": self._kernel_initializer.clone(),
-            "bias_initializer": self._bias_initializer.clone(),
-            "kernel_regularizer": self._kernel_regularizer,
-            "bias_regularizer": self._bias_regularizer,
-            "activity_regularizer": self._activity_regularizer,
-            "kernel_constraint": self._kernel_constraint,
-            "bias_constraint": self._bias_constraint,
-            "dtype": self.dtype_policy,
-        }
+        self._output_dense = join("attention_output", context, self._output_shape or (query_shape[-1],), dtype)
 
     def call(
         self,
@@ -307,74 +244,52 @@ class MultiHeadAttention(CachedLayer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Any:
-        if len(query.shape) > 3:
-            self._refuse_cache(cache=cache, cache_index=cache_index, positions=positions)
-            masks = (query_mask, value_mask, key_mask, attention_mask)
-            options = {"return_attention_scores": return_attention_scores, "training": training}
-            return self._call_over_axes(query, value, key, masks, use_causal_mask=use_causal_mask, **options)
-        key = value if key is None else key
-        gate = self._gate_dense(query) if self._use_gate else None
-        is_extended = cache is not None and cache_index is not None
-        query = self._query_dense(query)  # (B, T, N, H)
-        if cache is None or is_extended:
-            key = query if self._key_dense is None else self._key_dense(key)  # (B, S, K, H)
-            key = key if self._key_norm is None else self._key_norm(key)
-            value = self._values(value, query)  # (B, S, K, H_value)
-        else:
-            key, value = read_dense_cache(cache, query.dtype)
-            check_key_mask(cache, combine(key_mask, value_mask))
-        query = query if self._query_norm is None else self._query_norm(query)
-        query_slots, key_slots = _slots(query, key, cache_index)
-        query_positions, key_positions = _positions(positions, query_slots, key_slots)
-        if self.position is not None and not self.mechanism.applies_rotation:
-            query, rotated = self.position.rotate(query, key, query_positions, key_positions)
-            key = rotated if cache is None or is_extended else key
-        visibility = Visibility(
+        is_captured = capture.is_captured(self)
+        inputs = MixerInputs(
+            query=query,
+            value=value,
+            key=key,
             query_mask=query_mask,
-            key_mask=combine(key_mask, value_mask),
+            value_mask=value_mask,
+            key_mask=key_mask,
             attention_mask=attention_mask,
-            causal=use_causal_mask or is_extended,
-            window=self._sliding_window,
-            query_slots=query_slots,
-            key_slots=key_slots,
-            query_positions=query_positions,
-            key_positions=key_positions,
-            starts_at_zero=cache is None,
+            positions=positions,
+            cache=cache,
+            cache_index=cache_index,
+            use_causal_mask=use_causal_mask,
+            return_attention_scores=return_attention_scores or is_captured,
+            training=training,
         )
-        past = (cache, cache_index) if is_extended else (None, None)
-        result = self._attend(query, key, value, visibility, past, return_attention_scores, training)
-        context, scores, cache = (*result, cache) if not is_extended else result
-        context = context if self.context_norm is None else self._normed(context)
-        output = self._output_dense(context if gate is None else context * gate)
+        attend = self._attend_over_axes if len(query.shape) > 3 else self._heads().attend
+        output, scores, cache = attend(inputs)
+        if is_captured:
+            capture.record(self, scores)
         parts = (output, scores if return_attention_scores else None, cache)
         returned = tuple(part for part in parts if part is not None)
         return returned[0] if len(returned) == 1 else returned
 
-    def _call_over_axes(self, query, value, key, masks, use_causal_mask, return_attention_scores, training):
-        """Calls the layer on inputs of rank above 3, with all but the attention axes folded into the batch."""
+    def _attend_over_axes(self, inputs):
+        """Returns the output, the scores or None, and None for the cache, of inputs of rank above 3."""
+        query, value, key = inputs.query, inputs.value, inputs.key
         axes = self._axes(query.shape, value.shape, value.shape if key is None else key.shape)
-        captured = capture.is_captured(self)
-        query_mask, value_mask, key_mask, attention_mask = masks
-        result = self.call(
-            axes.fold(query),
-            axes.fold(value),
-            None if key is None else axes.fold(key),
-            query_mask=axes.fold_token_mask(query_mask, query),
-            value_mask=axes.fold_token_mask(value_mask, value),
-            key_mask=axes.fold_token_mask(key_mask, value),
-            attention_mask=axes.fold_attention_mask(attention_mask, query, value),
-            use_causal_mask=use_causal_mask,
-            return_attention_scores=return_attention_scores or captured,
-            training=training,
+        output, scores, _ = self._heads().attend(axes.fold_inputs(inputs))
+        return axes.unfold(output, query), None if scores is None else axes.unfold_scores(scores, query, value), None
+
+    def _heads(self):
+        """Returns the heads, which have the sublayers of this layer."""
+        return AttentionHeads(
+            query_dense=self._query_dense,
+            key_dense=self._key_dense,
+            value_dense=self._value_dense,
+            gate_dense=self._gate_dense,
+            output_dense=self._output_dense,
+            query_norm=self._query_norm,
+            key_norm=self._key_norm,
+            context_norm=self._context_norm,
+            mechanism=self.mechanism,
+            position=self.position,
+            window=self._sliding_window,
         )
-        output, scores = result if return_attention_scores or captured else (result, None)
-        output = axes.unfold(output, query)
-        if scores is None:
-            return output
-        scores = axes.unfold_scores(scores, query, value)
-        if captured:
-            capture.record(self, scores)
-        return (output, scores) if return_attention_scores else output
 
     def _axes(self, query_shape, value_shape, key_shape):
         """Returns the attention axes of inputs of these shapes; raises `ValueError` for incompatible shapes."""
@@ -382,48 +297,6 @@ class MultiHeadAttention(CachedLayer):
         axes = AttentionAxes.of_rank(self._attention_axes, len(query_shape))
         axes.check_shapes(query_shape, value_shape)
         return axes
-
-    def _refuse_cache(self, **arguments):
-        for name, given in arguments.items():
-            if given is not None:
-                raise ValueError(
-                    f"`{name}` is for inputs of rank 3, (batch, length, features), not for images or videos."
-                )
-
-    def _values(self, value, query):
-        """Returns the projected values; the projected queries if the mechanism shares them."""
-        if self._value_dense is not None:
-            return self._value_dense(value)
-        lengths = (query.shape[1], value.shape[1])
-        check_supported(self.mechanism, {"cross": None not in lengths and lengths[0] != lengths[1]})
-        return query
-
-    def _normed(self, context):
-        """Normalizes the context `(B, T, N, H)` over all heads jointly."""
-        heads = (self._num_heads, self._value_dim)
-        joined = ops.reshape(context, (-1, ops.shape(context)[1], heads[0] * heads[1]))
-        return ops.reshape(self._context_norm(joined), (-1, ops.shape(context)[1], *heads))
-
-    def _attend(self, query, key, value, visibility, past, return_attention_scores, training):
-        """Returns the context, the scores or None, and with a cache the next cache."""
-        captured = capture.is_captured(self)
-        cache, cache_index = past
-        result = self.mechanism(
-            query,
-            key,
-            value,
-            visibility=visibility,
-            position=self.position,
-            cache=cache,
-            cache_index=cache_index,
-            return_attention_scores=return_attention_scores or captured,
-            training=training,
-        )
-        result, *following = (result,) if cache is None else result
-        context, scores = result if return_attention_scores or captured else (result, None)
-        if captured:
-            capture.record(self, scores)
-        return (context, scores, *following)
 
     def init_cache(self, batch_size: int, max_length: int, dtype: DType = None) -> Cache:
         """Returns the mechanism's empty cache for `max_length` tokens."""
@@ -441,18 +314,14 @@ class MultiHeadAttention(CachedLayer):
         Returns:
             dict with "key" `(B, K, S, key_dim)` and "value" `(B, K, S, value_dim)`.
         """
-        if self._key_dense is None or self._value_dense is None:
-            raise ValueError(f"{type(self.mechanism).__name__} uses its queries as keys and has no memory_cache.")
         check_shapes(value.shape, value.shape, value.shape if key is None else key.shape)
-        key, value = self._key_dense(value if key is None else key), self._value_dense(value)
-        key = key if self._key_norm is None else self._key_norm(key)
-        if self.position is not None:
-            positions = ops.arange(ops.shape(key)[1], dtype="int32") if positions is None else positions
-            _, key = self.position.rotate(key, key, positions, positions)
-        return fill_dense_cache(key, value)
+        return self._heads().memory(value, value if key is None else key, positions)
 
-    def compute_output_shape(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> Shape:
-        self._axes(query_shape, value_shape, value_shape if key_shape is None else key_shape)
+    def compute_output_shape(
+        self, query_shape: Shape, value_shape: Shape | None, key_shape: Shape | None = None
+    ) -> Shape:
+        if value_shape is not None:  # A cache may hold the projected value.
+            self._axes(query_shape, value_shape, value_shape if key_shape is None else key_shape)
         return (*query_shape[:-1], *(self._output_shape or (query_shape[-1],)))
 
     def compute_output_spec(
@@ -465,63 +334,33 @@ class MultiHeadAttention(CachedLayer):
         return_attention_scores: bool = False,
         **options: Any,
     ) -> Any:
-        shape = (*query.shape[:-1], *(self._output_shape or (query.shape[-1],)))
-        has_value = value is not None  # A cache may hold the projected value.
-        if has_value:
-            shape = self.compute_output_shape(query.shape, value.shape, None if key is None else key.shape)
-        specs = [keras.KerasTensor(shape, dtype=self.compute_dtype)]
-        if return_attention_scores:
-            if cache is not None:
-                shape = (query.shape[0], self._num_heads, query.shape[1], cache_length(cache))
-            else:
-                axes = AttentionAxes.of_rank(self._attention_axes, len(query.shape))
-                shape = axes.scores_shape(query.shape, value.shape, self._num_heads)
-            specs.append(keras.KerasTensor(shape, dtype=self.compute_dtype))
-        if cache is not None:
-            specs.append(cache_spec(cache))
+        shapes = [self.compute_output_shape(query.shape, *(None if x is None else x.shape for x in (value, key)))]
+        if return_attention_scores and cache is not None:
+            shapes.append((query.shape[0], self._num_heads, query.shape[1], cache_length(cache)))
+        elif return_attention_scores:
+            axes = AttentionAxes.of_rank(self._attention_axes, len(query.shape))
+            shapes.append(axes.scores_shape(query.shape, value.shape, self._num_heads))
+        specs = [keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes]
+        specs += [] if cache is None else [cache_spec(cache)]
         return specs[0] if len(specs) == 1 else tuple(specs)
 
     def get_config(self) -> Config:
         return {
             **super().get_config(),
+            **self._projections.get_config(),
             "num_heads": self._num_heads,
             "key_dim": self._key_dim,
             "value_dim": self._value_dim,
             "dropout": self._dropout,
-            "use_bias": self._use_bias,
             "output_shape": self._output_shape,
             "attention_axes": self._attention_axes,
             "sliding_window": self._sliding_window,
             "flash_attention": self._flash_attention,
-            "kernel_initializer": keras.initializers.serialize(self._kernel_initializer),
-            "bias_initializer": keras.initializers.serialize(self._bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self._kernel_regularizer),
-            "bias_regularizer": keras.regularizers.serialize(self._bias_regularizer),
-            "activity_regularizer": keras.regularizers.serialize(self._activity_regularizer),
-            "kernel_constraint": keras.constraints.serialize(self._kernel_constraint),
-            "bias_constraint": keras.constraints.serialize(self._bias_constraint),
             "use_gate": self._use_gate,
             "seed": self.seed,
             "num_key_value_heads": self._num_key_value_heads,
             "mechanism": self._mechanism_name or serialize(self.mechanism),
             "position": serialize_shared(self.position),
-            "use_key_bias": self._use_key_bias,
-            "use_output_bias": self._use_output_bias,
             "query_key_norm": serialize(self.query_key_norm),
             "context_norm": serialize(self.context_norm),
         }
-
-
-def _slots(query, key, cache_index):
-    """Returns the slots of the new queries and keys, counted from 0 or from `cache_index`."""
-    if cache_index is None:
-        return ops.arange(ops.shape(query)[1], dtype="int32"), ops.arange(ops.shape(key)[1], dtype="int32")
-    slots = token_slots(cache_index, ops.shape(query)[1])
-    return slots, slots
-
-
-def _positions(positions, query_slots, key_slots):
-    if positions is None:
-        return query_slots, key_slots
-    pair = positions if isinstance(positions, (tuple, list)) else (positions, positions)
-    return tuple(slots if given is None else given for given, slots in zip(pair, (query_slots, key_slots), strict=True))
