@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import ops
 
-from keras_transformer.attention.scoring import soft_cap
+from keras_transformer.attention.scoring.base import soft_cap
 from keras_transformer.backend import keras_private
 from keras_transformer.generation import ForeignTokenizerError, GenerationSpec, Generator
 from keras_transformer.models import Stepwise

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.attention import KERNELS, KernelPooling, MultiHeadAttention, SoftmaxAttention
-from keras_transformer.attention.scoring import Gaussian
+from keras_transformer.attention.scoring.gaussian import Gaussian
 
 FORMULAS = {
     "gaussian": lambda u: np.exp(-(u**2) / 2),

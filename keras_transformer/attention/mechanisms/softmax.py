@@ -9,7 +9,8 @@ from keras import ops
 
 from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.mechanism import ALL_CAPABILITIES, Mechanism
-from keras_transformer.attention.scoring import SCORINGS, ScaledDot
+from keras_transformer.attention.scoring import SCORINGS
+from keras_transformer.attention.scoring.scaled_dot import ScaledDot
 from keras_transformer.attention.softmax_ops import masked_bias, weighted_sum, zero_masked_queries
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Config, Shape, Tensor
