@@ -26,8 +26,9 @@ from keras_transformer.attention.mechanisms.bigbird import BigBirdAttention
 from keras_transformer.attention.mechanisms.block_sparse import BlockSparseAttention
 from keras_transformer.attention.mechanisms.blockwise import BlockwiseAttention
 from keras_transformer.attention.mechanisms.chunked import ChunkedAttention
-from keras_transformer.attention.mechanisms.clustered import ClusteredAttention, ImprovedClusteredAttention
+from keras_transformer.attention.mechanisms.clustered import ClusteredAttention
 from keras_transformer.attention.mechanisms.dilated import DilatedAttention
+from keras_transformer.attention.mechanisms.improved_clustered import ImprovedClusteredAttention
 from keras_transformer.attention.mechanisms.infini import InfiniAttention
 from keras_transformer.attention.mechanisms.linear import LinearAttention
 from keras_transformer.attention.mechanisms.linformer import LinformerAttention

@@ -6,7 +6,8 @@ import pytest
 from keras import ops
 
 from keras_transformer.attention import MultiHeadAttention
-from keras_transformer.attention.cache.paged import SCRATCH_BLOCK, PagedCache, bits, split_cache
+from keras_transformer.attention.cache.layout import bits, split_cache
+from keras_transformer.attention.cache.paged import SCRATCH_BLOCK, PagedCache
 from keras_transformer.attention.cache.state_pool import SCRATCH_STATE, StatePool
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from keras import ops
 
-from keras_transformer.attention.cache.paged import bits, split_cache
+from keras_transformer.attention.cache.layout import bits, split_cache
 from keras_transformer.utils.types import Cache, Shape, Tensor
 
 # The row for padding. It belongs to no sequence.

@@ -54,9 +54,9 @@ def cluster_bits(bits: Tensor, seen: Tensor, num_clusters: int, iterations: int)
 
 
 def members_of(clusters: Tensor, num_clusters: int) -> Tensor:
-    """Returns clusters `(B · N, T)` one-hot: float32 `(B · N, T, C)`."""
-    each = ops.reshape(ops.arange(num_clusters, dtype="int32"), (1, 1, -1))
-    return ops.cast(ops.equal(ops.expand_dims(clusters, 2), each), "float32")
+    """Returns clusters `(B, N, T)` one-hot: float32 `(B · N, T, C)`."""
+    rows = ops.reshape(clusters, (-1, ops.shape(clusters)[2], 1))
+    return ops.cast(ops.equal(rows, ops.reshape(ops.arange(num_clusters, dtype="int32"), (1, 1, -1))), "float32")
 
 
 def _nearest(bits: Tensor, centers):
@@ -128,3 +128,27 @@ class ClusterBlocks:
             ops.expand_dims(ops.arange(ops.shape(self.rows_of_tokens)[0], dtype="int32") * rows, 1)
             + self.rows_of_tokens
         )
+
+
+def cluster_means(query: Tensor, members: Tensor) -> Tensor:
+    """Returns the mean query of each cluster, `(B, C, N, H)`; zeros where it is empty."""
+    members = ops.cast(members, query.dtype)
+    # Means, not sums, which could overflow in half precision.
+    shares = members / ops.maximum(ops.sum(members, axis=1, keepdims=True), 1)
+    means = ops.matmul(ops.transpose(shares, (0, 2, 1)), rows_of_heads(query))
+    return heads_of_rows(means, query.shape[2])
+
+
+def to_members(x: Tensor, members: Tensor, heads: int) -> Tensor:
+    """Returns the values of clusters `(B, C, N, H)`, gathered for their members: `(B, T, N, H)`."""
+    return heads_of_rows(ops.matmul(ops.cast(members, x.dtype), rows_of_heads(x)), heads)
+
+
+def rows_of_heads(x: Tensor) -> Tensor:
+    """Reshapes `(B, T, N, H)` to `(B · N, T, H)`."""
+    return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, ops.shape(x)[1], x.shape[3]))
+
+
+def heads_of_rows(x: Tensor, heads: int) -> Tensor:
+    """Reshapes `(B · N, T, H)` to `(B, T, N, H)`."""
+    return ops.transpose(ops.reshape(x, (-1, heads, *ops.shape(x)[1:])), (0, 2, 1, 3))

@@ -11,8 +11,8 @@ from keras import ops
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.cached_layer import CachedLayer
 from keras_transformer.attention.cache.dense import cache_spec
-from keras_transformer.attention.layers.chunked_cross_attention import ChunkProgress
 from keras_transformer.attention.partition.bands import pad_length, take_rows
+from keras_transformer.attention.partition.chunk_progress import ChunkProgress
 from keras_transformer.utils.serialization import build_once, resolve, serializable, serialize
 from keras_transformer.utils.types import Cache, Config, DType, LayerLike, Shape, Tensor
 
