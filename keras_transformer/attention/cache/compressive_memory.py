@@ -90,6 +90,11 @@ def segment_heads(x: Tensor, length: int, key_heads: int) -> Tensor:
     return heads_first(ops.cast(x, "float32"), length, key_heads)
 
 
+def split_memories(memories: Tensor, key: Tensor) -> Tensor:
+    """Splits memories `(B, n + 1, K · M, H + 1)`: those before each segment, `(B · n, K, M, H + 1)`, for its `key`."""
+    return ops.reshape(memories[:, :-1], (-1, *key.shape[1:2], key.shape[3], memories.shape[3]))
+
+
 def _inverse(x):
     """Returns `1 / x`, or 0 where x is 0, for x >= 0."""
     is_some = x > 0

@@ -11,16 +11,15 @@ from keras import ops
 
 from keras_transformer.attention.arguments import check_shapes, positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
+from keras_transformer.attention.cache.first_tokens import init_first_cache, write_first
 from keras_transformer.attention.masks import combine, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.mixer import MixerInputs, with_call_argument
 from keras_transformer.attention.partial_softmax import merge_parts, partial_attention
 from keras_transformer.attention.partition.global_tokens import (
-    FirstTokens,
-    MarkedTokens,
+    choose_global,
     of_keys,
     of_queries,
-    write_first,
 )
 from keras_transformer.attention.partition.windows import new_window_part, window_part
 from keras_transformer.attention.token_mixer import TokenMixer
@@ -176,7 +175,8 @@ class LongformerAttention(TokenMixer):
     def _attend(self, tokens, visibility, global_mask, training):
         """Returns the context `(B, T, N, H)` for whole sequences."""
         query, key, value = self._local_heads(tokens, visibility)
-        chosen, key_mask = self._global_tokens(global_mask, visibility), visibility.key_mask
+        counts = (self.num_global_tokens, self.max_global_tokens)
+        chosen, key_mask = choose_global(*counts, global_mask, visibility), visibility.key_mask
         if chosen is not None:
             key_mask = combine(key_mask, ops.logical_not(with_batch_axis(chosen.is_global, ops.shape(query)[0])))
         visible = dataclasses.replace(visibility, key_mask=key_mask)
@@ -193,16 +193,6 @@ class LongformerAttention(TokenMixer):
         query, key, value = self._global_heads(tokens, visible)
         seeing = partial_attention(self.softmax, query, key, value, visible, self.position, training=training)
         return chosen.scatter(merge_parts([window, chosen_part]), seeing.context)
-
-    def _global_tokens(self, global_mask, visibility):
-        length = ops.shape(visibility.query_slots)[1]
-        if global_mask is None:
-            return FirstTokens(self.num_global_tokens, length) if self.num_global_tokens else None
-        mask = ops.cast(global_mask, "bool")
-        if self.num_global_tokens:
-            mask = ops.logical_or(mask, FirstTokens(self.num_global_tokens, length).is_global)
-        mask = combine(mask, visibility.key_mask)
-        return MarkedTokens.of_mask(mask, self.num_global_tokens + self.max_global_tokens)
 
     def _local_heads(self, tokens, visibility):
         return self._heads((self._query_dense, self._key_dense, self._value_dense), tokens, visibility)
@@ -223,9 +213,7 @@ class LongformerAttention(TokenMixer):
         measures = (self.num_heads, self.key_dim, self.key_dim, dtype or self.compute_dtype)
         cache = init_window_cache(batch_size, self.attention_window // 2 * max(self._dilations), *measures)
         if self.num_global_tokens:
-            shape = (batch_size, self.num_heads, self.num_global_tokens, self.key_dim)
-            names = ("first_keys", "first_values", "global_keys", "global_values")
-            cache |= {name: ops.zeros(shape, dtype=dtype or self.compute_dtype) for name in names}
+            cache |= init_first_cache(batch_size, self.num_global_tokens, *measures)
         return cache
 
     def _extend(self, tokens, visibility, cache, cache_index, training):

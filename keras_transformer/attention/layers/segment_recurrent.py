@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_transformer.attention.arguments import positive
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache
-from keras_transformer.attention.masks import Visibility, with_batch_axis
+from keras_transformer.attention.masks import with_batch_axis
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.mixer import MixerInputs
 from keras_transformer.attention.partition.bands import pad_length, take_rows
@@ -56,8 +56,7 @@ class SegmentRecurrentAttention(TokenMixer):
 
     Raises:
         ValueError: lengths below 1; an unsupported argument: `use_causal_mask=False`, cross-attention, an `attention_mask`,
-        or
-            scores.
+            or scores.
 
     Masks: padding at any position; it counts as a token of its segment. The cache keeps keys and values of the last
     `M + S - 1` tokens. Its size does not depend on `max_length`. The division of a sequence into calls has no influence.
@@ -196,24 +195,9 @@ class SegmentRecurrentAttention(TokenMixer):
             positions: the positions of queries and keys, in their shapes, or None for their order.
             training: bool or None.
         """
-        blocks, size, memory = self._blocks, self.segment_length, self.memory_length
+        blocks = self._blocks
         key, value = (blocks.keys(*pair) for pair in zip(remembered, own, strict=True))
-        # Relative to a block, so that all blocks share one mask and one bias.
-        slots = ops.arange(memory + size, dtype="int32")
-        query_positions, key_positions = slots[memory:], slots
-        if positions is not None:
-            query_positions = blocks.segments(positions[0])
-            key_positions = blocks.keys(positions[1], positions[1][:, memory:])
-        visibility = Visibility(
-            query_mask=blocks.segments(seen[:, memory:]),
-            key_mask=blocks.keys(seen, seen[:, memory:]),
-            causal=True,
-            window=self._window,
-            query_slots=slots[memory:],
-            key_slots=slots,
-            query_positions=query_positions,
-            key_positions=key_positions,
-        )
+        visibility = blocks.visibility(seen, positions, self._window)
         options = {"visibility": visibility, "position": self.position, "training": training}
         context = self.softmax(blocks.segments(query), key, value, **options)
         return ops.reshape(context, (-1, ops.shape(query)[1], self.num_heads, self.key_dim))

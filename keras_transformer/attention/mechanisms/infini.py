@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
-from keras_transformer.attention.cache.compressive_memory import memories, read_memory, segment_heads
+from keras_transformer.attention.cache.compressive_memory import memories, read_memory, segment_heads, split_memories
 from keras_transformer.attention.cache.dense import extend_window_cache, init_window_cache, token_slots
 from keras_transformer.attention.masks import Visibility, with_batch_axis
 from keras_transformer.attention.mechanisms.softmax_based import SoftmaxBasedMechanism
@@ -26,6 +26,20 @@ if TYPE_CHECKING:
 # Features of queries and of keys, and values.
 _Features = tuple[Tensor, Tensor, Tensor]
 _UPDATES = ("linear", "delta")
+
+
+class _NewTokens(NamedTuple):
+    """New tokens: rotated queries; keys and values with those in the cache before them; `features` of the new tokens.
+
+    `slots` are those of the keys, and `read` `(B, 1)` is the number of earlier tokens in the segment of the first.
+    """
+
+    query: Any
+    keys: Any
+    values: Any
+    features: _Features
+    slots: Any
+    read: Any
 
 
 @serializable
@@ -124,7 +138,7 @@ class InfiniAttention(SoftmaxBasedMechanism):
         parts = (pad_to_blocks(x, size) for x in _features(query, key, value, visibility.key_mask))
         query, key, value = (segment_heads(x, size, key.shape[2]) for x in parts)
         memory_before, _ = memories(key, value, bands.count(length), self.update == "delta")
-        context = self._gated(local, query, _before(memory_before, key), size)
+        context = self._gated(local, query, split_memories(memory_before, key), size)
         return zero_masked(bands.join(context, length), visibility.query_mask)
 
     def init_cache(
@@ -154,22 +168,12 @@ class InfiniAttention(SoftmaxBasedMechanism):
         read = with_batch_axis(token_slots(cache_index, 1), ops.shape(query)[0]) % self.segment_length
         options = {"position": position, "training": training}
         step = self._step if query.shape[1] == 1 else self._steps
-        context, memory = step(rotated, keys, values, features, slots, read, cache, visibility, options)
+        context, memory = step(_NewTokens(rotated, keys, values, features, slots, read), cache, visibility, options)
         return ops.cast(zero_masked(context, mask), value.dtype), {**following, **memory}
 
-    def _step(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        features: _Features,
-        slots: Tensor,
-        read: Tensor,
-        cache: Cache,
-        visibility: Visibility,
-        options: Any,
-    ):
-        """One new token; `read` `(B, 1)` is the number of earlier tokens in its segment."""
+    def _step(self, new: _NewTokens, cache: Cache, visibility: Visibility, options: Any) -> tuple[Tensor, Cache]:
+        """Returns the context of one new token, and the next memories."""
+        slots, read, key_heads = new.slots, new.read, new.keys.shape[2]
         own = dataclasses.replace(
             visibility,
             query_mask=None,
@@ -177,9 +181,9 @@ class InfiniAttention(SoftmaxBasedMechanism):
             key_slots=slots,
             key_positions=slots,
         )
-        local = self.softmax(query, keys, values, visibility=own, **options)
+        local = self.softmax(new.query, new.keys, new.values, visibility=own, **options)
         past, pending = cache["memory"], cache["pending"]
-        query, new_keys, new_values = (segment_heads(x, 1, keys.shape[2]) for x in features)
+        query, new_keys, new_values = (segment_heads(x, 1, key_heads) for x in new.features)
         context = self._gated(local, query, past, 1)
         memory_before, sums = memories(new_keys, new_values, 1, self.update == "delta", past, pending)
         tokens = 1 if visibility.query_mask is None else ops.cast(visibility.query_mask, "int32")
@@ -190,31 +194,20 @@ class InfiniAttention(SoftmaxBasedMechanism):
         )
         return context, {"memory": ops.where(ends, memory_before, past), "pending": ops.where(ends, 0.0, sums)}
 
-    def _steps(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        features: _Features,
-        slots: Tensor,
-        read: Tensor,
-        cache: Cache,
-        visibility: Visibility,
-        options: Any,
-    ):
-        """Any number of new tokens; each row is shifted, so that its segments are aligned with blocks."""
-        size, new = self.segment_length, ops.shape(query)[1]
-        count = block_count(new + size - 1, size)
+    def _steps(self, new: _NewTokens, cache: Cache, visibility: Visibility, options: Any) -> tuple[Tensor, Cache]:
+        """Returns as `_step` for any number of tokens; each row is shifted, so that its segments are aligned with blocks."""
+        size, length, read = self.segment_length, ops.shape(new.query)[1], new.read
+        count = block_count(length + size - 1, size)
 
         def aligned(x: Tensor, before: Tensor):
             """Shifts `(B, before + T, ...)`, with T new tokens at the end, to the start of the segment of the first."""
-            x = pad_length(x, size - before, count * size - new)
+            x = pad_length(x, size - before, count * size - length)
             return take_rows(x, size - read, count * size)
 
-        mask, key_heads = visibility.query_mask, keys.shape[2]
-        total = read + (new if mask is None else ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True))
+        mask, key_heads = visibility.query_mask, new.keys.shape[2]
+        total = read + (length if mask is None else ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True))
         offsets = ops.expand_dims(ops.arange(count * size, dtype="int32"), 0)
-        slots = slots[:, size : size + 1] - read + offsets
+        slots = new.slots[:, size : size + 1] - read + offsets
         whole = Visibility(
             key_mask=offsets < total,
             causal=True,
@@ -224,17 +217,17 @@ class InfiniAttention(SoftmaxBasedMechanism):
             key_positions=slots,
         )
         bands = Bands(size, 0, 0)
-        query, keys, values = aligned(query, 0), aligned(keys, size), aligned(values, size)
+        query, keys, values = aligned(new.query, 0), aligned(new.keys, size), aligned(new.values, size)
         local = self.softmax(
             *(bands.blocks(x) for x in (query, keys, values)),
             visibility=bands.visibility(whole, query, keys),
             **options,
         )
-        query, new_keys, new_values = (segment_heads(aligned(x, 0), size, key_heads) for x in features)
+        query, new_keys, new_values = (segment_heads(aligned(x, 0), size, key_heads) for x in new.features)
         past = (cache["memory"], cache["pending"])
         memory_before, sums = memories(new_keys, new_values, count, self.update == "delta", *past)
-        context = self._gated(local, query, _before(memory_before, new_keys), size)
-        context = take_rows(bands.join(context, count * size), read, new)
+        context = self._gated(local, query, split_memories(memory_before, new_keys), size)
+        context = take_rows(bands.join(context, count * size), read, length)
         shape = ops.shape(cache["memory"])
         memory = ops.reshape(take_rows(memory_before, total // size, 1), shape)
         pending = ops.reshape(take_rows(pad_length(sums, 0, 1), total // size, 1), shape)
@@ -269,8 +262,3 @@ def _features(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None
     query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
     query, key = ops.elu(query) + 1.0, zero_masked(ops.elu(key) + 1.0, key_mask)
     return query, key, ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)
-
-
-def _before(memory_before: Tensor, key: Tensor) -> Tensor:
-    """The memories before each segment, `(B · n, K, M, H + 1)`, of `(B, n + 1, K · M, H + 1)`."""
-    return ops.reshape(memory_before[:, :-1], (-1, *key.shape[1:2], key.shape[3], memory_before.shape[3]))

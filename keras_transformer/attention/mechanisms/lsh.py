@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_transformer.attention.arguments import positive
@@ -18,8 +17,13 @@ from keras_transformer.attention.mechanism import Mechanism
 from keras_transformer.attention.mechanisms.softmax import SoftmaxAttention
 from keras_transformer.attention.partial_softmax import PartialAttention, merge_parts, partial_attention
 from keras_transformer.attention.partition.bands import take_rows
+from keras_transformer.attention.partition.bucket_masks import (
+    SELF_BIAS,
+    across_buckets,
+    latest_of_buckets,
+    within_buckets,
+)
 from keras_transformer.attention.partition.sorted_chunks import SortedChunks
-from keras_transformer.attention.softmax_ops import MASKED_SCORE
 from keras_transformer.backend.shared_matmul import shared_matmul
 from keras_transformer.utils.serialization import serializable
 from keras_transformer.utils.types import Cache, Config, DType, Shape, Tensor
@@ -28,8 +32,6 @@ if TYPE_CHECKING:
     from keras_transformer.positions import AttentionPosition
 
 
-# Score of a token with itself, so that it attends to itself only if there is no other key.
-_SELF = -1e5
 _EPSILON = 1e-6
 # Up to this many new tokens attend to the whole cache; for more, it is sorted.
 _MAX_DENSE_QUERIES = 16
@@ -166,7 +168,7 @@ class LSHAttention(Mechanism):
         wraps, size = self.attend_across_buckets, self.chunk_length
         query, value = tokens.gather(query), tokens.with_previous(tokens.gather(value), wraps)
         key = tokens.with_previous(_unit(query), wraps)
-        mask, bias = self._across(tokens, visibility.causal) if wraps else self._within(tokens, visibility.causal)
+        mask, bias = (across_buckets if wraps else within_buckets)(tokens, visibility.causal)
         part = partial_attention(
             self.softmax,
             ops.reshape(query, (-1, size, 1, query.shape[3])),
@@ -181,32 +183,6 @@ class LSHAttention(Mechanism):
         if visibility.query_mask is None:
             return context
         return context * ops.cast(ops.expand_dims(ops.expand_dims(visibility.query_mask, 2), 3), context.dtype)
-
-    def _across(self, tokens, causal: bool):
-        """Mask and bias, `(B · N · R · n, 1, c, 2c)`, for attention across buckets."""
-        query, key = self._beside(tokens, tokens.indices)
-        _, buckets = self._beside(tokens, tokens.buckets)
-        mask = buckets < self.num_buckets
-        if causal:
-            mask = ops.logical_and(mask, key <= query)
-        return mask, ops.where(ops.equal(query, key), _SELF, 0.0)
-
-    def _within(self, tokens, causal: bool):
-        """Mask, and bias `(1, 1, c, 2c)`, for attention within buckets."""
-        query, key = self._beside(tokens, tokens.buckets)
-        mask = ops.equal(ops.where(query < self.num_buckets, query, -1), key)
-        size = self.chunk_length
-        distances = (np.arange(size) + size)[:, None] - np.arange(2 * size)[None]
-        bias = np.where(distances == 0, _SELF, 0.0)
-        if causal:  # Within a bucket, the order is that of token indices.
-            bias = np.where((distances >= 0) & (distances <= size), bias, MASKED_SCORE)
-        return mask, ops.convert_to_tensor(bias[None, None], dtype="float32")
-
-    def _beside(self, tokens, x: Tensor):
-        """Integers of tokens as those of queries, `(·, 1, c, 1)`, and of keys, `(·, 1, 1, 2c)`."""
-        chunks, size = tokens.chunks(x), self.chunk_length
-        both = tokens.with_previous(chunks, self.attend_across_buckets, filling=self.num_buckets)
-        return ops.reshape(chunks, (-1, 1, size, 1)), ops.reshape(both, (-1, 1, 1, 2 * size))
 
     def init_cache(
         self, batch_size: int, max_length: int, num_heads: int, key_dim: int, value_dim: int, dtype: DType
@@ -250,7 +226,7 @@ class LSHAttention(Mechanism):
         keys: Tensor,
         values: Tensor,
         buckets: Tensor,
-        all_buckets,
+        all_buckets: Tensor,
         visibility: Visibility,
         training: bool | None,
     ):
@@ -263,15 +239,8 @@ class LSHAttention(Mechanism):
         query_slots = ops.expand_dims(
             ops.expand_dims(with_batch_axis(visibility.query_slots, ops.shape(query)[0]), 1), 3
         )
-        bias = ops.where(ops.equal(query_slots, ops.reshape(slots, (1, 1, 1, -1))), _SELF, 0.0)
-        masks = []
-        for each in range(self.num_rounds):
-            new = ops.transpose(buckets[:, :, :, each : each + 1], (0, 2, 1, 3))
-            old = ops.transpose(all_buckets[:, :, :, each : each + 1], (0, 2, 3, 1))
-            same = ops.logical_and(ops.equal(new, old), causal)  # (B, N, T, L)
-            counts = ops.cumsum(ops.cast(same, "int32"), axis=-1)
-            masks.append(ops.logical_and(same, counts[:, :, :, -1:] - counts <= self.chunk_length))
-        visible = Visibility(attention_mask=ops.concatenate(masks, axis=2))
+        bias = ops.where(ops.equal(query_slots, ops.reshape(slots, (1, 1, 1, -1))), SELF_BIAS, 0.0)
+        visible = Visibility(attention_mask=latest_of_buckets(buckets, all_buckets, causal, self.chunk_length))
         queries = ops.concatenate([query] * self.num_rounds, axis=1)
         bias = ops.concatenate([bias] * self.num_rounds, axis=2)
         part = partial_attention(self.softmax, queries, _unit(keys), values, visible, bias=bias, training=training)

@@ -9,7 +9,7 @@ from typing import Any
 from keras import ops
 
 from keras_transformer.attention.masks import Visibility, combine, with_batch_axis
-from keras_transformer.utils.types import Cache, Tensor
+from keras_transformer.utils.types import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +91,26 @@ class MarkedTokens:
         return kept + ops.reshape(rows, (-1, ops.shape(x)[1], *x.shape[2:]))
 
 
+def choose_global(
+    first: int, marked: int, global_mask: Tensor | None, visibility: Visibility
+) -> FirstTokens | MarkedTokens | None:
+    """Returns the global tokens: the first ones, and up to `marked` others for which the mask is True; None if none.
+
+    Args:
+        first: int >= 0. The number of first tokens that are global.
+        marked: int >= 0.
+        global_mask: boolean `(B, T)`, or None.
+        visibility: of all tokens.
+    """
+    length = ops.shape(visibility.query_slots)[1]
+    if global_mask is None:
+        return FirstTokens(first, length) if first else None
+    mask = ops.cast(global_mask, "bool")
+    if first:
+        mask = ops.logical_or(mask, FirstTokens(first, length).is_global)
+    return MarkedTokens.of_mask(combine(mask, visibility.key_mask), first + marked)
+
+
 def of_keys(visibility: Visibility, chosen: Tensor) -> Visibility:
     """The `Visibility` of all queries over the chosen keys."""
     mask = chosen.mask
@@ -115,32 +135,6 @@ def of_queries(visibility: Visibility, chosen: Tensor) -> Visibility:
         query_slots=chosen.gather_integers(with_batch_axis(visibility.query_slots)),
         query_positions=chosen.gather_integers(with_batch_axis(visibility.query_positions)),
     )
-
-
-def write_first(cache: Cache, new: Tensor, slots: Tensor, token_mask: Tensor | None = None) -> Cache:
-    """Writes the new tokens that are among the first G tokens.
-
-    Args:
-        cache: dict of tensors `(B, N, G, H)`.
-        new: dict of some of their names to tensors `(B, T, N, H)`.
-        slots: int `(1 | B, T)`: the slots of the new tokens.
-        token_mask: boolean `(B, T)`: False for padding, which is not written; or None.
-
-    Returns:
-        dict of the tensors named in `new`.
-    """
-    first = ops.reshape(ops.arange(cache[next(iter(new))].shape[2], dtype="int32"), (1, 1, -1, 1))
-    here = ops.equal(first, ops.expand_dims(ops.expand_dims(slots, 1), 1))  # (1 | B, 1, G, T)
-    if token_mask is not None:
-        here = ops.logical_and(here, ops.expand_dims(ops.expand_dims(ops.cast(token_mask, "bool"), 1), 1))
-    following = {}
-    for name, tokens in new.items():
-        slab = cache[name]
-        selection = ops.cast(here, slab.dtype)
-        kept = 1 - ops.sum(selection, axis=-1, keepdims=True)
-        written = ops.matmul(selection, ops.transpose(ops.cast(tokens, slab.dtype), (0, 2, 1, 3)))
-        following[name] = slab * kept + written
-    return following
 
 
 def _gather_mask(mask: Tensor | None, chosen: Tensor):

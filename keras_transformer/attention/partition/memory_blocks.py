@@ -10,6 +10,7 @@ import dataclasses
 
 from keras import ops
 
+from keras_transformer.attention.masks import Visibility
 from keras_transformer.attention.partition.bands import block_count, pad_length, take_rows
 from keras_transformer.utils.types import Tensor
 
@@ -67,3 +68,30 @@ class MemoryBlocks:
         padding = self.segment_length - 1
         x = pad_length(x, 0, length - (ops.shape(x)[1] - before))
         return take_rows(x, padding - offsets, before - padding + length)
+
+    def visibility(self, seen: Tensor, positions: tuple[Tensor, Tensor] | None, window: int | None) -> Visibility:
+        """Returns the causal visibility of the queries of each segment over its `keys`.
+
+        Slots are relative to a segment, so that all segments share one mask and one bias.
+
+        Args:
+            seen: boolean `(B, M + n · S)`: False for padding.
+            positions: of queries, `(B, n · S)`, and of keys, `(B, M + n · S)`; None for their order.
+            window: as in `Visibility`.
+        """
+        memory = self.memory_length
+        slots = ops.arange(memory + self.segment_length, dtype="int32")
+        query_positions, key_positions = slots[memory:], slots
+        if positions is not None:
+            query_positions = self.segments(positions[0])
+            key_positions = self.keys(positions[1], positions[1][:, memory:])
+        return Visibility(
+            query_mask=self.segments(seen[:, memory:]),
+            key_mask=self.keys(seen, seen[:, memory:]),
+            causal=True,
+            window=window,
+            query_slots=slots[memory:],
+            key_slots=slots,
+            query_positions=query_positions,
+            key_positions=key_positions,
+        )
