@@ -63,13 +63,16 @@ def _other(operator: Any, index: int) -> int:
 
 def _lighter_norms(graph: Graph) -> int:
     """Rewrites every norm; returns how many."""
-    uses, count = _Uses(graph), 0
-    for operator in list(graph.subgraph.operators):
-        parts = _norm_parts(graph, uses, operator)
-        if parts:
-            _rewrite_norm(graph, *parts)
-            uses, count = _Uses(graph), count + 1
-    return count
+    uses = _Uses(graph)
+    found = [parts for operator in graph.subgraph.operators if (parts := _norm_parts(graph, uses, operator))]
+    old = {id(each) for operators, _ in found for each in operators}
+    new = {id(operators[-1]): _norm(graph, operators[-1], *tensors) for operators, tensors in found}
+    graph.subgraph.operators[:] = [
+        each
+        for operator in graph.subgraph.operators
+        for each in new.get(id(operator), () if id(operator) in old else (operator,))
+    ]
+    return len(found)
 
 
 def _norm_parts(graph: Graph, uses: _Uses, operator: Any) -> Any:
@@ -116,19 +119,19 @@ def _activates(operator: Any) -> bool:
     return options is not None and options.fusedActivationFunction != 0
 
 
-def _rewrite_norm(graph: Graph, operators: list[Any], tensors: tuple[int, ...]) -> None:
-    x, mean, inverse, gamma, beta = tensors
-    output = int(operators[-1].outputs[0])
-    position = graph.subgraph.operators.index(operators[-1]) - len(operators) + 1
-    graph.subgraph.operators[:] = [each for each in graph.subgraph.operators if all(each is not o for o in operators)]
+def _norm(graph: Graph, last: Any, x: int, mean: int, inverse: int, gamma: int, beta: int) -> list[Any]:
+    """The operators of a norm in place of those that end in `last`."""
+    output = int(last.outputs[0])
     name, shape = graph.tensors[output].name.decode(), signature_of(graph.tensors[output])
     centered, normed, scaled = (
         graph.add_tensor(f"{name}/{part}", "FLOAT32", shape) for part in ("centered", "normed", "scaled")
     )
-    steps = (("SUB", (x, mean), centered), ("MUL", (centered, inverse), normed), ("MUL", (normed, gamma), scaled))
-    for kind, inputs, result in reversed((*steps, ("ADD", (scaled, beta), output))):
-        options = {"SUB": schema().SubOptionsT, "MUL": schema().MulOptionsT, "ADD": schema().AddOptionsT}[kind]()
-        graph.insert(position, kind, inputs, (result,), options)
+    return [
+        graph.operator("SUB", (x, mean), (centered,), schema().SubOptionsT()),
+        graph.operator("MUL", (centered, inverse), (normed,), schema().MulOptionsT()),
+        graph.operator("MUL", (normed, gamma), (scaled,), schema().MulOptionsT()),
+        graph.operator("ADD", (scaled, beta), (output,), schema().AddOptionsT()),
+    ]
 
 
 class _Weights:
@@ -154,8 +157,8 @@ def _digest(array: Any) -> bytes:
 
 def _fold_factors(graph: Graph, weights: _Weights) -> int:
     """Folds constant factors behind `FULLY_CONNECTED` and an optional `RESHAPE` into its weights; returns how many."""
-    uses, count = _Uses(graph), 0
-    for operator in list(graph.subgraph.operators):
+    uses, folded = _Uses(graph), set()
+    for operator in graph.subgraph.operators:
         factor = graph.kind(operator) == "MUL" and not _activates(operator) and _factor(graph, operator)
         if not factor:
             continue
@@ -164,8 +167,9 @@ def _fold_factors(graph: Graph, weights: _Weights) -> int:
         if product is not None:
             _multiply(graph, product, factor, weights)
             _bypass(graph, operator, source, uses)
-            uses, count = _Uses(graph), count + 1
-    return count
+            folded.add(id(operator))
+    graph.subgraph.operators[:] = [each for each in graph.subgraph.operators if id(each) not in folded]
+    return len(folded)
 
 
 def _factor(graph: Graph, operator: Any) -> float | None:
@@ -201,13 +205,14 @@ def _multiply(graph: Graph, operator: Any, factor: float, weights: _Weights) -> 
 
 
 def _bypass(graph: Graph, operator: Any, source: int, uses: _Uses) -> None:
-    """Removes an operator; the consumers of its result read its source."""
+    """Lets the consumers of an operator's result read its source instead."""
     output = int(operator.outputs[0])
-    graph.subgraph.operators[:] = [each for each in graph.subgraph.operators if each is not operator]
     if output in uses.ends:
         graph.subgraph.outputs = np.where(graph.subgraph.outputs == output, source, graph.subgraph.outputs)
+        uses.ends.add(source)
     for reader in uses.readers[output]:
         reader.inputs = np.where(np.asarray(reader.inputs) == output, source, reader.inputs).astype("int32")
+    uses.readers[source] = [each for each in uses.readers[source] if each is not operator] + uses.readers[output]
 
 
 def _drop_unused(model: Any) -> None:

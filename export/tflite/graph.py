@@ -129,7 +129,11 @@ class Graph:
     def insert(
         self, position: int, kind: str, inputs: Sequence[int], outputs: Sequence[int], options: Any = None
     ) -> None:
-        """Inserts an operator before the one at `position`; `options` is an instance of the kind's options class."""
+        """Inserts an operator before the one at `position`; see `operator`."""
+        self.subgraph.operators.insert(position, self.operator(kind, inputs, outputs, options))
+
+    def operator(self, kind: str, inputs: Sequence[int], outputs: Sequence[int], options: Any = None) -> Any:
+        """Returns a new operator; `options` is an instance of the kind's options class."""
         operator = schema().OperatorT()
         operator.opcodeIndex = self._code(kind)
         operator.inputs = np.array(inputs, "int32")
@@ -138,7 +142,7 @@ class Graph:
             name = type(options).__name__[:-1]
             operator.builtinOptions = options
             operator.builtinOptionsType = getattr(schema().BuiltinOptions, name)
-        self.subgraph.operators.insert(position, operator)
+        return operator
 
     def _code(self, kind: str) -> int:
         number = getattr(schema().BuiltinOperator, kind)
