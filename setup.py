@@ -51,7 +51,7 @@ setup(
         "safetensors>=0.5,<1",
         "huggingface-hub>=1,<3",
         "tensorflow-text>=2.20,<2.22",
-        # Its optimizer is patched in `export/onnx/tf2onnx_optimizer.py`: only the releases that were tried.
+        # `export/onnx/convert.py` calls modules of it that are not documented: only the releases that were tried.
         "tf2onnx>=1.17,<1.18",
         "onnx>=1.19,<2",
         "onnx-ir>=1.1,<2",
