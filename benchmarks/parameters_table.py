@@ -48,7 +48,7 @@ def count(build, size):
         with unallocated():
             return build(size, **dict.fromkeys(required(build), VOCABULARY)).count_params()
     except ValueError as error:
-        if "Unknown name" in str(error):  # A size of another model in the same file.
+        if "Unknown size" in str(error):  # A size of another model in the same file.
             return None
         raise
     finally:
