@@ -9,8 +9,9 @@ import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head, head_of
-from keras_transformer.checkpoints.architectures.vit import image_options, patch_entries
 from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.image_mapping import patch_entries
+from keras_transformer.checkpoints.image_settings import image_options
 from keras_transformer.checkpoints.layouts import Flat
 from keras_transformer.checkpoints.mapping import Entry, attention, embedding, linear, norm, same
 from keras_transformer.models import CLIP, CLIPText, CLIPVision, Size

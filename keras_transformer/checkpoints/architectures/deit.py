@@ -6,15 +6,10 @@ import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Head
-from keras_transformer.checkpoints.architectures.vit import (
-    Vit,
-    image_options,
-    vit_attention,
-    vit_entries,
-    vit_options,
-    vit_size,
-)
+from keras_transformer.checkpoints.architectures.vit import Vit
 from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.image_mapping import vit_entries
+from keras_transformer.checkpoints.image_settings import image_options, vit_attention, vit_options, vit_size
 from keras_transformer.checkpoints.mapping import Entry, linear, same
 from keras_transformer.models import DeiT
 

@@ -6,13 +6,9 @@ import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.architectures.vit import (
-    attention_entries,
-    embedding_entries,
-    image_options,
-    vit_options,
-)
 from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.image_mapping import attention_entries, image_embedding_entries
+from keras_transformer.checkpoints.image_settings import image_options, vit_options
 from keras_transformer.checkpoints.mapping import Entry, fused_linear, linear, norm, same
 from keras_transformer.models import DINOv2, Size
 
@@ -51,7 +47,7 @@ class Dinov2(Architecture):
         )
 
     def entries(self, config: Config) -> list[Entry]:
-        entries = embedding_entries()
+        entries = image_embedding_entries()
         for index in range(config.integer("num_hidden_layers", 12)):
             theirs, ours = f"encoder.layer.{index}", f"encoder_block_{index}"
             entries += [

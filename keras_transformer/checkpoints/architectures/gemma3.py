@@ -11,7 +11,6 @@ from keras_transformer.checkpoints.architectures.gemma2 import (
     capped_language_model,
     gemma2_options,
     sandwich_entries,
-    soft_cap,
 )
 from keras_transformer.checkpoints.architectures.llama import Llama
 from keras_transformer.checkpoints.config import Config
@@ -27,7 +26,10 @@ _HEADS = decoder_heads(language_model=functools.partial(capped_language_model, d
 
 
 class Gemma3(Llama):
-    """Gemma 3, text: Gemma Team, arXiv 2503.19786."""
+    """Gemma 3, text: Gemma Team, arXiv 2503.19786.
+
+    transformers reads "attn_logit_softcapping", but does not cap the scores.
+    """
 
     heads = {name: _HEADS[name] for name in ("CausalLM", "SequenceClassification")}
 
@@ -40,7 +42,6 @@ class Gemma3(Llama):
         return Gemma3Model(
             model_size(config),
             config.integer("vocab_size"),
-            score_soft_cap=soft_cap(config, "attn_logit_softcapping", None),
             position=rotary(config, width, 1e6, "full_attention"),
             local_position=_local_position(config, width),
             **gemma2_options(config, types),

@@ -6,9 +6,11 @@ import keras
 
 from keras_transformer import models
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.architectures.bart import SIDES, Bart, block_entries, options, sizes
+from keras_transformer.checkpoints.architectures.bart import Bart
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.encoder_decoder_heads import language_head, language_model
+from keras_transformer.checkpoints.encoder_decoder_mapping import SIDES, block_entries
+from keras_transformer.checkpoints.encoder_decoder_settings import options, sizes
 from keras_transformer.checkpoints.mapping import Entry, embedding
 
 

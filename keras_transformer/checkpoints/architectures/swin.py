@@ -6,8 +6,9 @@ import keras
 
 from keras_transformer import tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head
-from keras_transformer.checkpoints.architectures.vit import integers, patch_entries, sides
 from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.image_mapping import patch_entries
+from keras_transformer.checkpoints.image_settings import integers, sides
 from keras_transformer.checkpoints.mapping import Entry, attention, linear, norm, same
 from keras_transformer.models import Swin, SwinSize
 from keras_transformer.models.swin import SIZES

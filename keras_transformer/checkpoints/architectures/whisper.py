@@ -6,9 +6,10 @@ import keras
 
 from keras_transformer import models, tasks
 from keras_transformer.checkpoints.architecture import Architecture, Head, head_of
-from keras_transformer.checkpoints.architectures.bart import SIDES, block_entries, options, sizes
 from keras_transformer.checkpoints.config import Config
 from keras_transformer.checkpoints.encoder_decoder_heads import language_model
+from keras_transformer.checkpoints.encoder_decoder_mapping import SIDES, block_entries
+from keras_transformer.checkpoints.encoder_decoder_settings import options, sizes
 from keras_transformer.checkpoints.layouts import Transposed
 from keras_transformer.checkpoints.mapping import Entry, embedding, linear, same
 

@@ -1,0 +1,51 @@
+"""The mapping of models of images: patches, class token and positions, and the blocks of ViT."""
+
+from __future__ import annotations
+
+from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.layouts import Expanded, Transposed
+from keras_transformer.checkpoints.mapping import Entry, attention, linear, norm, same
+
+
+def patch_entries(theirs: str, ours: str, bias: bool = True) -> list[Entry]:
+    """Returns the mapping of a convolution over patches."""
+    entries = [Entry((f"{theirs}.weight",), (f"{ours}/kernel",), Transposed((3, 2, 0, 1)))]
+    return [*entries, same(f"{theirs}.bias", f"{ours}/bias")] if bias else entries
+
+
+def image_embedding_entries() -> list[Entry]:
+    """Returns the mapping of patches, class token and positions."""
+    table = "position_embeddings"
+    return [
+        same("embeddings.cls_token", "patch_embedding/class_embedding"),
+        Entry((f"embeddings.{table}",), (f"patch_embedding/{table}",), Expanded()),
+        *patch_entries("embeddings.patch_embeddings.projection", "patch_embedding/projection"),
+    ]
+
+
+def vit_entries(config: Config) -> list[Entry]:
+    """Returns the mapping that ViT and DeiT share."""
+    entries = image_embedding_entries()
+    for index in range(config.integer("num_hidden_layers", 12)):
+        theirs, ours = f"encoder.layer.{index}", f"encoder_block_{index}"
+        entries += [
+            *attention_entries(theirs, ours, config),
+            *norm(f"{theirs}.layernorm_before", f"{ours}/mixer_residual/norm"),
+            *norm(f"{theirs}.layernorm_after", f"{ours}/feedforward_residual/norm"),
+            *linear(f"{theirs}.intermediate.dense", f"{ours}/feedforward/hidden"),
+            *linear(f"{theirs}.output.dense", f"{ours}/feedforward/output"),
+        ]
+    return [*entries, *norm("layernorm", "final_norm")]
+
+
+def attention_entries(theirs: str, ours: str, config: Config) -> list[Entry]:
+    """Returns the mapping of the attention of a block."""
+    return attention(
+        f"{ours}/self_attention",
+        query=f"{theirs}.attention.attention.query",
+        key=f"{theirs}.attention.attention.key",
+        value=f"{theirs}.attention.attention.value",
+        output=f"{theirs}.attention.output.dense",
+        bias=config.flag("qkv_bias", True),
+        output_bias=True,
+    )

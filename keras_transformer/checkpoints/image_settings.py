@@ -1,0 +1,72 @@
+"""Settings of models of images, as arguments of models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_transformer.attention import MultiHeadAttention
+from keras_transformer.checkpoints.config import Config
+from keras_transformer.checkpoints.errors import ConfigError
+from keras_transformer.models import Size
+
+_LONGEST = 16
+
+
+def image_options(config: Config, image_size: int = 224, patch_size: int = 16) -> dict[str, Any]:
+    """Returns the options of images; the arguments are the defaults of missing settings."""
+    image, patch = sides(config, "image_size", image_size), sides(config, "patch_size", patch_size)
+    if any(side % part for side, part in zip(image, patch, strict=True)):
+        raise ConfigError(f"{config.source}: 'image_size' {image} does not divide into patches of {patch}.")
+    return {"patch_size": patch, "image_size": image, "num_channels": config.integer("num_channels", 3)}
+
+
+def sides(config: Config, name: str, default: int) -> tuple[int, int]:
+    """Returns height and width, from one number or two."""
+    found = config.get(name, default)
+    if not isinstance(found, list):
+        side = config.integer(name, default)
+        return side, side
+    if len(found) != 2:
+        raise ConfigError(f"{config.source}: {name!r} is {str(found)[:80]}; expected one number or two.")
+    height, width = integers(config, name, default)
+    return height, width
+
+
+def integers(config: Config, name: str, default: Any) -> tuple[int, ...]:
+    """Returns a setting that is a short list of integers, as a tuple."""
+    found = config.get(name, default)
+    if not isinstance(found, (list, tuple)) or not 1 <= len(found) <= _LONGEST:
+        raise ConfigError(f"{config.source}: {name!r} is {str(found)[:80]!r}; expected a list of numbers.")
+    return tuple(type(config)({name: each}, config.source).integer(name) for each in found)
+
+
+def vit_size(config: Config) -> Size:
+    """Returns the `Size` of a vision transformer."""
+    return Size(
+        config.integer("num_hidden_layers", 12),
+        config.integer("hidden_size", 768),
+        config.integer("num_attention_heads", 12),
+        config.integer("intermediate_size", 3072),
+    )
+
+
+def vit_options(config: Config, layer_norm_epsilon: float = 1e-12) -> dict[str, Any]:
+    """Returns the options that ViT, DeiT and DINOv2 share."""
+    return {
+        "activation": config.activation(),
+        "dropout": config.number("hidden_dropout_prob", 0.0),
+        "attention_dropout": config.number("attention_probs_dropout_prob", 0.0),
+        "layer_norm_epsilon": config.number("layer_norm_eps", layer_norm_epsilon),
+    }
+
+
+def vit_attention(config: Config) -> MultiHeadAttention:
+    """Returns the attention of every block, with or without biases of queries, keys and values."""
+    size = vit_size(config)
+    return MultiHeadAttention(
+        size.num_heads,
+        size.hidden_dim // size.num_heads,
+        dropout=config.number("attention_probs_dropout_prob", 0.0),
+        use_bias=config.flag("qkv_bias", True),
+        use_output_bias=True,
+    )
