@@ -45,7 +45,9 @@ def make(
         token_ids = np.where(mask, token_ids, config.pad_token_id).astype("int32")
     inputs = {"token_ids": token_ids, "padding_mask": mask}
     if segments:
-        inputs["segment_ids"] = (np.where(np.arange(token_ids.shape[1]) > 3, 1, 0) * mask).astype("int32")
+        inputs["segment_ids"] = (
+            np.minimum(np.arange(token_ids.shape[1]) // 4, config.type_vocab_size - 1) * mask
+        ).astype("int32")
     if boxes:
         ends = np.random.default_rng(1).integers(0, config.max_2d_position_embeddings, (2, 2, *token_ids.shape))
         inputs["boxes"] = np.concatenate(np.sort(ends, axis=0)).transpose(1, 2, 0).astype("int32")

@@ -11,6 +11,8 @@ CONFIG = {
     "num_attention_heads": 4,
     "intermediate_size": 24,
     "max_position_embeddings": 12,
+    "type_vocab_size": 3,
+    "hidden_act": "silu",
 }
 OUTPUTS = {
     "Model": POOLED,

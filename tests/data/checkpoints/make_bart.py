@@ -17,6 +17,7 @@ CONFIG = {
     "encoder_ffn_dim": 20,
     "decoder_ffn_dim": 24,
     "max_position_embeddings": 20,
+    "activation_function": "relu",
     "num_labels": 3,
     "pad_token_id": 1,
     "eos_token_id": 2,
@@ -36,7 +37,7 @@ SEPARATE = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 52,
 
 def main():
     source, target = source_and_target(50)
-    write_generation("bart", "BartForConditionalGeneration", source, target)
+    write_generation("bart", "BartForConditionalGeneration", source, target, scale_embedding=True)
     write_generation("mbart", "MBartForConditionalGeneration", source, target, scale_embedding=True)
     write_generation("marian", "MarianMTModel", source, target, **MARIAN)
     write_generation("marian-separate", "MarianMTModel", source, target, **{**MARIAN, **SEPARATE, "pad_token_id": 51})

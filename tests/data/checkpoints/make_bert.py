@@ -10,6 +10,8 @@ CONFIG = {
     "num_attention_heads": 2,
     "intermediate_size": 24,
     "max_position_embeddings": 20,
+    "type_vocab_size": 3,
+    "hidden_act": "silu",
 }
 OUTPUTS = {
     "Model": POOLED,

@@ -13,6 +13,8 @@ CONFIG = {
     "num_attention_heads": 4,
     "intermediate_size": 24,
     "max_position_embeddings": 20,
+    "type_vocab_size": 3,
+    "hidden_act": "silu",
     "block_size": 2,
     "num_random_blocks": 1,
     "sep_token_id": 3,
@@ -29,7 +31,7 @@ OUTPUTS = {
 
 def main():
     for ending, outputs in OUTPUTS.items():
-        full = {"attention_type": "original_full", "hidden_act": "relu"} if ending == "Model" else {}
+        full = {"attention_type": "original_full"} if ending == "Model" else {}
         config = transformers.BigBirdConfig(**{**CONFIG, **full})
         name = f"bigbird-{ending.removeprefix('For')}"
         make(name, f"BigBird{ending}", config, outputs, segments=True, lengths=(10, 7, 1))

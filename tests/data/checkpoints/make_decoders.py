@@ -20,6 +20,9 @@ SIZE = {
     "max_position_embeddings": 32,
     **SPECIAL,
 }
+LLAMA = {**SIZE, "hidden_act": "gelu"}
+THETA = {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}}
+TIED, UNTIED = {"tie_word_embeddings": True}, {"tie_word_embeddings": False}
 GPT2 = {
     "vocab_size": VOCABULARY,
     "n_embd": 16,
@@ -27,12 +30,17 @@ GPT2 = {
     "n_head": 2,
     "n_inner": 20,
     "n_positions": 24,
+    "activation_function": "silu",
     **SPECIAL,
 }
 BLOOM = {"vocab_size": VOCABULARY, "hidden_size": 24, "n_layer": 2, "n_head": 3, **SPECIAL}
-GEMMA = {**SIZE, "num_key_value_heads": 1, "head_dim": 8}
+GEMMA = {**SIZE, **THETA, "num_key_value_heads": 1, "head_dim": 8, "hidden_act": "silu", "attention_bias": True}
 GEMMA2 = {
     **SIZE,
+    **THETA,
+    "hidden_activation": "silu",
+    "attention_bias": True,
+    "layer_types": ["full_attention", "sliding_attention"],
     "head_dim": 8,
     "query_pre_attn_scalar": 5,
     "sliding_window": 4,
@@ -41,24 +49,36 @@ GEMMA2 = {
 }
 GEMMA3 = {
     **SIZE,
+    "hidden_activation": "silu",
+    "attention_bias": True,
+    # Read, but not applied.
+    "attn_logit_softcapping": 0.5,
+    "final_logit_softcapping": 3.0,
     "head_dim": 8,
     "num_hidden_layers": 3,
     "query_pre_attn_scalar": 5,
     "sliding_window": 4,
-    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+    "layer_types": ["sliding_attention", "full_attention", "full_attention"],
     "rope_parameters": {
         "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
         "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1000.0},
     },
 }
 QWEN = {
-    **SIZE,
+    **LLAMA,
     "use_sliding_window": True,
     "sliding_window": 4,
     "max_window_layers": 1,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+    **THETA,
 }
-MIXTRAL = {**SIZE, "num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": None}
+MIXTRAL = {
+    **LLAMA,
+    **THETA,
+    "head_dim": 8,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 3,
+    "sliding_window": 4,
+}
 RWKV = {
     "vocab_size": VOCABULARY,
     "hidden_size": 16,
@@ -73,53 +93,83 @@ ROPES = {
         "rope_type": "llama3",
         "rope_theta": 100.0,
         "factor": 4.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
+        "low_freq_factor": 1.5,
+        "high_freq_factor": 3.0,
         "original_max_position_embeddings": 16,
     },
-    "llama_linear": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0},
-    "llama_dynamic": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
+    "llama_linear": {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0},
+    "llama_dynamic": {"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0},
     "llama_yarn": {
         "rope_type": "yarn",
-        "rope_theta": 10000.0,
+        "rope_theta": 100.0,
         "factor": 4.0,
         "original_max_position_embeddings": 8,
-        "beta_fast": 4.0,
+        "beta_fast": 0.6,
+        "beta_slow": 0.1,
+        "mscale": 2.0,
+        "mscale_all_dim": 0.5,
+        "truncate": False,
+    },
+    "qwen2": {
+        "rope_type": "yarn",
+        "rope_theta": 100.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 8,
+        "attention_factor": 1.7,
     },
 }
 ALL = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
 # Of each folder: its class's name before the head, its config, and the heads.
 FAMILIES = {
     "gpt2": ("GPT2", "GPT2Config", GPT2, ("LMHeadModel", "Model", *ALL)),
-    "gpt2_scaled": ("GPT2", "GPT2Config", {**GPT2, "scale_attn_by_inverse_layer_idx": True}, ("LMHeadModel",)),
-    "llama": ("Llama", "LlamaConfig", {**SIZE, "rope_parameters": ROPES["llama"]}, ("CausalLM", *ALL)),
+    "gpt2_scaled": (
+        "GPT2",
+        "GPT2Config",
+        {**GPT2, **UNTIED, "scale_attn_by_inverse_layer_idx": True, "scale_attn_weights": False},
+        ("LMHeadModel",),
+    ),
+    "llama": ("Llama", "LlamaConfig", {**LLAMA, "rope_parameters": ROPES["llama"]}, ("CausalLM", *ALL)),
     "llama_linear": (
         "Llama",
         "LlamaConfig",
-        {**SIZE, "rope_parameters": ROPES["llama_linear"], "mlp_bias": True},
+        {**LLAMA, "rope_parameters": ROPES["llama_linear"], "mlp_bias": True},
         ("CausalLM",),
     ),
     "llama_dynamic": (
         "Llama",
         "LlamaConfig",
-        {**SIZE, "rope_parameters": ROPES["llama_dynamic"], "head_dim": 8},
+        {**LLAMA, "rope_parameters": ROPES["llama_dynamic"], "head_dim": 8},
         ("CausalLM",),
     ),
     "llama_yarn": (
         "Llama",
         "LlamaConfig",
-        {**SIZE, "rope_parameters": ROPES["llama_yarn"], "attention_bias": True, "tie_word_embeddings": True},
+        {**LLAMA, **TIED, "rope_parameters": ROPES["llama_yarn"], "attention_bias": True, "head_dim": 8},
         ("CausalLM",),
     ),
-    "mistral": ("Mistral", "MistralConfig", {**SIZE, "sliding_window": 4}, ("CausalLM", *ALL)),
-    "qwen2": ("Qwen2", "Qwen2Config", QWEN, ("CausalLM", *ALL)),
-    "qwen3": ("Qwen3", "Qwen3Config", {**QWEN, "head_dim": 8}, ("CausalLM", *ALL)),
+    "mistral": ("Mistral", "MistralConfig", {**LLAMA, **THETA, "sliding_window": 4, "head_dim": 8}, ("CausalLM", *ALL)),
+    "mistral_tied": ("Mistral", "MistralConfig", {**LLAMA, **THETA, **TIED, "sliding_window": None}, ("CausalLM",)),
+    "qwen2": (
+        "Qwen2",
+        "Qwen2Config",
+        {**QWEN, "rope_parameters": ROPES["qwen2"], "layer_types": GEMMA3["layer_types"][:2]},
+        ("CausalLM", *ALL),
+    ),
+    "qwen2_tied": ("Qwen2", "Qwen2Config", {**QWEN, **TIED, "use_sliding_window": False}, ("CausalLM",)),
+    "qwen3": ("Qwen3", "Qwen3Config", {**QWEN, "head_dim": 8, "attention_bias": True}, ("CausalLM", *ALL)),
+    "qwen3_tied": ("Qwen3", "Qwen3Config", {**QWEN, **TIED, "head_dim": 8}, ("CausalLM",)),
     "gemma": ("Gemma", "GemmaConfig", GEMMA, ("CausalLM", *ALL[:2])),
+    "gemma_untied": ("Gemma", "GemmaConfig", {**GEMMA, **UNTIED, "attention_bias": False}, ("CausalLM",)),
     "gemma2": ("Gemma2", "Gemma2Config", GEMMA2, ("CausalLM", *ALL[:2])),
+    "gemma2_untied": ("Gemma2", "Gemma2Config", {**GEMMA2, **UNTIED, "final_logit_softcapping": None}, ("CausalLM",)),
     "gemma3": ("Gemma3", "Gemma3TextConfig", GEMMA3, ("CausalLM", *ALL[:1])),
+    "gemma3_untied": ("Gemma3", "Gemma3TextConfig", {**GEMMA3, **UNTIED, "attention_bias": False}, ("CausalLM",)),
     "bloom": ("Bloom", "BloomConfig", BLOOM, ("CausalLM", *ALL)),
+    "bloom_untied": ("Bloom", "BloomConfig", {**BLOOM, **UNTIED}, ("CausalLM",)),
     "mixtral": ("Mixtral", "MixtralConfig", MIXTRAL, ("CausalLM", *ALL)),
+    "mixtral_tied": ("Mixtral", "MixtralConfig", {**MIXTRAL, **TIED, "sliding_window": None}, ("CausalLM",)),
     "rwkv": ("Rwkv", "RwkvConfig", RWKV, ("CausalLM",)),
+    "rwkv_tied": ("Rwkv", "RwkvConfig", {**RWKV, **TIED}, ("CausalLM",)),
 }
 GRADIENTS = {
     "gpt2-LMHeadModel": (
@@ -147,13 +197,13 @@ def make(name, cls, config_cls, settings, head):
     generates = head in ("CausalLM", "LMHeadModel")
     settings = settings if generates else of_one_layer(settings)
     labels = {} if generates or head == "Model" else {"num_labels": 2 if head == "QuestionAnswering" else 3}
-    model = build(head_class(cls, head), getattr(transformers, config_cls)(**settings, **labels))
+    config = getattr(transformers, config_cls)(**settings, **labels)
+    model, more = speaking(head_class(cls, head), config) if generates else (build(head_class(cls, head), config), {})
     token_ids, mask = ragged_tokens(VOCABULARY)
     found = run(model, input_ids=token_ids, attention_mask=mask)
     wanted = OUTPUTS.get(head, ("logits",))
     wanted = wanted if isinstance(wanted, dict) else {each: each for each in wanted}
     outputs = {ours: found[theirs].numpy() for ours, theirs in wanted.items()}
-    more = continuations(model) if generates else {}
     if name in GRADIENTS:
         inputs = {"input_ids": token_ids, "attention_mask": mask}
         more |= gradients(model, GRADIENTS[name], inputs, mask[..., None])
@@ -166,7 +216,8 @@ def of_one_layer(settings):
     if "layer_types" in settings:
         changes["layer_types"] = settings["layer_types"][-1:]
         kind = changes["layer_types"][0]
-        changes["rope_parameters"] = {kind: settings["rope_parameters"][kind]}
+        if kind in settings["rope_parameters"]:
+            changes["rope_parameters"] = {kind: settings["rope_parameters"][kind]}
     return settings | changes
 
 
@@ -177,6 +228,16 @@ def head_class(cls, head):
     raise ValueError(f"{cls} has no {head}")
 
 
+def speaking(cls, config):
+    """A model whose greedy texts do not end, and these."""
+    for seed in range(20):
+        model = build(cls, config, seed)
+        found = continuations(model)
+        if END not in found["generated"]:
+            return model, found
+    raise AssertionError(f"No weights let {cls.__name__} speak.")
+
+
 def continuations(model):
     """Greedy texts, each prompt by itself."""
     texts = []
@@ -185,7 +246,6 @@ def continuations(model):
         options = {"do_sample": False, "max_new_tokens": NEW, "eos_token_id": None, "pad_token_id": 0}
         text = model.generate(row, attention_mask=torch.ones_like(row), **options)
         texts.append(text[0, len(prompt) :].tolist())
-    assert END not in sum(texts, []), texts
     width = max(map(len, PROMPTS))
     prompts = [[*prompt, *[-1] * (width - len(prompt))] for prompt in PROMPTS]
     return {"prompt": np.array(prompts, "int32"), "generated": np.array(texts, "int32")}

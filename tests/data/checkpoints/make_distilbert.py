@@ -10,6 +10,7 @@ CONFIG = {
     "n_heads": 4,
     "hidden_dim": 24,
     "max_position_embeddings": 12,
+    "activation": "silu",
     "sinusoidal_pos_embds": True,
 }
 OUTPUTS = {

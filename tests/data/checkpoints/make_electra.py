@@ -8,9 +8,12 @@ CONFIG = {
     "embedding_size": 12,
     "hidden_size": 16,
     "num_hidden_layers": 2,
-    "num_attention_heads": 4,
+    "num_attention_heads": 2,
     "intermediate_size": 24,
     "max_position_embeddings": 12,
+    "type_vocab_size": 3,
+    "hidden_act": "silu",
+    "summary_activation": "tanh",
 }
 OUTPUTS = {
     "Model": TOKENS,

@@ -16,7 +16,8 @@ TEXT = {
     "layers": 2,
     "ffn_dim": 24,
     "attention_heads": 2,
-    "activation_function": "gelu",
+    "activation_function": "silu",
+    "scale_embedding": False,
 }
 VISION = {
     "hidden_size": 12,
@@ -25,6 +26,8 @@ VISION = {
     "intermediate_size": 20,
     "image_size": 12,
     "patch_size": 4,
+    "num_channels": 2,
+    "hidden_act": "relu",
 }
 # Text, with as many images as there are brackets in each row.
 ROWS = ("aa[]aaa[]a", "[]aaaa", "a[]")
@@ -61,7 +64,7 @@ def make_inputs(generator):
         rows.append(tokens)
     longest = max(map(len, rows))
     token_ids = np.array([row + [1] * (longest - len(row)) for row in rows], "int32")
-    images = generator.normal(size=(len(rows), 2, 12, 12, 3)).astype("float32")
+    images = generator.normal(size=(len(rows), 2, 12, 12, VISION["num_channels"])).astype("float32")
     mask = np.arange(longest) < np.array([[len(row)] for row in rows])
     return {"images": images, "token_ids": token_ids, "padding_mask": mask}
 
@@ -88,8 +91,7 @@ def build_speaking(config, inputs):
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if "embed_tokens" in name:
-                    # Scaled by 4 in front of the blocks.
-                    parameter.mul_(0.1 / parameter.std())
+                    parameter.mul_(0.4 / parameter.std())
                 elif parameter.ndim == 2:
                     parameter.add_(0.2 * (1 + seed % 3) * torch.randn_like(parameter))
         answers = np.stack([answer(model, inputs, row) for row in range(len(ROWS))])

@@ -10,6 +10,8 @@ CONFIG = {
     "num_attention_heads": 4,
     "intermediate_size": 24,
     "max_position_embeddings": 12,
+    "type_vocab_size": 3,
+    "hidden_act": "silu",
     "max_2d_position_embeddings": 30,
 }
 OUTPUTS = {

@@ -12,7 +12,9 @@ CONFIG = {
     "max_position_embeddings": 26,
     "type_vocab_size": 1,
     "attention_window": [4, 6],
-    "layer_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    # Positions start after it.
+    "pad_token_id": 2,
 }
 OUTPUTS = {
     "Model": POOLED,

@@ -11,6 +11,8 @@ CONFIG = {
     "intermediate_size": 24,
     "max_position_embeddings": 64,
     "local_attention": 6,
+    "hidden_activation": "silu",
+    "layer_types": ["sliding_attention", "full_attention", "full_attention", "sliding_attention"],
     "pad_token_id": 0,
     "bos_token_id": 1,
     "cls_token_id": 1,

@@ -10,6 +10,9 @@ CONFIG = {
     "num_attention_heads": 4,
     "intermediate_size": 24,
     "max_position_embeddings": 26,
+    "hidden_act": "silu",
+    # Positions start after 1, whichever token is padding.
+    "pad_token_id": 3,
 }
 OUTPUTS = {
     "Model": POOLED,

@@ -26,7 +26,7 @@ CONFIG = {
     "num_buckets": [2, 4],
     "num_hashes": 2,
     "hash_seed": 3,
-    "layer_norm_eps": 1e-5,
+    "hidden_act": "silu",
 }
 CAUSAL = "ModelWithLMHead"
 OUTPUTS = {

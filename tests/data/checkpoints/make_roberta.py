@@ -9,10 +9,11 @@ CONFIG = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "intermediate_size": 24,
-    "max_position_embeddings": 14,
+    "max_position_embeddings": 15,
     "type_vocab_size": 1,
-    "layer_norm_eps": 1e-5,
-    "hidden_act": "gelu",
+    "hidden_act": "silu",
+    # Positions start after it.
+    "pad_token_id": 2,
 }
 OUTPUTS = {
     "Model": POOLED,
@@ -29,9 +30,9 @@ def main():
         labels = 2 if ending == "ForQuestionAnswering" else 3
         config = transformers.RobertaConfig(**CONFIG)
         make(f"roberta-{ending.removeprefix('For')}", f"Roberta{ending}", config, outputs, labels=labels)
-    # Another token of padding, so that positions begin elsewhere; and segments.
+    # With segments.
     config = transformers.CamembertConfig(
-        **{**CONFIG, "pad_token_id": 3, "max_position_embeddings": 15, "type_vocab_size": 2}
+        **{**CONFIG, "pad_token_id": 3, "max_position_embeddings": 16, "type_vocab_size": 3}
     )
     make("camembert-Model", "CamembertModel", config, POOLED, segments=True)
     make("xlm-roberta-MaskedLM", "XLMRobertaForMaskedLM", transformers.XLMRobertaConfig(**CONFIG), LOGITS)

@@ -12,6 +12,8 @@ CONFIG = {
     "num_attention_heads": 2,
     "intermediate_size": 24,
     "max_position_embeddings": 16,
+    "type_vocab_size": 3,
+    "hidden_act": "silu",
 }
 OUTPUTS = {
     "Model": TOKENS,
@@ -32,7 +34,7 @@ def restore_angles(model):
 def main():
     for ending, outputs in OUTPUTS.items():
         labels = 2 if ending == "ForQuestionAnswering" else 3
-        same_width = {"embedding_size": 16, "hidden_act": "relu"} if ending == "ForSequenceClassification" else {}
+        same_width = {"embedding_size": 16} if ending == "ForSequenceClassification" else {}
         config = transformers.RoFormerConfig(**{**CONFIG, **same_width})
         name = f"roformer-{ending.removeprefix('For')}"
         make(name, f"RoFormer{ending}", config, outputs, segments=True, labels=labels, repair=restore_angles)

@@ -16,16 +16,18 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from writing import HERE, build, ragged_tokens
 
-SIZE = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 24}
+SIZE = {"vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 24, "hidden_act": "silu"}
 MODES = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 
 
 def main():
-    bert = transformers.BertConfig(**SIZE, num_attention_heads=2, max_position_embeddings=20)
-    make("sentence-bert", build(transformers.BertModel, bert), "mean", normalize=True)
-    to_older_settings(HERE / "sentence-bert", "mean_tokens")
-    roberta = transformers.RobertaConfig(**SIZE, num_attention_heads=4, max_position_embeddings=14, type_vocab_size=1)
-    make("sentence-roberta", build(transformers.RobertaModel, roberta), ("cls", "max"), normalize=False)
+    bert = transformers.BertConfig(**SIZE, num_attention_heads=2, max_position_embeddings=20, type_vocab_size=3)
+    # The older settings have the poolings in this order.
+    make("sentence-bert", build(transformers.BertModel, bert), ("cls", "max", "mean", "lasttoken"), normalize=True)
+    to_older_settings(HERE / "sentence-bert", ("cls_token", "max_tokens", "mean_tokens", "lasttoken"))
+    places = {"max_position_embeddings": 15, "pad_token_id": 2, "type_vocab_size": 1}
+    roberta = transformers.RobertaConfig(**SIZE, **places, num_attention_heads=4)
+    make("sentence-roberta", build(transformers.RobertaModel, roberta), ("lasttoken", "max"), normalize=False)
 
 
 def make(name, model, pooling, normalize):
@@ -41,7 +43,7 @@ def make(name, model, pooling, normalize):
     inputs = {"token_ids": token_ids, "padding_mask": mask}
     features = {"input_ids": torch.tensor(token_ids).long(), "attention_mask": torch.tensor(mask).long()}
     if model.config.type_vocab_size > 1:
-        inputs["segment_ids"] = (np.where(np.arange(token_ids.shape[1]) > 3, 1, 0) * mask).astype("int32")
+        inputs["segment_ids"] = (np.minimum(np.arange(token_ids.shape[1]) // 4, 2) * mask).astype("int32")
         features["token_type_ids"] = torch.tensor(inputs["segment_ids"]).long()
     with torch.no_grad():
         found = sentence(features)["sentence_embedding"].numpy()
@@ -51,9 +53,9 @@ def make(name, model, pooling, normalize):
     print(name, found.shape)
 
 
-def to_older_settings(folder, mode):
+def to_older_settings(folder, modes):
     settings = {"word_embedding_dimension": SIZE["hidden_size"], "include_prompt": True}
-    settings |= {f"pooling_mode_{name}": name == mode for name in MODES}
+    settings |= {f"pooling_mode_{name}": name in modes for name in MODES}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(settings, indent=2))
     modules = json.loads((folder / "modules.json").read_text())
     for module in modules:

@@ -20,6 +20,7 @@ CONFIG = {
     "eos_token_id": 1,
 }
 V1_1 = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+PLAIN = {"feed_forward_proj": "gelu"}
 
 
 def main():
@@ -27,12 +28,12 @@ def main():
     write_generation("t5-ConditionalGeneration", source, target)
     # The weights of the first seeds amplify rounding.
     write_generation("t5-1.1-ConditionalGeneration", source, target, first_seed=4, **V1_1)
-    write_generation("mt5-ConditionalGeneration", source, target, kind="MT5")
+    write_generation("mt5-ConditionalGeneration", source, target, kind="MT5", feed_forward_proj="gated-silu")
     for kind in ("T5", "MT5"):
-        model = build(getattr(transformers, f"{kind}Model"), getattr(transformers, f"{kind}Config")(**CONFIG))
+        model = build(getattr(transformers, f"{kind}Model"), getattr(transformers, f"{kind}Config")(**CONFIG, **PLAIN))
         found = run(model, **inputs_of(source, target))
         write(f"{kind.lower()}-Model", model, {**source, **target}, {"tokens": found["last_hidden_state"]})
-    write_classifiers(transformers.T5Config, CONFIG, source)
+    write_classifiers(transformers.T5Config, {**CONFIG, **PLAIN}, source)
     write_encoder("T5EncoderModel", "last_hidden_state", source)
     write_encoder("MT5EncoderModel", "last_hidden_state", source)
     write_encoder("T5ForTokenClassification", "logits", source)

@@ -15,13 +15,15 @@ TOWER = {
     "num_attention_heads": 3,
     "intermediate_size": 20,
     "patch_size": 4,
+    "num_channels": 2,
 }
 # Not as wide as high: what mixes them up shows.
-VIT = {**TOWER, "image_size": [8, 12], "hidden_act": "gelu_new"}
-DEIT = {**TOWER, "image_size": [12, 8]}
+VIT = {**TOWER, "image_size": [8, 12], "hidden_act": "gelu_new", "pooler_act": "silu"}
+DEIT = {**TOWER, "image_size": [12, 8], "hidden_act": "silu", "pooler_act": "relu", "pooler_output_size": 7}
 # transformers always resizes the table of DINOv2, which has to be a square for that.
 DINOV2 = {name: value for name, value in TOWER.items() if name != "intermediate_size"} | {
     "image_size": 12,
+    "hidden_act": "relu",
     "mlp_ratio": 3,
     "layerscale_value": 0.3,
 }
@@ -34,7 +36,8 @@ SWIN = {
     "num_heads": [2, 4],
     "window_size": 3,
     "mlp_ratio": 1.5,
-    "layer_norm_eps": 1e-3,
+    "num_channels": 2,
+    "hidden_act": "silu",
 }
 # Windows that divide the grid, of the size of the last one.
 SMALL_SWIN = {**SWIN, "image_size": 16, "depths": [2, 2], "window_size": 4}
@@ -45,11 +48,12 @@ CLIP_TEXT = {
     "num_attention_heads": 2,
     "intermediate_size": 24,
     "max_position_embeddings": 13,
+    "hidden_act": "silu",
     "bos_token_id": 0,
     "pad_token_id": 1,
     "projection_dim": 6,
 }
-CLIP_VISION = {**TOWER, "image_size": 12, "projection_dim": 6}
+CLIP_VISION = {**TOWER, "image_size": 12, "projection_dim": 6, "hidden_act": "relu"}
 TOKENS = {"tokens": "last_hidden_state"}
 POOLED = {**TOKENS, "pooled": "pooler_output"}
 LOGITS = {"logits": "logits"}
@@ -71,7 +75,7 @@ def images(config, seed=0):
     """Three pictures, `(B, height, width, channels)`."""
     size = config["image_size"]
     size = [size, size] if isinstance(size, int) else size
-    return np.random.default_rng(seed).normal(size=(3, *size, 3)).astype("float32")
+    return np.random.default_rng(seed).normal(size=(3, *size, config["num_channels"])).astype("float32")
 
 
 def pixels(pictures):
@@ -139,15 +143,16 @@ def vision_transformers():
     names = {name: _in_memory(name) for name in GRADIENTS}
     found = gradients(build(classifier, config), names, pixels(images(VIT)))
     image_model("vit-ImageClassification", classifier, config, LOGITS, **found)
-    config = transformers.DeiTConfig(**DEIT, num_labels=5)
+    config = transformers.DeiTConfig(**DEIT, num_labels=5, qkv_bias=False)
     image_model("deit-Model", transformers.DeiTModel, config, POOLED)
     image_model("deit-ImageClassification", transformers.DeiTForImageClassification, config, LOGITS)
     names = LOGITS | {"class_logits": "cls_logits", "distillation_logits": "distillation_logits"}
+    config = transformers.DeiTConfig(**DEIT, num_labels=5)
     with_teacher = transformers.DeiTForImageClassificationWithTeacher
     image_model("deit-ImageClassificationWithTeacher", with_teacher, config, names)
     config = transformers.Dinov2Config(**DINOV2, num_labels=5)
     image_model("dinov2-Model", transformers.Dinov2Model, config, TOKENS)
-    config = transformers.Dinov2Config(**DINOV2, num_labels=5, use_swiglu_ffn=True)
+    config = transformers.Dinov2Config(**DINOV2, num_labels=5, use_swiglu_ffn=True, use_mask_token=False)
     image_model("dinov2-ImageClassification", transformers.Dinov2ForImageClassification, config, LOGITS)
 
 

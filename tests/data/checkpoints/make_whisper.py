@@ -18,6 +18,9 @@ CONFIG = {
     # Fewer than the positions of the decoder, so that neither is taken for the other.
     "max_source_positions": 9,
     "max_target_positions": 14,
+    "activation_function": "silu",
+    # Read, but not applied.
+    "scale_embedding": True,
     "pad_token_id": 57,
     "bos_token_id": 57,
     "eos_token_id": 57,

@@ -11,6 +11,8 @@ CONFIG = {
     "n_layer": 2,
     "n_head": 2,
     "d_inner": 24,
+    "ff_activation": "silu",
+    "summary_activation": "relu",
     "pad_token_id": 3,
     "use_mems_eval": False,
     "summary_last_dropout": 0.2,

@@ -1,0 +1,260 @@
+"""A setting that is not read fails: with transformers' default in its place, outputs are no longer those of transformers.
+
+Here are the settings that no shape of a tensor confirms. Every fixture has them away from their defaults.
+"""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+from checkpoint_cases import Expected, difference, predicted
+from keras_transformer import checkpoints
+
+pytestmark = pytest.mark.slow
+
+DATA = pathlib.Path(__file__).parents[1] / "data" / "checkpoints"
+ENCODER = {"hidden_act": "gelu", "layer_norm_eps": 1e-12}
+ENCODER_DECODER = {"activation_function": "gelu", "encoder_attention_heads": 4, "decoder_attention_heads": 2}
+LLAMA = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_parameters/rope_theta": 1e4}
+IMAGES = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "num_attention_heads": 4}
+GEMMA = {
+    "hidden_activation": "gelu_pytorch_tanh",
+    "query_pre_attn_scalar": 8,
+    "rms_norm_eps": 1e-6,
+    "sliding_window": 9,
+}
+SETTINGS = {
+    "albert-MaskedLM": {**ENCODER, "hidden_act": "gelu_new", "num_attention_heads": 2},
+    "bart-ConditionalGeneration": {**ENCODER_DECODER, "scale_embedding": False},
+    "bert-MaskedLM": {**ENCODER, "num_attention_heads": 4},
+    "bigbird-MaskedLM": {**ENCODER, "hidden_act": "gelu_new"},
+    "bloom-CausalLM": {"layer_norm_epsilon": 1e-5, "n_head": 4},
+    "bloom_untied-CausalLM": {"tie_word_embeddings": True},
+    "camembert-Model": {**ENCODER, "pad_token_id": 1},
+    "clip-Model": {
+        "text_config/hidden_act": "quick_gelu",
+        "text_config/layer_norm_eps": 1e-5,
+        "text_config/eos_token_id": 49407,
+        "vision_config/hidden_act": "quick_gelu",
+        "vision_config/layer_norm_eps": 1e-5,
+        "vision_config/num_attention_heads": 4,
+    },
+    "clip_text_model-Model": {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5, "eos_token_id": 2},
+    "clip_vision_model-Model": {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5},
+    "deit-Model": {**IMAGES, "pooler_act": "tanh", "qkv_bias": True},
+    "dinov2-Model": {**IMAGES, "layer_norm_eps": 1e-6},
+    "distilbert-MaskedLM": {"activation": "gelu", "n_heads": 2},
+    "electra-MultipleChoice": {**ENCODER, "num_attention_heads": 4, "summary_activation": "gelu"},
+    "electra-PreTraining": {"hidden_act": "gelu"},
+    "gemma-CausalLM": {**LLAMA, "hidden_act": "gelu_pytorch_tanh"},
+    "gemma_untied-CausalLM": {"tie_word_embeddings": True},
+    "gemma2-CausalLM": {
+        **GEMMA,
+        "attn_logit_softcapping": 50.0,
+        "final_logit_softcapping": 30.0,
+        "layer_types": None,
+        "rope_parameters/rope_theta": 1e4,
+    },
+    "gemma2_untied-CausalLM": {"tie_word_embeddings": True},
+    "gemma3-CausalLM": {
+        **GEMMA,
+        "final_logit_softcapping": None,
+        "layer_types": None,
+        "rope_parameters/full_attention/factor": 1.0,
+        "rope_parameters/full_attention/rope_theta": 1e6,
+        "rope_parameters/full_attention/rope_type": "default",
+        "rope_parameters/sliding_attention/rope_theta": 1e4,
+    },
+    "gemma3_untied-CausalLM": {"tie_word_embeddings": True},
+    "gpt2-LMHeadModel": {"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "n_head": 4},
+    "gpt2_scaled-LMHeadModel": {
+        "scale_attn_by_inverse_layer_idx": False,
+        "scale_attn_weights": True,
+        "tie_word_embeddings": True,
+    },
+    "kosmos2-Model": {
+        "text_config/activation_function": "gelu",
+        "text_config/layer_norm_eps": 1e-5,
+        "text_config/scale_embedding": True,
+        "vision_config/hidden_act": "quick_gelu",
+        "vision_config/layer_norm_eps": 1e-5,
+    },
+    "layoutlm-MaskedLM": {**ENCODER, "num_attention_heads": 2},
+    "llama-CausalLM": {
+        **LLAMA,
+        "rope_parameters/factor": 1.0,
+        "rope_parameters/high_freq_factor": 4.0,
+        "rope_parameters/low_freq_factor": 1.0,
+        "rope_parameters/original_max_position_embeddings": 32,
+        "rope_parameters/rope_type": "default",
+    },
+    "llama_dynamic-CausalLM": LLAMA,
+    "llama_linear-CausalLM": {**LLAMA, "mlp_bias": False, "rope_parameters/factor": 1.0},
+    "llama_yarn-CausalLM": {
+        **LLAMA,
+        "attention_bias": False,
+        "head_dim": None,
+        "rope_parameters/beta_fast": None,
+        "rope_parameters/beta_slow": None,
+        "rope_parameters/factor": 1.0,
+        "rope_parameters/mscale": None,
+        "rope_parameters/mscale_all_dim": None,
+        "rope_parameters/original_max_position_embeddings": 32,
+        "rope_parameters/truncate": None,
+        "tie_word_embeddings": False,
+    },
+    "longformer-MaskedLM": {**ENCODER, "attention_window": 512, "num_attention_heads": 4, "pad_token_id": 1},
+    "marian-MTModel": {**ENCODER_DECODER, "scale_embedding": False},
+    "mbart-ConditionalGeneration": {**ENCODER_DECODER, "scale_embedding": False},
+    "mistral-CausalLM": {**LLAMA, "head_dim": None, "sliding_window": 4096},
+    "mistral_tied-CausalLM": {"tie_word_embeddings": False},
+    "mixtral-CausalLM": {
+        **LLAMA,
+        "head_dim": None,
+        "num_experts_per_tok": 2,
+        "rms_norm_eps": 1e-5,
+        "rope_parameters/rope_theta": 1e6,
+        "sliding_window": None,
+    },
+    "mixtral_tied-CausalLM": {"tie_word_embeddings": False},
+    "modernbert-TokenClassification": {
+        "classifier_activation": "gelu",
+        "classifier_bias": False,
+        "hidden_activation": "gelu",
+        "layer_types": None,
+        "local_attention": 128,
+        "mlp_bias": False,
+        "norm_bias": False,
+        "norm_eps": 1e-5,
+        "rope_parameters/full_attention/rope_theta": 160000.0,
+        "rope_parameters/sliding_attention/rope_theta": 10000.0,
+    },
+    "modernbert-SequenceClassification": {"classifier_pooling": "cls"},
+    "mpnet-MaskedLM": {**ENCODER, "num_attention_heads": 2},
+    "mt5-ConditionalGeneration": {
+        "feed_forward_proj": "gated-gelu",
+        "layer_norm_epsilon": 1e-6,
+        "relative_attention_max_distance": 128,
+    },
+    "pegasus-ConditionalGeneration": {**ENCODER_DECODER, "scale_embedding": False},
+    "qwen2-CausalLM": {
+        **LLAMA,
+        "layer_types": None,
+        "rope_parameters/attention_factor": None,
+        "rope_parameters/factor": 1.0,
+        "sliding_window": 4096,
+        "use_sliding_window": False,
+    },
+    "qwen2_tied-CausalLM": {"tie_word_embeddings": False},
+    "qwen3-CausalLM": {
+        **LLAMA,
+        "attention_bias": False,
+        "head_dim": None,
+        "use_sliding_window": False,
+        "sliding_window": 4096,
+    },
+    "qwen3_tied-CausalLM": {"tie_word_embeddings": False},
+    "reformer-MaskedLM": {"hidden_act": "relu", "layer_norm_eps": 1e-12, "local_attn_chunk_length": 64},
+    "reformer-Model": {"local_num_chunks_after": 0, "local_num_chunks_before": 1},
+    "roberta-MaskedLM": {**ENCODER, "num_attention_heads": 2, "pad_token_id": 1},
+    "roformer-MaskedLM": {**ENCODER, "num_attention_heads": 4},
+    "rwkv-CausalLM": {"layer_norm_epsilon": 1e-4},
+    "rwkv_tied-CausalLM": {"tie_word_embeddings": False},
+    "sentence-bert": {**ENCODER, "num_attention_heads": 4},
+    "sentence-roberta": {**ENCODER, "num_attention_heads": 2, "pad_token_id": 1},
+    "swin-Model": {"hidden_act": "gelu", "layer_norm_eps": 1e-5, "window_size": 7},
+    "t5-ConditionalGeneration": {"layer_norm_epsilon": 1e-6, "relative_attention_max_distance": 128},
+    "t5-1.1-ConditionalGeneration": {"feed_forward_proj": "relu", "scale_decoder_outputs": True},
+    "t5-Model": {"feed_forward_proj": "relu"},
+    "vit-Model": {**IMAGES, "pooler_act": "tanh"},
+    "vit-Model-without-pooler": {"qkv_bias": True},
+    "whisper-ConditionalGeneration": ENCODER_DECODER,
+    "xlm-roberta-MaskedLM": {**ENCODER, "pad_token_id": 1},
+    "xlnet-Model": {"ff_activation": "gelu", "layer_norm_eps": 1e-12},
+    "xlnet-MultipleChoice": {"summary_activation": "tanh"},
+    "xlnet_causal-LMHeadModel": {"attn_type": "bi"},
+}
+POOLINGS = {
+    "sentence-bert": {
+        f"pooling_mode_{name}": False for name in ("cls_token", "max_tokens", "mean_tokens", "lasttoken")
+    },
+    "sentence-roberta": {"pooling_mode": "mean"},
+}
+
+
+def changed(source, file, name, value, tmp_path):
+    """A copy of a folder with another value of one setting, "/" between it and its sections; None for no setting."""
+    folder = pathlib.Path(shutil.copytree(source, tmp_path / source.name))
+    config = json.loads((folder / file).read_text())
+    *sections, last = name.split("/")
+    settings = config
+    for section in sections:
+        settings = settings[section]
+    assert settings[last] != value, "this is its value already"
+    settings[last] = value
+    if value is None and "softcap" not in last:
+        del settings[last]
+    (folder / file).write_text(json.dumps(config))
+    return folder
+
+
+def is_refused_or_differs(folder, expected):
+    try:
+        model = checkpoints.from_huggingface(folder, verbose=0)
+    except checkpoints.CheckpointError:
+        return True
+    found = predicted(model, expected.inputs)
+    if any(found.get(name, array).shape != array.shape for name, array in expected.outputs.items()):
+        return True
+    return difference(found, expected.outputs, expected.inputs)[0] > 5e-5
+
+
+@pytest.mark.parametrize(
+    "name, setting",
+    [pytest.param(name, setting, id=f"{name}-{setting}") for name in SETTINGS for setting in SETTINGS[name]],
+)
+def test_a_setting_that_is_not_read_fails(name, setting, tmp_path):
+    folder = changed(DATA / name, "config.json", setting, SETTINGS[name][setting], tmp_path)
+    assert is_refused_or_differs(folder, Expected(DATA / name))
+
+
+@pytest.mark.parametrize(
+    "name, setting",
+    [pytest.param(name, setting, id=f"{name}-{setting}") for name in POOLINGS for setting in POOLINGS[name]],
+)
+def test_a_pooling_that_is_not_read_fails(name, setting, tmp_path):
+    folder = changed(DATA / name, "1_Pooling/config.json", setting, POOLINGS[name][setting], tmp_path)
+    model, expected = checkpoints.from_huggingface(folder, verbose=0), Expected(DATA / name)
+    wanted = next(iter(expected.outputs.values()))
+    assert next(iter(predicted(model, expected.inputs).values())).shape != wanted.shape
+
+
+def test_a_norm_of_sentences_that_is_not_read_fails(tmp_path):
+    folder = pathlib.Path(shutil.copytree(DATA / "sentence-bert", tmp_path / "copy"))
+    modules = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(json.dumps(modules[:2]))
+    assert is_refused_or_differs(folder, Expected(DATA / "sentence-bert"))
+
+
+@pytest.mark.parametrize(
+    "setting, value", [("attention_type", "original_full"), ("block_size", 3), ("num_random_blocks", 0)]
+)
+def test_the_blocks_of_bigbird_change_longer_texts(setting, value, tmp_path):
+    """transformers reads longer texts in a way of its own, so that no fixture has any."""
+    texts = np.random.default_rng(0).integers(5, 60, (2, 20)).astype("int32")
+    inputs = {"token_ids": texts, "padding_mask": texts > 0, "segment_ids": 0 * texts}
+    folder = changed(DATA / "bigbird-MaskedLM", "config.json", setting, value, tmp_path)
+    one, two = (checkpoints.from_huggingface(each, verbose=0)(inputs) for each in (DATA / "bigbird-MaskedLM", folder))
+    assert np.abs(np.asarray(one) - np.asarray(two)).max() > 1e-3
+
+
+def test_the_windows_of_qwen_in_configs_before_version_5(tmp_path):
+    folder = changed(DATA / "qwen3-CausalLM", "config.json", "layer_types", None, tmp_path)
+    expected = Expected(folder)
+    found = predicted(checkpoints.from_huggingface(folder, verbose=0), expected.inputs)
+    assert difference(found, expected.outputs, expected.inputs)[0] <= 1e-5
+    folder = changed(folder, "config.json", "max_window_layers", 28, tmp_path / "later")
+    assert is_refused_or_differs(folder, expected)
