@@ -42,7 +42,7 @@ SETTINGS = {
         "vision_config/layer_norm_eps": 1e-5,
         "vision_config/num_attention_heads": 4,
     },
-    "clip_text_model-Model": {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5, "eos_token_id": 2},
+    "clip_text_model-Model": {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5, "eos_token_id": 49407},
     "clip_vision_model-Model": {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5},
     "deit-Model": {**IMAGES, "pooler_act": "tanh", "qkv_bias": True},
     "dinov2-Model": {**IMAGES, "layer_norm_eps": 1e-6},
@@ -75,7 +75,7 @@ SETTINGS = {
         "scale_attn_weights": True,
         "tie_word_embeddings": True,
     },
-    "kosmos2-Model": {
+    "kosmos2-ConditionalGeneration": {
         "text_config/activation_function": "gelu",
         "text_config/layer_norm_eps": 1e-5,
         "text_config/scale_embedding": True,
