@@ -38,6 +38,8 @@ def main():
     for ending, outputs in OUTPUTS.items():
         labels = 2 if ending == "ForQuestionAnswering" else 3
         more = {
+            # The pattern of configs before version 5.
+            "Model": {"layer_types": None},
             "ForSequenceClassification": {"classifier_pooling": "mean"},
             "ForTokenClassification": {**BIASES, "classifier_activation": "relu"},
         }.get(ending, {})
