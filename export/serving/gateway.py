@@ -20,6 +20,15 @@ from starlette.routing import Route
 from keras_transformer.export.errors import one_line
 from keras_transformer.export.serving.metrics import Metrics
 from keras_transformer.export.serving.requests import RequestError, write_outputs
+from keras_transformer.export.serving.responses import (
+    UNAVAILABLE,
+    Streamed,
+    as_response,
+    hide_failure,
+    is_stream,
+    refusal,
+    refuse_http,
+)
 from keras_transformer.export.serving.resumable_stream import ResumableStream
 from keras_transformer.generation.engine.completions import InvalidBodyError, read_body
 
@@ -28,7 +37,6 @@ if TYPE_CHECKING:
 
 
 _LOG = logging.getLogger(__name__)
-_BUSY, _UNAVAILABLE = 429, 503
 _CLIENT_GONE = 499
 
 
@@ -82,7 +90,7 @@ class Gateway:
         else:
             routes.append(Route("/v1/models/{name}:predict", self._counted(self._predict), methods=["POST"]))
             routes[-2:] = reversed(routes[-2:])  # The route with a suffix first: the other matches any name.
-        handlers = {HTTPException: _refuse_http, Exception: _hide}
+        handlers = {HTTPException: refuse_http, Exception: hide_failure}
         self.application = Starlette(routes=routes, exception_handlers=handlers)
 
     def _counted(self, handler: Callable[[Any], Awaitable[Response]]) -> Callable[[Any], Awaitable[Response]]:
@@ -107,20 +115,20 @@ class Gateway:
         try:
             return await handler(request)
         except RequestError as error:
-            return _refusal(error.status, error.reason)
+            return refusal(error.status, error.reason)
         except InvalidBodyError as error:
-            return _refusal(400, str(error), error.parameter)
+            return refusal(400, str(error), error.parameter)
         except ReplicaDiedError:
-            return _refusal(_UNAVAILABLE, "every replica for this request has died")
+            return refusal(UNAVAILABLE, "every replica for this request has died")
         except TimeoutError:
-            return _refusal(504, f"no response within {self._limits.timeout_s:g} seconds")
+            return refusal(504, f"no response within {self._limits.timeout_s:g} seconds")
         except ClientDisconnect:
             return Response(status_code=_CLIENT_GONE)
         except HTTPException:
             raise
         except Exception as error:  # The traceback is logged only.
             _LOG.exception("a request failed")
-            return _refusal(500, f"the server failed: {type(error).__name__}")
+            return refusal(500, f"the server failed: {type(error).__name__}")
 
     # Arrays.
 
@@ -164,15 +172,15 @@ class Gateway:
         async for message in self._replicas.complete(body):
             start = start or message
             content += message.get("body", b"")
-        return _response(start, content)
+        return as_response(start, content)
 
     async def _stream(self, body: bytes) -> Response:
         """The response stream, after its first message."""
         events = self._events(body, ResumableStream())
         start = await anext(events)
-        if not _is_stream(start):
-            return _response(start, b"".join([each async for each in events]))
-        return _Streamed(start, events)
+        if not is_stream(start):
+            return as_response(start, b"".join([each async for each in events]))
+        return Streamed(start, events)
 
     async def _events(self, body: bytes, resumed: ResumableStream) -> AsyncGenerator[Any, None]:
         """The first message of a response, then its pieces, from several replicas if one dies."""
@@ -186,11 +194,11 @@ class Gateway:
                             if start is None:
                                 start = message
                                 yield start
-                            elif _is_stream(message) != _is_stream(start):
+                            elif is_stream(message) != is_stream(start):
                                 break  # The next replica rejects it for now.
                             continue
                         piece = message.get("body", b"")
-                        piece = resumed.filter(piece) if piece and _is_stream(start) else piece
+                        piece = resumed.filter(piece) if piece and is_stream(start) else piece
                         if piece:
                             yield piece
                     else:
@@ -201,8 +209,8 @@ class Gateway:
             await asyncio.sleep(min(0.05 * 2**attempt, 1.0))
         if start is None:
             raise ReplicaDiedError()
-        refusal = {"error": {"message": "every replica for this request has died", "type": "server_error"}}
-        yield b"data: " + json.dumps(refusal).encode() + b"\n\n"
+        failure = {"error": {"message": "every replica for this request has died", "type": "server_error"}}
+        yield b"data: " + json.dumps(failure).encode() + b"\n\n"
 
     # The rest.
 
@@ -224,9 +232,9 @@ class Gateway:
     async def _model(self, request: Any) -> Response:
         name = request.path_params["name"]
         if name == f"{self._name}:predict":
-            return _refusal(405, "a request is sent with POST")
+            return refusal(405, "a request is sent with POST")
         if name != self._name:
-            return _refusal(404, f"there is no model '{name:.80}'; this is '{self._name}'")
+            return refusal(404, f"there is no model '{name:.80}'; this is '{self._name}'")
         return JSONResponse(self._described)
 
     async def _health(self, request: Any) -> Response:
@@ -234,68 +242,9 @@ class Gateway:
             async with asyncio.timeout(5):
                 await self._replicas.is_healthy()
         except Exception as error:
-            return JSONResponse({"status": "unavailable", "reason": one_line(error)}, _UNAVAILABLE)
+            return JSONResponse({"status": "unavailable", "reason": one_line(error)}, UNAVAILABLE)
         return JSONResponse({"status": "ok"})
 
     async def _figures(self, request: Any) -> Response:
         content, kind = self._metrics.text()
         return Response(content, headers={"content-type": kind})
-
-
-class _Streamed(Response):
-    """A streamed response that is cancelled when the client disconnects."""
-
-    def __init__(self, start: Any, events: AsyncGenerator[Any, None]) -> None:
-        self.status_code, self.background = start["status"], None
-        self._start, self._events = start, events
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        sending = asyncio.create_task(self._send(send))
-        leaving = asyncio.create_task(_disconnected(receive))
-        try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (sending, leaving):
-                task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
-            await self._events.aclose()
-
-    async def _send(self, send: Any):
-        await send(self._start)
-        try:
-            async for piece in self._events:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-        except Exception:  # The stream ends without its last event, by which the client knows.
-            _LOG.exception("a stream failed")
-        await send({"type": "http.response.body", "body": b""})
-
-
-async def _disconnected(receive: Any):
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-def _is_stream(start: Any):
-    return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in start["headers"])
-
-
-def _response(start: Any, content: bytes):
-    headers = {name.decode(): value.decode() for name, value in start["headers"]}
-    headers.pop("content-length", None)
-    return Response(content, start["status"], headers)
-
-
-def _refusal(status, reason, parameter=None):
-    kind = "server_error" if status >= 500 else "rate_limit_error" if status == _BUSY else "invalid_request_error"
-    content = {"error": {"message": reason, "type": kind, "param": parameter, "code": str(status)}}
-    return JSONResponse(content, status, headers={"Retry-After": "1"} if status in (_BUSY, _UNAVAILABLE) else None)
-
-
-def _refuse_http(request: Any, error):
-    refusal = _refusal(error.status_code, str(error.detail))
-    refusal.headers.update(error.headers or {})
-    return refusal
-
-
-def _hide(request: Any, error):
-    return _refusal(500, f"the server failed: {type(error).__name__}")

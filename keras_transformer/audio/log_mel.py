@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.audio.errors import AudioError
+from keras_transformer.audio.fourier import WINDOWS, fourier_kernel
 from keras_transformer.audio.mel import MEL_SCALES, mel_filters
 from keras_transformer.utils.processor_config import is_count, is_number
 from keras_transformer.utils.serialization import serializable
@@ -19,7 +20,6 @@ from keras_transformer.utils.types import Config, Path, Shape, Tensor
 FLOOR = 1e-10
 # Factors of the natural logarithm.
 LOGARITHMS = {"natural": 1.0, "log10": 1 / np.log(10), "decibel": 10 / np.log(10), None: None}
-WINDOWS = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46), "rectangular": (1.0, 0.0)}
 
 
 @serializable
@@ -263,24 +263,3 @@ class LogMel(keras.layers.Layer):
             "num_samples": self.num_samples,
             "normalization": self.normalization,
         }
-
-
-def fourier_kernel(frame_length: int, hop_length: int, fft_length: int, window: tuple[float, float]) -> np.ndarray:
-    """Returns the kernel of a convolution over blocks of `hop_length` samples that computes the DFT of windowed frames.
-
-    Args:
-        frame_length, hop_length, fft_length: ints.
-        window: pair `(a, b)` of the window `a - b cos(2 pi n / frame_length)`.
-
-    Returns:
-        float32 `(blocks per frame, hop_length, 2 (fft_length // 2 + 1))`: the real parts, then the imaginary ones.
-    """
-    times = np.arange(frame_length)
-    shape = window[0] - window[1] * np.cos(2 * np.pi * times / frame_length)
-    # Reducing phases modulo one revolution before scaling to angles keeps these exact.
-    phases = times[:, None] * np.arange(fft_length // 2 + 1) % fft_length / fft_length
-    waves = np.concatenate([np.cos(2 * np.pi * phases), -np.sin(2 * np.pi * phases)], axis=1) * shape[:, None]
-    blocks = -(-frame_length // hop_length)
-    kernel = np.zeros((blocks * hop_length, waves.shape[1]))
-    kernel[:frame_length] = waves
-    return kernel.reshape(blocks, hop_length, -1).astype("float32")

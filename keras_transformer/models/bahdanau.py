@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import keras
 
-from keras_transformer.models.building.bahdanau_layers import AttentionalGRU, BidirectionalGRU
+from keras_transformer.models.building.attentional_gru import AttentionalGRU
+from keras_transformer.models.building.bidirectional_gru import BidirectionalGRU
 from keras_transformer.models.building.encoder_decoder import token_tables
 from keras_transformer.models.building.stack import padding_input, token_input
 from keras_transformer.utils.serialization import choice

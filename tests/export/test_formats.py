@@ -168,7 +168,7 @@ def test_saved_model_answers_to_serving_default(exported):
 
 
 def test_new_axes_are_counted_from_the_side_without_an_ellipsis():
-    from keras_transformer.export.tflite.rewrites import new_axes
+    from keras_transformer.export.tflite.new_axes import new_axes
 
     assert new_axes(["range", "new", "range"]) == [1]
     assert new_axes(["new", "new", "range"]) == [0, 1]

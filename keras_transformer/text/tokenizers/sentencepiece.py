@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from keras_transformer.text.corpus import check_size, lines_of, stream_texts
+from keras_transformer.text.corpus import check_size, stream_texts
 from keras_transformer.text.errors import InvalidTokenizerError, TextError
 from keras_transformer.text.tokenizers.sentencepiece_model import SPACE, read_model_type, with_exact_scores
+from keras_transformer.text.tokenizers.sentencepiece_training import library, meta_pieces, train_model
 from keras_transformer.text.tokenizers.special_tokens import PLAIN, special_token_roles, tokens_in
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import read_file
@@ -16,16 +16,6 @@ from keras_transformer.utils.types import Path
 
 FILE = "sentencepiece.model"
 MODEL_TYPES = ("unigram", "bpe")
-# Larger corpora are sampled to this number of lines, which bounds memory.
-MAX_LINES = 5_000_000
-
-
-def _library() -> Any:
-    try:
-        import sentencepiece
-    except ImportError as error:
-        raise ImportError("SentencePiece needs the sentencepiece library: pip install sentencepiece") from error
-    return sentencepiece
 
 
 class SentencePiece(Tokenizer):
@@ -59,9 +49,8 @@ class SentencePiece(Tokenizer):
     kind = "sentencepiece"
 
     def __init__(self, model: bytes, special_tokens: dict[str, Any] | None = None) -> None:
-        library = _library()
         try:
-            self._processor = library.SentencePieceProcessor(model_proto=bytes(model))
+            self._processor = library().SentencePieceProcessor(model_proto=bytes(model))
         except (RuntimeError, TypeError) as error:
             raise InvalidTokenizerError(f"Not a SentencePiece model: {error}") from None
         self._model = bytes(model)
@@ -139,9 +128,9 @@ class SentencePiece(Tokenizer):
             "add_dummy_prefix": not lossless,
             "character_coverage": character_coverage,
             "num_threads": num_threads,
-            **_meta_pieces(roles),
+            **meta_pieces(roles),
         }
-        model = _train(stream_texts(files_or_texts), options)
+        model = train_model(stream_texts(files_or_texts), options)
         return cls(with_exact_scores(model) if model_type == "unigram" else model, roles)
 
     @classmethod
@@ -232,19 +221,6 @@ def _character_offsets(offsets: Sequence[tuple[int, int]], shift: int) -> list[t
     return spans[::-1]
 
 
-def _meta_pieces(roles: dict[str, Any]) -> dict[str, Any]:
-    """Training options for special tokens with the ids 0, 1, ... in the order of `roles`."""
-    tokens = tokens_in(roles)
-    own = {"pad": "pad", "unknown": "unk", "start": "bos", "end": "eos"}
-    options: dict[str, Any] = {}
-    for role, name in own.items():
-        options[f"{name}_id"] = tokens.index(roles[role]) if role in roles else -1
-        if role in roles:
-            options[f"{name}_piece"] = roles[role]
-    others = [token for token in tokens if token not in [roles.get(role) for role in own]]
-    return {**options, "control_symbols": others} if others else options
-
-
 def _own_roles(processor: Any) -> dict[str, Any]:
     ids = {
         "pad": processor.pad_id(),
@@ -262,39 +238,3 @@ def _own_roles(processor: Any) -> dict[str, Any]:
         if token in controls and role not in roles:
             roles[role] = controls.pop(controls.index(token))
     return {**roles, "additional": controls} if controls else roles
-
-
-def _train(texts: Iterable[str], options: dict[str, Any]) -> bytes:
-    library = _library()
-    writer, lines = io.BytesIO(), _Lines(texts)
-    try:
-        library.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
-            model_writer=writer,
-            hard_vocab_limit=False,
-            input_sentence_size=MAX_LINES,
-            shuffle_input_sentence=True,
-            max_sentence_length=2**30,
-            minloglevel=2,
-            **options,
-        )
-    except (RuntimeError, OSError) as error:
-        if lines.error is not None:
-            raise lines.error from None
-        raise TextError(f"SentencePiece training failed: {str(error).split('] ')[-1]}") from error
-    return writer.getvalue()
-
-
-class _Lines:
-    """Iterator of the lines of texts. Stores its `TextError`, which the library replaces by an exception of its own."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._texts = texts
-        self.error: TextError | None = None
-
-    def __iter__(self) -> Iterator[str]:
-        try:
-            yield from lines_of(self._texts)
-        except TextError as error:
-            self.error = error
-            raise

@@ -1,0 +1,77 @@
+"""HTTP responses of the gateway: those of replicas, streams, and refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+_LOG = logging.getLogger(__name__)
+BUSY, UNAVAILABLE = 429, 503
+
+
+class Streamed(Response):
+    """A streamed response that is cancelled when the client disconnects."""
+
+    def __init__(self, start: Any, events: AsyncGenerator[Any, None]) -> None:
+        self.status_code, self.background = start["status"], None
+        self._start, self._events = start, events
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        sending = asyncio.create_task(self._send(send))
+        leaving = asyncio.create_task(_disconnected(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await self._events.aclose()
+
+    async def _send(self, send: Any):
+        await send(self._start)
+        try:
+            async for piece in self._events:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except Exception:  # The stream ends without its last event, by which the client knows.
+            _LOG.exception("a stream failed")
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _disconnected(receive: Any):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def is_stream(start: Any) -> bool:
+    """Whether the first ASGI message of a response announces a stream of events."""
+    return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in start["headers"])
+
+
+def as_response(start: Any, content: bytes) -> Response:
+    """The response with the status and the headers of an ASGI message."""
+    headers = {name.decode(): value.decode() for name, value in start["headers"]}
+    headers.pop("content-length", None)
+    return Response(content, start["status"], headers)
+
+
+def refusal(status: int, reason: str, parameter: str | None = None) -> JSONResponse:
+    """An error response in the form of OpenAI's API."""
+    kind = "server_error" if status >= 500 else "rate_limit_error" if status == BUSY else "invalid_request_error"
+    content = {"error": {"message": reason, "type": kind, "param": parameter, "code": str(status)}}
+    return JSONResponse(content, status, headers={"Retry-After": "1"} if status in (BUSY, UNAVAILABLE) else None)
+
+
+def refuse_http(request: Any, error: Any) -> Response:
+    """The response to a Starlette `HTTPException`, such as an unknown path."""
+    response = refusal(error.status_code, str(error.detail))
+    response.headers.update(error.headers or {})
+    return response
+
+
+def hide_failure(request: Any, error: Exception) -> Response:
+    """The response to an unexpected error, without its message."""
+    return refusal(500, f"the server failed: {type(error).__name__}")
