@@ -14,7 +14,9 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from keras_transformer.export.onnx.graphs import load_arrays, save
+from keras_transformer.export.onnx.node_maker import NodeMaker, import_contrib
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.quantized_weights import QuantizedWeights
 from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
 from keras_transformer.export.quantization import block_quantize
 from keras_transformer.export.quantization.options import matches
@@ -33,7 +35,6 @@ _SMALL = 2048
 # `MatMulNBits`: activations are quantized by block too, which has fast kernels.
 _INT8_COMPUTE = 4
 _BITS = {"int8": 8, "int8_static": 8, "weight_int8": 8, "weight_int4": 4}
-_TABLE_BLOCK = 128
 
 
 def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
@@ -103,7 +104,7 @@ def is_candidate(array: np.ndarray) -> bool:
 
 
 class _Quantizer:
-    """Quantizes one graph in position.
+    """Quantizes one graph in place.
 
     Args:
         model: `onnx.ModelProto`.
@@ -125,10 +126,11 @@ class _Quantizer:
         ranges: dict[str, tuple[float, float]] | None,
         done: dict[str, Any],
     ) -> None:
-        self.model, self.arrays, self.quantization, self.done = model, arrays, quantization, done
+        self.model, self.arrays, self.quantization = model, arrays, quantization
         kept, self.tied = groups
         self.contrib_ops, self.ranges = contrib_ops, ranges or {}
         self.bits = _BITS.get(quantization.mode, 8)
+        self.weights = QuantizedWeights(arrays, self.bits, quantization.block_size, done)
         self.candidates = {name for name, array in arrays.items() if is_candidate(array) and name not in kept}
         self.transposed: dict[str, str] = {}
         self.top: list[Any] = []
@@ -153,7 +155,7 @@ class _Quantizer:
 
     def _store_in_float16(self):
         for name in sorted(self.candidates):
-            half = self._store(f"{name}.fp16", self.arrays.pop(name).astype("float16"))
+            half = self.weights.store(f"{name}.fp16", self.arrays.pop(name).astype("float16"))
             self.top.append(helper.make_node("Cast", [half], [name], f"{name}/to_float", to=TensorProto.FLOAT))
 
     def _store_the_rest_in_8_bits(self):
@@ -161,8 +163,8 @@ class _Quantizer:
         for name in sorted(self.candidates & read):
             array = self.arrays.pop(name)
             q, scale = block_quantize.by_channel(array.reshape(len(array), -1).T)
-            codes = self._store(f"{name}.int8_whole", np.ascontiguousarray(q.T).reshape(array.shape))
-            scales = self._store(f"{name}.int8_whole.scale", scale)
+            codes = self.weights.store(f"{name}.int8_whole", np.ascontiguousarray(q.T).reshape(array.shape))
+            scales = self.weights.store(f"{name}.int8_whole.scale", scale)
             node = helper.make_node("DequantizeLinear", [codes, scales], [name], f"{name}/to_float", axis=0)
             self.top.append(node)
 
@@ -176,7 +178,7 @@ class _Quantizer:
         nodes: list[Any] = []
         quantized: dict[Any, Any] = {}
         for node in graph.node:
-            make = NodeMaker(nodes, node, self._store)
+            make = NodeMaker(nodes, node, self.weights.store)
             if not self._product(node, make, quantized) and not self._table(node, make):
                 nodes.append(node)
         read = {name for node in nodes for name in node.input} | {value.name for value in graph.output}
@@ -208,7 +210,7 @@ class _Quantizer:
             return self._multiply_by_blocks(make, x, name, by_rows, result)
         if mode.startswith("weight") or name in self.tied:
             return self._multiply_by_float(make, x, name, by_rows, result)
-        weight, scale = self._channels(name, by_rows)
+        weight, scale = self.weights.by_channel(name, by_rows)
         if mode == "int8_static":
             return self._multiply_calibrated(make, x, weight, scale, result)
         if x not in quantized:
@@ -226,7 +228,7 @@ class _Quantizer:
         return make.into(result, "MatMul", x, make("DequantizeLinear", weight, scale, axis=1))
 
     def _multiply_by_blocks(self, make: NodeMaker, x: str, name: str, by_rows: bool, result: str):
-        codes, scale, block, (count, width) = self._blocks(name, by_rows)
+        codes, scale, block, (count, width) = self.weights.by_block(name, by_rows)
         shape = {"K": width, "N": count, "bits": self.bits, "block_size": block, "accuracy_level": _INT8_COMPUTE}
         scale = self._as_float(scale, make)
         return make.into(result, "MatMulNBits", x, codes, scale, domain="com.microsoft", **shape)
@@ -251,7 +253,7 @@ class _Quantizer:
 
     def _rows(self, make: NodeMaker, name: str, by_rows: bool, indices):
         """Dequantized rows of a blockwise weight: those of `indices`, or all."""
-        codes, scale, block, (count, width) = self._blocks(name, by_rows)
+        codes, scale, block, (count, width) = self.weights.by_block(name, by_rows)
         blocks = self.arrays[codes].shape[1]
         flat = self._flat(codes, count)
         take = (lambda table: table) if indices is None else (lambda table: make("Gather", table, indices))
@@ -276,79 +278,10 @@ class _Quantizer:
         """Blocks as whole rows: the same bytes under another shape, which the runtime makes of them when it loads."""
         flat = f"{codes}.rows"
         if flat not in {node.output[0] for node in self.top}:
-            shape = self._store(f"{flat}.shape", np.array([count, -1]))
+            shape = self.weights.store(f"{flat}.shape", np.array([count, -1]))
             self.top.append(helper.make_node("Reshape", [codes, shape], [flat], flat))
         return flat
-
-    # Weights in whole numbers.
-
-    def _channels(self, name: str, by_rows: bool):
-        """Names of the weight `(K, N)` in 8 bits and of its scales, one for each channel that comes out."""
-        array = self.arrays[name]
-        label = f"{name}.int8_by_row" if by_rows else f"{name}.int8"
-        return self._quantized(label, array.T if by_rows else array, block_quantize.by_channel)
-
-    def _blocks(self, name: str, by_rows: bool):
-        """Names of the weight by blocks `(N, blocks, bytes)` and of its scales `(N, blocks)`; block; `(N, K)`."""
-        rows = self.arrays[name] if by_rows else self.arrays[name].T
-        block = self.quantization.block_size if self.bits == 4 else _largest_block(rows.shape[1])
-
-        def by_block(rows):
-            codes, scale = block_quantize.by_block(rows, self.bits, block)
-            return (codes, scale) if self.bits == 8 else (block_quantize.pack_nibbles(codes), scale.astype("float16"))
-
-        label = f"{name}.int{self.bits}_blocks" + ("" if by_rows else "_by_column")
-        return *self._quantized(label, rows, by_block), block, rows.shape
-
-    def _quantized(self, label, array: np.ndarray, compute):
-        """Names of the codes and the scales of a weight, shared with other graphs of the same weight."""
-        source, made = self.done.get(label, (None, None))
-        if source is None or not np.array_equal(source, array):
-            made = compute(array)
-            self.done[label] = array, made
-        return self._store(label, made[0]), self._store(f"{label}.scale", made[1])
 
     def _as_float(self, scale, make: NodeMaker):
         """Scales of 4-bit blocks are stored in float16; the runtime casts them once, when it loads."""
         return make("Cast", scale, to=TensorProto.FLOAT) if self.bits == 4 else scale
-
-    def _store(self, name: str, array: np.ndarray) -> str:
-        self.arrays.setdefault(name, np.ascontiguousarray(array).reshape(np.shape(array)))
-        return name
-
-
-class NodeMaker:
-    """Appends nodes that replace one node, and are named after it."""
-
-    def __init__(self, nodes: list[onnx.NodeProto], node: onnx.NodeProto, store: Any) -> None:
-        self._nodes, self._store = nodes, store
-        self._name = node.name or node.output[0]
-        self._result = node.output[0]
-        self._count = 0
-
-    def __call__(self, op: str, *inputs: str, **attributes: Any) -> str:
-        return self.several(1, op, *inputs, **attributes)[0]
-
-    def several(self, count: int, op: str, *inputs: str, **attributes: Any) -> list[str]:
-        self._count += 1
-        outputs = [f"{self._result}/{op}_{self._count}_{index}" for index in range(count)]
-        self._nodes.append(helper.make_node(op, inputs, outputs, f"{self._name}/{op}_{self._count}", **attributes))
-        return outputs
-
-    def into(self, result: str, op: str, *inputs: str, **attributes: Any) -> str:
-        self._count += 1
-        self._nodes.append(helper.make_node(op, inputs, [result], f"{self._name}/{op}_{self._count}", **attributes))
-        return result
-
-    def constant(self, value: Any, label: str) -> str:
-        return self._store(f"{self._result}/{label}", np.asarray(value))
-
-
-def _largest_block(width: int) -> int:
-    """The largest block up to 128 that divides a row, otherwise 32 with padding."""
-    return next((block for block in (_TABLE_BLOCK, 64, 32, 16) if width % block == 0), 32)
-
-
-def import_contrib(model: onnx.ModelProto) -> None:
-    if not any(each.domain == "com.microsoft" for each in model.opset_import):
-        model.opset_import.append(helper.make_opsetid("com.microsoft", 1))

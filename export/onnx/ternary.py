@@ -14,8 +14,8 @@ import numpy as np
 from onnx import helper
 
 from keras_transformer.export.onnx.graphs import load_arrays, save
+from keras_transformer.export.onnx.node_maker import NodeMaker, import_contrib
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.quantize import NodeMaker, import_contrib
 from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
 from keras_transformer.export.quantization.ternary import is_ternary, kernel_paths, pack_pairs
 

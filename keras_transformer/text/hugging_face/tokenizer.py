@@ -12,20 +12,20 @@ import numpy as np
 from keras_transformer.text.arguments import as_list, as_rows
 from keras_transformer.text.batching import pad_batch
 from keras_transformer.text.corpus import check_unicode
-from keras_transformer.text.errors import InvalidTokenizerError, SpecialTokenError, TextError
+from keras_transformer.text.errors import SpecialTokenError, TextError
 from keras_transformer.text.hugging_face.decoding import Decoder
 from keras_transformer.text.hugging_face.formats import encode_batch, library
 from keras_transformer.text.hugging_face.json import added_tokens, check_ids, load_content, parsed, without_special
 from keras_transformer.text.hugging_face.stream import HuggingFaceStream
+from keras_transformer.text.hugging_face.template import template_tokens
 from keras_transformer.text.tokenizers.special_tokens import well_known_roles
 from keras_transformer.text.tokenizers.tokenizer import Tokenizer
 from keras_transformer.text.tokenizers.tokenizer_files import errors_with_path, read_text
+from keras_transformer.text.truncation import pair_lengths, text_length, truncated
 from keras_transformer.utils.types import Path
 
 FILE = "tokenizer.json"
 SIDES = ("left", "right")
-# Every vocabulary has a token for at least one of these texts.
-_PROBES = ("a", "0", "the", "\u4e00", ".")
 
 
 class HuggingFaceTokenizer(Tokenizer):
@@ -102,19 +102,7 @@ class HuggingFaceTokenizer(Tokenizer):
         if special_tokens is None:
             special_tokens = well_known_roles([each["content"] for each in added_tokens(content) if each["special"]])
         super().__init__(special_tokens)
-        self._before, self._after = self._template()
-
-    def _template(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Returns the ids that the template adds before and after a single text."""
-        for probe in _PROBES:
-            encoding = self._tokenizer.encode(probe, add_special_tokens=False)
-            if not encoding.ids:
-                continue
-            processed = self._processor.process(encoding, None, True)
-            inside = [index for index, number in enumerate(processed.sequence_ids) if number == 0]
-            if len(inside) == len(encoding.ids) and inside[-1] - inside[0] + 1 == len(inside):
-                return tuple(processed.ids[: inside[0]]), tuple(processed.ids[inside[-1] + 1 :])
-        raise InvalidTokenizerError("The template of this tokenizer.json does not contain the text exactly once.")
+        self._before, self._after = template_tokens(self._tokenizer, self._processor)
 
     @classmethod
     def from_file(cls, path: Path, special_tokens: dict[str, Any] | None = None) -> HuggingFaceTokenizer:
@@ -197,22 +185,8 @@ class HuggingFaceTokenizer(Tokenizer):
         after = list(self._after or (self.closing_id(),)) if end else []
         if filler is not None:
             before, after = [filler] * len(before), [filler] * len(after)
-        length = self._text_length(max_length, len(before) + len(after))
-        return lambda row: [*before, *self._truncate(row, length), *after]
-
-    def _text_length(self, max_length: int | None, num_special: int) -> int | None:
-        if max_length is None:
-            return None
-        if not isinstance(max_length, (int, np.integer)) or max_length < 1 or max_length < num_special:
-            raise TextError(
-                f"max_length must be an int, at least 1 and the number of special tokens. Received: {max_length!r}"
-            )
-        return max_length - num_special
-
-    def _truncate(self, row: list, length: int | None) -> list:
-        if length is None or len(row) <= length:
-            return row
-        return row[:length] if self.truncation_side == "right" else row[len(row) - length :]
+        length = text_length(max_length, len(before) + len(after))
+        return lambda row: [*before, *truncated(row, length, self.truncation_side), *after]
 
     def encode_pair(self, first: Any, second: Any, max_length: int | None = None) -> tuple[list, list]:
         """Encodes a pair of texts as one sequence, with the template of the tokenizer for pairs.
@@ -241,9 +215,9 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def _pair_encoding(self, first: str, second: str, max_length: int | None) -> Any:
         one, two = self._encoding(first), self._encoding(second)
-        total = self._text_length(max_length, self._processor.num_special_tokens_to_add(True))
+        total = text_length(max_length, self._processor.num_special_tokens_to_add(True))
         if total is not None:
-            for encoding, length in zip((one, two), _pair_lengths(len(one), len(two), total), strict=True):
+            for encoding, length in zip((one, two), pair_lengths(len(one), len(two), total), strict=True):
                 encoding.truncate(length, direction=self.truncation_side)
         return self._processor.process(one, two, True)
 
@@ -312,21 +286,3 @@ class HuggingFaceTokenizer(Tokenizer):
         cls, files: dict[str, bytes], special_tokens: dict[str, Any] | None, options: dict[str, Any]
     ) -> HuggingFaceTokenizer:
         return cls(files[FILE].decode("utf-8"), special_tokens, **options)
-
-
-def _pair_lengths(first: int, second: int, total: int) -> tuple[int, int]:
-    """Truncated lengths of two texts with at most `total` tokens together, as in the `tokenizers` library.
-
-    Example:
-
-    >>> _pair_lengths(9, 2, 6), _pair_lengths(9, 8, 5), _pair_lengths(8, 9, 5)
-    ((4, 2), (3, 2), (2, 3))
-    """
-    if first + second <= total:
-        return first, second
-    short, long = min(first, second), max(first, second)
-    long = short if short > total else max(short, total - short)
-    if short + long > total:
-        short = total // 2
-        long = total - short
-    return (long, short) if first > second else (short, long)

@@ -15,6 +15,7 @@ from keras_transformer.text.pairs import encode_pair
 from keras_transformer.text.tokenizers import storage
 from keras_transformer.text.tokenizers.stream import TextStream, join_bytes
 from keras_transformer.text.tokenizers.vocabulary import Vocabulary
+from keras_transformer.text.truncation import text_length
 from keras_transformer.utils.types import Path
 
 
@@ -246,11 +247,7 @@ class Tokenizer(Vocabulary):
         after = [self.closing_id() if filler is None else filler] if end else []
         if max_length is None:
             return lambda row: [*before, *row, *after] if before or after else row
-        length = max_length - len(before) - len(after)
-        if not isinstance(max_length, (int, np.integer)) or max_length < 1 or length < 0:
-            raise TextError(
-                f"max_length must be an int, at least 1 and the number of special tokens. Received: {max_length!r}"
-            )
+        length = text_length(max_length, len(before) + len(after))
         return lambda row: [*before, *row[:length], *after]
 
     # Ids to text.

@@ -1,0 +1,44 @@
+"""New nodes in the place of one of a graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import helper
+
+if TYPE_CHECKING:
+    import onnx
+
+
+class NodeMaker:
+    """Appends nodes that replace one node, and are named after it."""
+
+    def __init__(self, nodes: list[onnx.NodeProto], node: onnx.NodeProto, store: Any) -> None:
+        self._nodes, self._store = nodes, store
+        self._name = node.name or node.output[0]
+        self._result = node.output[0]
+        self._count = 0
+
+    def __call__(self, op: str, *inputs: str, **attributes: Any) -> str:
+        return self.several(1, op, *inputs, **attributes)[0]
+
+    def several(self, count: int, op: str, *inputs: str, **attributes: Any) -> list[str]:
+        self._count += 1
+        outputs = [f"{self._result}/{op}_{self._count}_{index}" for index in range(count)]
+        self._nodes.append(helper.make_node(op, inputs, outputs, f"{self._name}/{op}_{self._count}", **attributes))
+        return outputs
+
+    def into(self, result: str, op: str, *inputs: str, **attributes: Any) -> str:
+        self._count += 1
+        self._nodes.append(helper.make_node(op, inputs, [result], f"{self._name}/{op}_{self._count}", **attributes))
+        return result
+
+    def constant(self, value: Any, label: str) -> str:
+        return self._store(f"{self._result}/{label}", np.asarray(value))
+
+
+def import_contrib(model: onnx.ModelProto) -> None:
+    """Adds the contrib ops of ONNX Runtime to the operator sets of a model."""
+    if not any(each.domain == "com.microsoft" for each in model.opset_import):
+        model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
