@@ -1,7 +1,9 @@
 """Everything public has a docstring with an example, and types."""
 
+import ast
 import importlib
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +75,63 @@ def _untyped(function):
             yield name
     if function.__name__ != "__init__" and signature.return_annotation is signature.empty:
         yield "return"
+
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("folder", ["keras_transformer", "export", "examples"])
+def test_everything_public_is_typed(folder):
+    """Every public function and method of the files, exported or not, and every constructor."""
+    missing, seen = [], 0
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for name, function, is_method in functions(ast.parse(path.read_text(encoding="utf-8")).body):
+            seen += 1
+            arguments = ", ".join(unannotated(function, is_method))
+            if arguments:
+                missing.append(f"{path.relative_to(ROOT)}:{function.lineno} {name}: {arguments}")
+    assert seen > 100
+    assert missing == []
+
+
+def functions(body, prefix=""):
+    """Yields name, node and whether it is a method, of the public functions of a module and of its classes."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from functions(node.body, f"{prefix}{node.name}.")
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if not node.name.startswith("_") or node.name in ("__init__", "__call__"):
+                yield prefix + node.name, node, bool(prefix)
+        elif isinstance(node, (ast.If, ast.Try, ast.With)):
+            yield from functions([*node.body, *getattr(node, "orelse", [])], prefix)
+
+
+def unannotated(function, is_method):
+    """Yields the parameters of a function without a type, and "return"."""
+    parameters = function.args
+    named = [*parameters.posonlyargs, *parameters.args]
+    if is_method and not any(getattr(each, "id", None) == "staticmethod" for each in function.decorator_list):
+        named = named[1:]
+    named += [*parameters.kwonlyargs, *filter(None, (parameters.vararg, parameters.kwarg))]
+    yield from (each.arg for each in named if each.annotation is None)
+    if function.returns is None:
+        yield "return"
+
+
+def test_functions_without_types_are_found():
+    code = """
+def whole(a: int, *, b: str = "") -> None: ...
+def part(a, *rest, **options: int): ...
+class _Hidden:
+    def __init__(self, x) -> None: ...
+    def _private(self, x): ...
+    @staticmethod
+    def free(x) -> int: ...
+"""
+    found = {name: [*unannotated(node, is_method)] for name, node, is_method in functions(ast.parse(code).body)}
+    assert found == {
+        "whole": [],
+        "part": ["a", "rest", "return"],
+        "_Hidden.__init__": ["x"],
+        "_Hidden.free": ["x"],
+    }

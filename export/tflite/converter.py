@@ -1,5 +1,7 @@
 """The call of TensorFlow's converter. This is the only file that touches a private attribute of it."""
 
+from typing import Any
+
 import tensorflow as tf
 
 
@@ -19,7 +21,7 @@ def convert_saved_model(source: str, names: list[str]) -> bytes:
     """
     from tensorflow.lite.python import lite
 
-    converter_class = getattr(lite, "TFLiteSavedModelConverterV2", None)
+    converter_class: Any = getattr(lite, "TFLiteSavedModelConverterV2", None)
     if not hasattr(converter_class, "_convert_from_saved_model"):  # Another release of TensorFlow.
         return _options(tf.lite.TFLiteConverter.from_saved_model(source, signature_keys=names)).convert()
     converter = _options(converter_class(source, {tf.saved_model.SERVING}, names))

@@ -1,11 +1,12 @@
 """Rules that fuse matrix products around a softmax into `Attention`, in the layout that runs fastest."""
 
 from collections.abc import Callable
+from typing import Any
 
 import onnx_ir as ir
 
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, attributes_of, is_float, scalar
+from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, attributes_of, is_float, node_of, scalar
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, shapes_of, sizes_of
 from keras_transformer.export.onnx.shapes.symbolic import multiply
@@ -16,11 +17,19 @@ _SWAP = [0, 2, 1, 3]
 class Attention(Rule):
     """`softmax(q kᵀ + bias) v` of rank 4, heads before tokens."""
 
-    def pattern(self, op, query, key, value, bias):
+    def pattern(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value, bias: ir.Value) -> Any:
         return op.MatMul(op.Softmax(op.Add(op.MatMul(query, key), bias), _outputs=["weights"]), value)
 
-    def check(self, context, query, key, value, weights, bias=None):
-        if weights.producer().attributes.get_int("axis", -1) not in (-1, 3):
+    def check(
+        self,
+        context: Any,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        weights: ir.Value,
+        bias: ir.Value | None = None,
+    ) -> bool:
+        if node_of(weights).attributes.get_int("axis", -1) not in (-1, 3):
             return False
         shapes = shapes_of((query, key, value), rank=4)
         if shapes is None or not is_float(query):
@@ -40,7 +49,9 @@ class Attention(Rule):
             return False
         return all(size in (1, whole) for size, whole in zip(sizes, (batch, heads, queries, keys), strict=True))
 
-    def rewrite(self, op, query, key, value, weights, bias=None):
+    def rewrite(
+        self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value, weights: ir.Value, bias: ir.Value | None = None
+    ) -> Any:
         key = op.Transpose(key, perm=[0, 1, 3, 2])
         mask = () if bias is None else (self._expanded_bias(op, bias, query, key),)
         return op.Attention(query, key, value, *mask, scale=1.0)
@@ -61,26 +72,48 @@ class Attention(Rule):
 class AttentionWithoutBias(Attention):
     """`softmax(q kᵀ) v`."""
 
-    def pattern(self, op, query, key, value):
+    def pattern(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value) -> Any:
         return op.MatMul(op.Softmax(op.MatMul(query, key), _outputs=["weights"]), value)
 
 
 class GroupedAttention(Attention):
     """`Attention` of grouped query heads, where heads that share a key are folded into the length for one matrix product."""
 
-    def pattern(self, op, query, key, value, bias, folded, unfolded, refolded, last):
+    def pattern(
+        self,
+        op: Any,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        bias: ir.Value,
+        folded: ir.Value,
+        unfolded: ir.Value,
+        refolded: ir.Value,
+        last: ir.Value,
+    ) -> Any:
         weights = op.Softmax(op.Add(self.scores(op, query, key, folded, unfolded), bias), _outputs=["weights"])
         return self.attend_values(op, weights, value, refolded, last)
 
-    def scores(self, op, query, key, folded, unfolded):
+    def scores(self, op: Any, query: ir.Value, key: ir.Value, folded: ir.Value, unfolded: ir.Value) -> Any:
         return op.Reshape(op.MatMul(op.Reshape(query, folded, _outputs=["queries"]), key), unfolded)
 
-    def attend_values(self, op, weights, value, refolded, last):
+    def attend_values(self, op: Any, weights: ir.Value, value: ir.Value, refolded: ir.Value, last: ir.Value) -> Any:
         return op.Reshape(
             op.MatMul(op.Reshape(weights, refolded, _outputs=["again"]), value), last, _outputs=["result"]
         )
 
-    def check(self, context, queries, key, value, weights, again, result, bias=None, **_):
+    def check(
+        self,
+        context: Any,
+        queries: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        weights: ir.Value,
+        again: ir.Value,
+        result: ir.Value,
+        bias: ir.Value | None = None,
+        **rest: Any,
+    ) -> bool:
         shapes = shapes_of((queries, key, value, weights, again), rank=4)
         if shapes is None or sizes_of(result) is None:
             return False
@@ -97,21 +130,42 @@ class GroupedAttention(Attention):
         plain = [batch, heads, length, width], *shapes[1:3]
         return shapes == expected and is_float(queries) and self._is_valid_bias(plain, bias)
 
-    def rewrite(self, op, query, key, value, queries, weights, result, bias=None, **_):
+    def rewrite(
+        self,
+        op: Any,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        queries: ir.Value,
+        weights: ir.Value,
+        result: ir.Value,
+        bias: ir.Value | None = None,
+        **_: Any,
+    ) -> Any:
         # All these shapes have the same memory layout.
-        batch, heads, length, _ = known_sizes(weights)
+        batch, heads, length = known_sizes(weights)[:3]
         targets = self.target(op, [batch, heads, length, known_sizes(queries)[3]]), self.target(op, known_sizes(result))
         if None in targets:
             return None
-        query = op.Reshape(query, targets[0])
-        query.shape, query.dtype = ir.Shape([batch, heads, length, known_sizes(queries)[3]]), queries.dtype
-        return op.Reshape(super().rewrite(op, query, key, value, weights, bias), targets[1])
+        unfolded = op.Reshape(query, targets[0])
+        unfolded.shape, unfolded.dtype = ir.Shape([batch, heads, length, known_sizes(queries)[3]]), queries.dtype
+        return op.Reshape(super().rewrite(op, unfolded, key, value, weights, bias), targets[1])
 
 
 class GroupedAttentionWithoutBias(GroupedAttention):
     """The same without a bias."""
 
-    def pattern(self, op, query, key, value, folded, unfolded, refolded, last):
+    def pattern(
+        self,
+        op: Any,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        folded: ir.Value,
+        unfolded: ir.Value,
+        refolded: ir.Value,
+        last: ir.Value,
+    ) -> Any:
         weights = op.Softmax(self.scores(op, query, key, folded, unfolded), _outputs=["weights"])
         return self.attend_values(op, weights, value, refolded, last)
 
@@ -119,14 +173,16 @@ class GroupedAttentionWithoutBias(GroupedAttention):
 class ScaleIntoAttention(Rule):
     """A query multiplied by a constant, as the scale of the operator."""
 
-    def pattern(self, op, query, factor, key, value):
+    def pattern(self, op: Any, query: ir.Value, factor: ir.Value, key: ir.Value, value: ir.Value) -> Any:
         return op.Attention(op.Mul(query, factor), key, value, _allow_other_inputs=True, _outputs=["attended"])
 
-    def check(self, context, query, factor, **_):
+    def check(self, context: Any, query: ir.Value, factor: ir.Value, **_: Any) -> bool:
         return scalar(factor) is not None and sizes_of(query) is not None and scalar(factor) > 0
 
-    def rewrite(self, op, query, factor, key, value, attended):
-        node = attended.producer()
+    def rewrite(
+        self, op: Any, query: ir.Value, factor: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value
+    ) -> Any:
+        node = node_of(attended)
         scale = node.attributes.get_float("scale") * scalar(factor)
         return op.Attention(query, key, value, *node.inputs[3:], scale=scale)
 
@@ -134,21 +190,21 @@ class ScaleIntoAttention(Rule):
 class ScaleThroughTranspose(Rule):
     """`Transpose(x · c)` as `Transpose(x) · c` where an `Attention` can absorb the factor."""
 
-    def pattern(self, op, x, factor):
+    def pattern(self, op: Any, x: ir.Value, factor: ir.Value) -> Any:
         return op.Transpose(op.Mul(x, factor), _outputs=["transposed"])
 
-    def check(self, context, x, factor, transposed):
+    def check(self, context: Any, x: ir.Value, factor: ir.Value, transposed: ir.Value) -> bool:
         feeds = all(node.op_type == "Attention" and place == 0 for node, place in transposed.uses())
         return feeds and bool(transposed.uses()) and scalar(factor) is not None and sizes_of(x) is not None
 
-    def rewrite(self, op, x, factor, transposed):
-        return op.Mul(op.Transpose(x, perm=transposed.producer().attributes.get_ints("perm")), factor)
+    def rewrite(self, op: Any, x: ir.Value, factor: ir.Value, transposed: ir.Value) -> Any:
+        return op.Mul(op.Transpose(x, perm=node_of(transposed).attributes.get_ints("perm")), factor)
 
 
 class TokensFirst(Rule):
     """`Attention` between transposes as `Attention` of rank 3, whose inputs are `(B, T, N · H)`."""
 
-    def attention(self, op, query, key, value):
+    def attention(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value) -> Any:
         return op.Attention(
             op.Transpose(query, perm=_SWAP),
             op.Transpose(key, perm=_SWAP),
@@ -157,15 +213,15 @@ class TokensFirst(Rule):
             _outputs=["attended"],
         )
 
-    def pattern(self, op, query, key, value):
+    def pattern(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value) -> Any:
         return op.Transpose(self.attention(op, query, key, value), perm=_SWAP)
 
-    def check(self, context, query, key, value, attended):
+    def check(self, context: Any, query: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value) -> bool:
         shapes = [sizes_of(each) for each in (query, key, value)]
         return all(shape is not None and all(isinstance(size, int) for size in shape[2:]) for shape in shapes)
 
-    def rewrite(self, op, query, key, value, attended):
-        node, heads = attended.producer(), known_sizes(query)[2]
+    def rewrite(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value) -> Any:
+        node, heads = node_of(attended), known_sizes(query)[2]
         flat = [op.Reshape(each, self.ints(op, 0, 0, -1)) for each in (query, key, value)]
         found = op.Attention(
             *flat,
@@ -176,22 +232,26 @@ class TokensFirst(Rule):
         )
         return op.Reshape(self.finish(op, found), self.ints(op, 0, 0, heads, known_sizes(value)[3]))
 
-    def finish(self, op, found):
+    def finish(self, op: Any, found: Any) -> Any:
         return found
 
 
 class TokensFirstMasked(TokensFirst):
     """The same where queries without a visible key are set to zero in between, by `seen` `(B, 1, T | 1, 1)`."""
 
-    def pattern(self, op, query, key, value, seen):
+    def pattern(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value, seen: ir.Value) -> Any:
         return op.Transpose(op.Mul(self.attention(op, query, key, value), seen), perm=_SWAP)
 
-    def check(self, context, query, key, value, attended, seen):
+    def check(
+        self, context: Any, query: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value, seen: ir.Value
+    ) -> bool:
         sizes = sizes_of(seen)
         is_of_queries = sizes is not None and len(sizes) == 4 and sizes[1] == sizes[3] == 1
         return is_of_queries and super().check(context, query, key, value, attended)
 
-    def rewrite(self, op, query, key, value, attended, seen):
+    def rewrite(
+        self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value, seen: ir.Value
+    ) -> Any:
         self.finish = lambda op, found: op.Mul(found, op.Squeeze(seen, self.ints(op, 1)))
         return super().rewrite(op, query, key, value, attended)
 
@@ -199,13 +259,32 @@ class TokensFirstMasked(TokensFirst):
 class RepeatedHeads(Rule):
     """Grouped queries without repeated keys and values."""
 
-    def pattern(self, op, query, key, value, repeats, same_repeats, shape, same_shape):
+    def pattern(
+        self,
+        op: Any,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        repeats: ir.Value,
+        same_repeats: ir.Value,
+        shape: ir.Value,
+        same_shape: ir.Value,
+    ) -> Any:
         keys = op.Reshape(op.Tile(key, repeats), shape)
         values = op.Reshape(op.Tile(value, same_repeats), same_shape)
         return op.Attention(query, keys, values, _allow_other_inputs=True, _outputs=["attended"])
 
-    def check(self, context, key, value, repeats, same_repeats, attended, **_):
-        heads = attended.producer().attributes.get_int("kv_num_heads", 0)
+    def check(
+        self,
+        context: Any,
+        key: ir.Value,
+        value: ir.Value,
+        repeats: ir.Value,
+        same_repeats: ir.Value,
+        attended: ir.Value,
+        **_: Any,
+    ) -> bool:
+        heads = node_of(attended).attributes.get_int("kv_num_heads", 0)
         return self._is_repeated(key, repeats, heads) and self._is_repeated(value, same_repeats, heads)
 
     @staticmethod
@@ -216,8 +295,8 @@ class RepeatedHeads(Rule):
             return False
         return isinstance(sizes[2], int) and counts.tolist() == [1, 1, 1, heads / sizes[2], 1]
 
-    def rewrite(self, op, query, key, value, attended, **_):
-        node = attended.producer()
+    def rewrite(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value, **_: Any) -> Any:
+        node = node_of(attended)
         flat = [
             op.Reshape(each, self.ints(op, 0, 0, known_sizes(each)[2] * known_sizes(each)[4])) for each in (key, value)
         ]

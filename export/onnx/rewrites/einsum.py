@@ -9,7 +9,16 @@ import numpy as np
 import onnx_ir as ir
 
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.rule import TRANSPOSED, VECTOR, Rule, RuleSet, is_float, scalar
+from keras_transformer.export.onnx.rewrites.rule import (
+    TRANSPOSED,
+    VECTOR,
+    Rule,
+    RuleSet,
+    array_of,
+    is_float,
+    node_of,
+    scalar,
+)
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import Sizes, known_sizes, sizes_of
 from keras_transformer.export.onnx.shapes.symbolic import multiply
@@ -58,15 +67,17 @@ class _Equation(NamedTuple):
 class EinsumOfTwo(Rule):
     """An einsum as one `MatMul`, with a transpose and a reshape of its operands and its result where they need one."""
 
-    def pattern(self, op, x, y):
+    def pattern(self, op: Any, x: ir.Value, y: ir.Value) -> Any:
         return op.Einsum(x, y, _outputs=["result"])
 
-    def check(self, context, x, y, result):
+    def check(self, context: Any, x: ir.Value, y: ir.Value, result: ir.Value) -> bool:
         return _equation(result) is not None and sizes_of(x) is not None and sizes_of(y) is not None
 
-    def rewrite(self, op, x, y, result):
+    def rewrite(self, op: Any, x: ir.Value, y: ir.Value, result: ir.Value) -> Any:
         equation = _equation(result)
-        text = result.producer().attributes.get_string("equation").replace(" ", "")
+        if equation is None:
+            return None
+        text = node_of(result).attributes.get_string("equation", "").replace(" ", "")
         sizes = dict(zip(text.split("->")[0].replace(",", ""), [*known_sizes(x), *known_sizes(y)], strict=True))
         left, right = (x, y) if text.startswith(f"{equation.left},") else (y, x)
         left = self._arranged(op, left, equation.left, (*equation.batch, equation.rows, equation.summed), sizes)
@@ -86,7 +97,7 @@ class EinsumOfTwo(Rule):
         """An operand with its axes in the order of the groups, and each group merged to one axis."""
         order = "".join(groups)
         perm = [labels.index(label) for label in order]
-        merged = [multiply(*(sizes[label] for label in group)) for group in groups]
+        merged: list[Any] = [multiply(*(sizes[label] for label in group)) for group in groups]
         is_merged = any(len(group) != 1 for group in groups)
         if value.const_value is not None and len(value.uses()) == 1 and (is_merged or perm != sorted(perm)):
             array = np.ascontiguousarray(value.const_value.numpy().transpose(perm).reshape(merged))
@@ -98,17 +109,29 @@ class EinsumOfTwo(Rule):
 
 
 def _equation(result: ir.Value) -> _Equation | None:
-    return _Equation.parse(result.producer().attributes.get_string("equation"))
+    return _Equation.parse(node_of(result).attributes.get_string("equation", ""))
 
 
 class StackOfHalves(Rule):
     """Two tensors stacked before their last axis, and both axes then merged, as a concatenation."""
 
-    def pattern(self, op, first, second, axes, same_axes, shape):
+    def pattern(
+        self, op: Any, first: ir.Value, second: ir.Value, axes: ir.Value, same_axes: ir.Value, shape: ir.Value
+    ) -> Any:
         stacked = op.Concat(op.Unsqueeze(first, axes), op.Unsqueeze(second, same_axes), _outputs=["stacked"])
         return op.Reshape(stacked, shape, _outputs=["result"])
 
-    def check(self, context, first, second, axes, same_axes, stacked, result, **_):
+    def check(
+        self,
+        context: Any,
+        first: ir.Value,
+        second: ir.Value,
+        axes: ir.Value,
+        same_axes: ir.Value,
+        stacked: ir.Value,
+        result: ir.Value,
+        **_: Any,
+    ) -> bool:
         sizes, whole = sizes_of(first), sizes_of(result)
         if (
             not is_float(first)
@@ -118,11 +141,11 @@ class StackOfHalves(Rule):
             or not isinstance(sizes[-1], int)
         ):
             return False
-        axes_of_stack = [scalar(axes), scalar(same_axes), stacked.producer().attributes.get_int("axis")]
+        axes_of_stack = [scalar(axes), scalar(same_axes), node_of(stacked).attributes.get_int("axis")]
         before_last = all(place in (len(sizes) - 1, -2) for place in axes_of_stack)
         return before_last and _without_ones(whole) == _without_ones([*sizes[:-1], 2 * sizes[-1]])
 
-    def rewrite(self, op, first, second, result, **_):
+    def rewrite(self, op: Any, first: ir.Value, second: ir.Value, result: ir.Value, **_: Any) -> Any:
         target = self.target(op, known_sizes(result))
         return None if target is None else op.Reshape(op.Concat(first, second, axis=-1), target)
 
@@ -130,10 +153,10 @@ class StackOfHalves(Rule):
 class ScaleOfScores(Rule):
     """`(q k) · c` as `(q · c) k` before a softmax, for the scale of an `Attention`."""
 
-    def pattern(self, op, query, key, factor):
+    def pattern(self, op: Any, query: ir.Value, key: ir.Value, factor: ir.Value) -> Any:
         return op.Mul(op.MatMul(query, key), factor, _outputs=["scores"])
 
-    def check(self, context, query, key, factor, scores):
+    def check(self, context: Any, query: ir.Value, key: ir.Value, factor: ir.Value, scores: ir.Value) -> bool:
         if scalar(factor) is None or any(len(sizes_of(each) or ()) != 4 for each in (query, key)):
             return False
         users = list(scores.consumers())
@@ -141,24 +164,24 @@ class ScaleOfScores(Rule):
         users += [user for each in users if each.op_type == "Add" for user in each.outputs[0].consumers()]
         return any(user.op_type == "Softmax" for user in users)
 
-    def rewrite(self, op, query, key, factor, scores):
+    def rewrite(self, op: Any, query: ir.Value, key: ir.Value, factor: ir.Value, scores: ir.Value) -> Any:
         return op.MatMul(op.Mul(query, factor), key)
 
 
 class BiasOfReshape(Rule):
     """`Reshape(matrix) + bias` of heads as `Reshape(matrix + bias)`."""
 
-    def pattern(self, op, x, shape, bias):
+    def pattern(self, op: Any, x: ir.Value, shape: ir.Value, bias: ir.Value) -> Any:
         return op.Add(op.Reshape(x, shape, _outputs=["transposed"]), bias)
 
-    def check(self, context, x, shape, bias, transposed):
+    def check(self, context: Any, x: ir.Value, shape: ir.Value, bias: ir.Value, transposed: ir.Value) -> bool:
         flat, sizes, part = sizes_of(x), sizes_of(transposed), sizes_of(bias)
         if bias.const_value is None or not is_float(x) or flat is None or sizes is None or len(flat) != 2 or not part:
             return False
         return part == sizes[-len(part) :] and multiply(*part) == flat[1] and len(part) < len(sizes) and len(part) > 1
 
-    def rewrite(self, op, x, shape, bias, transposed):
-        vector = ir.tensor(np.ascontiguousarray(bias.const_value.numpy().reshape(-1)))
+    def rewrite(self, op: Any, x: ir.Value, shape: ir.Value, bias: ir.Value, transposed: ir.Value) -> Any:
+        vector = ir.tensor(np.ascontiguousarray(array_of(bias).reshape(-1)))
         return op.Reshape(op.Add(x, op.Constant(value=vector, _outputs=[f"{bias.name}{VECTOR}"])), shape)
 
 

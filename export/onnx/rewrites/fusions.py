@@ -17,8 +17,10 @@ from keras_transformer.export.onnx.rewrites.rule import (
     VECTOR,
     Rule,
     RuleSet,
+    array_of,
     is_close,
     is_float,
+    node_of,
     scalar,
 )
 from keras_transformer.export.onnx.shapes.dims import Dims
@@ -48,58 +50,87 @@ def as_vector(op: Any, weight: ir.Value, width: int) -> ir.Value | None:
 class LayerNormalization(Rule):
     """`x · s + (−mean · s + bias)` with `s = scale / √(variance + ε)`, as Keras writes it."""
 
-    def pattern(self, op, x, axes, variance_axes, epsilon, scale, bias):
+    def pattern(
+        self,
+        op: Any,
+        x: ir.Value,
+        axes: ir.Value,
+        variance_axes: ir.Value,
+        epsilon: ir.Value,
+        scale: ir.Value,
+        bias: ir.Value,
+    ) -> Any:
         mean = op.ReduceMean(x, axes, keepdims=1)
         deviation = op.Sub(x, mean)
         variance = op.ReduceMean(op.Mul(deviation, deviation), variance_axes, keepdims=1)
         factor = op.Mul(op.Reciprocal(op.Sqrt(op.Add(variance, epsilon))), scale)
         return op.Add(op.Mul(x, factor), op.Add(op.Mul(op.Neg(mean), factor), bias))
 
-    def check(self, context, x, axes, variance_axes, epsilon, scale, bias):
+    def check(
+        self,
+        context: Any,
+        x: ir.Value,
+        axes: ir.Value,
+        variance_axes: ir.Value,
+        epsilon: ir.Value,
+        scale: ir.Value,
+        bias: ir.Value,
+    ) -> bool:
         sizes = sizes_of(x)
         if not is_float(x) or scalar(epsilon) is None or not sizes or not isinstance(sizes[-1], int):
             return False
         vectors = all((sizes_of(each) or [None])[-1] == sizes[-1] for each in (scale, bias))
         return vectors and over_last_axis(x, axes) and over_last_axis(x, variance_axes)
 
-    def rewrite(self, op, x, axes, variance_axes, epsilon, scale, bias):
-        scale, bias = (as_vector(op, each, known_sizes(x)[-1]) for each in (scale, bias))
-        if scale is None or bias is None:
+    def rewrite(
+        self,
+        op: Any,
+        x: ir.Value,
+        axes: ir.Value,
+        variance_axes: ir.Value,
+        epsilon: ir.Value,
+        scale: ir.Value,
+        bias: ir.Value,
+    ) -> Any:
+        gamma, beta = (as_vector(op, each, known_sizes(x)[-1]) for each in (scale, bias))
+        if gamma is None or beta is None:
             return None
-        return op.LayerNormalization(x, scale, bias, axis=-1, epsilon=scalar(epsilon))
+        return op.LayerNormalization(x, gamma, beta, axis=-1, epsilon=scalar(epsilon))
 
 
 class RMSNormalization(Rule):
     """`x / √(mean(x²) + ε) · scale`."""
 
-    def pattern(self, op, x, axes, epsilon, scale):
+    def pattern(self, op: Any, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value) -> Any:
         mean = op.ReduceMean(op.Mul(x, x), axes, keepdims=1)
         return op.Mul(op.Mul(x, op.Reciprocal(op.Sqrt(op.Add(mean, epsilon)))), scale)
 
-    def check(self, context, x, axes, epsilon, scale):
+    def check(self, context: Any, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value) -> bool:
         sizes = sizes_of(x)
         if not is_float(x) or scalar(epsilon) is None or not sizes or not isinstance(sizes[-1], int):
             return False
         return over_last_axis(x, axes) and (sizes_of(scale) or [None])[-1] == sizes[-1]
 
-    def rewrite(self, op, x, axes, epsilon, scale):
-        scale = as_vector(op, scale, known_sizes(x)[-1])
-        if scale is None:
+    def rewrite(self, op: Any, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value) -> Any:
+        gamma = as_vector(op, scale, known_sizes(x)[-1])
+        if gamma is None:
             return None
-        return op.RMSNormalization(x, scale, axis=-1, epsilon=scalar(epsilon))
+        return op.RMSNormalization(x, gamma, axis=-1, epsilon=scalar(epsilon))
 
 
 class RMSNormalizationOfPower(RMSNormalization):
     """The same, its square written as a power."""
 
-    def pattern(self, op, x, axes, epsilon, scale, two):
+    def pattern(self, op: Any, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value, two: ir.Value) -> Any:
         mean = op.ReduceMean(op.Pow(x, two), axes, keepdims=1)
         return op.Mul(op.Mul(x, op.Reciprocal(op.Sqrt(op.Add(mean, epsilon)))), scale)
 
-    def check(self, context, x, axes, epsilon, scale, two):
+    def check(
+        self, context: Any, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value, two: ir.Value
+    ) -> bool:
         return is_close(two, 2) and super().check(context, x, axes, epsilon, scale)
 
-    def rewrite(self, op, x, axes, epsilon, scale, two):
+    def rewrite(self, op: Any, x: ir.Value, axes: ir.Value, epsilon: ir.Value, scale: ir.Value, two: ir.Value) -> Any:
         return super().rewrite(op, x, axes, epsilon, scale)
 
 
@@ -119,99 +150,109 @@ class _Gelu(Rule):
 class GeluErfc(_Gelu):
     """`0.5 x · (1 − erf(−x / √2))`: Keras's exact GELU on TensorFlow."""
 
-    def pattern(self, op, x, half, one, root):
+    def pattern(self, op: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> Any:
         return op.Mul(op.Mul(half, x), op.Sub(one, op.Erf(op.Mul(op.Neg(x), root))))
 
-    def check(self, context, x, half, one, root):
+    def check(self, context: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> bool:
         return is_float(x) and is_close(half, 0.5) and is_close(one, 1) and is_close(root, math.sqrt(0.5))
 
-    def rewrite(self, op, x, half, one, root):
+    def rewrite(self, op: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> Any:
         return op.Gelu(x, **self.domain)
 
 
 class GeluErf(GeluErfc):
     """`0.5 x · (1 + erf(x / √2))`."""
 
-    def pattern(self, op, x, half, one, root):
+    def pattern(self, op: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value) -> Any:
         return op.Mul(op.Mul(half, x), op.Add(one, op.Erf(op.Mul(x, root))))
 
 
 class GeluTanh(_Gelu):
     """`0.5 x · (1 + tanh(√(2/π) (x + 0.044715 x³)))`."""
 
-    def pattern(self, op, x, half, one, root, cubic, three):
+    def pattern(
+        self, op: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value, cubic: ir.Value, three: ir.Value
+    ) -> Any:
         inner = op.Add(x, op.Mul(cubic, op.Pow(x, three)))
         return op.Mul(op.Mul(half, x), op.Add(one, op.Tanh(op.Mul(root, inner))))
 
-    def check(self, context, x, half, one, root, cubic, three):
+    def check(
+        self, context: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value, cubic: ir.Value, three: ir.Value
+    ) -> bool:
         numbers = ((half, 0.5), (one, 1), (root, math.sqrt(2 / math.pi)), (cubic, 0.044715), (three, 3))
         return is_float(x) and all(is_close(value, number) for value, number in numbers)
 
-    def rewrite(self, op, x, half, one, root, cubic, three):
+    def rewrite(
+        self, op: Any, x: ir.Value, half: ir.Value, one: ir.Value, root: ir.Value, cubic: ir.Value, three: ir.Value
+    ) -> Any:
         return op.FastGelu(x, **self.domain) if self.domain else op.Gelu(x, approximate="tanh")
 
 
 class GatherAnyIndex(Rule):
     """`table[i + n where i < 0 else i]`: ONNX's `Gather` supports negative indices."""
 
-    def pattern(self, op, table, indices, zero, length):
+    def pattern(self, op: Any, table: ir.Value, indices: ir.Value, zero: ir.Value, length: ir.Value) -> Any:
         negative = op.Less(op.Cast(indices), zero)
         wrapped = op.Mul(op.Cast(negative), op.Add(indices, length))
         return op.Gather(table, op.Add(wrapped, op.Mul(indices, op.Cast(op.Not(negative)))), _outputs=["rows"])
 
-    def check(self, context, table, indices, zero, length, rows):
-        axis = rows.producer().attributes.get_int("axis", 0)
+    def check(
+        self, context: Any, table: ir.Value, indices: ir.Value, zero: ir.Value, length: ir.Value, rows: ir.Value
+    ) -> bool:
+        axis = node_of(rows).attributes.get_int("axis", 0)
         sizes = sizes_of(table)
         return axis == 0 and is_close(zero, 0) and sizes is not None and scalar(length) == sizes[0]
 
-    def rewrite(self, op, table, indices, zero, length, rows):
+    def rewrite(
+        self, op: Any, table: ir.Value, indices: ir.Value, zero: ir.Value, length: ir.Value, rows: ir.Value
+    ) -> Any:
         return op.Gather(table, indices, axis=0)
 
 
 class PlainGemm(Rule):
     """`Gemm` without transposes and factors as `MatMul` and `Add`: quantizers recognize a projection by its `MatMul`."""
 
-    def pattern(self, op, x, weight, bias):
+    def pattern(self, op: Any, x: ir.Value, weight: ir.Value, bias: ir.Value) -> Any:
         return op.Gemm(x, weight, bias, _outputs=["product"])
 
-    def check(self, context, x, weight, bias, product):
-        node = product.producer()
+    def check(self, context: Any, x: ir.Value, weight: ir.Value, bias: ir.Value, product: ir.Value) -> bool:
+        node = node_of(product)
         flags = [node.attributes.get_int(name, 0) for name in ("transA", "transB")]
         factors = [node.attributes.get_float(name, 1.0) for name in ("alpha", "beta")]
         return flags == [0, 0] and factors == [1.0, 1.0] and bias is not None
 
-    def rewrite(self, op, x, weight, bias, product):
+    def rewrite(self, op: Any, x: ir.Value, weight: ir.Value, bias: ir.Value, product: ir.Value) -> Any:
         return op.Add(op.MatMul(x, weight), bias)
 
 
 class GemmOfTransposed(Rule):
     """`Gemm` with a transposed weight that has no other consumer, as `MatMul` with the weight transposed now."""
 
-    def pattern(self, op, x, weight):
+    def pattern(self, op: Any, x: ir.Value, weight: ir.Value) -> Any:
         return op.Gemm(x, weight, _outputs=["product"])
 
-    def check(self, context, x, weight, product):
-        node = product.producer()
+    def check(self, context: Any, x: ir.Value, weight: ir.Value, product: ir.Value) -> bool:
+        node = node_of(product)
         flags = [node.attributes.get_int(name, 0) for name in ("transA", "transB")]
         is_plain = flags == [0, 1] and node.attributes.get_float("alpha", 1.0) == 1.0 and len(node.inputs) == 2
         return is_plain and weight.const_value is not None and len(weight.uses()) == 1
 
-    def rewrite(self, op, x, weight, product):
-        transposed = ir.tensor(np.ascontiguousarray(weight.const_value.numpy().T))
+    def rewrite(self, op: Any, x: ir.Value, weight: ir.Value, product: ir.Value) -> Any:
+        transposed = ir.tensor(np.ascontiguousarray(array_of(weight).T))
         return op.MatMul(x, op.Constant(value=transposed, _outputs=[f"{weight.name}{TRANSPOSED}"]))
 
 
 class GemmOfReshaped(GemmOfTransposed):
     """The same with a weight of more axes."""
 
-    def pattern(self, op, x, weight, shape):
+    def pattern(self, op: Any, x: ir.Value, weight: ir.Value, shape: ir.Value) -> Any:
         return op.Gemm(x, op.Reshape(weight, shape, _outputs=["matrix"]), _outputs=["product"])
 
-    def check(self, context, x, weight, matrix, product, **_):
+    def check(self, context: Any, x: ir.Value, weight: ir.Value, matrix: ir.Value, product: ir.Value, **_: Any) -> bool:
         return sizes_of(matrix) is not None and super().check(context, x, weight, product)
 
-    def rewrite(self, op, x, weight, matrix, product, **_):
-        transposed = ir.tensor(np.ascontiguousarray(weight.const_value.numpy().reshape(known_sizes(matrix)).T))
+    def rewrite(self, op: Any, x: ir.Value, weight: ir.Value, matrix: ir.Value, product: ir.Value, **_: Any) -> Any:
+        transposed = ir.tensor(np.ascontiguousarray(array_of(weight).reshape(known_sizes(matrix)).T))
         return op.MatMul(x, op.Constant(value=transposed, _outputs=[f"{weight.name}{TRANSPOSED}"]))
 
 

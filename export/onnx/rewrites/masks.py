@@ -1,9 +1,11 @@
 """Rules that rewrite the masks of Keras's softmax as one bias of the scores, which `attention` matches."""
 
+from typing import Any
+
 import onnx_ir as ir
 
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, is_float, scalar
+from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, is_float, node_of, scalar
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import sizes_of
 
@@ -13,44 +15,69 @@ _LOWEST = -1e8  # A score plus this vanishes in the softmax.
 class SelectAsBias(Rule):
     """`softmax(scores where shown, else lowest)`, written as products with 0 and 1, as `softmax(scores + bias)`."""
 
-    def pattern(self, op, shown, scores, hidden):
+    def pattern(self, op: Any, shown: ir.Value, scores: ir.Value, hidden: ir.Value) -> Any:
         return op.Softmax(op.Add(op.Mul(shown, scores), hidden), _outputs=["weights"])
 
-    def check(self, context, shown, hidden, **_):
+    def check(self, context: Any, shown: ir.Value, hidden: ir.Value, **_: Any) -> bool:
         return _hides(hidden, shown, lambda number: number is not None and number <= _LOWEST)
 
-    def rewrite(self, op, shown, scores, hidden, weights):
-        return op.Softmax(op.Add(scores, hidden), axis=weights.producer().attributes.get_int("axis", -1))
+    def rewrite(self, op: Any, shown: ir.Value, scores: ir.Value, hidden: ir.Value, weights: ir.Value) -> Any:
+        return op.Softmax(op.Add(scores, hidden), axis=node_of(weights).attributes.get_int("axis", -1))
 
 
 class MaskOfOnes(Rule):
     """A bias without the conjunction of its mask with ones of the shape of the scores, which Keras computes."""
 
-    def pattern(self, op, scores, number, ones, shape, mask):
+    def pattern(
+        self, op: Any, scores: ir.Value, number: ir.Value, ones: ir.Value, shape: ir.Value, mask: ir.Value
+    ) -> Any:
         met = op.And(op.Expand(ones, shape), mask, _outputs=["met"])
         return op.Add(scores, op.Mul(number, op.Cast(op.Not(met)), _outputs=["bias"]))
 
-    def check(self, context, scores, number, ones, mask, met, bias, **_):
+    def check(
+        self,
+        context: Any,
+        scores: ir.Value,
+        number: ir.Value,
+        ones: ir.Value,
+        mask: ir.Value,
+        met: ir.Value,
+        bias: ir.Value,
+        **_: Any,
+    ) -> bool:
         sizes = sizes_of(scores)
         return sizes is not None and sizes == sizes_of(met) and scalar(ones) is True and is_float(bias)
 
-    def rewrite(self, op, scores, number, mask, **_):
+    def rewrite(self, op: Any, scores: ir.Value, number: ir.Value, mask: ir.Value, **_: Any) -> Any:
         return op.Add(scores, op.Mul(number, op.Cast(op.Not(mask), to=ir.DataType.FLOAT)))
 
 
 class WeightsWhereShown(Rule):
     """Attention weights set to zero where they are masked: this changes only rows without a visible key."""
 
-    def pattern(self, op, shown, scores, hidden, nothing, value):
+    def pattern(
+        self, op: Any, shown: ir.Value, scores: ir.Value, hidden: ir.Value, nothing: ir.Value, value: ir.Value
+    ) -> Any:
         weights = op.Softmax(op.Add(scores, hidden), _outputs=["weights"])
         return op.MatMul(op.Add(op.Mul(shown, weights), nothing), value)
 
-    def check(self, context, shown, hidden, nothing, weights, **_):
-        is_last = weights.producer().attributes.get_int("axis", -1) in (-1, 3) and len(sizes_of(shown) or ()) == 4
+    def check(
+        self, context: Any, shown: ir.Value, hidden: ir.Value, nothing: ir.Value, weights: ir.Value, **_: Any
+    ) -> bool:
+        is_last = node_of(weights).attributes.get_int("axis", -1) in (-1, 3) and len(sizes_of(shown) or ()) == 4
         lowest = _hides(hidden, shown, lambda number: number is not None and number <= _LOWEST)
         return is_last and lowest and _hides(nothing, shown, lambda number: number == 0)
 
-    def rewrite(self, op, shown, scores, hidden, nothing, value, weights):
+    def rewrite(
+        self,
+        op: Any,
+        shown: ir.Value,
+        scores: ir.Value,
+        hidden: ir.Value,
+        nothing: ir.Value,
+        value: ir.Value,
+        weights: ir.Value,
+    ) -> Any:
         again = op.Softmax(op.Add(scores, hidden), axis=-1)
         return op.Mul(op.MatMul(again, value), op.ReduceMax(shown, self.ints(op, -1), keepdims=1))
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 from onnxscript import optimizer
 from onnxscript.rewriter import RewriteRuleClassBase, pattern
@@ -45,9 +46,24 @@ class Rule(RewriteRuleClassBase):
         return self.dims.shape_tensor(op, [*sizes[: unknown[0]], -1, *sizes[unknown[0] + 1 :]])
 
 
+def node_of(value: ir.Value) -> ir.Node:
+    """Returns the node that computes a value of a pattern, which has one."""
+    node = value.producer()
+    if node is None:
+        raise ValueError(f"{value.name} is computed by no node.")
+    return node
+
+
+def array_of(value: ir.Value) -> np.ndarray:
+    """Returns the array of a constant or an initializer."""
+    if value.const_value is None:
+        raise ValueError(f"{value.name} is not constant.")
+    return value.const_value.numpy()
+
+
 def attributes_of(value: Any) -> dict[str, Any]:
     """Returns the attributes of the producer of a value, as keyword arguments for the same operator."""
-    return {name: attribute.value for name, attribute in value.producer().attributes.items()}
+    return {name: attribute.value for name, attribute in node_of(value).attributes.items()}
 
 
 def scalar(value: ir.Value | None) -> Any:
@@ -89,6 +105,7 @@ class RuleSet:
         for rule in rules:
             found = pattern.RewriteRule(rule.pattern, rule.rewrite, rule.check, name=rule.name)
             for each in found.commute() if commute else [found]:
+                root: Any
                 (root,) = each._target_pattern.output_nodes
                 self._rules.setdefault(root.op.value(), []).append(each)
 
@@ -113,7 +130,7 @@ class RuleSet:
             if found is None:
                 continue
             for value in found.new_initializers:
-                graph.initializers[value.name] = value
+                graph.initializers.add(value)
             matched = found.match
             optimizer.basic_constant_propagation(found.new_nodes)
             ir.convenience.replace_nodes_and_values(

@@ -1,9 +1,12 @@
 """A rule that fuses the update of a key/value cache into `TensorScatter` (opset 24)."""
 
+from typing import Any
+
 import numpy as np
+import onnx_ir as ir
 
 from keras_transformer.export.onnx.options import OnnxOptions
-from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, scalar
+from keras_transformer.export.onnx.rewrites.rule import Rule, RuleSet, node_of, scalar
 from keras_transformer.export.onnx.shapes.dims import Dims
 from keras_transformer.export.onnx.shapes.integers import constant, known_sizes, sizes_of
 from keras_transformer.export.onnx.shapes.symbolic import multiply
@@ -17,12 +20,12 @@ class TensorScatter(Rule):
     `past` is `(B, K, L, H)`, the indices are `(B · T · K, 3)`, and the update is `(B · T · K, H)`.
     """
 
-    def pattern(self, op, past, indices, update):
+    def pattern(self, op: Any, past: ir.Value, indices: ir.Value, update: ir.Value) -> Any:
         return op.ScatterND(past, indices, update, _outputs=["present"])
 
-    def check(self, context, past, indices, update, present):
+    def check(self, context: Any, past: ir.Value, indices: ir.Value, update: ir.Value, present: ir.Value) -> bool:
         sizes, rows = sizes_of(past), sizes_of(update)
-        plain = present.producer().attributes.get_string("reduction", "none") == "none"
+        plain = node_of(present).attributes.get_string("reduction", "none") == "none"
         if sizes is None or len(sizes) != 4 or not all(isinstance(sizes[axis], int) for axis in (1, 3)) or not plain:
             return False
         grids = _grids(indices, sizes)
@@ -68,7 +71,7 @@ class TensorScatter(Rule):
             return False
         return self.dims.numbers(node.inputs[1]) == count
 
-    def rewrite(self, op, past, indices, update, present):
+    def rewrite(self, op: Any, past: ir.Value, indices: ir.Value, update: ir.Value, present: ir.Value) -> Any:
         sizes = known_sizes(past)
         grids = _grids(indices, sizes)
         if grids is None:
