@@ -220,7 +220,15 @@ class TokensFirst(Rule):
         shapes = [sizes_of(each) for each in (query, key, value)]
         return all(shape is not None and all(isinstance(size, int) for size in shape[2:]) for shape in shapes)
 
-    def rewrite(self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value) -> Any:
+    def rewrite(
+        self,
+        op: Any,
+        query: ir.Value,
+        key: ir.Value,
+        value: ir.Value,
+        attended: ir.Value,
+        seen: ir.Value | None = None,
+    ) -> Any:
         node, heads = node_of(attended), known_sizes(query)[2]
         flat = [op.Reshape(each, self.ints(op, 0, 0, -1)) for each in (query, key, value)]
         found = op.Attention(
@@ -230,10 +238,9 @@ class TokensFirst(Rule):
             kv_num_heads=known_sizes(key)[2],
             scale=node.attributes.get_float("scale"),
         )
-        return op.Reshape(self.finish(op, found), self.ints(op, 0, 0, heads, known_sizes(value)[3]))
-
-    def finish(self, op: Any, found: Any) -> Any:
-        return found
+        if seen is not None:
+            found = op.Mul(found, op.Squeeze(seen, self.ints(op, 1)))
+        return op.Reshape(found, self.ints(op, 0, 0, heads, known_sizes(value)[3]))
 
 
 class TokensFirstMasked(TokensFirst):
@@ -248,12 +255,6 @@ class TokensFirstMasked(TokensFirst):
         sizes = sizes_of(seen)
         is_of_queries = sizes is not None and len(sizes) == 4 and sizes[1] == sizes[3] == 1
         return is_of_queries and super().check(context, query, key, value, attended)
-
-    def rewrite(
-        self, op: Any, query: ir.Value, key: ir.Value, value: ir.Value, attended: ir.Value, seen: ir.Value
-    ) -> Any:
-        self.finish = lambda op, found: op.Mul(found, op.Squeeze(seen, self.ints(op, 1)))
-        return super().rewrite(op, query, key, value, attended)
 
 
 class RepeatedHeads(Rule):

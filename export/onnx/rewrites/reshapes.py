@@ -205,8 +205,9 @@ class NormOfReshape(Rule):
         self, context: Any, x: ir.Value, shape: ir.Value, scale: ir.Value, transposed: ir.Value, result: ir.Value
     ) -> bool:
         flat, sizes = sizes_of(x), sizes_of(transposed)
-        keeps_last = bool(flat) and bool(sizes) and flat[-1] == sizes[-1] and len(flat) == 2
-        return keeps_last and node_of(result).attributes.get_int("axis", -1) == -1
+        if not flat or not sizes or flat[-1] != sizes[-1] or len(flat) != 2:
+            return False
+        return node_of(result).attributes.get_int("axis", -1) == -1
 
     def rewrite(
         self, op: Any, x: ir.Value, shape: ir.Value, scale: ir.Value, transposed: ir.Value, result: ir.Value
