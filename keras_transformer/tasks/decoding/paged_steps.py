@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
@@ -71,8 +71,8 @@ class PagedSteps:
         self.chunk_size = chunk_size if max_length is None else min(chunk_size, max_length)
         self._pools = InPlace(self._init_pools, model, model.jit_compile)
         self._step = self._pools.compiled(self._read_tokens, ["int32"] * 5, ranks=[2, 2, 1, 1, 1])
-        self._copy = self._pools.compiled(self._copy_blocks, ["int32"] * 2)
-        self._copy_states = self._pools.compiled(self._copy_rows, ["int32"] * 2)
+        self._copy = self._pools.compiled(_copying(self.pages), ["int32"] * 2)
+        self._copy_states = self._pools.compiled(_copying(self.states), ["int32"] * 2)
         self._batches = sorted({1, *_shares(max_batch_size, _BATCH_SHARES)})
         most_blocks = 1 if max_length is None or not self.keeps_slots else -(-max_length // block_size)
         self._tables = _shares(most_blocks, _TABLE_SHARES)
@@ -193,25 +193,14 @@ class PagedSteps:
         pools = self.pages.write(pools, cache, table, cache_index, lengths, count, put)
         return logits[:, 0], self.states.write(pools, cache, states, put)
 
-    def _copy_blocks(
-        self,
-        pools: dict[str, Tensor],
-        take: Callable[..., Tensor],
-        put: Callable[..., Tensor],
-        sources: Tensor,
-        targets: Tensor,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        return ops.zeros((), "int32"), self.pages.copy(pools, sources, targets, take, put)
 
-    def _copy_rows(
-        self,
-        pools: dict[str, Tensor],
-        take: Callable[..., Tensor],
-        put: Callable[..., Tensor],
-        sources: Tensor,
-        targets: Tensor,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        return ops.zeros((), "int32"), self.states.copy(pools, sources, targets, take, put)
+def _copying(parts: Any) -> Callable[..., Any]:
+    """Returns the step that copies blocks of a `PagedCache`, or states of a `StatePool`."""
+
+    def copy(pools, take, put, sources, targets):
+        return ops.zeros((), "int32"), parts.copy(pools, sources, targets, take, put)
+
+    return copy
 
 
 def _filled(rows: list[list[int]], width: int) -> np.ndarray:
