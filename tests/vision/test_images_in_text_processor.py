@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from keras_transformer import checkpoints, text
 from keras_transformer.vision import ImageError, ImageProcessor, ImagesInText
@@ -73,8 +74,13 @@ def test_a_checkpoint_brings_it_along(prepare, tmp_path):
     shutil.copytree(DATA / "checkpoints" / "kosmos2-ConditionalGeneration", folder)
     for name in ("tokenizer.json", "tokenizer_config.json", "processor_config.json"):
         shutil.copy(FOLDER / name, folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "boi_token_index": prepare.begin_id}))
+    config = json.loads((folder / "config.json").read_text()) | {"boi_token_index": prepare.begin_id}
+    config["vision_config"]["num_channels"] = 3  # The checkpoint is of two.
+    (folder / "config.json").write_text(json.dumps(config))
+    tensors = load_file(folder / "model.safetensors")
+    (name,) = (each for each in tensors if each.endswith("patch_embedding.weight"))
+    tensors[name] = np.concatenate([tensors[name], tensors[name][:, :1]], axis=1)
+    save_file(tensors, folder / "model.safetensors")
     model = checkpoints.from_huggingface(folder, verbose=0)
     inputs = model.processor([PICTURE, PICTURE], ["the king.", "an image of"])
     answers = model.generate(inputs, max_new_tokens=3)
