@@ -40,7 +40,7 @@ setup(
     python_requires=">=3.11,<3.14",
     packages=[
         *find_packages(include=["keras_transformer", "keras_transformer.*"]),
-        *(f"keras_transformer.{room}" for room in find_packages(include=["export", "export.*"])),
+        *(f"keras_transformer.{package}" for package in find_packages(include=["export", "export.*"])),
     ],
     package_dir={"keras_transformer.export": "export"},
     package_data={"": ["py.typed", "*.pyi"]},

@@ -23,8 +23,6 @@ from keras_transformer.export.spec.traced import arguments_of_weights, weight_ar
 from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:
-    import pathlib
-
     import numpy as np
 
     from keras_transformer.export.spec.export_spec import ExportSpec, Signature

@@ -43,7 +43,7 @@ def YOCO(
     Args:
         size: "3B", or a `Size` with an even number of layers.
         vocabulary_size: int. V.
-        self_decoder: "local" (attention within a window), "retention" (gated), or a causal layer in the manner of
+        self_decoder: "local" (attention within a window), "retention" (gated), or a causal layer with the interface of
             `MultiHeadAttention` to copy for each block of the first half.
         window: int >= 1. Number of tokens that "local" attends to, the token itself included. Default 1024.
         num_key_value_heads: int that divides the number of heads, or None for the same number. For "local" and the shared
