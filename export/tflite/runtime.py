@@ -35,7 +35,10 @@ class TFLiteRuntime:
         with LIBRARY.required_by(f"backend '{NAME}'"):
             from ai_edge_litert.interpreter import Interpreter
 
-        self._interpreter = Interpreter(model_path=path, num_threads=num_threads)  # Verifies the flatbuffer itself.
+        # LiteRT 2.1 to 2.3 moves operators together for its delegates. Among tensors of dynamic shapes it then reads memory
+        # that was freed: a call computes wrong values, mostly the second one of the same shapes.
+        options = {"num_threads": num_threads, "experimental_disable_delegate_clustering": True}
+        self._interpreter = Interpreter(model_path=path, **options)  # Verifies the flatbuffer itself.
         check_flatbuffer(path)
         self._runners: dict[str, Any] = {}
         self._signature = signature

@@ -13,7 +13,7 @@ import numpy as np
 
 import cases
 from keras_transformer import models, tasks
-from keras_transformer.export import export
+from keras_transformer.export import export, load
 from keras_transformer.utils.serialization import build_once
 from laws import randomize
 
@@ -138,6 +138,16 @@ def _plain_names(outputs):
     return {name.replace("-", "_"): tensor for name, tensor in outputs.items()}
 
 
+def difference_of_a_second_call(bundle):
+    """Returns the largest difference of an output between two calls of one TFLite runtime on each probe."""
+    model, probes, worst = load(bundle, "tflite"), np.load(bundle / "probes.npz"), 0.0
+    for number in sorted({key.split("/")[1] for key in probes if key.startswith("serve/")}):
+        inputs = {key.split("/")[-1]: probes[key] for key in probes if key.startswith(f"serve/{number}/inputs/")}
+        once, again = (model(inputs) for _ in range(2))
+        worst = max(worst, *(float(np.abs(once[name] - again[name]).max()) for name in once))
+    return worst
+
+
 def main(directory, *names):
     results = {}
     for name in names or MODELS:
@@ -147,6 +157,7 @@ def main(directory, *names):
         try:
             # tests/export/test_language.py tests the generation of exported language models.
             results[name] = export(model, directory / name, probes=probes, generation=False).to_dict()
+            results[name]["difference_of_a_second_call"] = difference_of_a_second_call(directory / name)
         except Exception as error:
             results[name] = {"error": f"{type(error).__name__}: {error}"}
         (directory / "results.json").write_text(json.dumps(results))

@@ -56,6 +56,8 @@ def test_three_runtimes_agree_with_keras(results, name):
         for figures in artifact["parity"]:
             assert figures["ratio"] <= 1e-5
             assert figures["scale"] > 1e-3, f"{figures['output']} is zero for all inputs"
+    # LiteRT's own arrangement of operators makes later calls of some of these files wrong.
+    assert result["difference_of_a_second_call"] <= 1e-5
 
 
 def test_every_mixer_was_compared_with_and_without_a_cache(results):
