@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from keras_transformer.export.spec.traced import TracedModule
 
 
+# Attribute of loops and branches by which TensorFlow's optimizer may take them apart into jumps, which ONNX lacks.
+_LOWERED = "_lower_using_switch_merge"
 _MAX_BYTES = 2**31 - 2**20
 _MAX_INLINE = 1_900_000_000
 
@@ -143,6 +145,9 @@ def _frozen(function: Any, inputs: list[str], outputs: list[str]) -> Any:
     if function.captured_inputs:
         return tf_loader.from_function(function, inputs, outputs)
     graph_def = function.graph.as_graph_def(add_shapes=True)
+    for part in (graph_def.node, *(each.node_def for each in graph_def.library.function)):
+        for node in part:
+            node.attr.pop(_LOWERED, None)
     with tf.Graph().as_default():  # The optimizer looks up the names of inputs and outputs.
         tf.import_graph_def(graph_def, name="")
         return tf_loader.tf_optimize(inputs, outputs, graph_def)

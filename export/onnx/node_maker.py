@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import helper
 
+from keras_transformer.export.onnx.options import CONTRIB
+from keras_transformer.export.onnx.traversal import all_nodes
+
 if TYPE_CHECKING:
     import onnx
 
@@ -39,6 +42,7 @@ class NodeMaker:
 
 
 def import_contrib(model: onnx.ModelProto) -> None:
-    """Adds the contrib ops of ONNX Runtime to the operator sets of a model."""
-    if not any(each.domain == "com.microsoft" for each in model.opset_import):
-        model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    """Adds the contrib operators of ONNX Runtime to the operator sets of a model that has any."""
+    is_imported = any(each.domain == CONTRIB for each in model.opset_import)
+    if not is_imported and any(node.domain == CONTRIB for node in all_nodes(model.graph)):
+        model.opset_import.append(helper.make_opsetid(CONTRIB, 1))

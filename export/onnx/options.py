@@ -7,6 +7,7 @@ from keras_transformer.export.errors import ExportError
 PLAIN_OPSET = 18
 OPSETS = tuple(range(PLAIN_OPSET, 25))
 DEFAULT_OPSET = 23
+CONTRIB = "com.microsoft"  # The domain of ONNX Runtime's contrib operators.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from keras_transformer.export.onnx.graphs import load_arrays, save
 from keras_transformer.export.onnx.node_maker import NodeMaker, import_contrib
-from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.options import CONTRIB, OnnxOptions
 from keras_transformer.export.onnx.quantized_weights import QuantizedWeights
 from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
 from keras_transformer.export.quantization import block_quantize
@@ -150,8 +150,7 @@ class _Quantizer:
         read = {name for node in all_nodes(self.model.graph) for name in node.input}
         for name in [name for name in self.arrays if name not in read]:
             del self.arrays[name]
-        if any(node.domain == "com.microsoft" for node in all_nodes(self.model.graph)):
-            import_contrib(self.model)
+        import_contrib(self.model)
 
     def _store_in_float16(self):
         for name in sorted(self.candidates):
@@ -231,7 +230,7 @@ class _Quantizer:
         codes, scale, block, (count, width) = self.weights.by_block(name, by_rows)
         shape = {"K": width, "N": count, "bits": self.bits, "block_size": block, "accuracy_level": _INT8_COMPUTE}
         scale = self._as_float(scale, make)
-        return make.into(result, "MatMulNBits", x, codes, scale, domain="com.microsoft", **shape)
+        return make.into(result, "MatMulNBits", x, codes, scale, domain=CONTRIB, **shape)
 
     def _multiply_by_float(self, make: NodeMaker, x: str, name: str, by_rows: bool, result: str):
         """A product with a dequantized weight, with standard ops only."""

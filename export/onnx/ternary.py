@@ -15,7 +15,7 @@ from onnx import helper
 
 from keras_transformer.export.onnx.graphs import load_arrays, save
 from keras_transformer.export.onnx.node_maker import NodeMaker, import_contrib
-from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.options import CONTRIB, OnnxOptions
 from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
 from keras_transformer.export.quantization.ternary import is_ternary, kernel_paths, pack_pairs
 
@@ -67,8 +67,7 @@ class _Packer:
         self._keep_in_8_bits(sorted(self.kernels & read))
         for name in self.kernels - read:
             del self.arrays[name]
-        if any(node.domain == "com.microsoft" for node in all_nodes(self.model.graph)):
-            import_contrib(self.model)
+        import_contrib(self.model)
 
     def _rewrite(self, graph: Any):
         nodes: list[Any] = []
@@ -92,7 +91,7 @@ class _Packer:
         codes = self._store(f"{name}.ternary", _packed(kernel, block, blocks))
         scale = self._store(f"{name}.ternary.scale", np.ones((count, blocks), "float32"))
         shape = {"K": block * blocks, "N": count, "bits": 2, "block_size": block, "accuracy_level": _INT8_COMPUTE}
-        make.into(node.output[0], "MatMulNBits", rows[x, width], codes, scale, domain="com.microsoft", **shape)
+        make.into(node.output[0], "MatMulNBits", rows[x, width], codes, scale, domain=CONTRIB, **shape)
 
     def _keep_in_8_bits(self, names):
         """Stores kernels with other consumers in 8 bits; they are dequantized when the graph runs."""

@@ -74,8 +74,8 @@ class Recompiled:
     Args:
         make: function of a list of `keras.Variable` that returns the compiled function.
         structure: `ModelStructure`.
-        looks: bool. Whether each call looks at the model, which takes some 30 µs a layer; otherwise whoever calls
-            `structure.version` does, once for many calls.
+        looks: bool. Whether each call looks at the model, which takes some 30 µs a layer. If False, the owner of
+            the structure calls its `version`, once for many calls.
     """
 
     def __init__(

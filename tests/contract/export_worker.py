@@ -5,6 +5,7 @@ Variants share a graph where possible, with one output each, because starting a 
 
 import json
 import sys
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -150,6 +151,7 @@ def difference_of_a_second_call(bundle):
 
 def main(directory, *names):
     results = {}
+    warnings.filterwarnings("error", message="onnx: the graph is not optimized")
     for name in names or MODELS:
         keras.utils.set_random_seed(0)
         model = randomize(MODELS[name](), scale=0.1)

@@ -71,5 +71,7 @@ def test_every_mixer_was_compared_with_and_without_a_cache(results):
 
 def _outputs(results, kind):
     """Returns the compared outputs of all groups of a kind."""
+    errors = {name: result["error"] for name, result in results.items() if "error" in result}
+    assert not errors
     groups = [result["artifacts"]["onnx"]["parity"] for name, result in results.items() if name.startswith(kind)]
     return {figures["output"] for parity in groups for figures in parity}

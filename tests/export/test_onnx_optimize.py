@@ -386,7 +386,7 @@ def test_sizes_follow_a_computed_reshape():
     }
     """
     model = ir.from_proto(parser.parse_model(text))
-    Dims(model.graph)
+    Dims().infer(model.graph)
     found = {value.name: sizes_of(value) for node in model.graph for value in node.outputs}
     assert found["sum"] == ["batch", "length", 6]
     assert found["matrix"] == ["batch*length", 6]

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.options import CONTRIB, OnnxOptions
 from keras_transformer.export.onnx.rewrites.rule import (
-    CONTRIB,
     TRANSPOSED,
     VECTOR,
     Rule,

@@ -10,9 +10,8 @@ from onnxscript import optimizer
 from onnxscript.rewriter import RewriteRuleClassBase, pattern
 
 from keras_transformer.export.onnx.shapes.dims import Dims
-from keras_transformer.export.onnx.shapes.integers import constant, sizes_of
+from keras_transformer.export.onnx.shapes.integers import constant
 
-CONTRIB = "com.microsoft"
 # Suffixes of constants that were made of a weight: `naming` finds the weight by them.
 VECTOR, TRANSPOSED = "/as_vector", "/transposed"
 
@@ -81,12 +80,6 @@ def is_close(value: ir.Value | None, number: float, tolerance: float = 1e-5) -> 
 def is_float(value: ir.Value | None) -> bool:
     """Whether a value is of float32."""
     return value is not None and value.dtype == ir.DataType.FLOAT
-
-
-def is_matrix(value: ir.Value | None) -> bool:
-    """Whether a value is of rank 2."""
-    sizes = sizes_of(value)
-    return sizes is not None and len(sizes) == 2
 
 
 class RuleSet:

@@ -21,15 +21,7 @@ def _without_names(sizes: Sizes | None) -> Sizes | None:
 
 
 class Dims(Operators):
-    """Symbolic shapes of all values of a graph, and the graph inputs that the named sizes can be read from.
-
-    Args:
-        graph: `onnx_ir.Graph`, for `infer`; None for none yet.
-    """
-
-    def __init__(self, graph: ir.Graph | None = None) -> None:
-        if graph is not None:
-            self.infer(graph)
+    """Symbolic shapes of all values of a graph, and the graph inputs that the named sizes can be read from."""
 
     def infer(self, graph: ir.Graph) -> None:
         """Infers the shapes of a graph, and forgets those of another.

@@ -21,11 +21,7 @@ _ELEMENTWISE = frozenset(
         keras.layers.Minimum,
     }
 )
-
-
 _LOOKUPS = frozenset({keras.layers.Embedding, keras.layers.ReversibleEmbedding})
-
-
 _NORMS = frozenset({keras.layers.LayerNormalization, keras.layers.RMSNormalization})
 
 
