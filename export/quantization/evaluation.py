@@ -24,9 +24,11 @@ class Evaluation:
         output: name of the output to take predictions from; the first when None.
         min_agreement: float in [0, 1] or None: the smallest agreement allowed.
         max_loss: float or None: the largest drop of the score allowed, in its unit; 0.005 is half a point of accuracy.
+        text: texts, or sequences of token ids, on which a language model is compared with the float one: perplexity,
+            divergence and most likely tokens, see `Behavior`. Without any, the float model writes a text itself.
 
     Raises:
-        QuantizationError: neither inputs nor a score, labels and a score at once, or a bound on what is not measured.
+        QuantizationError: neither inputs, text nor a score, labels and a score at once, or a bound on what is not measured.
 
     Example:
 
@@ -41,10 +43,13 @@ class Evaluation:
     output: str | None = None
     min_agreement: float | None = None
     max_loss: float | None = None
+    text: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
-        if not len(self.inputs) and self.score is None:
-            raise QuantizationError("an evaluation needs inputs, or a score")
+        if isinstance(self.text, str):
+            object.__setattr__(self, "text", (self.text,))
+        if not len(self.inputs) and self.score is None and not len(self.text):
+            raise QuantizationError("an evaluation needs inputs, or a score, or text")
         if self.labels is not None and (self.score is not None or len(self.labels) != len(self.inputs)):
             raise QuantizationError(
                 "an evaluation takes one batch of labels for each batch of inputs, or a score instead"

@@ -5,19 +5,10 @@ import fnmatch
 from collections.abc import Iterable, Mapping
 
 from keras_transformer.export.errors import QuantizationError, suggestion
-from keras_transformer.export.quantization import ternary
+from keras_transformer.export.quantization.behavior import LIMITS
 from keras_transformer.utils.types import ArrayLike
 
-# Largest difference allowed on the probes, as a share of each output's scale, by default.
-TOLERANCES = {
-    "fp16": 0.02,
-    "int8": 0.3,
-    "int8_static": 0.5,
-    "weight_int8": 0.15,
-    "weight_int4": 0.8,
-    "ternary": ternary.TOLERANCE,
-}
-MODES = tuple(TOLERANCES)
+MODES = tuple(LIMITS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +23,8 @@ class Quantization:
         calibration: iterable of dicts of arrays by input name; for "int8_static".
         keep_float: tuple of patterns (`fnmatch`) of weights' paths, such as `"*/head/*"`, that stay float32.
         block_size: int, 16, 32, 64, 128 or 256: weights that share a scale in "weight_int4". Default 32.
-        tolerance: largest difference on the probes, as a share of each output's scale; by the mode when None.
+        tolerance: largest change of the rows of an output on the probes, see `verification.quantized.row_change`; by the
+            mode when None.
 
     Raises:
         QuantizationError: an unknown mode, a block size that no runtime has, or `int8_static` without calibration.
@@ -60,7 +52,7 @@ class Quantization:
         if isinstance(self.keep_float, str):
             object.__setattr__(self, "keep_float", (self.keep_float,))
         if self.tolerance is None:
-            object.__setattr__(self, "tolerance", TOLERANCES[self.mode])
+            object.__setattr__(self, "tolerance", LIMITS[self.mode].change)
 
     @classmethod
     def of(cls, quantize: "str | Quantization | None") -> "Quantization | None":

@@ -37,6 +37,7 @@ class Artifact:
         probes: number of probes.
         float_size: bytes of the float files that were quantized, or None.
         evaluation: dict of "score_float", "score" and "agreement", as `evaluation.check_loss` returns it, or None.
+        behavior: dict of the figures of `Behavior`, of a quantized language model, or None.
     """
 
     format: str
@@ -47,6 +48,7 @@ class Artifact:
     probes: int
     float_size: int | None = None
     evaluation: dict[str, Any] | None = None
+    behavior: dict[str, Any] | None = None
 
     @property
     def ratio(self) -> float:
@@ -110,7 +112,7 @@ class Report:
 
 def _evaluated(name: str, format: str) -> Callable[[Artifact], Any]:
     def cell(artifact):
-        value = (artifact.evaluation or {}).get(name)
+        value = ((artifact.evaluation or {}) | (artifact.behavior or {})).get(name)
         return value is not None and format.format(value)
 
     return cell
@@ -122,6 +124,9 @@ _QUANTIZED = {
     "agreement": _evaluated("agreement", "{:.2%}"),
     "float score": _evaluated("score_float", "{:.4g}"),
     "score": _evaluated("score", "{:.4g}"),
+    "perplexity": _evaluated("perplexity", "x {:.4f}"),
+    "divergence": _evaluated("divergence", "{:.4f}"),
+    "same token": _evaluated("top_share", "{:.1%}"),
 }
 
 

@@ -17,6 +17,7 @@ from keras_transformer.export.runtime.loading import open_artifact
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 from keras_transformer.export.spec.export_spec import Probe
+from keras_transformer.export.verification.quantized import verify_quantized_artifact
 from keras_transformer.utils.types import Path
 
 __all__ = ["difference_and_scale", "read_probes", "verify_bundle", "verify_format", "write_probes"]
@@ -61,11 +62,14 @@ def _verified(directory: pathlib.Path, manifest: dict[str, Any], name: str, prob
     start = time.perf_counter()
     own = _probes_of_format(manifest, name, probes)
     record = manifest["artifacts"][name]
-    parity = verify_format(directory, name, own, record.get("tolerance", manifest["tolerance"]), manifest)
+    if "quantization" in record:
+        parity, behavior = verify_quantized_artifact(directory, name, own, manifest)
+    else:
+        parity, behavior = verify_format(directory, name, own, manifest["tolerance"], manifest), None
     path = directory / next(iter(record["signatures"].values()))
     count = sum(len(each) for each in own.values())
     figures = (record["bytes"], time.perf_counter() - start, parity, count, record.get("float_bytes"))
-    return Artifact(name, str(path.resolve()), *figures)
+    return Artifact(name, str(path.resolve()), *figures, behavior=behavior)
 
 
 def _probes_of_format(manifest: dict[str, Any], name: str, probes: dict[str, list[Probe]]) -> dict[str, list[Probe]]:
@@ -111,7 +115,7 @@ def verify_format(
         with full_precision():
             compared = [each for probe in cases for each in comparison.parities(probe)]
         if times is not None:
-            times[signature] = _milliseconds(model, cases[0].inputs)
+            times[signature] = milliseconds(model, cases[0].inputs)
         for each in compared:
             key = signature, each.output
             if key not in worst or each.ratio > worst[key].ratio:
@@ -171,8 +175,8 @@ class _Comparison:
         return ParityError(self._format, output, probe.label, difference, scale, self._tolerance, detail)
 
 
-def _milliseconds(model: RuntimeModel, inputs: Mapping[str, np.ndarray]) -> float:
-    """The median time of a call, after the calls of the comparison."""
+def milliseconds(model: RuntimeModel, inputs: Mapping[str, np.ndarray]) -> float:
+    """The median time of a call in milliseconds, after the calls of the comparison."""
     seconds = []
     for _ in range(_TIMED_CALLS):
         start = time.perf_counter()

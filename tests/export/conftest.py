@@ -39,6 +39,7 @@ WORKERS = {
     "language": "language_worker.py",
     "tflite": "tflite_worker.py",
     "optimized": "onnx_worker.py",
+    "behaviors": "behavior_worker.py",
 }
 
 
@@ -71,6 +72,12 @@ def tflite(tmp_path_factory):
 def optimized(tmp_path_factory):
     """Results of the worker that exports the models of the ONNX graph tests."""
     return _run_once(tmp_path_factory, "optimized")
+
+
+@pytest.fixture(scope="session")
+def behaviors(tmp_path_factory):
+    """Results of the worker that trains a language model and exports it quantized."""
+    return _run_once(tmp_path_factory, "behaviors")
 
 
 def _run_once(tmp_path_factory, name):

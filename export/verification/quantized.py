@@ -1,0 +1,157 @@
+"""Verification of quantized files: their outputs on the probes by row, and the predictions of language models on text.
+
+The largest difference of a single value says little of a quantized file. The row-wise change of each output is limited, and
+loosely, since random probes are no real inputs. What a language model predicts is judged by `quantization.behavior`.
+"""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.errors import ExportError, ParityError
+from keras_transformer.export.quantization.behavior import limits_of
+from keras_transformer.export.reporting.report import Parity
+from keras_transformer.export.runtime.loading import open_artifact
+from keras_transformer.export.runtime.precision import full_precision
+from keras_transformer.export.runtime.runtime_model import RuntimeModel
+from keras_transformer.export.spec.export_spec import Probe
+
+# Larger values are sentinels, such as those of masked scores.
+_SENTINEL = 1e8
+# Rows below this share of the output's own scale are judged by that: their values are mostly rounding.
+_SMALLEST_ROW = 0.1
+_FLOOR = 1e-6
+
+
+def verify_quantized_artifact(
+    directory: pathlib.Path, format: str, probes: Mapping[str, Sequence[Probe]], manifest: dict[str, Any]
+) -> tuple[list[Parity], dict[str, float] | None]:
+    """Verifies a quantized artifact of a bundle again. The limits are those of its mode, not of its manifest.
+
+    Args:
+        directory, format, probes, manifest: as for `verify_quantized`.
+
+    Returns:
+        `(parity, behavior)`: list of `Parity`, and the figures of a language model, or None.
+
+    Raises:
+        ParityError: see `verify_quantized`.
+        QuantizationError: a language model behaves differently, or an unknown mode.
+        InvalidBundleError: the bundle of a language model has no predictions of the float model.
+    """
+    from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior
+
+    mode = str(manifest["artifacts"][format]["quantization"])
+    limits = limits_of(mode)
+    parity = verify_quantized(directory, format, probes, limits.change, manifest)
+    if manifest.get("generation") is None or not {"prefill", "decode"} <= set(probes):
+        return parity, None
+    return parity, checked_behavior(FloatPredictions.read(directory), directory, manifest, format, mode)
+
+
+def verify_quantized(
+    directory: pathlib.Path,
+    format: str,
+    probes: Mapping[str, Sequence[Probe]],
+    tolerance: float,
+    manifest: dict[str, Any],
+    times: dict[str, float] | None = None,
+) -> list[Parity]:
+    """Runs a quantized artifact on probes.
+
+    Args:
+        directory: path of the bundle, complete or still being written.
+        format: name of the format.
+        probes: dict of signature name to a list of `Probe` with the outputs of the float model.
+        tolerance: largest change of an output, as `row_change` measures it.
+        manifest: the bundle's manifest.
+        times: dict that receives the milliseconds of a call of each signature, or None.
+
+    Returns:
+        A list of `Parity`, whose `ratio` is the largest change of an output.
+
+    Raises:
+        ParityError: a file fails, or an output has another shape or dtype, is not finite, or changes too much.
+    """
+    from keras_transformer.export.verification.verify import milliseconds
+
+    worst: dict[tuple[str, str], Parity] = {}
+    for signature, cases in probes.items():
+        try:
+            model = open_artifact(directory, manifest, format, signature)
+        except ExportError:
+            raise
+        except Exception as error:
+            raise ParityError(format, "*", "loading", np.nan, 1.0, tolerance, f"cannot be loaded: {error}") from error
+        for probe in cases:
+            for name, difference, scale, change in _changes(model, format, probe, tolerance):
+                if (signature, name) not in worst or change > worst[signature, name].ratio:
+                    worst[signature, name] = Parity(signature, name, difference, scale, change)
+        if times is not None:
+            times[signature] = milliseconds(model, cases[0].inputs)
+    return list(worst.values())
+
+
+def _changes(model: RuntimeModel, format: str, probe: Probe, tolerance: float) -> list[tuple[str, float, float, float]]:
+    """`(name, largest difference, scale, change)` of each float output on one probe."""
+
+    def refuse(name: str, detail: str | None, difference: float = np.nan, scale: float = 1.0) -> ParityError:
+        return ParityError(format, name, probe.label, difference, scale, tolerance, detail)
+
+    try:
+        with full_precision():
+            results = model(probe.inputs)
+    except Exception as error:
+        raise refuse("*", f"cannot be computed: {' '.join(str(error).split())[:300]}") from error
+    if set(results) != set(probe.outputs):
+        raise refuse(str(sorted(results)), f"is not the Keras model's {sorted(probe.outputs)}")
+    found = []
+    for name, expected in probe.outputs.items():
+        got = results[name]
+        if got.dtype.kind != expected.dtype.kind or got.shape != expected.shape:
+            raise refuse(name, f"is {got.dtype} {got.shape}, Keras returns {expected.dtype} {expected.shape}")
+        if expected.dtype.kind != "f":
+            continue  # A token is the most likely one, which quantization may change.
+        change = row_change(got, expected)
+        regular = np.isfinite(expected) & (np.abs(expected) < _SENTINEL)
+        with np.errstate(invalid="ignore"):
+            difference = float(np.max(np.abs(got - expected), initial=0.0, where=regular))
+        scale = max(float(np.max(np.abs(expected), initial=0.0, where=regular)), _FLOOR)
+        if not change <= tolerance:
+            detail = f"changes by {change:.3g} of its rows, root mean square; tolerance {tolerance:.3g}"
+            raise refuse(name, detail, difference, scale)
+        found.append((name, difference, scale, change))
+    return found
+
+
+def row_change(got: np.ndarray, expected: np.ndarray) -> float:
+    """The root mean square, over the rows of an output, of each row's relative difference.
+
+    The relative difference of a row (the last axis) is the norm of the difference over the norm of the expected row.
+    Sentinels (infinities, values from 1e8 on) must be equal but for one percent, and do not count.
+
+    Args:
+        got: array of a runtime.
+        expected: array of the float model, of the same shape.
+
+    Returns:
+        float; NaN where a value is not finite or a sentinel differs.
+
+    Example:
+
+    >>> round(row_change(np.array([[3.0, 5.0], [0.0, 1.0]]), np.array([[3.0, 4.0], [0.0, 1.0]])), 6)
+    0.141421
+    """
+    if expected.size == 0:
+        return 0.0
+    got, expected = (each.astype("float64").reshape(-1, each.shape[-1] if each.ndim else 1) for each in (got, expected))
+    regular = np.isfinite(expected) & (np.abs(expected) < _SENTINEL)
+    if not np.allclose(got[~regular], expected[~regular], rtol=0.01, atol=0):
+        return float("nan")
+    kept = np.where(regular, expected, 0.0)
+    difference = np.square(np.where(regular, got - kept, 0.0)).mean(axis=1)
+    size = np.square(kept).mean(axis=1)
+    least = max(_SMALLEST_ROW**2 * float(size.mean()), _FLOOR**2)
+    return float(np.sqrt(np.mean(difference / np.maximum(size, least))))
