@@ -19,7 +19,7 @@ from keras_transformer.export.onnx.simplify import simplified
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inline
-from keras_transformer.export.spec.traced import arguments_of_weights, weight_arrays, weight_names, weightless
+from keras_transformer.export.spec.traced import arguments_of_weights, weight_arrays, weight_names
 from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _model(
     """The graph of one signature, and its weights by name."""
     if not spec.variables:
         return _convert(traced.functions[name], spec.signatures[name], spec.locate), {}
-    function = weightless(name, spec.signatures[name], spec.variables)
+    function = traced.weightless(name)
     model = _convert(function, spec.signatures[name], spec.locate, weight_names(spec.variables))
     return model, fold(model, weights)
 

@@ -29,10 +29,18 @@ class TracedModule(tf.Module):
 
     def __init__(self, spec: ExportSpec) -> None:
         super().__init__(name="exported")
+        self._spec = spec
+        self._weightless: dict[str, Any] = {}
         self.functions = {name: _trace(name, signature) for name, signature in spec.signatures.items()}
         variables = {id(v): v for function in self.functions.values() for v in function.graph.variables}
         self.exported_modules = list(spec.modules)
         self.exported_variables = list(variables.values())
+
+    def weightless(self, name: str) -> Any:
+        """A signature as a `weightless` function, which all formats share."""
+        if name not in self._weightless:
+            self._weightless[name] = weightless(name, self._spec.signatures[name], self._spec.variables)
+        return self._weightless[name]
 
     @property
     def weight_bytes(self) -> int:
@@ -76,14 +84,14 @@ def weightless(name: str, signature: Signature, variables: Sequence[keras.Variab
     """
 
     def traced(**tensors: Tensor) -> dict[str, Tensor]:
-        weights = [tensors.pop(label) for label in _labels(variables)]
+        weights = [tensors.pop(label) for label in weight_labels(variables)]
         with keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True))):
             outputs = signature.function(tensors)
         return {key: tf.identity(value, name=key) for key, value in outputs.items()}
 
     traced.__name__ = name
     arguments = {spec.name: tf.TensorSpec(spec.shape, spec.dtype, spec.name) for spec in signature.inputs}
-    for label, variable in zip(_labels(variables), variables, strict=True):
+    for label, variable in zip(weight_labels(variables), variables, strict=True):
         arguments[label] = tf.TensorSpec(variable.shape, variable.dtype, label)
     return tf.function(traced, autograph=False).get_concrete_function(**arguments)
 
@@ -97,7 +105,7 @@ def weight_arrays(variables: Sequence[keras.Variable]) -> dict[str, np.ndarray]:
 def weight_names(variables: Sequence[keras.Variable]) -> dict[str, str]:
     """For each further input of a `weightless` function the path of its variable, made unique."""
     names: dict[str, str] = {}
-    for label, variable in zip(_labels(variables), variables, strict=True):
+    for label, variable in zip(weight_labels(variables), variables, strict=True):
         path = variable.path if "/" in variable.path else f"weights/{variable.path}"
         taken = sum(name == path or name.startswith(f"{path}~") for name in names.values())
         names[label] = f"{path}~{taken + 1}" if taken else path
@@ -111,5 +119,6 @@ def arguments_of_weights(function: Any) -> dict[str, str]:
     return {tensors[name]: name for name in arguments if name.startswith(_PREFIX)}
 
 
-def _labels(variables: Sequence[keras.Variable]) -> list[str]:
+def weight_labels(variables: Sequence[keras.Variable]) -> list[str]:
+    """Names of the further inputs of `weightless` functions, in the order of the variables."""
     return [f"{_PREFIX}{number}" for number in range(len(variables))]

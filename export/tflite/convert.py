@@ -13,9 +13,12 @@ from keras_transformer.export.errors import ConversionError, ExportError, Unsupp
 from keras_transformer.export.saved_model import convert as saved_model
 from keras_transformer.export.saved_model.library import NAME as SAVED_MODEL
 from keras_transformer.export.tflite.converter import convert_saved_model
-from keras_transformer.export.tflite.fusions import fused
+from keras_transformer.export.tflite.fusions import fuse
+from keras_transformer.export.tflite.graph import read, write_file
 from keras_transformer.export.tflite.library import NAME
+from keras_transformer.export.tflite.restore import UnrestorableError, restore
 from keras_transformer.export.tflite.rewrites import rewritten
+from keras_transformer.export.tflite.splats import SplatModel
 from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:
@@ -58,10 +61,31 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         size = traced.weight_bytes / 1e9
         raise ConversionError(NAME, f"the weights are {size:.1f} GB, a TFLite file is limited to 2 GB")
     names = spec.names(NAME)
-    with _source(traced, spec, directory) as saved, rewritten(saved) as source:
-        content = _convert(spec, names, str(source))
-    (directory / FILE).write_bytes(content)
+    model = _from_splats(traced, spec, names)
+    if model is None:
+        with _source(traced, spec, directory) as saved:
+            model = _converted(spec, names, saved)
+    fuse(model)
+    write_file(model, directory / FILE)
     return dict.fromkeys(names, FILE)
+
+
+def _from_splats(traced: TracedModule, spec: ExportSpec, names: list[str]) -> Any:
+    """The converted model, by way of splats; None if its weights cannot be restored, or are too few to matter."""
+    if not spec.variables or spec.modules:
+        return None
+    splats = SplatModel(traced, spec, names)
+    if not splats.splats:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, SAVED_MODEL)
+        splats.save(path)
+        model = _converted(spec, names, path)
+    try:
+        restore(model, list(splats.splats.values()), splats.read, splats.factors)
+    except UnrestorableError:
+        return None
+    return model
 
 
 @contextlib.contextmanager
@@ -76,10 +100,11 @@ def _source(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> 
         yield path
 
 
-def _convert(spec: ExportSpec, names: list[str], source: str) -> bytes:
-    with captured() as log:
+def _converted(spec: ExportSpec, names: list[str], saved: pathlib.Path) -> Any:
+    """The object tree of a converted SavedModel."""
+    with captured() as log, rewritten(saved) as source:
         try:
-            return fused(convert_saved_model(source, names))
+            return read(convert_saved_model(str(source), names))
         except Exception as error:
             raise _typed(str(error), spec.locate, log()) from error
 

@@ -25,6 +25,8 @@ def convert_saved_model(source: str, names: list[str]) -> bytes:
     if not hasattr(converter_class, "_convert_from_saved_model"):  # Another release of TensorFlow.
         return _options(tf.lite.TFLiteConverter.from_saved_model(source, signature_keys=names)).convert()
     converter = _options(converter_class(source, {tf.saved_model.SERVING}, names))
+    # It would unpack and pack the file in Python to merge equal constants, which `fused` does too.
+    converter._optimize_tflite_model = lambda content, *_, **__: content
     return converter._convert_from_saved_model(tf.compat.v1.GraphDef())  # The graph is for statistics.
 
 

@@ -11,25 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs, read, schema, signature_of, size_of, write
+from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs, schema, signature_of, size_of
 
 
-def fused(content: bytes) -> bytes:
-    """Returns the bytes of a float .tflite file with fused operators.
+def fuse(model: Any) -> None:
+    """Fuses the operators of a float file, and stores equal constants once.
 
     Args:
-        content: bytes of a .tflite file.
-
-    Returns:
-        bytes; `content` itself if nothing changes.
+        model: `ModelT`, changed in place.
     """
-    model = read(content)
     weights = _Weights(model)
-    found = [_lighter_norms(graph) + _fold_factors(graph, weights) for graph in graphs(model)]
-    if not sum(found):
-        return content
+    weights.merge()
+    for graph in graphs(model):
+        _lighter_norms(graph)
+        _fold_factors(graph, weights)
     _drop_unused(model)
-    return write(model)
 
 
 class _Uses:
@@ -135,11 +131,23 @@ def _norm(graph: Graph, last: Any, x: int, mean: int, inverse: int, gamma: int, 
 
 
 class _Weights:
-    """Multiplied weights, each stored once for all graphs."""
+    """Constants, each stored once for all graphs."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.buffers = {_digest(each.data): index for index, each in enumerate(model.buffers) if size_of(each)}
+        self.digests = {index: _digest(each.data) for index, each in enumerate(model.buffers) if size_of(each)}
+        self.buffers: dict[bytes, int] = {}
+        for index, digest in self.digests.items():
+            self.buffers.setdefault(digest, index)
+
+    def merge(self) -> None:
+        """Lets the constants of all graphs share buffers of equal content; results of operators keep theirs."""
+        for graph in graphs(self.model):
+            written = {index for each in graph.subgraph.operators for index in _all(each.outputs)}
+            written.update(_all(graph.subgraph.inputs), _all(graph.subgraph.outputs))
+            for index, tensor in enumerate(graph.tensors):
+                if index not in written and not tensor.isVariable and tensor.buffer in self.digests:
+                    tensor.buffer = self.buffers[self.digests[tensor.buffer]]
 
     def times(self, buffer: int, factor: float) -> int:
         """Returns the index of a buffer with the values of another, multiplied."""

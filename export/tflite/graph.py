@@ -1,6 +1,7 @@
 """TFLite files as editable graphs: LiteRT's object tree of a file, and operations on it."""
 
 import functools
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ import numpy as np
 
 _IDENTIFIER = b"TFL3"
 _ALIGNMENT = 16
+# An estimate of the bytes of a tensor or an operator.
+_BYTES_PER_ITEM = 512
 
 
 def schema() -> Any:
@@ -38,20 +41,34 @@ def write(model: Any) -> bytes:
     Returns:
         bytes.
     """
+    return bytes(_serialized(model))
+
+
+def write_file(model: Any, path: pathlib.Path) -> None:
+    """Writes an object tree to a file, as `write` does, with its content once in memory."""
+    with open(path, "wb") as file:
+        file.write(_serialized(model))
+
+
+def _serialized(model: Any) -> memoryview:
     import flatbuffers
 
-    shared = {id(tensor.quantization): tensor.quantization for graph in model.subgraphs for tensor in graph.tensors}
+    tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors]
+    operators = sum(len(graph.operators) for graph in model.subgraphs)
+    shared = {id(tensor.quantization): tensor.quantization for tensor in tensors}
     parameters = [each for each in shared.values() if each is not None]
     for buffer in model.buffers:
         buffer.Pack = _packer(buffer)
     for each in parameters:
         # The scales of a large table are large: tensors that share the object share its bytes.
         each.Pack = functools.cache(each.Pack)
-    builder = flatbuffers.Builder(sum(size_of(buffer) for buffer in model.buffers) + 2**20)
+    # A builder that is too small doubles in size, and is copied.
+    size = sum(size_of(buffer) + 2 * _ALIGNMENT for buffer in model.buffers)
+    builder = flatbuffers.Builder(size + _BYTES_PER_ITEM * (len(tensors) + operators) + 2**16)
     builder.Finish(model.Pack(builder), _IDENTIFIER)
     for each in (*model.buffers, *parameters):
         del each.Pack
-    return bytes(builder.Output())
+    return memoryview(builder.Bytes)[builder.Head() :]
 
 
 def _packer(buffer: Any) -> Callable[[Any], int]:
@@ -60,10 +77,10 @@ def _packer(buffer: Any) -> Callable[[Any], int]:
     def pack(builder):
         vector = None
         if size_of(buffer):
-            raw = np.frombuffer(np.ascontiguousarray(buffer.data), "uint8")
+            raw = np.ascontiguousarray(buffer.data).reshape(-1).view("uint8")
             builder.StartVector(1, raw.size, _ALIGNMENT)
             builder.head -= raw.size
-            builder.Bytes[builder.head : builder.head + raw.size] = raw.tobytes()
+            np.frombuffer(builder.Bytes, "uint8")[builder.head : builder.head + raw.size] = raw
             vector = builder.EndVector()
         schema().BufferStart(builder)
         if vector is not None:
