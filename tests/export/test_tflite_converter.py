@@ -61,4 +61,6 @@ def test_both_ways_compute_the_same(tmp_path):
     for found, other, values in zip(direct, public, expected, strict=True):
         np.testing.assert_allclose(found, values, rtol=1e-6)
         assert found == other
-    assert direct_size == public_size
+    assert (
+        abs(direct_size - public_size) < 64
+    )  # The public way packs the file anew, which aligns its parts differently.
