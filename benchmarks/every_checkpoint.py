@@ -49,10 +49,9 @@ def export_one(folder):
     from checkpoint_cases import Expected, difference
     from keras_transformer.checkpoints import from_huggingface
     from keras_transformer.export import export, load
-    from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE
 
     model, expected, found, absolute, same = from_huggingface(folder, verbose=0), Expected(folder), {}, [], []
-    tolerance = TOLERANCES.get(folder.name, DEFAULT_TOLERANCE)
+    tolerance = TOLERANCES.get(folder.name)
     with tempfile.TemporaryDirectory() as folder:
         export(model, f"{folder}/forward", generation=False, tolerance=tolerance)
         if expected.generated is not None:

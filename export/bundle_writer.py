@@ -69,7 +69,8 @@ def export_spec(
         writer.finish(names, target.name)
     for artifact in artifacts.values():
         artifact.path = str(target / artifact.path)
-    return Report(str(target), artifacts, spec.quantization.tolerance if spec.quantization else spec.tolerance)
+    tolerance = spec.quantization.tolerance if spec.quantization else writer.manifest["tolerance"]
+    return Report(str(target), artifacts, tolerance)
 
 
 def _with_sources(names: list[str], spec: ExportSpec) -> list[str]:
@@ -94,11 +95,15 @@ class _BundleWriter:
         progress: Progress | None,
     ) -> None:
         from keras_transformer.export.spec.traced import TracedModule
+        from keras_transformer.export.verification.rounding import measure_rounding
 
         self._spec = spec
         self._folder = folder
         self._report_progress: Progress = progress or (lambda line: None)
         self._traced = TracedModule(spec)
+        if spec.tolerance is None:
+            self._report_progress("measuring the rounding of the model")
+            measure_rounding(self._traced, spec)
         self.manifest = writing.new_manifest(spec, metadata)
 
     def write(self, name: str) -> Artifact:
@@ -142,10 +147,7 @@ class _BundleWriter:
         writing.write_manifest(self._folder, self.manifest)
 
     def _verify(self, name: str, probes: dict[str, Any], times: dict[str, float]) -> list[Any]:
-        from keras_transformer.export.verification.conditioning import explaining
-
-        with explaining(self._spec.signatures, self._spec.variables):
-            return verify.verify_format(self._folder, name, probes, self._spec.tolerance, self.manifest, times)
+        return verify.verify_format(self._folder, name, probes, self._spec.tolerance, self.manifest, times)
 
     def _size(self) -> int:
         """Bytes of the files written so far."""

@@ -31,6 +31,7 @@ def write_probes(directory: Path, probes: Mapping[str, Sequence[Probe]], limit: 
             arrays[f"{prefix}/label"] = np.array(probe.label)
             arrays.update({f"{prefix}/inputs/{name}": array for name, array in probe.inputs.items()})
             arrays.update({f"{prefix}/outputs/{name}": array for name, array in probe.outputs.items()})
+            arrays.update({f"{prefix}/rounding/{name}": array for name, array in probe.rounding.items()})
     named: dict[str, Any] = arrays  # `savez_compressed` declares a keyword of another type.
     np.savez_compressed(pathlib.Path(directory, PROBES), **named)
 
@@ -60,7 +61,9 @@ def read_probes(directory: Path, signature: str | None = None) -> dict[str, list
                 if side == "label":
                     probe.label = str(array)
                 else:
-                    {"inputs": probe.inputs, "outputs": probe.outputs}[side][name[0]] = array
+                    {"inputs": probe.inputs, "outputs": probe.outputs, "rounding": probe.rounding}[side][name[0]] = (
+                        array
+                    )
     except Exception as error:
         raise InvalidBundleError(f"'{PROBES}' cannot be read: {one_line(error)}") from error
     return {key: [probes[number] for number in sorted(probes)] for key, probes in found.items()}

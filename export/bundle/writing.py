@@ -15,6 +15,7 @@ from keras_transformer.export.errors import ExportError, InvalidBundleError, Out
 from keras_transformer.export.formats import FORMATS
 from keras_transformer.export.runtime.libraries import installed_version
 from keras_transformer.export.spec.export_spec import ExportSpec
+from keras_transformer.export.verification.comparison import CEILING
 from keras_transformer.utils.atomic_write import FolderReplacement
 from keras_transformer.utils.types import Path
 from keras_transformer.version import DISTRIBUTION, __version__
@@ -136,7 +137,7 @@ def new_manifest(spec: ExportSpec, metadata: dict[str, Any] | None) -> dict[str,
         "artifacts": {},
         **({"generation": spec.generation} if spec.generation else {}),
         **({"axis_limits": spec.axis_limits} if spec.axis_limits else {}),
-        "tolerance": float(spec.tolerance),
+        "tolerance": CEILING if spec.tolerance is None else float(spec.tolerance),
         "versions": _versions(),
         "metadata": metadata or {},
         "files": {},

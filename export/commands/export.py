@@ -22,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help = "directory of the bundle; an old bundle is replaced"
     parser.add_argument("--out", required=True, metavar="DIR", help=help)
     parser.add_argument("--formats", nargs="+", metavar="FORMAT", help=f"{', '.join(FORMATS)} (default: all)")
-    parser.add_argument("--tolerance", type=float, help="largest difference, as a share of the scale (default: 1e-5)")
+    parser.add_argument(
+        "--tolerance", type=float, help="largest difference, as a share of the scale (default: by rounding)"
+    )
     help = "sizes such as batch=1,length=128, for a TFLite signature of fixed shapes; repeatable"
     parser.add_argument("--static", action="append", metavar="SIZES", help=help)
     quantize_arguments.add_arguments(parser)
@@ -32,7 +34,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks the arguments before TensorFlow starts, then exports; returns the exit status."""
     from keras_transformer.export.bundle.writing import check_target
     from keras_transformer.export.commands.model_files import check_model, load_model
-    from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE
 
     given = arguments.formats if arguments.formats is not None else list(FORMATS)
     formats = check_formats([name for each in given for name in each.split(",") if name])
@@ -42,8 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = load_model(path)
     from keras_transformer.export.api import export
 
-    tolerance = DEFAULT_TOLERANCE if arguments.tolerance is None else arguments.tolerance
-    print(export(model, arguments.out, formats, tolerance=tolerance, progress=print_status, **options))
+    print(export(model, arguments.out, formats, tolerance=arguments.tolerance, progress=print_status, **options))
     return 0
 
 

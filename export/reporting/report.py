@@ -15,6 +15,7 @@ class Parity:
         difference: largest absolute difference from the reference.
         scale: largest absolute reference value on the probe with the largest ratio.
         ratio: largest `difference / scale` of all probes.
+        share: largest difference of all probes as a share of what is allowed where it occurs.
     """
 
     signature: str
@@ -22,6 +23,12 @@ class Parity:
     difference: float
     scale: float
     ratio: float
+    share: float = 0.0
+
+    def joined(self, other: "Parity") -> "Parity":
+        """The larger of two differences of the same output."""
+        larger = self if self.ratio > other.ratio else other
+        return dataclasses.replace(larger, share=max(self.share, other.share))
 
 
 @dataclasses.dataclass
@@ -56,6 +63,11 @@ class Artifact:
         return max((each.ratio for each in self.parity), default=0.0)
 
     @property
+    def share(self) -> float:
+        """The largest share of what is allowed, of all outputs."""
+        return max((each.share for each in self.parity), default=0.0)
+
+    @property
     def difference(self) -> float:
         """The largest absolute difference of all outputs."""
         return max((each.difference for each in self.parity), default=0.0)
@@ -68,7 +80,7 @@ class Report:
     Args:
         directory: the bundle, absolute.
         artifacts: dict of format name to `Artifact`.
-        tolerance: largest ratio allowed.
+        tolerance: the share of the scale that no difference may exceed.
 
     Example:
 
@@ -85,16 +97,24 @@ class Report:
         return self.artifacts[format]
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("format", "size", "difference", "of scale", "probes", "seconds")]
+        rows: list[tuple[str, ...]] = [("format", "size", "difference", "of scale", "of allowed", "probes", "seconds")]
         for each in self.artifacts.values():
-            figures = (f"{each.difference:.1e}", f"{each.ratio:.1e}", str(each.probes), f"{each.seconds:.1f}")
+            figures = (
+                f"{each.difference:.1e}",
+                f"{each.ratio:.1e}",
+                f"{each.share:.2f}",
+                str(each.probes),
+                f"{each.seconds:.1f}",
+            )
             rows.append((each.format, readable_size(each.size), *figures))
         for title, cell in _QUANTIZED.items():
             cells = [cell(each) for each in self.artifacts.values()]
             if any(cells):
                 rows = [(*row, more or "-") for row, more in zip(rows, [title, *cells], strict=True)]
         table = fixed_width(rows)
-        return f"{self.directory}\n{table}\nlargest difference from Keras; tolerance {self.tolerance:.0e} of the scale"
+        return (
+            f"{self.directory}\n{table}\nlargest difference from Keras, as a share of the scale and of what is allowed"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as dicts, lists and numbers."""

@@ -12,7 +12,8 @@ from keras_transformer.export.formats import DEFAULT_BACKEND
 from keras_transformer.export.runtime.loading import load
 from keras_transformer.export.serving.batch_execution import run_batched
 from keras_transformer.export.serving.requests import RequestError
-from keras_transformer.export.verification.verify import difference_and_scale
+from keras_transformer.export.verification.comparison import compare
+from keras_transformer.export.verification.verify import kept_limit
 from keras_transformer.utils.types import Path
 
 _UNHEALTHY = "the model does not compute what it computed when it was exported"
@@ -32,13 +33,12 @@ class ArrayReplica:
         self, bundle: Path, backend: str = DEFAULT_BACKEND, max_batch_size: int = 32, num_threads: int = 1
     ) -> None:
         manifest = read_manifest(bundle)
-        record = manifest["artifacts"].get(backend, {"signatures": {}})
         names = served_signatures(manifest, backend)
         self.models: dict[str, Any] = {
             name: load(bundle, backend, name, num_threads, check=not at) for at, name in enumerate(names)
         }
         self._max_batch_size = max_batch_size
-        self._tolerance = record.get("tolerance", manifest["tolerance"])
+        self._limit = kept_limit(manifest, backend)
         probes = read_probes(bundle)
         self._probes = {name: probes[name][0] for name in self.models if probes.get(name)}
         self.check_health()
@@ -71,9 +71,11 @@ class ArrayReplica:
         for name, probe in self._probes.items():
             found = self.models[name](probe.inputs)
             for output, expected in probe.outputs.items():
-                difference, scale = difference_and_scale(found[output], expected)
-                if expected.dtype.kind == "f" and not difference <= self._tolerance * scale:
-                    raise ExportError(f"{_UNHEALTHY}: '{output}' of signature '{name}' differs by {difference:.3g}")
+                each = compare(found[output], expected, probe.rounding.get(output), self._limit)
+                if expected.dtype.kind == "f" and not each.is_accepted:
+                    raise ExportError(
+                        f"{_UNHEALTHY}: '{output}' of signature '{name}' differs by {each.difference:.3g}"
+                    )
 
     def _request_error(self, error: RunError) -> RequestError:
         """The error of a failed request: 500 if the replica is faulty, otherwise 422 for the values."""

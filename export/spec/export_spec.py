@@ -8,7 +8,8 @@ import numpy as np
 
 from keras_transformer.utils.types import Shape, Tensor
 
-DEFAULT_TOLERANCE = 1e-5
+# What rounding may make of logits, as a share of their scale, where two ways through a deep model are compared.
+STEPWISE_TOLERANCE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Probe:
         inputs: dict of input name to numpy array.
         label: a short description, for reports and errors.
         outputs: dict of output name to numpy array, as the reference computes them.
+        rounding: dict of output name to how far another rounding moves it, for each block; see `measure_rounding`.
 
     Example:
 
@@ -66,6 +68,7 @@ class Probe:
     inputs: dict[str, np.ndarray]
     label: str
     outputs: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    rounding: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -101,7 +104,8 @@ class ExportSpec:
 
     Args:
         signatures: dict of signature name to `Signature`. The first is the default one.
-        tolerance: largest difference allowed, as a share of each output's largest absolute value.
+        tolerance: largest difference allowed, as a share of each output's largest absolute value; None for what the
+            rounding of the model explains.
         variables: the Keras variables that the functions read. With them, ONNX files share one file of weights.
         modules: `tf.Module`s whose resources the functions use.
         generation: the manifest's record of generation, or None.
@@ -120,7 +124,7 @@ class ExportSpec:
     """
 
     signatures: dict[str, Signature]
-    tolerance: float = DEFAULT_TOLERANCE
+    tolerance: float | None = None
     locate: Callable[[str, str], str] = lambda op, node: node
     variables: tuple[Any, ...] = ()
     generation: dict[str, Any] | None = None

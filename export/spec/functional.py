@@ -10,7 +10,7 @@ from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError, one_line
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import axes, names, probes, vocabulary
-from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ArraySpec, ExportSpec, Probe, Signature
+from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.operation_origin import layer_of
 from keras_transformer.utils.types import ArrayLike, Tensor
 
@@ -19,7 +19,7 @@ SERVE = "serve"
 
 def functional_spec(
     model: keras.Model,
-    tolerance: float = DEFAULT_TOLERANCE,
+    tolerance: float | None = None,
     probes: Sequence[Mapping[str, ArrayLike]] | None = None,
     dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
 ) -> ExportSpec:
@@ -27,7 +27,7 @@ def functional_spec(
 
     Args:
         model: the model, on the TensorFlow backend.
-        tolerance: largest difference allowed, as a share of each output's scale.
+        tolerance: largest difference allowed, as a share of each output's scale; None for what rounding explains.
         probes: list of dicts, each of input arrays or of axis sizes; generated when None.
         dynamic_axes: dict of input name to a dict of axis index to axis name.
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_transformer.backend import keras_private
 from keras_transformer.export.errors import InvalidModelError
-from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ExportSpec, Signature
+from keras_transformer.export.spec.export_spec import STEPWISE_TOLERANCE, ExportSpec, Signature
 from keras_transformer.export.spec.functional import fill_references
 from keras_transformer.export.spec.language_probes import LanguageProbes
 from keras_transformer.export.spec.language_signatures import LanguageSignatures
@@ -39,9 +39,7 @@ class GenerationOptions:
     prefill_buckets: tuple[int, ...] = _BUCKETS
 
 
-def language_spec(
-    model: Any, tolerance: float = DEFAULT_TOLERANCE, options: GenerationOptions | None = None
-) -> ExportSpec:
+def language_spec(model: Any, tolerance: float | None = None, options: GenerationOptions | None = None) -> ExportSpec:
     """Export spec of a `LanguageModel`.
 
     Signatures: `encode` (encoder-decoder), `prefill`, `decode` and `generate`, with dynamic batch and lengths; for ONNX
@@ -52,7 +50,7 @@ def language_spec(
 
     Args:
         model: the model, float32, on the TensorFlow backend.
-        tolerance: largest difference allowed, as a share of each output's scale.
+        tolerance: largest difference allowed, as a share of each output's scale; None for what rounding explains.
         options: `GenerationOptions`, or None for its defaults.
 
     Returns:
@@ -100,7 +98,7 @@ def static_length(model: Any, options: GenerationOptions) -> int:
     return options.static_length or model.max_length or _UNBOUNDED
 
 
-def check_stepwise(model: Any, tolerance: float) -> None:
+def check_stepwise(model: Any, tolerance: float | None = None) -> None:
     """Refuses a model whose outputs with a cache, in steps, differ from those on whole sequences.
 
     Raises:
@@ -115,7 +113,7 @@ def check_stepwise(model: Any, tolerance: float) -> None:
     rest, _, _ = model.decode_step(token_ids[:, half:], cache, np.full(batch, half, "int32"))
     stepwise = np.concatenate([first, rest], axis=1)
     difference = np.abs(stepwise - whole[:, half - 1 :]).max() / max(np.abs(whole).max(), 1e-6)
-    if not difference <= tolerance:
+    if not difference <= max(tolerance or 0.0, STEPWISE_TOLERANCE):
         raise InvalidModelError(
             f"model '{model.name}' read token by token differs from itself read whole by {difference:.1e} of the scale"
         )

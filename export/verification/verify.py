@@ -12,26 +12,30 @@ from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes, write_probes
 from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError
 from keras_transformer.export.formats import get_format
+from keras_transformer.export.quantization.behavior import limits_of
 from keras_transformer.export.reporting.report import Artifact, Parity, Report
 from keras_transformer.export.runtime.loading import open_artifact
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 from keras_transformer.export.spec.export_spec import Probe
+from keras_transformer.export.verification.comparison import CEILING, Limit, compare, parity_error
 from keras_transformer.export.verification.quantized import verify_quantized_artifact
 from keras_transformer.utils.types import Path
 
-__all__ = ["difference_and_scale", "read_probes", "verify_bundle", "verify_format", "write_probes"]
+__all__ = ["read_probes", "verify_bundle", "verify_format", "write_probes"]
 
-SCALE_FLOOR = 1e-6
 _TIMED_CALLS = 10
 
 
-def verify_bundle(directory: Path, backends: Iterable[str] | None = None) -> Report:
+def verify_bundle(directory: Path, backends: Iterable[str] | None = None, *, tolerance: float | None = None) -> Report:
     """Verifies a bundle again with the probes kept in it; needs neither Keras nor the model.
 
     Args:
         directory: path of the bundle.
         backends: names of the formats to run; all that the bundle has when None.
+        tolerance: largest difference allowed, as a share of each output's scale. By default what the rounding of the
+            model explains, as measured by the export, but at most 1e-3 of a block's scale, and of quantized files what
+            their mode allows. The tolerance in the manifest is not believed.
 
     Returns:
         A `Report`.
@@ -54,18 +58,42 @@ def verify_bundle(directory: Path, backends: Iterable[str] | None = None) -> Rep
     check_hashes(directory, manifest)
     probes = read_probes(directory)
     names = list(backends or manifest["artifacts"])
-    artifacts = {name: _verified(directory, manifest, name, probes) for name in names}
-    return Report(str(directory.resolve()), artifacts, manifest["tolerance"])
+    artifacts = {name: _verified(directory, manifest, name, probes, tolerance) for name in names}
+    return Report(str(directory.resolve()), artifacts, CEILING if tolerance is None else tolerance)
 
 
-def _verified(directory: pathlib.Path, manifest: dict[str, Any], name: str, probes: dict[str, list[Probe]]) -> Artifact:
+def kept_limit(manifest: dict[str, Any], format: str, tolerance: float | None = None) -> Limit:
+    """What a file of a bundle is held to after the export.
+
+    Args:
+        manifest: the bundle's manifest. Only the mode of a quantization is taken from it.
+        format: name of the format.
+        tolerance: largest difference allowed, as a share of each output's scale; by default that of the mode, or what the
+            rounding of the model explains, up to a ceiling.
+
+    Returns:
+        A `Limit`.
+    """
+    mode = manifest["artifacts"].get(format, {}).get("quantization")
+    if tolerance is None and mode is not None:
+        tolerance = limits_of(mode).change
+    return Limit(tolerance, CEILING, mode is not None)
+
+
+def _verified(
+    directory: pathlib.Path,
+    manifest: dict[str, Any],
+    name: str,
+    probes: dict[str, list[Probe]],
+    tolerance: float | None,
+) -> Artifact:
     start = time.perf_counter()
     own = _probes_of_format(manifest, name, probes)
     record = manifest["artifacts"][name]
     if "quantization" in record:
         parity, behavior = verify_quantized_artifact(directory, name, own, manifest)
     else:
-        parity, behavior = verify_format(directory, name, own, manifest["tolerance"], manifest), None
+        parity, behavior = _compared(directory, name, own, kept_limit(manifest, name, tolerance), manifest), None
     path = directory / next(iter(record["signatures"].values()))
     count = sum(len(each) for each in own.values())
     figures = (record["bytes"], time.perf_counter() - start, parity, count, record.get("float_bytes"))
@@ -87,17 +115,18 @@ def verify_format(
     directory: pathlib.Path,
     format: str,
     probes: Mapping[str, Sequence[Probe]],
-    tolerance: float,
+    tolerance: float | None,
     manifest: dict[str, Any],
     times: dict[str, float] | None = None,
 ) -> list[Parity]:
-    """Runs one artifact on probes.
+    """Runs one artifact on probes, while it is being exported.
 
     Args:
         directory: path of the bundle, complete or still being written.
         format: name of the format.
         probes: dict of signature name to a list of `Probe` with their outputs.
-        tolerance: largest difference allowed, as a share of each output's scale.
+        tolerance: largest difference allowed, as a share of each output's scale; None for what the rounding of the model
+            explains.
         manifest: the bundle's manifest.
         times: dict that receives the milliseconds of a call of each signature, or None.
 
@@ -107,42 +136,49 @@ def verify_format(
     Raises:
         ParityError: an output differs; the message has its name and the difference.
     """
-    is_quantized = "quantization" in manifest["artifacts"][format]
+    limit = Limit(tolerance, is_quantized="quantization" in manifest["artifacts"][format])
+    return _compared(directory, format, probes, limit, manifest, times)
+
+
+def _compared(
+    directory: pathlib.Path,
+    format: str,
+    probes: Mapping[str, Sequence[Probe]],
+    limit: Limit,
+    manifest: dict[str, Any],
+    times: dict[str, float] | None = None,
+) -> list[Parity]:
     worst: dict[tuple[str, str], Parity] = {}
     for signature, cases in probes.items():
-        model = _opened(directory, manifest, format, signature, tolerance)
-        comparison = _Comparison(model, format, signature, tolerance, is_quantized)
+        model = _opened(directory, manifest, format, signature)
+        comparison = _Comparison(model, format, signature, limit)
         with full_precision():
             compared = [each for probe in cases for each in comparison.parities(probe)]
         if times is not None:
             times[signature] = milliseconds(model, cases[0].inputs)
         for each in compared:
             key = signature, each.output
-            if key not in worst or each.ratio > worst[key].ratio:
-                worst[key] = each
+            worst[key] = each.joined(worst[key]) if key in worst else each
     return list(worst.values())
 
 
-def _opened(
-    directory: pathlib.Path, manifest: dict[str, Any], format: str, signature: str, tolerance: float
-) -> RuntimeModel:
+def _opened(directory: pathlib.Path, manifest: dict[str, Any], format: str, signature: str) -> RuntimeModel:
     try:
         return open_artifact(directory, manifest, format, signature)
     except ExportError:
         raise
     except Exception as error:
-        raise ParityError(format, "*", "loading", np.nan, 1.0, tolerance, f"cannot be loaded: {error}") from error
+        raise ParityError(format, "*", "loading", np.nan, 1.0, 0.0, f"cannot be loaded: {error}") from error
 
 
 class _Comparison:
     """One signature of an artifact compared with the outputs of the probes."""
 
-    def __init__(self, model: RuntimeModel, format: str, signature: str, tolerance: float, is_quantized: bool) -> None:
+    def __init__(self, model: RuntimeModel, format: str, signature: str, limit: Limit) -> None:
         self._model = model
         self._format = format
         self._signature = signature
-        self._tolerance = tolerance
-        self._is_quantized = is_quantized
+        self._limit = limit
 
     def parities(self, probe: Probe) -> Iterator[Parity]:
         """The `Parity` of each output on one probe."""
@@ -152,13 +188,12 @@ class _Comparison:
             if _kind(result) != _kind(expected) or result.shape != expected.shape:
                 detail = f"is {result.dtype} {result.shape}, Keras returns {expected.dtype} {expected.shape}"
                 raise self._error(probe, name, detail)
-            difference, scale = difference_and_scale(result, expected)
-            is_float = expected.dtype.kind == "f"
-            if self._is_quantized and not is_float:
+            if self._limit.is_quantized and expected.dtype.kind != "f":
                 continue  # A token is the largest logit: quantization may change it.
-            if not difference <= (self._tolerance * scale if is_float else 0):
-                raise self._error(probe, name, None, difference, scale)
-            yield Parity(self._signature, name, difference, scale, difference / scale)
+            found = compare(result, expected, probe.rounding.get(name), self._limit)
+            if not found.is_accepted:
+                raise parity_error(self._format, name, probe.label, found)
+            yield Parity(self._signature, name, found.difference, found.scale, found.ratio, found.share)
 
     def _results(self, probe: Probe) -> dict[str, np.ndarray]:
         try:
@@ -169,10 +204,8 @@ class _Comparison:
             raise self._error(probe, str(sorted(results)), f"is not the Keras model's {sorted(probe.outputs)}")
         return results
 
-    def _error(
-        self, probe: Probe, output: str, detail: str | None, difference: float = np.nan, scale: float = 1.0
-    ) -> ParityError:
-        return ParityError(self._format, output, probe.label, difference, scale, self._tolerance, detail)
+    def _error(self, probe: Probe, output: str, detail: str) -> ParityError:
+        return ParityError(self._format, output, probe.label, np.nan, 1.0, 0.0, detail)
 
 
 def milliseconds(model: RuntimeModel, inputs: Mapping[str, np.ndarray]) -> float:
@@ -187,29 +220,3 @@ def milliseconds(model: RuntimeModel, inputs: Mapping[str, np.ndarray]) -> float
 
 def _kind(array: np.ndarray) -> Any:
     return "text" if array.dtype.kind == "U" else array.dtype
-
-
-def difference_and_scale(got: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
-    """Largest absolute difference, and the largest absolute expected value as the scale.
-
-    Infinities must be equal and at the same indices; a NaN anywhere makes the difference NaN.
-
-    Args:
-        got: array of a runtime.
-        expected: array of the Keras model, of the same shape.
-
-    Returns:
-        `(difference, scale)`. Of texts: the number that differ, and 1.
-    """
-    if expected.size == 0:
-        return 0.0, 1.0
-    if expected.dtype.kind == "U":
-        return float(np.sum(got != expected)), 1.0
-    if expected.dtype.kind == "c":
-        raise TypeError("complex outputs cannot be compared")
-    got, expected = got.astype(np.float64), expected.astype(np.float64)
-    finite = np.isfinite(expected)
-    scale = max(float(np.max(np.abs(expected[finite]), initial=0.0)), SCALE_FLOOR)
-    if not np.array_equal(got[~finite], expected[~finite]):
-        return float("nan"), scale
-    return float(np.max(np.abs(got[finite] - expected[finite]), initial=0.0)), scale

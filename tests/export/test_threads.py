@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from keras_transformer import training
-from keras_transformer.export import ParityError, export, load
+from keras_transformer.export import export, load
 from keras_transformer.export.runtime.precision import full_precision
-from keras_transformer.export.verification import verify
 
 pytestmark = pytest.mark.slow
 
@@ -65,15 +64,10 @@ def test_a_model_computes_the_same_while_it_is_exported(make, tmp_path):
     np.testing.assert_allclose(load(tmp_path / "bundle")(X)["output"], reader.expected, atol=1e-5)
 
 
-def test_a_model_computes_the_same_while_its_conditioning_is_measured(monkeypatch, tmp_path):
-    def differs(directory, format, probes, tolerance, *_):
-        raise ParityError(format, "output", probes["serve"][0].label, 1e-9, 1.0, tolerance)
-
-    monkeypatch.setattr(verify, "verify_format", differs)
-    monkeypatch.setattr("keras_transformer.export.verification.conditioning.DRAWS", 40)
+def test_a_model_computes_the_same_while_its_rounding_is_measured(monkeypatch, tmp_path):
+    monkeypatch.setattr("keras_transformer.export.verification.rounding.DRAWS", 400)
     model = classifier()
-    model.set_weights([1e4 * weight for weight in model.get_weights()])
-    with Reader(model) as reader, pytest.raises(ParityError, match="rounding the weights differently"):
+    with Reader(model) as reader:
         export(model, tmp_path / "bundle", formats=["onnx"])
     assert reader.calls > 3
     assert reader.different == 0

@@ -14,6 +14,7 @@ from keras_transformer.export.engines.genai.graph import ENGINE, arrays, empty_p
 from keras_transformer.export.errors import ConversionError, ParityError
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.runtime import onnx_session
+from keras_transformer.export.spec.export_spec import STEPWISE_TOLERANCE
 from keras_transformer.generation.stop import as_end_ids
 
 if TYPE_CHECKING:
@@ -73,13 +74,14 @@ def check_greedy(
     cache: KeyValueCache,
     prompts: Sequence[Sequence[int]],
     max_new_tokens: int,
-    tolerance: float,
+    tolerance: float | None,
 ) -> None:
     """Checks that a file chooses the tokens of the model, except for ties within the tolerance.
 
     Raises:
         ParityError: a token that the model chose is worse, by more than the tolerance, than the one that the file chooses.
     """
+    tolerance = tolerance or STEPWISE_TOLERANCE
     expected = model.generate(prompts, max_new_tokens=max_new_tokens)
     steps = greedy(path, cache, prompts, max_new_tokens)
     logits = next(steps)

@@ -31,7 +31,7 @@ PAST = ("past_key_values.{}.key", "past_key_values.{}.value")
 PRESENT = ("present.{}.key", "present.{}.value")
 
 
-def genai_spec(model: Any, tolerance: float) -> ExportSpec:
+def genai_spec(model: Any, tolerance: float | None) -> ExportSpec:
     """Export spec of a decoder with the one signature that the engine runs for prompts and for single tokens.
 
     A token at position p is in slot p of the cache. So a batch of right-padded prompts, as the engine makes it, needs no
@@ -39,7 +39,7 @@ def genai_spec(model: Any, tolerance: float) -> ExportSpec:
 
     Args:
         model: `LanguageModel`, float32.
-        tolerance: largest difference allowed, as a share of each output's scale.
+        tolerance: largest difference allowed, as a share of each output's scale; None for what rounding explains.
 
     Returns:
         An `ExportSpec` whose names have "_" where those of the file have "."; see `with_dots`.

@@ -22,11 +22,13 @@ from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.quantization.quantizing import quantize_artifact
 from keras_transformer.export.reporting.report import Artifact, Report
-from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ExportSpec
+from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.verification import verify
+from keras_transformer.export.verification.comparison import CEILING
+from keras_transformer.export.verification.rounding import measure_rounding
 from keras_transformer.generation.stop import as_end_ids
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def write_genai(
     max_length: int | None = None,
     quantize: str | Quantization | None = None,
     tokenizer: bool = True,
-    tolerance: float = DEFAULT_TOLERANCE,
+    tolerance: float | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Report:
     """Writes a decoder for onnxruntime-genai: `model.onnx`, `genai_config.json` and the files of the tokenizer.
@@ -61,7 +63,7 @@ def write_genai(
             unlimited.
         quantize: as for `export`: "weight_int4", "int8", ..., a `Quantization`, or None for float32.
         tokenizer: bool. Whether to write the model's tokenizer, a `BytePair` or a `Bytes`, in Hugging Face's format.
-        tolerance: largest difference allowed, as a share of each output's scale. Default 1e-5.
+        tolerance: largest difference allowed, as a share of each output's scale; by default what rounding explains.
         metadata: dict to keep in the manifest.
 
     Returns:
@@ -87,7 +89,7 @@ def write_genai(
     target = writing.check_target(directory)
     writing.check_metadata(metadata)
     quantization = Quantization.of(quantize)
-    if not 0 < tolerance < float("inf"):
+    if tolerance is not None and not 0 < tolerance < float("inf"):
         raise ExportError(f"tolerance must be a positive number, not {tolerance}")
     cache = key_value_cache(model, ENGINE)
     length = _length(model, max_length)
@@ -172,6 +174,8 @@ def _write(spec: ExportSpec, work: pathlib.Path, metadata: dict[str, Any] | None
     """Writes and verifies the float file; returns the manifest, the `Artifact` and the spec under the file's names."""
     start = time.perf_counter()
     traced = TracedModule(spec)
+    if spec.tolerance is None:
+        measure_rounding(traced, spec)
     files = onnx.write(traced, spec, work)
     spec = with_dots(spec, work / FILE)
     manifest = writing.new_manifest(spec, metadata)
@@ -202,5 +206,7 @@ def _write_json(path: pathlib.Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def _tolerance(quantization: Quantization | None, tolerance: float) -> float:
-    return tolerance if quantization is None or quantization.tolerance is None else quantization.tolerance
+def _tolerance(quantization: Quantization | None, tolerance: float | None) -> float:
+    if quantization is not None and quantization.tolerance is not None:
+        return quantization.tolerance
+    return CEILING if tolerance is None else tolerance

@@ -17,7 +17,7 @@ from keras_transformer.generation.stop import as_end_ids
 from keras_transformer.utils.captured_stderr import captured_stderr
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.spec.export_spec import STEPWISE_TOLERANCE, ExportSpec
     from keras_transformer.utils.types import Path
 
 
@@ -76,12 +76,12 @@ def check_greedy(path: Path, spec: ExportSpec, model: Any, prompt: Any, max_new_
     Raises:
         ParityError: a token that the model chose is worse, by more than the tolerance, than the one that the graphs choose.
     """
-    steps = greedy(path, spec, prompt)
+    steps, tolerance = greedy(path, spec, prompt), spec.tolerance or STEPWISE_TOLERANCE
     logits = next(steps)
     for step, token in enumerate(model.generate(prompt, max_new_tokens=max_new_tokens)):
         gap, scale = logits.max() - logits[token], np.abs(logits).max()
-        if not gap <= spec.tolerance * scale:
-            raise ParityError(TFLITE.name, "logits", f"greedy decoding, token {step + 1}", gap, scale, spec.tolerance)
+        if not gap <= tolerance * scale:
+            raise ParityError(TFLITE.name, "logits", f"greedy decoding, token {step + 1}", gap, scale, tolerance)
         logits = steps.send(token)
 
 

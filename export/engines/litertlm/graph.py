@@ -25,7 +25,7 @@ DECODE = "decode"
 CACHE = ("kv_cache_k_{}", "kv_cache_v_{}")
 
 
-def litertlm_spec(model: Any, slots: int, buckets: Sequence[int], tolerance: float) -> ExportSpec:
+def litertlm_spec(model: Any, slots: int, buckets: Sequence[int], tolerance: float | None) -> ExportSpec:
     """Export spec of a decoder with the signatures of the engine.
 
     The first element of `input_pos` is the position of the first token of a chunk; elements of padding are 0. So positions
@@ -35,7 +35,7 @@ def litertlm_spec(model: Any, slots: int, buckets: Sequence[int], tolerance: flo
         model: `LanguageModel`, float32.
         slots: int: number of slots of the cache.
         buckets: ints: the lengths of chunks.
-        tolerance: largest difference allowed, as a share of each output's scale.
+        tolerance: largest difference allowed, as a share of each output's scale; None for what rounding explains.
 
     Returns:
         An `ExportSpec`.

@@ -32,12 +32,14 @@ from keras_transformer.export.errors import (
 from keras_transformer.export.quantization.options import Quantization
 from keras_transformer.export.quantization.quantizing import quantize_artifact
 from keras_transformer.export.reporting.report import Artifact, Report
-from keras_transformer.export.spec.export_spec import DEFAULT_TOLERANCE, ExportSpec
+from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.functional import check_model
 from keras_transformer.export.spec.language import check_stepwise
 from keras_transformer.export.spec.traced import TracedModule
 from keras_transformer.export.tflite import convert as tflite
 from keras_transformer.export.verification import verify
+from keras_transformer.export.verification.comparison import CEILING
+from keras_transformer.export.verification.rounding import measure_rounding
 from keras_transformer.generation.stop import as_end_ids
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def write_litertlm(
     max_length: int | None = None,
     prefill_buckets: Sequence[int] = _BUCKETS,
     quantize: str | Quantization | None = None,
-    tolerance: float = DEFAULT_TOLERANCE,
+    tolerance: float | None = None,
 ) -> Report:
     """Writes a decoder for LiteRT-LM: one file with the graphs, the tokenizer and the metadata.
 
@@ -78,7 +80,7 @@ def write_litertlm(
             because the engine pads chunks.
         prefill_buckets: ints: the lengths of the chunks of prompts. Default (32, 128).
         quantize: as for `export`: "int8", "weight_int4", ..., a `Quantization`, or None for float32.
-        tolerance: largest difference allowed, as a share of each output's scale. Default 1e-5.
+        tolerance: largest difference allowed, as a share of each output's scale; by default what rounding explains.
 
     Returns:
         A `Report`.
@@ -105,7 +107,7 @@ def write_litertlm(
     quantization = Quantization.of(quantize)
     key_value_cache(model, ENGINE)
     _check_tokenizer(model)
-    if not 0 < tolerance < float("inf"):
+    if tolerance is not None and not 0 < tolerance < float("inf"):
         raise ExportError(f"tolerance must be a positive number, not {tolerance}")
     slots, buckets = _sizes(model, max_length, prefill_buckets)
     model = float32_decoder(model)
@@ -176,7 +178,10 @@ def _sizes(model: Any, max_length: int | None, buckets: Sequence[int]) -> tuple[
 def _write_graphs(spec: ExportSpec, work: pathlib.Path, model: Any, text: tuple[str, int]) -> Artifact:
     """Writes and verifies `model.tflite`; returns its `Artifact`."""
     path = work / tflite.FILE
-    files = tflite.write(TracedModule(spec), spec, work)
+    traced = TracedModule(spec)
+    if spec.tolerance is None:
+        measure_rounding(traced, spec)
+    files = tflite.write(traced, spec, work)
     manifest = writing.new_manifest(spec, None)
     manifest["artifacts"][tflite.NAME] = {"signatures": files}
     probes = {name: signature.probes for name, signature in spec.signatures.items()}
@@ -232,5 +237,7 @@ def _metadata(model: Any, slots: int) -> bytes:
     return metadata.SerializeToString()
 
 
-def _tolerance(quantization: Quantization | None, tolerance: float) -> float:
-    return tolerance if quantization is None or quantization.tolerance is None else quantization.tolerance
+def _tolerance(quantization: Quantization | None, tolerance: float | None) -> float:
+    if quantization is not None and quantization.tolerance is not None:
+        return quantization.tolerance
+    return CEILING if tolerance is None else tolerance

@@ -27,6 +27,8 @@ from keras_transformer.export.engines.triton.text_proto import text_proto
 from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError, one_line
 from keras_transformer.export.saved_model.format import SAVED_MODEL
 from keras_transformer.export.serving.batching import Batching, why_alone
+from keras_transformer.export.verification.comparison import Limit, compare, parity_error
+from keras_transformer.export.verification.verify import kept_limit
 from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def write_serving(
         if parameters is not None:
             (work / BATCHING).write_text(text_proto(parameters), encoding="utf-8")
         with captured():
-            _verify(work, names, default or names[0], probes, _judge(manifest))
+            _verify(work, names, default or names[0], probes, kept_limit(manifest, _FORMAT))
         if target.exists():
             raise ExportError(f"version {version} exists already: '{target}'")
     return target
@@ -125,12 +127,6 @@ def _why_alone(inputs: Any, outputs: Any) -> str | None:
     return why_alone(inputs, outputs)
 
 
-def _judge(manifest: dict[str, Any]) -> tuple[float, bool]:
-    """The largest difference of floats as a share of the scale, and whether integers may differ."""
-    record = manifest["artifacts"][_FORMAT]
-    return record.get("tolerance", manifest["tolerance"]), "quantization" in record
-
-
 def _save_with_default(source: pathlib.Path, work: pathlib.Path, default: str) -> None:
     """Saves the loaded model with another signature as `serving_default`."""
     from keras_transformer.export.saved_model.runtime import load_saved_model
@@ -143,7 +139,7 @@ def _save_with_default(source: pathlib.Path, work: pathlib.Path, default: str) -
         tf.saved_model.save(loaded, str(work), signatures={**signatures, DEFAULT: signatures[default]})
 
 
-def _verify(path: pathlib.Path, names: Sequence[str], default: str, probes: Any, judge: tuple[float, bool]) -> None:
+def _verify(path: pathlib.Path, names: Sequence[str], default: str, probes: Any, limit: Limit) -> None:
     """Verifies the folder as a server loads it, as one graph with a session: runs every signature on its probes."""
     import tensorflow as tf
 
@@ -162,7 +158,7 @@ def _verify(path: pathlib.Path, names: Sequence[str], default: str, probes: Any,
             if not cases:
                 raise InvalidBundleError(f"the bundle has no probe of signature '{name}'")
             for probe in cases:
-                _compare(session, loaded.signature_def[name], name, probe, *judge)
+                _compare(session, loaded.signature_def[name], name, probe, limit)
 
 
 def _last_line(error: Exception) -> str:
@@ -171,24 +167,22 @@ def _last_line(error: Exception) -> str:
     return one_line(lines[-1] if lines else error)
 
 
-def _compare(session: Any, signature: Any, name: str, probe: Any, tolerance: float, is_quantized: bool) -> None:
-    from keras_transformer.export.verification.verify import difference_and_scale
-
+def _compare(session: Any, signature: Any, name: str, probe: Any, limit: Limit) -> None:
     feeds = {info.name: probe.inputs[key] for key, info in signature.inputs.items()}
     try:
         results = session.run({key: info.name for key, info in signature.outputs.items()}, feeds)
     except Exception as error:
         detail = f"cannot be computed: {_last_line(error)}"
-        raise ParityError(_FORMAT, name, probe.label, np.nan, 1.0, tolerance, detail) from error
+        raise ParityError(_FORMAT, name, probe.label, np.nan, 1.0, 0.0, detail) from error
     for key, expected in probe.outputs.items():
         got = results[key]
         if expected.dtype.kind == "U":
             got = np.array([each.decode() for each in got.ravel()], str).reshape(got.shape)
         if got.shape != expected.shape:
             detail = f"is {got.shape}, Keras returns {expected.shape}"
-            raise ParityError(_FORMAT, key, probe.label, np.nan, 1.0, tolerance, detail)
-        if is_quantized and expected.dtype.kind != "f":
+            raise ParityError(_FORMAT, key, probe.label, np.nan, 1.0, 0.0, detail)
+        if limit.is_quantized and expected.dtype.kind != "f":
             continue  # As in `verify`: tokens chosen by the logits may differ.
-        difference, scale = difference_and_scale(got, expected)
-        if not difference <= (tolerance * scale if expected.dtype.kind == "f" else 0):
-            raise ParityError(_FORMAT, key, probe.label, difference, scale, tolerance)
+        found = compare(got, expected, probe.rounding.get(key), limit)
+        if not found.is_accepted:
+            raise parity_error(_FORMAT, key, probe.label, found)

@@ -9,9 +9,10 @@ import numpy as np
 from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.runtime import onnx_session
-from keras_transformer.export.verification.verify import difference_and_scale
+from keras_transformer.export.verification.comparison import Limit, compare, parity_error
 
 if TYPE_CHECKING:
+    from keras_transformer.export.spec.export_spec import Probe
     from keras_transformer.utils.types import Path
 
 
@@ -24,18 +25,18 @@ class SignatureProof:
     Args:
         key: name of the signature.
         file_names: dict of output name in the manifest to its name in the file.
-        judge: the largest difference allowed, as a share of the scale, and whether integers may differ.
+        limit: `Limit`.
     """
 
-    def __init__(self, key: str, file_names: dict[str, str], judge: tuple[float, bool]) -> None:
-        self._key, self._file_names, self._judge = key, file_names, judge
+    def __init__(self, key: str, file_names: dict[str, str], limit: Limit) -> None:
+        self._key, self._file_names, self._limit = key, file_names, limit
 
     def __call__(self, path: Path, probes: Any) -> None:
         session = onnx_session(str(path), 1)
         for probe in _cases(probes, self._key):
             found = session.run([self._file_names[name] for name in probe.outputs], probe.inputs)
             for (name, expected), got in zip(probe.outputs.items(), found, strict=True):
-                _compare(name, got, expected, probe.label, self._judge)
+                _compare(name, got, expected, probe.rounding.get(name), probe.label, self._limit)
 
 
 class SequenceProof:
@@ -45,11 +46,11 @@ class SequenceProof:
         logits: name of the logits in the file.
         states: dict of input name to output name and shape, without the batch.
         types: dict of input name to dtype.
-        judge: as of `SignatureProof`.
+        limit: `Limit`.
     """
 
-    def __init__(self, logits: str, states: dict[str, Any], types: dict[str, str], judge: tuple[float, bool]) -> None:
-        self._logits, self._states, self._types, self._judge = logits, states, types, judge
+    def __init__(self, logits: str, states: dict[str, Any], types: dict[str, str], limit: Limit) -> None:
+        self._logits, self._states, self._types, self._limit = logits, states, types, limit
 
     def __call__(self, path: Path, probes: Any) -> None:
         session, texts = onnx_session(str(path), 1), 0
@@ -59,7 +60,8 @@ class SequenceProof:
                 if limit is None or length <= limit:
                     got = self._read(session, probe.inputs["token_ids"][row : row + 1, :length])
                     expected = probe.outputs["logits"][row, -1]
-                    _compare("logits", got, expected, f"{probe.label}, row {row}", self._judge)
+                    label = f"{probe.label}, row {row}"
+                    _compare("logits", got, expected, _rounding_of_row(probe, row), label, self._limit)
                     texts += 1
         if not texts:
             raise ExportError(f"max_length allows {limit} tokens, fewer than any probe of the bundle has")
@@ -90,16 +92,19 @@ def _cases(probes: Any, key: str) -> Any:
     return probes[key]
 
 
-def _compare(name: str, got: Any, expected: np.ndarray, label: str, judge: tuple[float, bool]) -> None:
-    tolerance, is_quantized = judge
+def _rounding_of_row(probe: Probe, row: int) -> np.ndarray | None:
+    """The rounding of the last logits of one row; a block of a small vocabulary has several rows."""
+    rounding = probe.rounding.get("logits")
+    return None if rounding is None else rounding[min(row, len(rounding) - 1), -1]
+
+
+def _compare(name: str, got: Any, expected: np.ndarray, rounding: np.ndarray | None, label: str, limit: Limit) -> None:
     if expected.dtype.kind == "U":
         got = np.asarray(got).astype(str)
-    if is_quantized and expected.dtype.kind != "f":
+    if limit.is_quantized and expected.dtype.kind != "f":
         return  # As in `verify`: tokens chosen by the logits may differ.
     if got.shape != expected.shape:
-        raise ParityError(
-            _FORMAT, name, label, np.nan, 1.0, tolerance, f"is {got.shape}, Keras returns {expected.shape}"
-        )
-    difference, scale = difference_and_scale(got, expected)
-    if not difference <= (tolerance * scale if expected.dtype.kind == "f" else 0):
-        raise ParityError(_FORMAT, name, label, difference, scale, tolerance)
+        raise ParityError(_FORMAT, name, label, np.nan, 1.0, 0.0, f"is {got.shape}, Keras returns {expected.shape}")
+    found = compare(got, expected, rounding, limit)
+    if not found.is_accepted:
+        raise parity_error(_FORMAT, name, label, found)

@@ -14,6 +14,8 @@ from keras_transformer.export.errors import ExportError
 from keras_transformer.export.onnx.format import ONNX
 from keras_transformer.export.onnx.runtime import onnx_session
 from keras_transformer.export.serving.batching import Batching, why_alone
+from keras_transformer.export.verification.comparison import Limit
+from keras_transformer.export.verification.verify import kept_limit
 
 if TYPE_CHECKING:
     from keras_transformer.utils.types import Path
@@ -71,11 +73,11 @@ def triton_models(
         ExportError: `max_length` is too large or for another kind of model, or Triton supports no signature.
     """
     record = manifest["artifacts"][_FORMAT]
-    judge = record.get("tolerance", manifest["tolerance"]), "quantization" in record
+    limit = kept_limit(manifest, _FORMAT)
     if _is_sequence(manifest):
         length = _length(manifest["generation"]["max_length"], max_length)
         source = artifact_path(bundle, manifest, _FORMAT, _SEQUENCE)
-        return [_sequence_model(source, signature_specs(manifest, _SEQUENCE), name, batching, length, judge)]
+        return [_sequence_model(source, signature_specs(manifest, _SEQUENCE), name, batching, length, limit)]
     if max_length is not None:
         raise ExportError("max_length is for a language model with a server-side cache")
     keys = [key for key in record["signatures"] if key != "decode_token" and _has_no_scalar(manifest, key)]
@@ -87,18 +89,18 @@ def triton_models(
         signature = signature_specs(manifest, key)
         file_outputs = _file_outputs(source, signature[1])
         full = name if len(keys) == 1 else f"{name}_{key}"
-        proof = SignatureProof(key, {output: file_name for output, (file_name, _) in file_outputs.items()}, judge)
+        proof = SignatureProof(key, {output: file_name for output, (file_name, _) in file_outputs.items()}, limit)
         models.append(TritonModel(full, source, _config(full, _stateless(signature, file_outputs, batching)), proof))
     return models
 
 
 def _sequence_model(
-    source: pathlib.Path, signature: Any, name: str, batching: Batching, length: int, judge: tuple[float, bool]
+    source: pathlib.Path, signature: Any, name: str, batching: Batching, length: int, limit: Limit
 ) -> TritonModel:
     file_outputs = _file_outputs(source, signature[1])
     states = _states(signature[0], file_outputs, length)
     types = {spec.name: spec.dtype for spec in signature[0]}
-    proof = SequenceProof(file_outputs["logits"][0], states, types, judge)
+    proof = SequenceProof(file_outputs["logits"][0], states, types, limit)
     return TritonModel(name, source, _config(name, _sequence(signature, file_outputs, states, batching)), proof)
 
 

@@ -1,0 +1,187 @@
+"""Comparison of the outputs of an artifact with those of the Keras model."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from keras_transformer.export.errors import ParityError
+from keras_transformer.export.verification.blocks import block_maximum
+
+# The largest difference allowed on an output whose rounding was not measured, as a share of its scale.
+UNMEASURED = 1e-5
+# Above this share of a block's scale, a bundle's own record of its rounding is not believed.
+CEILING = 1e-3
+# How many times the largest movement of a block a difference may be. The files of all models here reach 1.4.
+_FACTOR = 8.0
+# Units in the last place of an element that are always allowed.
+_UNITS = 4.0
+_ULP = 2.0**-23
+_SCALE_FLOOR = 1e-6
+_SENTINELS_FROM, _EXTREME = 1e8, 1e37
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """What the outputs of an artifact are held to.
+
+    Args:
+        tolerance: largest difference as a share of each output's scale; None for what the rounding of the model explains.
+        ceiling: largest difference that rounding can explain, as a share of the scale of a block.
+        is_quantized: bool. Whether integers, such as chosen tokens, may differ.
+    """
+
+    tolerance: float | None = None
+    ceiling: float = math.inf
+    is_quantized: bool = False
+
+    def allowed(self, expected: np.ndarray, rounding: np.ndarray | None) -> np.ndarray:
+        """The largest difference allowed, for each element.
+
+        Args:
+            expected: finite float64 array of the reference, with 0 for sentinels.
+            rounding: the movement of each block, or None where it was not measured.
+
+        Returns:
+            float64 array that can be broadcast to `expected`.
+        """
+        if self.tolerance is not None or rounding is None:
+            share = UNMEASURED if self.tolerance is None else self.tolerance
+            return np.asarray(share * _scale(expected))
+        moved = _FACTOR * rounding.astype("float64")
+        if math.isfinite(self.ceiling):
+            moved = np.minimum(moved, self.ceiling * block_maximum(np.abs(expected)))
+        return moved + _UNITS * _ULP * np.abs(expected)
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """How far one output is from the reference.
+
+    Args:
+        difference: largest absolute difference of floats, or number of other elements that differ; NaN for values that
+            are not finite where the reference's are, or the other way round.
+        scale: largest absolute value of the reference.
+        share: the largest difference as a share of what is allowed where it occurs; up to 1 is accepted.
+        allowed: what is allowed there.
+    """
+
+    difference: float
+    scale: float
+    share: float
+    allowed: float
+
+    @property
+    def ratio(self) -> float:
+        """The difference as a share of the scale."""
+        return self.difference / self.scale
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the difference is within the limit."""
+        return self.share <= 1.0
+
+
+def compare(
+    got: np.ndarray, expected: np.ndarray, rounding: np.ndarray | None = None, limit: Limit | None = None
+) -> Difference:
+    """Compares one output with its reference.
+
+    Blocks of the last axes are judged apart, each by its own rounding. Sentinels, such as the -1e9 of a mask, the least
+    float or an infinity, must be equal, and are no part of the scale.
+
+    Args:
+        got: array of a runtime.
+        expected: array of the Keras model, of the same shape.
+        rounding: what `measure_rounding` found for this output, or None.
+        limit: `Limit`; by default what rounding explains.
+
+    Returns:
+        A `Difference`.
+
+    Raises:
+        TypeError: the arrays are complex.
+
+    Example:
+
+    >>> compare(np.float32([1.0, 2.5]), np.float32([1.0, 2.0]), limit=Limit(tolerance=0.5)).share
+    0.5
+    """
+    limit = limit or Limit()
+    if expected.dtype.kind == "c":
+        raise TypeError("complex outputs cannot be compared")
+    if expected.size == 0:
+        return Difference(0.0, 1.0, 0.0, 0.0)
+    if expected.dtype.kind != "f":
+        return _compare_exact(got, expected, rounding, limit)
+    got, expected = got.astype("float64"), expected.astype("float64")
+    is_sentinel = sentinels(expected)
+    same = _are_same(got[is_sentinel], expected[is_sentinel])
+    got, expected = np.where(is_sentinel, 0.0, got), np.where(is_sentinel, 0.0, expected)
+    differences, scale = np.abs(got - expected), _scale(expected)
+    if not same or not np.isfinite(differences).all():
+        return Difference(math.nan, scale, math.inf, 0.0)
+    allowed = np.broadcast_to(limit.allowed(expected, rounding), expected.shape)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.where(differences == 0.0, 0.0, differences / allowed)
+    worst = np.unravel_index(shares.argmax(), shares.shape)
+    return Difference(float(differences.max()), scale, float(shares[worst]), float(allowed[worst]))
+
+
+def parity_error(format: str, output: str, probe: str, found: Difference) -> ParityError:
+    """The error of an output that is not accepted.
+
+    Args:
+        format: name of the format.
+        output: name of the output.
+        probe: label of the probe.
+        found: `Difference`.
+
+    Returns:
+        A `ParityError`.
+    """
+    share = "" if math.isinf(found.share) else f", {found.share:.3g} times what is allowed there"
+    return ParityError(format, output, probe, found.difference, found.scale, found.allowed / found.scale, hint=share)
+
+
+def _are_same(got: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether sentinels are equal; of finite ones, to the last places."""
+    is_finite = np.isfinite(expected)
+    distance = np.abs(got[is_finite] - expected[is_finite])
+    is_close = (distance <= _UNITS * _ULP * np.abs(expected[is_finite])).all()
+    return bool(is_close and np.array_equal(got[~is_finite], expected[~is_finite]))
+
+
+def _compare_exact(got: np.ndarray, expected: np.ndarray, rounding: np.ndarray | None, limit: Limit) -> Difference:
+    """Compares integers, bools and texts, which must be equal where no other rounding of the model changes them."""
+    differ = got != expected
+    count = float(np.sum(differ))
+    if expected.dtype.kind != "U":
+        count = float(np.abs(got.astype("float64") - expected.astype("float64")).max()) if count else 0.0
+    may_differ = limit.is_quantized or (rounding is not None and not np.any(differ & (rounding == 0)))
+    scale = 1.0 if expected.dtype.kind == "U" else _scale(expected.astype("float64"))
+    return Difference(count, scale, 0.0 if may_differ or not count else math.inf, 0.0)
+
+
+def sentinels(array: np.ndarray) -> np.ndarray:
+    """Which elements are no numbers but marks: infinities, extreme floats, and one digit times a power of ten from 1e8.
+
+    Example:
+
+    >>> sentinels(np.array([-1e9, -np.inf, 123456789.0, 5.0]))
+    array([ True,  True, False, False])
+    """
+    size = np.abs(array)
+    found = ~np.isfinite(array)
+    large = np.isfinite(array) & (size >= _SENTINELS_FROM)
+    if large.any():
+        values = size[large]
+        power = 10.0 ** np.floor(np.log10(values) + 1e-6)
+        digit = np.rint(values / power)
+        is_round = np.abs(values - digit * power) <= 1e-6 * values
+        found[large] = is_round | (values >= _EXTREME)
+    return found
+
+
+def _scale(expected: np.ndarray) -> float:
+    return max(float(np.abs(expected).max(initial=0.0)), _SCALE_FLOOR)

@@ -1,0 +1,100 @@
+"""The comparison of one output with its reference: blocks, sentinels and what rounding explains, computed by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from keras_transformer.export.verification.blocks import block_maximum
+from keras_transformer.export.verification.comparison import Limit, compare, sentinels
+
+ULP = 2.0**-23
+
+
+def floats(*values):
+    return np.array(values, "float32")
+
+
+def test_difference_is_judged_by_the_scale_of_the_output():
+    found = compare(floats(1, -200), floats(1.5, -200), limit=Limit(0.01))
+    assert (found.difference, found.scale, found.share) == (0.5, 200, 0.25)
+    assert compare(floats(0, 0), floats(0, 0)).scale == 1e-6
+    assert compare(floats(), floats()).is_accepted
+
+
+def test_a_block_is_judged_by_its_own_rounding():
+    # Two rows of 16, one of scale 1e6: a difference that is nothing there is a fault in the other.
+    expected = np.stack([np.full(16, 1e6), np.full(16, 0.5)]).astype("float32")
+    rounding = np.array([[0.5], [1e-7]], "float32")
+    for row, accepted, refused in ((0, 3.5, 5.0), (1, 7e-7, 1.2e-6)):
+        for difference, is_accepted in ((accepted, True), (refused, False)):
+            got = expected.astype("float64")
+            got[row, 3] += difference
+            assert compare(got, expected, rounding).is_accepted == is_accepted, (row, difference)
+
+
+@pytest.mark.parametrize(("times", "is_accepted"), [(7.9, True), (8.1, False), (-7.9, True), (-8.1, False)])
+def test_a_difference_is_allowed_8_times_the_rounding(times, is_accepted):
+    expected = np.zeros((1, 20))
+    got, rounding = expected.copy(), np.array([[1e-6]])
+    got[0, 7] = times * 1e-6
+    found = compare(got, expected, rounding)
+    assert found.is_accepted == is_accepted
+    assert found.share == pytest.approx(abs(times) / 8)
+
+
+@pytest.mark.parametrize(("units", "is_accepted"), [(3.9, True), (4.1, False)])
+def test_four_units_in_the_last_place_are_rounding(units, is_accepted):
+    expected, rounding = np.full((1, 20), 3.0), np.zeros((1, 1))
+    assert compare(expected * (1 + units * ULP), expected, rounding).is_accepted == is_accepted
+
+
+def test_an_output_whose_rounding_is_unknown_may_differ_by_1e_5():
+    expected = np.full(20, 3.0)
+    assert compare(expected + 2.9e-5, expected).is_accepted
+    assert not compare(expected + 3.1e-5, expected).is_accepted
+
+
+def test_rounding_explains_at_most_the_ceiling():
+    expected, rounding = np.full((1, 20), 2.0), np.full((1, 1), 1.0)
+    assert compare(expected + 7, expected, rounding).is_accepted
+    assert compare(expected + 0.0019, expected, rounding, Limit(ceiling=1e-3)).is_accepted
+    assert not compare(expected + 0.0021, expected, rounding, Limit(ceiling=1e-3)).is_accepted
+
+
+def test_infinities_must_be_where_keras_has_them():
+    inf = math.inf
+    assert compare(floats(1, -inf), floats(1, -inf)).difference == 0
+    for got in (floats(1, inf), floats(-inf, 1), floats(1, math.nan), floats(math.nan, -inf), floats(1, 2)):
+        assert math.isnan(compare(got, floats(1, -inf), limit=Limit(1e9)).difference)
+
+
+@pytest.mark.parametrize("mark", [-1e9, 1e9, -2e9, np.finfo("float32").min, np.finfo("float32").max, -1e30, -1e8])
+def test_sentinels_are_equal_and_set_no_scale(mark):
+    expected, limit = floats(0.5, mark, 0.25), Limit(1e-4)
+    assert compare(expected, expected, limit=limit).scale == 0.5
+    assert compare(floats(0.50004, mark, 0.25), expected, limit=limit).is_accepted
+    assert not compare(floats(0.50006, mark, 0.25), expected, limit=limit).is_accepted
+    # A mask that is dropped, or that marks another element.
+    assert not compare(floats(0.5, 0.3, 0.25), expected, limit=limit).is_accepted
+    assert not compare(floats(mark, 0.5, 0.25), expected, limit=limit).is_accepted
+    assert not compare(floats(0.5, 0.99 * mark, 0.25), expected, limit=limit).is_accepted
+
+
+def test_large_numbers_are_no_sentinels():
+    assert sentinels(np.array([123456789.0, -5.5e12, 1e7, -1e4, 65504.0])).sum() == 0
+
+
+def test_integers_may_differ_only_where_rounding_changes_them():
+    expected, rounding = np.array([3, 4, 5]), np.array([0, 1, 0])
+    assert compare(np.array([3, 9, 5]), expected, rounding).is_accepted
+    assert not compare(np.array([2, 4, 5]), expected, rounding).is_accepted
+    assert not compare(np.array([3, 9, 5]), expected).is_accepted
+
+
+def test_small_rows_are_one_block():
+    # Rows of 3 and of 2 · 3 have fewer than 16 elements; three axes together have 24.
+    array = np.arange(48.0).reshape(2, 4, 2, 3)
+    np.testing.assert_array_equal(block_maximum(array), [[[[23.0]]], [[[47.0]]]])
+    assert block_maximum(np.ones((5, 40))).shape == (5, 1)
+    assert block_maximum(np.float64(3.0)).shape == ()

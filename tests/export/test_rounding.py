@@ -1,0 +1,110 @@
+"""The rounding of a model: how far its outputs move when every operation rounds differently."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer.export import ParityError, export
+from keras_transformer.export.spec.functional import functional_spec
+from keras_transformer.export.verification.blocks import block_maximum
+
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="the exporter's own process")
+ULP = 2.0**-23
+
+
+def measured(model, inputs):
+    """The rounding of each output of a model on one probe, and the outputs."""
+    from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.verification.rounding import measure_rounding
+
+    spec = functional_spec(model, probes=[inputs])
+    measure_rounding(TracedModule(spec), spec)
+    (probe,) = spec.signatures["serve"].probes
+    return probe.rounding, probe.outputs
+
+
+def model_of(function, size=64, dtype="float32"):
+    x = keras.Input((size,), name="x", dtype=dtype)
+    return keras.Model(x, {name: keras.layers.Identity(name=name)(y) for name, y in function(x).items()})
+
+
+def test_one_operation_moves_by_one_unit():
+    x = np.random.default_rng(0).uniform(1.0, 1.9, (3, 64)).astype("float32")
+    rounding, outputs = measured(
+        model_of(lambda x: {"y": x / 3.0, "moved": x[:, ::-1], "largest": x * 2.0 - x}), {"x": x}
+    )
+    assert rounding["y"].shape == (3, 1)
+    # The largest of 64 elements in 4 draws from one unit, with the rounding of the product itself.
+    units = rounding["y"] / (block_maximum(outputs["y"]) * ULP)
+    assert (units > 0.8).all()
+    assert (units < 1.6).all()
+    np.testing.assert_array_equal(rounding["moved"], 0.0)
+
+
+def test_cancellation_is_amplified_as_it_is():
+    # x + 1000 - 1000: the sum rounds to 2**-14, which is 512 units of 1.
+    x = np.random.default_rng(0).uniform(1.0, 2.0, (1, 64)).astype("float32")
+    rounding, _ = measured(model_of(lambda x: {"y": (x + 1000.3) - 1000.3}), {"x": x})
+    assert 0.7 * 1001 * ULP < rounding["y"].item() < 1.6 * 1002 * ULP
+
+
+def test_masks_and_counts_stay_exact():
+    x = np.random.default_rng(0).normal(size=(2, 64)).astype("float32")
+    ops = keras.ops
+
+    def masked(x):
+        mask = ops.cast(x > 0, "float32")
+        return {"sentinel": (1.0 - mask) * -1e9, "count": ops.sum(mask, axis=-1, keepdims=True) / 1.0}
+
+    rounding, outputs = measured(model_of(masked), {"x": x})
+    assert set(np.unique(outputs["sentinel"])) == {0.0, -1e9}
+    assert max(map(np.max, rounding.values())) == 0
+
+
+def test_loops_round_in_each_iteration():
+    x = np.random.default_rng(0).uniform(1.0, 2.0, (1, 64)).astype("float32")
+
+    class Steps(keras.layers.Layer):
+        def call(self, x):
+            # Multiplies and divides 200 times; each iteration adds two roundings.
+            step = lambda i, y: (i + 1, y * 1.1 / 1.1)  # noqa: E731
+            return keras.ops.while_loop(lambda i, y: i < 200, step, (0, x))[1]
+
+    inputs = keras.Input((64,), name="x")
+    rounding, _ = measured(keras.Model(inputs, {"y": Steps(name="y")(inputs)}), {"x": x})
+    # 400 independent roundings within one unit: a deviation of 20 / sqrt(3) units, the largest of 256 about 3 times that.
+    assert 20 * ULP < rounding["y"].item() < 2 * 70 * ULP
+
+
+def test_near_ties_are_seen_and_clear_choices_are_not():
+    x = np.zeros((16, 64), "float32")
+    x[:8, [3, 9]] = 1.0  # Ties.
+    x[8:, [3, 9]] = 1.0, 1.0001
+    choice = lambda x: {"y": keras.ops.argmax(x / 3.0, axis=-1)}  # noqa: E731
+    rounding, outputs = measured(model_of(choice), {"x": x})
+    assert outputs["y"].shape == rounding["y"].shape == (16,)
+    assert rounding["y"][:8].sum() >= 5
+    assert rounding["y"][8:].sum() == 0
+
+
+def test_a_deep_model_needs_no_tolerance_and_a_small_fault_is_refused(monkeypatch, tmp_path):
+    # 40 layers amplify rounding to more than the 1e-5 of the scale that shallow models keep to.
+    keras.utils.set_random_seed(0)
+    x = y = keras.Input((32,), name="x")
+    for _ in range(40):
+        y = keras.layers.Dense(32, kernel_initializer=keras.initializers.RandomNormal(stddev=0.35))(y)
+        y = y + keras.ops.sin(3.0 * y)
+    model = keras.Model(x, {"y": keras.layers.Identity(name="y")(y)})
+    report = export(model, tmp_path / "bundle", formats=["saved_model"])
+    assert report["saved_model"].share <= 1
+
+    from keras_transformer.export.saved_model.runtime import SavedModelRuntime
+
+    run = SavedModelRuntime.__call__
+    monkeypatch.setattr(
+        SavedModelRuntime,
+        "__call__",
+        lambda *args: {name: each * np.float32(1 + 1e-2) for name, each in run(*args).items()},
+    )
+    with pytest.raises(ParityError, match=r"saved_model: output 'y' differs from Keras"):
+        export(model, tmp_path / "bundle", formats=["saved_model"])
