@@ -229,7 +229,7 @@ def _parity(label):
     versions = ", ".join(f"{package} {version}" for package, version in _PARITY["versions"].items())
     return (
         f"{heading}The largest difference from Keras, relative to the largest value, over several batch sizes and lengths"
-        f" (tolerance 1e-5; {versions}):\n\n{table(rows)}"
+        f" ({versions}):\n\n{table(rows)}"
     )
 
 

@@ -12,6 +12,7 @@ from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.spec import axes, names, probes, vocabulary
 from keras_transformer.export.spec.export_spec import ArraySpec, ExportSpec, Probe, Signature
 from keras_transformer.export.spec.operation_origin import layer_of
+from keras_transformer.export.spec.reach import reaching_length
 from keras_transformer.utils.types import ArrayLike, Tensor
 
 SERVE = "serve"
@@ -127,7 +128,7 @@ def _probes(model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[s
     tensors = keras.tree.flatten(model.input)
     limits = dict(zip([spec.name for spec in inputs], vocabulary.integer_limits(tensors), strict=True))
     if given is None:
-        return probes.make_probes(inputs, limits, vocabulary.longest_sequence(model))
+        return probes.make_probes(inputs, limits, vocabulary.longest_sequence(model), reaching_length(model))
     return probes.user_probes(inputs, limits, given)
 
 

@@ -28,6 +28,7 @@ class LanguageProbes:
         """Random token ids."""
         random = np.random.default_rng(zlib.crc32(f"{label} {shape}".encode()))
         token_ids = random.integers(0, self.model.vocabulary_size, shape).astype("int32")
+        token_ids[-1, -1] = self.model.vocabulary_size - 1  # The end of the table.
         if self._begin_ids and shape[1] > 1:
             token_ids[:, 0] = self._begin_ids[0]
         return token_ids
@@ -62,11 +63,18 @@ class LanguageProbes:
         arrays |= {**self.cache(batch, length), **self.memory(batch)}
         return Probe(arrays, label_of(batch, prompt, length))
 
-    def decode(self, batch: int, new: int, length: int, source_length: int = 5) -> Probe:
-        """A probe of `decode`: new tokens after prompts of different lengths."""
+    def decode(self, batch: int, new: int, length: int, source_length: int = 5, at_end: bool = False) -> Probe:
+        """A probe of `decode`: new tokens after prompts of different lengths.
+
+        Args:
+            batch, new, length, source_length: numbers of rows, of new tokens, of slots, and of tokens of the source.
+            at_end: bool. Whether the new tokens of the first row take the last slots; those before are empty.
+        """
         index, cache = self._prefilled(batch, min(5, length - new), length, source_length)
+        if at_end:
+            index[0] = length - new
         arrays = {"token_ids": self.tokens("decode", (batch, new)), "cache_index": index}
-        return Probe({**arrays, **cache}, label_of(batch, new, length))
+        return Probe({**arrays, **cache}, label_of(batch, new, length) + (", at the end" if at_end else ""))
 
     def generate(self, batch: int, length: int, new: int) -> Probe:
         """A probe of `generate`: prompts or sources, and a number of new tokens."""

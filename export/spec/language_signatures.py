@@ -6,12 +6,14 @@ from typing import Any
 from keras_transformer.export.formats import formats_with
 from keras_transformer.export.spec.export_spec import ArraySpec, Probe, Signature
 from keras_transformer.export.spec.language_probes import LanguageProbes, as_arrays, label_of
+from keras_transformer.export.spec.reach import reaching_length
 from keras_transformer.tasks.decoding.generate_graph import generate_graph
 from keras_transformer.utils.types import Tensor
 
 Function = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
 _SOURCE_TOKENS = "source_token_ids"
+_LONGEST_PROMPT, _MOST_SLOTS = 300, 4096
 
 
 class LanguageSignatures:
@@ -40,20 +42,24 @@ class LanguageSignatures:
     def prefill(self) -> Signature:
         """Reads prompts."""
         inputs = (*_token_ids("length"), _int_per_row("lengths"), *self._cache_specs, *self._memory_specs)
-        probes = [self.probes.prefill(*sizes) for sizes in self._sizes(((1, 4, 9), (3, 7, 16)))]
+        length = self._reaching
+        probes = [
+            self.probes.prefill(*sizes) for sizes in self._sizes(((1, 4, 9), (3, 7, 16), (1, length, length + 5)))
+        ]
         return Signature(self._step(self.model.prefill, "lengths"), inputs, probes)
 
     def decode(self) -> Signature:
         """Reads one or more tokens of each row."""
         inputs = (*_token_ids("length"), _int_per_row("cache_index"), *self._cache_specs, *self._memory_specs)
         probes = [self.probes.decode(*sizes) for sizes in self._sizes(((1, 1, 9), (3, 1, 16), (2, 3, 12)))]
+        probes += self._at_end()
         return Signature(self._step(self.model.decode_step, "cache_index"), inputs, probes)
 
     def decode_token(self) -> Signature:
         """`decode` for one token a row, which is faster because fewer shapes are computed at run time."""
         ids = ArraySpec("token_ids", "int32", (None, 1), ("batch", None))
         inputs = (ids, _int_per_row("cache_index"), *self._cache_specs, *self._memory_specs)
-        probes = [self.probes.decode(*sizes) for sizes in self._sizes(((1, 1, 9), (3, 1, 16)))]
+        probes = [self.probes.decode(*sizes) for sizes in self._sizes(((1, 1, 9), (3, 1, 16)))] + self._at_end()
         formats = formats_with("takes_single_tokens")
         return Signature(self._step(self.model.decode_step, "cache_index"), inputs, probes, formats=formats)
 
@@ -75,8 +81,8 @@ class LanguageSignatures:
 
     def static_decode(self, length: int, source_length: int = 5) -> Signature:
         """`decode` of fixed shapes for one row and one token."""
-        probe = self.probes.decode(1, 1, length, source_length)
-        return _static(self._step(self.model.decode_step, "cache_index"), probe)
+        probes = [self.probes.decode(1, 1, length, source_length, at_end) for at_end in (False, True)]
+        return _static(self._step(self.model.decode_step, "cache_index"), *probes)
 
     def generate(self) -> Signature:
         """Greedy decoding with its loop inside the graph."""
@@ -100,6 +106,16 @@ class LanguageSignatures:
 
         return step
 
+    @property
+    def _reaching(self) -> int:
+        """The length of the longest prompt; the end of a longer table is read by a step."""
+        return min(reaching_length(self.model), _LONGEST_PROMPT)
+
+    def _at_end(self) -> list[Probe]:
+        """A probe of one token in the last slot, of all that the model allows."""
+        slots = self._reaching + 5 if self.model.max_length is None else self.model.max_length
+        return [self.probes.decode(2, 1, min(slots, _MOST_SLOTS), at_end=True)]
+
     def _sizes(self, sizes: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
         """(batch, tokens, slots), not more than the model allows."""
         most = self.model.max_length
@@ -117,12 +133,12 @@ class LanguageSignatures:
         return tuple(ArraySpec(name, dtype, (None, None), axes) for name, dtype in zip(names, dtypes, strict=True))
 
 
-def _static(function: Function, probe: Probe) -> Signature:
-    """A signature of exactly the shapes of a probe."""
+def _static(function: Function, probe: Probe, *others: Probe) -> Signature:
+    """A signature of exactly the shapes of some probes."""
     inputs = tuple(
         ArraySpec(name, str(array.dtype), array.shape, (None,) * array.ndim) for name, array in probe.inputs.items()
     )
-    return Signature(function, inputs, [probe], formats=formats_with("takes_fixed_shapes"))
+    return Signature(function, inputs, [probe, *others], formats=formats_with("takes_fixed_shapes"))
 
 
 def _token_ids(axis: str) -> tuple[ArraySpec]:

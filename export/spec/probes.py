@@ -20,13 +20,16 @@ _LENGTHS = ((5, 17), (7, 13), (6, 19), (9, 15))
 _CASES = ((1, 0, False), (1, 1, True), (5, 0, True), (5, 1, False), (5, 1, True))
 
 
-def make_probes(inputs: Sequence[ArraySpec], limits: Limits, longest: int | None = None) -> list[Probe]:
-    """Probes of batch sizes 1 and 5, of a short and a long length, padded and unpadded.
+def make_probes(
+    inputs: Sequence[ArraySpec], limits: Limits, longest: int | None = None, reaching: int | None = None
+) -> list[Probe]:
+    """Probes of batch sizes 1 and 5, of a short and a long length, padded and unpadded, and one that reaches far.
 
     Args:
         inputs: tuple of `ArraySpec`.
         limits: dict of input name to the exclusive upper limit of its integers; two where missing.
         longest: upper limit of every length, or None.
+        reaching: length of the last probe, or None for no such probe.
 
     Returns:
         A list of `Probe` without outputs, without repetitions.
@@ -42,6 +45,12 @@ def make_probes(inputs: Sequence[ArraySpec], limits: Limits, longest: int | None
         if key not in seen:
             seen.add(key)
             probes.append(probe_of_sizes(inputs, limits, sizes, padded))
+    lengths = {axis for axis in ranges if "length" in axis}
+    if lengths and reaching is not None and reaching > max(ranges[axis][1] for axis in lengths):
+        sizes = {
+            axis: 1 if axis == "batch" else reaching if axis in lengths else pair[0] for axis, pair in ranges.items()
+        }
+        probes.append(probe_of_sizes(inputs, limits, sizes, False))
     return probes
 
 
@@ -90,16 +99,22 @@ def _values(spec: ArraySpec, shape: Shape, limit: int | None, padded: bool, rand
     if is_mask(spec):
         return (_padded_mask(shape) if padded else np.ones(shape)).astype(spec.dtype)
     if "int" in spec.dtype:
-        return random.integers(0, limit or 2, shape).astype(spec.dtype)
+        values = random.integers(0, limit or 2, shape).astype(spec.dtype)
+        values.reshape(-1)[:2] = [0, (limit or 2) - 1][: values.size]  # The ends of the table.
+        return values
     return random.standard_normal(shape).astype(spec.dtype)
 
 
 def _padded_mask(shape: Shape) -> np.ndarray:
-    """A mask that is True on a prefix of the last axis: about half in the first row, other lengths >= 1 in later rows."""
+    """A mask that is True on a part of the last axis: about half in the first row, other lengths >= 1 in later rows.
+
+    The first and every other row are padded on the right, the others on the left.
+    """
     length = shape[-1] if shape else 1
     rows = np.arange(shape[0]) if len(shape) > 1 else np.zeros(1, int)
     kept = 1 + (length // 2 + 3 * rows) % max(length - 1, 1)
     mask = np.arange(length) < kept[:, None]
+    mask[1::2] = mask[1::2, ::-1]
     if len(shape) <= 1:
         return mask.reshape(shape) if shape else np.ones(())
     return np.broadcast_to(mask.reshape(shape[:1] + (1,) * (len(shape) - 2) + (length,)), shape)

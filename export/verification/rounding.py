@@ -11,6 +11,7 @@ Deviation: noise of one unit instead of a half on each side, and none on exact r
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.verification.blocks import block_maximum
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ExportSpec, Signature
+    from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
 
 # Draws of the noise; the largest movement counts.
@@ -57,17 +58,17 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec) -> None:
     for name, signature in spec.signatures.items():
         if any(each.dtype == "string" for each in (*signature.inputs, *signature.outputs)):
             continue  # A copy of a signature of tokens, behind a tokenizer.
-        function = perturbed(traced.functions[name])
-        for probe in signature.probes:
-            probe.rounding = _movement(function, signature, probe.inputs, probe.outputs)
+        with perturbed(traced.functions[name]) as function:
+            for probe in signature.probes:
+                tensors = {spec.name: tf.convert_to_tensor(probe.inputs[spec.name]) for spec in signature.inputs}
+                probe.rounding = _movement(traced.functions[name], function, tensors)
 
 
-def _movement(
-    function: Any, signature: Signature, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    tensors = {spec.name: tf.convert_to_tensor(inputs[spec.name]) for spec in signature.inputs}
+def _movement(exact: Any, function: Any, tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The movement of each output, from what the same graph computes: a graph that is not the model is no rounding."""
     found: dict[str, np.ndarray] = {}
     with full_precision():
+        outputs = {name: result.numpy() for name, result in exact(**tensors).items()}
         for _ in range(DRAWS):
             for name, result in function(**tensors).items():
                 moved = _difference(result.numpy(), outputs[name])
@@ -88,40 +89,40 @@ def _difference(result: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return np.nan_to_num(difference, nan=np.inf).astype("float32")
 
 
-def perturbed(function: Any) -> Any:
-    """A function whose operations round differently in every call.
+@contextlib.contextmanager
+def perturbed(function: Any) -> Iterator[Any]:
+    """Context manager with a function whose operations round differently in every call.
 
     Args:
         function: a concrete function of named tensors. Its variables are shared.
 
-    Returns:
+    Yields:
         A concrete function with the same signature.
     """
     graph_def = function.graph.as_graph_def()
     _perturb(graph_def)
     arguments = function.structured_input_signature[1]
-    inner = [tensor.name for tensor in function.inputs]
     names, results = list(function.structured_outputs), list(function.structured_outputs.values())
     labels = [f"{tensor.op.name}:{tensor.value_index}" for tensor in results]
 
-    for each in graph_def.library.function:  # An imported graph does not bring its functions to the eager runtime.
-        context.context().add_function_def(each)
-
     def run(**tensors: Any) -> dict[str, Any]:
         graph: Any = tf.compat.v1.get_default_graph()
-        captured = [graph.capture(each) for each in function.captured_inputs]
-        given = [tensors[name] for name in arguments]
-        order = {tensors[name].op.name: tensors[name] for name in arguments}
-        mapping = dict(zip(inner, [*_by_name(inner, order, given), *captured], strict=True))
+        mapping = {tensor.name: tensor for tensor in tensors.values()}  # Named as in the other graph.
+        inner = function.inputs[len(mapping) :]
+        mapping |= {
+            each.name: graph.capture(outer) for each, outer in zip(inner, function.captured_inputs, strict=True)
+        }
         found = tf.graph_util.import_graph_def(graph_def, input_map=mapping, return_elements=labels, name="perturbed")
         return dict(zip(names, found, strict=True))
 
-    return tf.function(run, autograph=False).get_concrete_function(**arguments)
-
-
-def _by_name(inner: list[str], tensors: Mapping[str, Any], given: list[Any]) -> list[Any]:
-    """The arguments in the order of the inputs of the inner graph."""
-    return [tensors[name.split(":")[0]] for name in inner[: len(given)]]
+    runtime, bodies = context.context(), graph_def.library.function
+    for each in bodies:  # An imported graph does not bring its functions to the eager runtime.
+        runtime.add_function_def(each)
+    try:
+        yield tf.function(run, autograph=False).get_concrete_function(**arguments)
+    finally:
+        for each in bodies:
+            runtime.remove_function(each.signature.name)
 
 
 def _perturb(graph_def: Any) -> None:
