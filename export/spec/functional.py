@@ -1,5 +1,7 @@
 """Export specs of Keras Functional models."""
 
+import contextlib
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -42,6 +44,8 @@ def functional_spec(
     inputs = _input_specs(model, dynamic_axes or {})
     signature = Signature(_serving_function(model, inputs), inputs, _probes(model, inputs, probes))
     fill_references(signature)
+    if probes is None:
+        _add_reaching_probe(model, signature)
     layers = {layer.name: layer for layer in keras_private.flatten_layers(model, include_self=False)}
     operations = [each for each in model.operations if not isinstance(each, keras.layers.Layer)]
     locate = lambda op, node: layer_of(op, node, layers, operations)  # noqa: E731
@@ -125,11 +129,24 @@ def _input_specs(model: Any, dynamic_axes: Mapping[str, Mapping[int, str]]) -> t
 
 
 def _probes(model: Any, inputs: tuple[ArraySpec, ...], given: Sequence[Mapping[str, ArrayLike]] | None) -> list[Probe]:
-    tensors = keras.tree.flatten(model.input)
-    limits = dict(zip([spec.name for spec in inputs], vocabulary.integer_limits(tensors), strict=True))
+    limits = _integer_limits(model, inputs)
     if given is None:
-        return probes.make_probes(inputs, limits, vocabulary.longest_sequence(model), reaching_length(model))
+        return probes.make_probes(inputs, limits, vocabulary.longest_sequence(model))
     return probes.user_probes(inputs, limits, given)
+
+
+def _integer_limits(model: Any, inputs: tuple[ArraySpec, ...]) -> dict[str, int | None]:
+    tensors = keras.tree.flatten(model.input)
+    return dict(zip([spec.name for spec in inputs], vocabulary.integer_limits(tensors), strict=True))
+
+
+def _add_reaching_probe(model: Any, signature: Signature) -> None:
+    """Adds a probe past every window and block, unless the model has a limit that no layer names."""
+    limits = _integer_limits(model, signature.inputs)
+    for probe in probes.reaching_probes(signature.inputs, limits, reaching_length(model)):
+        with contextlib.suppress(InvalidModelError):
+            fill_references(dataclasses.replace(signature, probes=[probe]))
+            signature.probes.append(probe)
 
 
 def _serving_function(model: Any, inputs: tuple[ArraySpec, ...]) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:

@@ -20,16 +20,13 @@ _LENGTHS = ((5, 17), (7, 13), (6, 19), (9, 15))
 _CASES = ((1, 0, False), (1, 1, True), (5, 0, True), (5, 1, False), (5, 1, True))
 
 
-def make_probes(
-    inputs: Sequence[ArraySpec], limits: Limits, longest: int | None = None, reaching: int | None = None
-) -> list[Probe]:
-    """Probes of batch sizes 1 and 5, of a short and a long length, padded and unpadded, and one that reaches far.
+def make_probes(inputs: Sequence[ArraySpec], limits: Limits, longest: int | None = None) -> list[Probe]:
+    """Probes of batch sizes 1 and 5, of a short and a long length, padded and unpadded.
 
     Args:
         inputs: tuple of `ArraySpec`.
         limits: dict of input name to the exclusive upper limit of its integers; two where missing.
         longest: upper limit of every length, or None.
-        reaching: length of the last probe, or None for no such probe.
 
     Returns:
         A list of `Probe` without outputs, without repetitions.
@@ -45,13 +42,26 @@ def make_probes(
         if key not in seen:
             seen.add(key)
             probes.append(probe_of_sizes(inputs, limits, sizes, padded))
-    lengths = {axis for axis in ranges if "length" in axis}
-    if lengths and reaching is not None and reaching > max(ranges[axis][1] for axis in lengths):
-        sizes = {
-            axis: 1 if axis == "batch" else reaching if axis in lengths else pair[0] for axis, pair in ranges.items()
-        }
-        probes.append(probe_of_sizes(inputs, limits, sizes, False))
     return probes
+
+
+def reaching_probes(inputs: Sequence[ArraySpec], limits: Limits, length: int) -> list[Probe]:
+    """A probe of one row of a length beyond those of `make_probes`, or none if nothing has a length.
+
+    Args:
+        inputs: tuple of `ArraySpec`.
+        limits: as of `make_probes`.
+        length: size of every axis that is a length.
+
+    Returns:
+        A list of up to one `Probe` without outputs.
+    """
+    ranges = _axis_sizes(inputs, None)
+    lengths = {axis for axis in ranges if "length" in axis}
+    if not lengths or length <= max(ranges[axis][1] for axis in lengths):
+        return []
+    others = {axis: 1 if axis == "batch" else pair[0] for axis, pair in ranges.items()}
+    return [probe_of_sizes(inputs, limits, others | dict.fromkeys(lengths, length), False)]
 
 
 def user_probes(inputs: Sequence[ArraySpec], limits: Limits, given: Sequence[Mapping[str, ArrayLike]]) -> list[Probe]:

@@ -176,7 +176,7 @@ def broken_texts(text):
     yield from (b"", b"{", b"[]", b"null", b"\xff" + text, text.decode().encode("utf-16"), b"[" * 100_000, b"\0" * 50)
     yield b'{"a":' * 50_000 + b"1" + b"}" * 50_000
     for value in (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"9" * 5000, b"1e-999"):
-        yield text.replace(b'"tolerance": 1e-05', b'"tolerance": ' + value)
+        yield text.replace(b'"tolerance": 0.001', b'"tolerance": ' + value)
     yield text.replace(b'"schema": 1', b'"schema": 1, "schema": 1')
     yield text.replace(b'"serve"', b'"serve\xed\xa0\x80"')
     yield from (text.replace(b'"schema": 1', b'"schema": ' + value) for value in (b"2", b"0", b"true", b'"1"', b"1.0"))

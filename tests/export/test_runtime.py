@@ -185,7 +185,7 @@ def test_warm_up_runs_the_shapes_asked_for(exported, backend, monkeypatch):
     run = model._runtime
     monkeypatch.setattr(model, "_runtime", lambda arrays: shapes.append(arrays["token_ids"].shape) or run(arrays))
     assert model.warm_up() is model
-    assert shapes == [(1, 5), (1, 17), (5, 5), (5, 17), (5, 17)]
+    assert shapes == [(1, 5), (1, 17), (5, 5), (5, 17), (5, 17), (1, 131)]
     shapes.clear()
     model.warm_up(batch=3, length=40)
     model.warm_up(length=2)
