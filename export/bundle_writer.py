@@ -108,12 +108,15 @@ class _BundleWriter:
 
     def write(self, name: str) -> Artifact:
         """Writes and verifies the float files of one format."""
+        from keras_transformer.export.verification.weights import check_weights
+
         start = time.perf_counter()
         self._report_progress(f"writing {name}")
         before = self._size()
         files = FORMATS[name].write(self._traced, self._spec, self._folder)
         size = self._size() - before
-        record: dict[str, Any] = {"signatures": files, "bytes": size, "milliseconds": {}}
+        weights = check_weights(name, self._traced, self._spec, self._folder, files)
+        record: dict[str, Any] = {"signatures": files, "bytes": size, "weights": weights, "milliseconds": {}}
         self.manifest["artifacts"][name] = record
         self._report_progress(f"verifying {name}")
         probes = {key: self._spec.signatures[key].probes for key in self._spec.names(name)}

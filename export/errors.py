@@ -100,6 +100,24 @@ class ParityError(ExportError):
         self.tolerance = tolerance
 
 
+class WeightError(ExportError):
+    """A weight in a written file is not the weight of the Keras model.
+
+    Args:
+        format: name of the format.
+        weight: path of the variable, or the name of a constant in the file.
+        reason: what is wrong with it.
+        index: the first index of the variable that differs, or None.
+    """
+
+    def __init__(self, format: str, weight: str, reason: str, index: tuple[int, ...] | None = None) -> None:
+        super().__init__(f"{format}: weight '{weight}' {reason}")
+        self.format = format
+        self.weight = weight
+        self.reason = reason
+        self.index = index
+
+
 class InputError(ExportError):
     """An input does not fit the signature of a runtime model.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import pathlib
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from keras_transformer.export.runtime.runtime import Runtime
     from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.verification.stored_weight import StoredWeight
 
 
 class Format(Protocol):
@@ -67,6 +69,18 @@ class Format(Protocol):
 
         Raises:
             QuantizationError: the format does not support what is requested.
+        """
+        ...
+
+    def stored_weights(
+        self, directory: pathlib.Path, files: dict[str, str], names: Sequence[str]
+    ) -> Iterator[StoredWeight]:
+        """Yields the constants of written files, one at a time, read independently of the writer.
+
+        Args:
+            directory: folder of the bundle.
+            files: dict of signature name to path, as `write` returns it.
+            names: names of the variables, in the order of `TracedModule.exported_variables`.
         """
         ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import pathlib
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export.format import Format
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from keras_transformer.export.runtime.runtime import Runtime
     from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.verification.stored_weight import StoredWeight
 
 
 class OnnxFormat(Format):
@@ -34,6 +36,13 @@ class OnnxFormat(Format):
 
         module = ternary if spec.quantization.mode == "ternary" else quantize
         module.quantize(spec, directory, files)
+
+    def stored_weights(
+        self, directory: pathlib.Path, files: dict[str, str], names: Sequence[str]
+    ) -> Iterator[StoredWeight]:
+        from keras_transformer.export.onnx.stored_weights import stored_weights
+
+        return stored_weights(directory, files, names)
 
     def open(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
         from keras_transformer.export.onnx.runtime import OnnxRuntime

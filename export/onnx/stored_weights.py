@@ -1,0 +1,71 @@
+"""Reading the weights of written ONNX files, for the comparison with the Keras variables."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from keras_transformer.export.onnx.traversal import all_graphs
+from keras_transformer.export.verification.stored_weight import StoredWeight
+
+# What the writer appends to the name of a weight that it moved or that occurs twice.
+_SUFFIX = re.compile(r"(?:/transposed|/as_vector|~\d+|_\d+)$")
+
+
+def stored_weights(directory: pathlib.Path, files: dict[str, str], names: Sequence[str]) -> Iterator[StoredWeight]:
+    """Yields the constants of ONNX files.
+
+    Args:
+        directory: `pathlib.Path` of the bundle.
+        files: dict of signature name to the file's path in it.
+        names: names of the variables.
+
+    Yields:
+        `StoredWeight`; what several files share is yielded once.
+    """
+    known, seen = frozenset(names), set()
+    for path in dict.fromkeys(files.values()):
+        model = onnx.load(str(directory / path), load_external_data=False)
+        for tensor in _tensors(model.graph):
+            external = {each.key: each.value for each in tensor.external_data}
+            key = (tensor.name, external.get("location"), external.get("offset"), tuple(tensor.dims))
+            if external and key in seen:
+                continue
+            seen.add(key)
+            origin = _origin(tensor.name, known)
+            array = _array(tensor, (directory / path).parent, external)
+            yield StoredWeight(tensor.name, array, origin, origin == tensor.name)
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Initializers and constants of the graph and its bodies."""
+    for each in all_graphs(graph):
+        yield from each.initializer
+        for node in each.node:
+            for attribute in node.attribute if node.op_type == "Constant" else ():
+                if attribute.type == onnx.AttributeProto.TENSOR:
+                    attribute.t.name = attribute.t.name or node.output[0]
+                    yield attribute.t
+
+
+def _array(tensor: onnx.TensorProto, folder: pathlib.Path, external: dict[str, str]) -> np.ndarray:
+    if not external:
+        return numpy_helper.to_array(tensor)
+    dtype, shape = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims)
+    offset = int(external.get("offset", 0))
+    return np.asarray(np.memmap(folder / external["location"], dtype, "r", offset, shape))
+
+
+def _origin(name: str, known: frozenset[str]) -> str | None:
+    """The variable that a constant is named after."""
+    while name not in known:
+        shorter = _SUFFIX.sub("", name)
+        if shorter == name:
+            return None
+        name = shorter
+    return name

@@ -1,0 +1,66 @@
+"""Reading the weights of written TFLite files, for the comparison with the Keras variables."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.tflite.graph import Graph, graphs, read, schema, shape_of, size_of
+from keras_transformer.export.verification.stored_weight import StoredWeight
+
+
+def stored_weights(directory: pathlib.Path, files: dict[str, str], names: Sequence[str]) -> Iterator[StoredWeight]:
+    """Yields the constants of TFLite files.
+
+    Args:
+        directory: `pathlib.Path` of the bundle.
+        files: dict of signature name to the file's path in it.
+        names: names of the variables; the format keeps none.
+
+    Yields:
+        `StoredWeight`; a buffer that several graphs read is yielded once.
+    """
+    for path in dict.fromkeys(files.values()):
+        model = read(np.memmap(directory / path, "uint8", "r"))
+        uses: dict[int, list[tuple[Graph, int]]] = {}
+        for graph in graphs(model):
+            for index, tensor in enumerate(graph.tensors):
+                if size_of(model.buffers[tensor.buffer]):
+                    uses.setdefault(tensor.buffer, []).append((graph, index))
+        readers = {id(graph.subgraph): _readers(graph) for graph in graphs(model)}
+        for tensors in uses.values():
+            graph, index = tensors[0]
+            array = _array(model, graph, graph.tensors[index])
+            if array is not None:
+                labels = {
+                    label for each, place in tensors for label in _labels(each, place, readers[id(each.subgraph)])
+                }
+                yield StoredWeight(graph.tensors[index].name.decode(), array, readers=frozenset(labels))
+
+
+def _readers(graph: Graph) -> dict[int, list[Any]]:
+    """The operators that read each tensor."""
+    found: dict[int, list[Any]] = {}
+    for operator in graph.subgraph.operators:
+        for index in [] if operator.inputs is None else operator.inputs:
+            found.setdefault(int(index), []).append(operator)
+    return found
+
+
+def _labels(graph: Graph, index: int, readers: dict[int, list[Any]]) -> set[str]:
+    """Names of the traced operations that read a constant: the converter names results after them."""
+    tensors = [index, *(int(output) for operator in readers.get(index, ()) for output in operator.outputs)]
+    names = [label for each in tensors for label in graph.tensors[each].name.decode().split(";")]
+    return {part for name in names for part in (name, name.rpartition("/")[0])}
+
+
+def _array(model: Any, graph: Graph, tensor: Any) -> np.ndarray | None:
+    types = schema().TensorType
+    dtypes = {types.FLOAT32: "float32", types.INT32: "int32", types.INT8: "int8", types.INT64: "int64"}
+    if tensor.type not in dtypes:
+        return None
+    data = np.ascontiguousarray(model.buffers[tensor.buffer].data)
+    return np.frombuffer(data, dtypes[tensor.type]).reshape(shape_of(tensor))

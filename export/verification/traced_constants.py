@@ -1,0 +1,173 @@
+"""What a traced signature reads, and what it computes from its weights and constants alone.
+
+Converters evaluate such expressions (a table of positions, the factor of a batch normalization) and store the result.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+# The values of their inputs do not matter.
+_OF_SHAPES = frozenset(["Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"])
+_READS = "ReadVariableOp"
+_PRODUCTS = frozenset(["MatMul", "BatchMatMulV2", "Einsum", "Conv2D", "DepthwiseConv2dNative", "GatherV2", "BiasAdd"])
+_LAYOUT = frozenset([_READS, "Identity", "Reshape", "Transpose", "ExpandDims", "Squeeze", "Cast", "Placeholder"])
+# Tensors that are computed at a time.
+_FETCHES = 100
+
+
+class TracedConstants:
+    """The constant part of one concrete function.
+
+    Args:
+        function: concrete function whose weights are captured variables.
+        names: dict of the id of a `tf.Variable` to the name of the variable.
+    """
+
+    def __init__(self, function: Any, names: dict[int, str]) -> None:
+        graph = function.graph
+        self._graph, self._outputs = graph, function.outputs
+        handles = {id(each.handle): each for each in graph.variables}
+        self._variables = {inner.op.name: handles[id(outer)] for outer, inner in graph.captures if id(outer) in handles}
+        self._names = {place: names.get(id(each), each.name) for place, each in self._variables.items()}
+
+    @functools.cached_property
+    def read(self) -> set[str]:
+        """Names of the variables that an output depends on."""
+        pending, seen = [tensor.op for tensor in self._outputs], set()
+        while pending:
+            operation = pending.pop()
+            if operation.name not in seen:
+                seen.add(operation.name)
+                if operation.type not in _OF_SHAPES:
+                    pending += [tensor.op for tensor in operation.inputs]
+        return {name for place, name in self._names.items() if place in seen}
+
+    @functools.cached_property
+    def readers(self) -> dict[str, set[str]]:
+        """For each variable the names of the operations between it and, inclusive, the first ones with other inputs."""
+        found: dict[str, set[str]] = {}
+        for place, name in self._names.items():
+            pending, seen = [self._graph.get_operation_by_name(place)], found.setdefault(name, set())
+            while pending:
+                operation = pending.pop()
+                for each in {user for tensor in operation.outputs for user in tensor.consumers()}:
+                    if each.name not in seen:
+                        seen.add(each.name)
+                        if each.name in self._known:
+                            pending.append(each)
+        return found
+
+    @functools.cached_property
+    def computed_with(self) -> set[str]:
+        """Names of the variables from which further constants are computed, or that a loop or a branch reads."""
+        found = set()
+        for name, operations in self.readers.items():
+            for each in map(self._graph.get_operation_by_name, operations):
+                is_computed = each.name in self._known and each.type not in _LAYOUT
+                if is_computed or any(attribute.HasField("func") for attribute in each.node_def.attr.values()):
+                    found.add(name)
+        return found
+
+    @functools.cached_property
+    def read_by_products(self) -> set[str]:
+        """Names of the variables that products or lookups alone read, which no converter can change."""
+        found = set()
+        for name, operations in self.readers.items():
+            kinds = {self._graph.get_operation_by_name(each).type for each in operations} - _LAYOUT
+            if kinds and kinds <= _PRODUCTS:
+                found.add(name)
+        return found
+
+    @functools.cached_property
+    def _known(self) -> dict[str, Any]:
+        """Operations that depend on no input, by name: None, or the variable that one reads, or its value."""
+        known: dict[str, Any] = dict.fromkeys(self._variables)
+        for operation in self._graph.get_operations():
+            if operation.type == "Placeholder" or operation.name in known:
+                continue
+            if operation.type == _READS and operation.inputs[0].op.name in self._variables:
+                known[operation.name] = self._variables[operation.inputs[0].op.name]
+            elif operation.type == "Const" or _is_known(operation, known):
+                known[operation.name] = None
+            elif (value := _static_value(operation)) is not None:
+                known[operation.name] = value
+        return known
+
+    def values(self, sizes: set[int]) -> Iterator[tuple[set[str], np.ndarray]]:
+        """Yields constant tensors of floats.
+
+        Args:
+            sizes: their numbers of elements.
+
+        Yields:
+            `(names, array)`: the variables that it depends on, and the values.
+        """
+        fetches = []
+        for name, value in self._known.items():
+            operation = self._graph.get_operation_by_name(name)
+            if value is None and operation.type != "Placeholder":
+                fetches += [
+                    each
+                    for each in operation.outputs
+                    if each.dtype.is_floating
+                    and (each.shape.num_elements() is None or each.shape.num_elements() in sizes)
+                ]
+        for tensor, array in self._evaluated(fetches):
+            if array.size in sizes:
+                yield self._sources(tensor.op), array
+
+    @functools.cached_property
+    def scalars(self) -> set[float]:
+        """All constant numbers."""
+        found = {float(array.reshape(())) for _, array in self.values({1})}
+        for function in self._graph.as_graph_def().library.function:
+            for node in function.node_def:
+                if node.op == "Const" and node.attr["dtype"].type == tf.float32.as_datatype_enum:
+                    array = tf.make_ndarray(node.attr["value"].tensor)
+                    found |= {float(array.reshape(()))} if array.size == 1 else set()
+        return found
+
+    def _evaluated(self, fetches: list[Any]) -> Iterator[tuple[Any, np.ndarray]]:
+        feeds = {}
+        for name, value in self._known.items():
+            if value is not None:
+                array = value.numpy() if hasattr(value, "numpy") else value
+                feeds[f"{name}:0"] = array
+        with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
+            tf.import_graph_def(self._graph.as_graph_def(), name="")
+            with tf.compat.v1.Session(graph=graph) as session:
+                for start in range(0, len(fetches), _FETCHES):
+                    part = fetches[start : start + _FETCHES]
+                    yield from zip(part, session.run([each.name for each in part], feeds), strict=True)
+
+    def _sources(self, operation: Any) -> set[str]:
+        pending, seen, found = [operation], set(), set()
+        while pending:
+            each = pending.pop()
+            if each.name in seen:
+                continue
+            seen.add(each.name)
+            if each.name in self._names:
+                found.add(self._names[each.name])
+            pending += [tensor.op for tensor in each.inputs]
+        return found
+
+
+def _is_known(operation: Any, known: dict[str, Any]) -> bool:
+    """Whether an operation is a function of known values alone."""
+    if not operation.inputs or operation.op_def.is_stateful or operation.type == _READS:
+        return False
+    return all(tensor.op.name in known for tensor in operation.inputs)
+
+
+def _static_value(operation: Any) -> np.ndarray | None:
+    """The value of an operation on shapes that are fixed."""
+    if len(operation.outputs) != 1 or not operation.outputs[0].dtype.is_integer:
+        return None
+    return tf.get_static_value(operation.outputs[0])

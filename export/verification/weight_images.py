@@ -1,0 +1,181 @@
+"""Whether a stored array is an image of a variable: its numbers, with axes merged, split or transposed."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.verification.stored_weight import StoredWeight
+
+_SAMPLES = 64
+_MOST_AXES = 4
+_ROUNDING, _SIMILAR = 1e-6, 1e-5
+
+
+def is_image(stored: StoredWeight, array: np.ndarray) -> bool:
+    """Whether a stored array has the numbers of a variable.
+
+    Args:
+        stored: `StoredWeight`.
+        array: values of the variable.
+
+    Returns:
+        True if all numbers are equal bit for bit, or within `stored.bound`, under an order of the axes.
+
+    Example:
+
+    >>> kernel = np.arange(6, dtype="float32").reshape(2, 3)
+    >>> is_image(StoredWeight("kernel", kernel.T), kernel)
+    True
+    """
+    stored = _unpadded(stored, array)
+    if stored.values.size != array.size or stored.values.dtype != array.dtype:
+        return False
+    return any(_is_equal(stored, each) for each in transposed(array))
+
+
+def is_rows_of(stored: StoredWeight, array: np.ndarray) -> bool:
+    """Whether a stored array is a run of rows of a table: a signature of fixed length needs no more of them."""
+    values = stored.values
+    if array.ndim < 2 or not 0 < values.size < array.size or values.dtype != array.dtype:
+        return False
+    for rows in (array.reshape(-1, array.shape[-1]), array.reshape(len(array), -1)):
+        width = rows.shape[1]
+        if values.size % width or stored.bound is not None:
+            continue
+        found = values.reshape(-1, width)
+        for start in np.flatnonzero((rows[: len(rows) - len(found) + 1] == found[0]).all(axis=1)):
+            if np.array_equal(_bits(rows[start : start + len(found)]), _bits(found)):
+                return True
+    return False
+
+
+def factors_of(stored: StoredWeight, array: np.ndarray) -> set[float]:
+    """By what a stored array may be a multiple of a variable, from samples of both.
+
+    Example:
+
+    >>> factors_of(StoredWeight("half", np.ones(3, "float32")), np.full(3, 2, "float32"))
+    {0.5}
+    """
+    if stored.values.size != array.size or stored.values.dtype != array.dtype or not array.size:
+        return set()
+    positions = np.linspace(0, array.size - 1, min(_SAMPLES, array.size)).astype(int)
+    values, found = _at(stored.values, positions).astype("float64"), set()
+    for each in transposed(array):
+        sample = _at(each, positions).astype("float64")
+        peak = np.abs(sample).argmax()
+        factor = values[peak] / sample[peak] if sample[peak] else 0.0
+        if factor and np.allclose(values, factor * sample, rtol=_SIMILAR, atol=0):
+            found.add(float(factor))
+    return found
+
+
+def channel_factors_of(stored: StoredWeight, array: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """By what the channels of a stored array may be multiples of those of a variable.
+
+    Yields:
+        `(matrix, factors)`: the variable as a matrix `(K, N)` or `(N, K)` in the order of the stored array, and the
+        factors, `(N,)` or `(N, 1)`, which broadcast to it.
+    """
+    if stored.values.size != array.size or stored.values.dtype.kind != "f" or array.ndim < 2:
+        return
+    values = stored.values.reshape(-1)
+    for each in transposed(array):
+        if each.ndim < 2:
+            continue
+        for matrix in (each.reshape(-1, each.shape[-1]), each.reshape(len(each), -1)):
+            found = values.reshape(matrix.shape)
+            for axis in (0, 1):
+                peaks = np.abs(matrix).argmax(axis=axis, keepdims=True)
+                divisor = np.take_along_axis(matrix, peaks, axis)
+                factors = np.take_along_axis(found, peaks, axis) / np.where(divisor, divisor, 1)
+                if np.allclose(found, factors * matrix, rtol=_SIMILAR, atol=0):
+                    yield matrix, factors
+
+
+def difference(stored: StoredWeight, array: np.ndarray) -> tuple[float, tuple[int, ...]]:
+    """How much of a variable a stored array contains.
+
+    Returns:
+        `(share, index)`: the share of equal numbers under the best order of the axes, and the first index of the
+        variable where they differ.
+    """
+    stored = _unpadded(stored, array)
+    if stored.values.size != array.size or stored.values.dtype != array.dtype:
+        return 0.0, (0,) * array.ndim
+    orders = list(transposed(array))
+    best = max(range(len(orders)), key=lambda number: _sampled(stored, orders[number], 16 * _SAMPLES).mean())
+    equal = _equal(stored.values, orders[best].reshape(stored.values.shape), stored.bound)
+    wrong = np.flatnonzero(~equal)
+    indices = np.unravel_index(wrong[0] if wrong.size else 0, orders[best].shape)
+    numbers = np.broadcast_to(np.arange(1), array.shape) if best == 0 else np.arange(array.size).reshape(array.shape)
+    place = wrong[0] if best == 0 and wrong.size else list(transposed(numbers))[best][indices]
+    return float(equal.mean()), tuple(int(each) for each in np.unravel_index(place, array.shape))
+
+
+def transposed(array: np.ndarray) -> Iterator[np.ndarray]:
+    """Yields the array under each order of its axes; of many axes, only those that exchange two groups."""
+    squeezed = array.reshape([size for size in array.shape if size != 1])
+    yield squeezed
+    axes = range(squeezed.ndim)
+    if squeezed.ndim <= _MOST_AXES:
+        orders = list(itertools.permutations(axes))[1:]
+    else:
+        orders = [(*axes[split:], *axes[:split]) for split in axes[1:]]
+        orders += [
+            (*axes[:first], *axes[second:], *axes[first:second]) for first, second in itertools.combinations(axes, 2)
+        ]
+    for order in orders:
+        yield squeezed.transpose(order)
+
+
+def _unpadded(stored: StoredWeight, array: np.ndarray) -> StoredWeight:
+    """The stored array without the padding of its rows."""
+    if not stored.rows_are_padded or not array.size:
+        return stored
+    count = len(stored.values)
+    width, rest = divmod(array.size, count)
+    if rest or width > stored.values.shape[1]:
+        return stored
+    bound = np.broadcast_to(stored.bound, stored.values.shape)[:, :width]
+    return StoredWeight(stored.name, stored.values[:, :width], stored.origin, stored.is_named_exactly, bound)
+
+
+def _is_equal(stored: StoredWeight, array: np.ndarray) -> bool:
+    if not _sampled(stored, array, _SAMPLES).all():
+        return False
+    return bool(_equal(stored.values, array.reshape(stored.values.shape), stored.bound).all())
+
+
+def _sampled(stored: StoredWeight, array: np.ndarray, count: int) -> np.ndarray:
+    """Which of some numbers are equal."""
+    positions = np.linspace(0, array.size - 1, min(count, array.size)).astype(int)
+    bound = None if stored.bound is None else _at(np.broadcast_to(stored.bound, stored.values.shape), positions)
+    return _equal(_at(stored.values, positions), _at(array, positions), bound)
+
+
+def _at(array: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Numbers at positions of the flat array, which may be a view."""
+    array = np.atleast_1d(array)
+    return array[np.unravel_index(positions, array.shape)]
+
+
+def _equal(values: np.ndarray, array: np.ndarray, bound: Any) -> np.ndarray:
+    if bound is None:
+        return _bits(values) == _bits(array)
+    return np.abs(values - array) <= bound + _ROUNDING * np.abs(array)
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    """Floats as integers of the same bits."""
+    if array.dtype.kind != "f":
+        return array
+    return np.ascontiguousarray(array).view(f"uint{8 * array.itemsize}")
+
+
+def size_of(shape: Any) -> int:
+    """Number of elements of a shape."""
+    return math.prod(int(size) for size in shape)
