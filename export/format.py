@@ -74,15 +74,18 @@ class Format(Protocol):
 
     def stored_weights(
         self, directory: pathlib.Path, files: dict[str, str], names: Sequence[str]
-    ) -> Iterator[StoredWeight]:
-        """Yields the constants of written files, one at a time, read independently of the writer.
+    ) -> Iterator[StoredWeight] | None:
+        """The constants of written files, one at a time, read independently of the writer.
 
         Args:
             directory: folder of the bundle.
             files: dict of signature name to path, as `write` returns it.
             names: names of the variables, in the order of `TracedModule.exported_variables`.
+
+        Returns:
+            Iterator over `StoredWeight`, or None if the weights of this format cannot be read: they are not compared then.
         """
-        ...
+        return None
 
     def open(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
         """Checks the file of one signature, then loads it.
