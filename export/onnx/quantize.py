@@ -14,8 +14,10 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from keras_transformer.export.onnx.graphs import load_arrays, save
+from keras_transformer.export.onnx.integer_products import Products
+from keras_transformer.export.onnx.integer_tables import look_up
 from keras_transformer.export.onnx.node_maker import NodeMaker, import_contrib
-from keras_transformer.export.onnx.options import CONTRIB, OnnxOptions
+from keras_transformer.export.onnx.options import OnnxOptions
 from keras_transformer.export.onnx.quantized_weights import QuantizedWeights
 from keras_transformer.export.onnx.traversal import all_graphs, all_nodes
 from keras_transformer.export.quantization import block_quantize
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
 
 # Smaller weights are not quantized: the nodes would cost more.
 _SMALL = 2048
-# `MatMulNBits`: activations are quantized by block too, which has fast kernels.
-_INT8_COMPUTE = 4
-_BITS = {"int8": 8, "int8_static": 8, "weight_int8": 8, "weight_int4": 4}
 
 
 def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -> None:
@@ -81,11 +80,30 @@ def quantize_files(
     loaded = {path: load_arrays(directory / path) for path in dict.fromkeys(files.values())}
     names = {name for _, arrays in loaded.values() for name in arrays}
     kept = matches(names, quantization.keep_float)
+    tables = {name for model, _ in loaded.values() for name in _tables(model)}
     tied = {name for model, arrays in loaded.values() for name in _tied(model, arrays)}
+    steps = _steps(files)
+    has_steps = bool(steps) or any(_has_loops(model) for model, _ in loaded.values())
     done: dict[Any, Any] = {}
-    for model, arrays in loaded.values():
-        _Quantizer(model, arrays, quantization, (kept, tied), contrib_ops, ranges, done).run()
+    for path, (model, arrays) in loaded.items():
+        groups, is_step = (kept, tied, tables), (path in steps, has_steps)
+        _Quantizer(model, arrays, quantization, groups, is_step, contrib_ops, ranges, done).run()
     save(directory, loaded)
+
+
+def _steps(files: dict[str, str]) -> set[str]:
+    """The files that mostly read one token of each row."""
+    name = "decode_token" if "decode_token" in files else "decode"
+    return {files[name]} if name in files else set()
+
+
+def _has_loops(model: onnx.ModelProto) -> bool:
+    return any(node.op_type == "Loop" for node in all_nodes(model.graph))
+
+
+def _tables(model: onnx.ModelProto) -> set[str]:
+    """Tables of which rows are looked up: they are read exactly, so that 8 bits cost no time."""
+    return {node.input[0] for node in all_nodes(model.graph) if node.op_type == "Gather"}
 
 
 def _tied(model: onnx.ModelProto, arrays: dict[str, np.ndarray]) -> set[str]:
@@ -110,7 +128,8 @@ class _Quantizer:
         model: `onnx.ModelProto`.
         arrays: its initializers by name; new ones are added.
         quantization: `Quantization`.
-        groups: names of the weights that stay float, and of the tied ones.
+        groups: names of the weights that stay float, of the tied ones, and of all tables.
+        steps: whether this graph reads single tokens, and whether one of the files does.
         contrib_ops: bool, as for `quantize_files`.
         ranges: as for `quantize_files`.
         done: quantized weights of other graphs by label.
@@ -121,19 +140,21 @@ class _Quantizer:
         model: onnx.ModelProto,
         arrays: dict[str, np.ndarray],
         quantization: Quantization,
-        groups: tuple[set[str], set[str]],
+        groups: tuple[set[str], set[str], set[str]],
+        steps: tuple[bool, bool],
         contrib_ops: bool,
         ranges: dict[str, tuple[float, float]] | None,
         done: dict[str, Any],
     ) -> None:
         self.model, self.arrays, self.quantization = model, arrays, quantization
-        kept, self.tied = groups
-        self.contrib_ops, self.ranges = contrib_ops, ranges or {}
-        self.bits = _BITS.get(quantization.mode, 8)
-        self.weights = QuantizedWeights(arrays, self.bits, quantization.block_size, done)
+        kept, self.tied, tables = groups
+        bits = 4 if quantization.mode == "weight_int4" else 8
+        self.weights = QuantizedWeights(arrays, bits, quantization.block_size, tables, done)
+        self.is_step, has_steps = steps
+        self.top: list[Any] = []
+        self.products = Products(self.weights, quantization.mode, self.top, contrib_ops, ranges or {}, has_steps)
         self.candidates = {name for name, array in arrays.items() if is_candidate(array) and name not in kept}
         self.transposed: dict[str, str] = {}
-        self.top: list[Any] = []
 
     def run(self) -> None:
         if self.quantization.mode == "fp16":
@@ -141,7 +162,8 @@ class _Quantizer:
         else:
             self._find_transposed()
             # Bodies before enclosing graphs: replacing the nodes of a graph copies its loops.
-            for graph in reversed(list(all_graphs(self.model.graph))):
+            for number, graph in reversed(list(enumerate(all_graphs(self.model.graph)))):
+                self.products.enter_graph(self.is_step or number > 0)
                 self._rewrite(graph)
             self._store_the_rest_in_8_bits()
         nodes = [*self.top, *self.model.graph.node]
@@ -175,17 +197,16 @@ class _Quantizer:
 
     def _rewrite(self, graph: Any):
         nodes: list[Any] = []
-        quantized: dict[Any, Any] = {}
         for node in graph.node:
             make = NodeMaker(nodes, node, self.weights.store)
-            if not self._product(node, make, quantized) and not self._table(node, make):
+            if not self._product(node, make) and not self._table(node, make):
                 nodes.append(node)
         read = {name for node in nodes for name in node.input} | {value.name for value in graph.output}
         kept = [node for node in nodes if node.op_type != "Transpose" or node.output[0] in read]
         del graph.node[:]
         graph.node.extend(kept)
 
-    def _product(self, node: Any, make: NodeMaker, quantized):
+    def _product(self, node: Any, make: NodeMaker) -> bool:
         """Rewrites a product of activations and a weight; returns whether it was one."""
         if node.op_type not in ("MatMul", "Gemm"):
             return False
@@ -198,89 +219,18 @@ class _Quantizer:
         by_rows = (name != node.input[1]) != bool(options.get("transB"))
         bias = node.input[2] if len(node.input) == 3 else None
         result = node.output[0] if bias is None else f"{node.output[0]}/product"
-        self._multiply(make, node.input[0], name, by_rows, result, quantized)
+        by_block = self.quantization.mode.startswith("weight") or name in self.tied
+        self.products.multiply(make, node.input[0], (name, by_rows), result, by_block)
         if bias is not None:
             make.into(node.output[0], "Add", result, bias)
         return True
 
-    def _multiply(self, make: NodeMaker, x: str, name: str, by_rows: bool, result: str, quantized):
-        mode = self.quantization.mode
-        if self.contrib_ops and (mode.startswith("weight") or name in self.tied):
-            return self._multiply_by_blocks(make, x, name, by_rows, result)
-        if mode.startswith("weight") or name in self.tied:
-            return self._multiply_by_float(make, x, name, by_rows, result)
-        weight, scale = self.weights.by_channel(name, by_rows)
-        if mode == "int8_static":
-            return self._multiply_calibrated(make, x, weight, scale, result)
-        if x not in quantized:
-            quantized[x] = make.several(3, "DynamicQuantizeLinear", x)
-        codes, x_scale, zero = quantized[x]
-        product = make("Cast", make("MatMulInteger", codes, weight, zero), to=TensorProto.FLOAT)
-        return make.into(result, "Mul", product, make("Mul", x_scale, scale))
-
-    def _multiply_calibrated(self, make: NodeMaker, x: str, weight, scale, result: str):
-        least, most = self.ranges[x]
-        least, most = min(least, 0.0), max(most, 1e-6)
-        step = np.float32((most - least) / 255)
-        position = [make.constant(step, "step"), make.constant(np.uint8(round(-least / step)), "zero")]
-        x = make("DequantizeLinear", make("QuantizeLinear", x, *position), *position)
-        return make.into(result, "MatMul", x, make("DequantizeLinear", weight, scale, axis=1))
-
-    def _multiply_by_blocks(self, make: NodeMaker, x: str, name: str, by_rows: bool, result: str):
-        codes, scale, block, (count, width) = self.weights.by_block(name, by_rows)
-        shape = {"K": width, "N": count, "bits": self.bits, "block_size": block, "accuracy_level": _INT8_COMPUTE}
-        scale = self._as_float(scale, make)
-        return make.into(result, "MatMulNBits", x, codes, scale, domain=CONTRIB, **shape)
-
-    def _multiply_by_float(self, make: NodeMaker, x: str, name: str, by_rows: bool, result: str):
-        """A product with a dequantized weight, with standard ops only."""
-        rows = self._rows(make, name, by_rows, None)
-        return make.into(result, "MatMul", x, make("Transpose", rows, perm=[1, 0]))
-
-    def _table(self, node: Any, make: NodeMaker):
+    def _table(self, node: Any, make: NodeMaker) -> bool:
         """Rewrites a row lookup in a table; returns whether it was one."""
         if node.op_type != "Gather" or node.input[0] not in self.candidates or self.arrays[node.input[0]].ndim != 2:
             return False
         if any(each.name == "axis" and each.i != 0 for each in node.attribute):
             return False
-        name, indices = node.input
-        width = self.arrays[name].shape[1]
-        rows = self._rows(make, name, True, make("Reshape", indices, make.constant(np.array([-1]), "flat")))
-        shape = make("Concat", make("Shape", indices), make.constant(np.array([width]), "width"), axis=0)
-        make.into(node.output[0], "Reshape", rows, shape)
+        blocks = self.weights.by_block(node.input[0], True)
+        look_up(make, blocks, node.input[1], node.output[0], self.top, self.weights)
         return True
-
-    def _rows(self, make: NodeMaker, name: str, by_rows: bool, indices):
-        """Dequantized rows of a blockwise weight: those of `indices`, or all."""
-        codes, scale, block, (count, width) = self.weights.by_block(name, by_rows)
-        blocks = self.arrays[codes].shape[1]
-        flat = self._flat(codes, count)
-        take = (lambda table: table) if indices is None else (lambda table: make("Gather", table, indices))
-        numbers = take(flat)
-        if self.bits == 4:
-            low = make("BitwiseAnd", numbers, make.constant(np.uint8(15), "nibble"))
-            high = make("BitShift", numbers, make.constant(np.uint8(4), "shift"), direction="RIGHT")
-            last = make.constant(np.array([-1]), "last")
-            numbers = make("Concat", make("Unsqueeze", low, last), make("Unsqueeze", high, last), axis=-1)
-        numbers = make("Reshape", numbers, make.constant(np.array([-1, blocks, block]), "blocks"))
-        middle = make.constant(np.float32(1 << self.bits - 1), "middle")
-        numbers = make("Sub", make("Cast", numbers, to=TensorProto.FLOAT), middle)
-        scale = make("Cast", take(scale), to=TensorProto.FLOAT) if self.bits == 4 else take(scale)
-        numbers = make("Mul", numbers, make("Unsqueeze", scale, make.constant(np.array([-1]), "last")))
-        rows = make("Reshape", numbers, make.constant(np.array([-1, blocks * block]), "rows"))
-        if blocks * block == width:
-            return rows
-        bounds = [make.constant(np.array([each]), f"bound_{each}") for each in (0, width, 1)]
-        return make("Slice", rows, bounds[0], bounds[1], bounds[2])
-
-    def _flat(self, codes, count):
-        """Blocks as whole rows: the same bytes under another shape, which the runtime makes of them when it loads."""
-        flat = f"{codes}.rows"
-        if flat not in {node.output[0] for node in self.top}:
-            shape = self.weights.store(f"{flat}.shape", np.array([count, -1]))
-            self.top.append(helper.make_node("Reshape", [codes, shape], [flat], flat))
-        return flat
-
-    def _as_float(self, scale, make: NodeMaker):
-        """Scales of 4-bit blocks are stored in float16; the runtime casts them once, when it loads."""
-        return make("Cast", scale, to=TensorProto.FLOAT) if self.bits == 4 else scale

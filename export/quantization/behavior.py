@@ -45,10 +45,11 @@ class Limits(Behavior):
     change: float = 1.0
 
 
+# On a text that the float model wrote, perplexity grows by the divergence on average, and varies around that.
 # A file with one wrong layer is far outside, see `tests/export/test_behavior.py`.
 LIMITS: dict[str, Limits] = {
     "fp16": Limits(1.01, 0.002, 0.98, 0.95, 0, change=0.02),
-    "int8": Limits(1.03, 0.03, 0.88, 0.8, 0, change=0.3),
+    "int8": Limits(1.08, 0.04, 0.88, 0.8, 0, change=0.3),
     "int8_static": Limits(1.1, 0.1, 0.8, 0.7, 0, change=0.5),
     "weight_int8": Limits(1.02, 0.02, 0.9, 0.8, 0, change=0.15),
     "weight_int4": Limits(1.25, 0.2, 0.65, 0.55, 0, change=0.8),
@@ -65,7 +66,7 @@ def limits_of(mode: str) -> Limits:
     Example:
 
     >>> limits_of("int8").divergence
-    0.03
+    0.04
     """
     if mode not in LIMITS:
         raise QuantizationError(f"unknown quantization {mode!r}; valid: {', '.join(LIMITS)}")

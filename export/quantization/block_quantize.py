@@ -5,6 +5,7 @@ import numpy as np
 # Scales that are tried for each block, as shares of the one that clips nothing. With few bits, clipping the largest
 # number can make the others more exact.
 _SHRINK = np.linspace(0.7, 1.0, 13)
+_RANGES = (1.0, 0.93, 0.86)
 
 
 def by_channel(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -56,6 +57,66 @@ def by_block(rows: np.ndarray, bits: int, block_size: int) -> tuple[np.ndarray, 
         return _codes(blocked, scale, bits), scale.astype("float32")
     peak = np.take_along_axis(blocked, np.abs(blocked).argmax(axis=-1)[..., None], axis=-1)[..., 0]
     return _best(blocked, _nonzero(-peak / 8), bits)
+
+
+def by_offset_block(rows: np.ndarray, block_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows `(N, K)` in 4 bits, one scale and one offset for each `block_size` numbers: `w = (q - 8) * scale + offset`.
+
+    Numbers on such a lattice, as those of a checkpoint in Q4_1, keep their values up to the rounding of the scales.
+    Otherwise scale and offset are a least-squares fit, for the best of several ranges.
+
+    Args:
+        rows: float array `(N, K)`.
+        block_size: int.
+
+    Returns:
+        `(q, scale, offset)`: uint8 `(N, blocks, block_size)`, float16 `(N, blocks)` twice.
+
+    Example:
+
+    >>> q, scale, offset = by_offset_block(np.array([[1.0, 1.5, 2.0, 2.5]]), block_size=4)
+    >>> ((q - 8.0) * scale[..., None] + offset[..., None]).round(2).tolist()
+    [[[1.0, 1.5, 2.0, 2.5]]]
+    """
+    count, width = rows.shape
+    blocks = -(-width // block_size)
+    padded = np.pad(np.asarray(rows, "float32"), ((0, 0), (0, blocks * block_size - width)), mode="edge")
+    blocked = padded.reshape(count, blocks, block_size)
+    low, high = blocked.min(axis=-1), blocked.max(axis=-1)
+    middle, span = (low + high) / 2, _nonzero(high - low) / 15
+    best = np.full(low.shape, np.inf, "float32")
+    found: tuple[np.ndarray, ...] = (np.zeros(blocked.shape, "uint8"), np.ones_like(low), middle)
+    for share in _RANGES:
+        # The middle of the codes 0 to 15 is 7.5, half a step below 8.
+        plain = _halves(span * np.float32(share), middle + span * np.float32(share / 2))
+        for scale, offset in (plain, _halves(*_fitted(blocked, _offset_codes(blocked, *plain)))):
+            codes = _offset_codes(blocked, scale, offset)
+            error = np.square((codes - np.float32(8)) * scale[..., None] + offset[..., None] - blocked).sum(axis=-1)
+            better = error < best
+            best = np.where(better, error, best)
+            kept = (better[..., None], better, better)
+            found = tuple(map(np.where, kept, (codes, scale, offset), found))
+    return found[0], found[1].astype("float16"), found[2].astype("float16")
+
+
+def _offset_codes(blocked: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    return np.clip(np.round((blocked - offset[..., None]) / scale[..., None]) + 8, 0, 15).astype("uint8")
+
+
+def _halves(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scales and offsets with the precision of float16; no scale is zero."""
+    tiny = np.float32(2.0**-24)
+    scale = np.where(np.abs(scale) < tiny, tiny, scale)
+    return scale.astype("float16").astype("float32"), offset.astype("float16").astype("float32")
+
+
+def _fitted(blocked: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scales and offsets with the least squared error for given codes."""
+    numbers = codes - np.float32(8)
+    center, mean = numbers.mean(axis=-1, keepdims=True), blocked.mean(axis=-1, keepdims=True)
+    variance = np.square(numbers - center).sum(axis=-1)
+    scale = ((numbers - center) * (blocked - mean)).sum(axis=-1) / _nonzero(variance)
+    return scale, mean[..., 0] - scale * center[..., 0]
 
 
 def pack_nibbles(codes: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_transformer.export.runtime.generation_steps import RuntimeSteps
 
-ROWS, LENGTH = 8, 64
+ROWS, LENGTH = 12, 64
 # Of `LENGTH` tokens the first are a prompt, and the last are read one at a time.
 _PROMPT, _SINGLES = 0.25, 0.25
 # Most logits of one step.

@@ -76,7 +76,7 @@ def test_the_limits():
     figures = {mode: (each.perplexity, each.divergence, each.top_share, each.change) for mode, each in LIMITS.items()}
     assert figures == {
         "fp16": (1.01, 0.002, 0.98, 0.02),
-        "int8": (1.03, 0.03, 0.88, 0.3),
+        "int8": (1.08, 0.04, 0.88, 0.3),
         "int8_static": (1.1, 0.1, 0.8, 0.5),
         "weight_int8": (1.02, 0.02, 0.9, 0.15),
         "weight_int4": (1.25, 0.2, 0.65, 0.8),
@@ -165,8 +165,8 @@ def _of(arrays, *parts):
 
 
 def _shifted(arrays):
-    name = _of(arrays, "block_1", "feedforward", ".scale")[0]
-    arrays[name] = np.roll(arrays[name], 1, axis=0)
+    for name in [*_of(arrays, "block_1", ".scale"), *_of(arrays, "block_1", ".offset")]:
+        arrays[name] = np.roll(arrays[name].reshape(-1), arrays[name].size // 3).reshape(arrays[name].shape)
 
 
 def _doubled(arrays):
@@ -198,7 +198,7 @@ class TestTrainedFile:
         report = verify_bundle(behaviors.bundle(mode))
         assert report["onnx"].behavior["divergence"] < LIMITS[mode].divergence
         kept = FloatPredictions.read(behaviors.bundle(mode))
-        assert kept.predictions.token_ids.shape == (8, 64)
+        assert kept.predictions.token_ids.shape == (12, 64)
         assert FILE in manifest["files"]
 
     @pytest.mark.parametrize("change", [_shifted, _doubled, _zeroed, _one_scale])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_transformer.export.quantization.block_quantize import by_block, by_channel, pack_nibbles
+from keras_transformer.export.quantization.block_quantize import by_block, by_channel, by_offset_block, pack_nibbles
 
 # Heavy tails: a scale that clips the largest value of a block lowers the error of the others.
 ROWS = np.random.default_rng(0).standard_t(3, size=(64, 96)).astype("float32")
@@ -53,3 +53,31 @@ def test_channels_have_a_scale_each_and_zeros_stay():
 
 def test_nibbles_are_packed_low_first():
     np.testing.assert_array_equal(pack_nibbles(np.array([[3, 10, 0, 15]], "uint8")), [[3 + 16 * 10, 240]])
+
+
+def test_numbers_on_a_lattice_with_an_offset_are_kept():
+    """Q4_1 of GGUF: sixteen values from a minimum on, by a step, both in float16."""
+    random = np.random.default_rng(0)
+    least, step = random.normal(size=(2, 3, 4, 1)).astype("float16").astype("float32")
+    codes = random.integers(0, 16, (3, 4, 32))
+    codes[..., 0], codes[..., 1] = 0, 15
+    rows = (least + np.abs(step) * codes).reshape(3, 128)
+    found, scale, offset = (each.astype("float32") for each in by_offset_block(rows, 32))
+    values = (found - 8) * scale[..., None] + offset[..., None]
+    # The offset is rounded to float16.
+    np.testing.assert_allclose(values.reshape(3, 128), rows, atol=2e-3 * np.abs(rows).max())
+    np.testing.assert_array_equal(found, codes)
+
+
+def test_an_offset_halves_the_error_of_a_skewed_block():
+    rows = np.random.default_rng(1).normal(1.0, 0.3, (50, 64)).astype("float32")
+    codes, scale, offset = (each.astype("float32") for each in by_offset_block(rows, 32))
+    fitted = ((codes - 8) * scale[..., None] + offset[..., None]).reshape(rows.shape)
+    codes, scale = by_block(rows, 4, 32)
+    plain = ((codes - 8.0) * scale[..., None]).reshape(rows.shape)
+    assert np.square(fitted - rows).mean() < 0.25 * np.square(plain - rows).mean()
+    assert np.square(fitted - rows).mean() < np.square(rows - rows.mean()).mean() / 100
+    zeros, constant = (np.full((1, 32), each, "float32") for each in (0.0, 2.5))
+    for each in (zeros, constant):
+        codes, scale, offset = by_offset_block(each, 32)
+        np.testing.assert_allclose((codes - 8.0) * scale[..., None] + offset[..., None], each[None], atol=1e-3)

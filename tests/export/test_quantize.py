@@ -81,13 +81,15 @@ def rounded_rows(array):
     return rounded_by_channel(array.T).T
 
 
-def dynamic_product(x, weight):
-    """ONNX `DynamicQuantizeLinear`: one scale and zero point for the whole tensor, in 8 bits."""
-    least, most = min(x.min(), 0), max(x.max(), 0)
-    scale = (most - least) / 255
-    zero = np.round(-least / scale)
-    codes = np.clip(np.round(x / scale) + zero, 0, 255)
-    return ((codes - zero) * scale) @ weight
+def product_by_row(x, weight):
+    """Activations in 8 bits, one scale for each row."""
+    scale = np.abs(x).max(axis=-1, keepdims=True) / 127
+    return (np.round(x / scale) * scale) @ weight
+
+
+def rounded_with_offset(array, block):
+    codes, scale, offset = (each.astype("float64") for each in block_quantize.by_offset_block(array, block))
+    return ((codes - 8) * scale[..., None] + offset[..., None]).reshape(len(array), -1)[:, : array.shape[1]]
 
 
 IDS = np.array([3, 0, 199, 57], "int32")
@@ -99,14 +101,15 @@ def test_weights_alone_give_the_products_of_the_rounded_weights(tmp_path, mode, 
     quantize_files(tmp_path, FILES, Quantization(mode), contrib_ops=False)
     w = weights()
     rounded = {
-        "table": rounded_by_block(w["table"], bits, block),
-        "dense/kernel": rounded_by_block(w["dense/kernel"].T, bits, block).T if bits == 4 else None,
-        "turned/kernel": rounded_by_block(w["turned/kernel"], bits, 64 if bits == 8 else block),
+        "table": rounded_by_block(w["table"], 8, 32),
+        "dense/kernel": rounded_with_offset(w["dense/kernel"].T, block).T,
+        "turned/kernel": rounded_with_offset(w["turned/kernel"], block),
         "turned/bias": w["turned/bias"],
         "positions": rounded_rows(w["positions"]),
     }
     if bits == 8:
         rounded["dense/kernel"] = rounded_by_block(w["dense/kernel"].T, bits, 32).T
+        rounded["turned/kernel"] = rounded_by_block(w["turned/kernel"], bits, 64)
     for got, want in zip(run(tmp_path, IDS), expected(IDS, rounded, np.matmul), strict=True):
         np.testing.assert_allclose(got, want, atol=2e-5 * np.abs(want).max())
 
@@ -121,7 +124,7 @@ def test_kernels_of_the_runtime_give_nearly_that(tmp_path):
     assert count(tmp_path, "MatMulNBits") == 3
 
 
-def test_int8_is_the_dynamic_scheme_of_onnx(tmp_path):
+def test_int8_has_a_scale_for_each_row_of_activations(tmp_path):
     write(tmp_path)
     quantize_files(tmp_path, FILES, Quantization("int8"), contrib_ops=False)
     w = weights()
@@ -132,7 +135,7 @@ def test_int8_is_the_dynamic_scheme_of_onnx(tmp_path):
         "turned/bias": w["turned/bias"],
         "positions": rounded_rows(w["positions"]),
     }
-    for got, want in zip(run(tmp_path, IDS), expected(IDS, rounded, dynamic_product), strict=True):
+    for got, want in zip(run(tmp_path, IDS), expected(IDS, rounded, product_by_row), strict=True):
         # Values halfway between two codes may be rounded either way.
         np.testing.assert_allclose(got, want, atol=2e-3 * np.abs(want).max())
     assert count(tmp_path, "MatMulInteger") == 2
@@ -173,7 +176,9 @@ def test_a_loop_multiplies_whole_numbers_too(tmp_path):
     x = rng.normal(size=(4, K)).astype("float32")
     want = x.astype("float64")
     for _ in range(5):
-        want = dynamic_product(want, rounded_by_channel(weight))
+        # `MatMulNBits` quantizes activations by block.
+        blocks = zip(np.split(want, K // 32, axis=1), np.split(rounded_by_channel(weight), K // 32), strict=True)
+        want = sum(product_by_row(*each) for each in blocks)
     np.testing.assert_allclose(run(tmp_path, x)[0], want, atol=5e-3 * np.abs(want).max())
 
 
@@ -269,3 +274,48 @@ def initializers(directory):
 
 def count(directory, op):
     return sum(node.op_type == op for node in onnx.load(str(directory / FILES["serve"])).graph.node)
+
+
+def decoder(directory):
+    """Files `decode_token` and `prefill` of one weight of 60 inputs, which are no whole number of blocks."""
+    rng = np.random.default_rng(4)
+    weight = rng.normal(0, 0.1, (60, 64)).astype("float32")
+    for name in ("prefill", "decode_token"):
+        graph = helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["y"])],
+            "graph",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, None, 60])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(weight, "w")],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+        onnx.save(model, str(directory / f"{name}.onnx"))
+    return weight, rng.normal(size=(2, 5, 60)).astype("float32")
+
+
+@pytest.mark.parametrize(("mode", "share"), [("int8", 0.3), ("weight_int4", 0.3)])
+def test_prompts_and_single_tokens_read_the_same_whole_numbers(tmp_path, mode, share):
+    weight, x = decoder(tmp_path)
+    files = {name: f"{name}.onnx" for name in ("prefill", "decode_token")}
+    quantize_files(tmp_path, files, Quantization(mode))
+    assert (tmp_path / "model.weights").stat().st_size < share * weight.nbytes + 60 * 2 * 4
+    rounded = rounded_by_channel(weight) if mode == "int8" else rounded_with_offset(weight.T, 32).T
+    for path in files.values():
+        got = onnxruntime.InferenceSession(str(tmp_path / path)).run(None, {"x": x})[0]
+        assert np.sqrt(np.mean((got - x @ rounded) ** 2)) < 0.01 * np.sqrt(np.mean((x @ rounded) ** 2))
+    kinds = {path: {node.op_type for node in onnx.load(str(tmp_path / path)).graph.node} for path in files.values()}
+    assert ("MatMulIntegerToFloat" in kinds["prefill.onnx"]) == (mode == "int8")
+    assert "MatMulNBits" in kinds["decode_token.onnx"]
+
+
+def test_a_row_with_an_outlier_leaves_the_other_rows_exact(tmp_path):
+    weight, x = decoder(tmp_path)
+    (tmp_path / "decode_token.onnx").unlink()
+    x[0, 0, 3] = 1000.0
+    quantize_files(tmp_path, {"serve": "prefill.onnx"}, Quantization("int8"))
+    got = onnxruntime.InferenceSession(str(tmp_path / "prefill.onnx")).run(None, {"x": x})[0]
+    want = product_by_row(x.astype("float64"), rounded_by_channel(weight))
+    # In float32, values halfway between two codes may be rounded either way.
+    np.testing.assert_allclose(got[:, 1:], want[:, 1:], atol=0.02)
+    zero = onnxruntime.InferenceSession(str(tmp_path / "prefill.onnx")).run(None, {"x": 0 * x})[0]
+    assert not zero.any()

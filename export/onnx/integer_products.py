@@ -1,0 +1,147 @@
+"""Products of activations and quantized weights in ONNX graphs.
+
+In 8 bits, activations are quantized by row: a scale for a whole batch would leave few codes to the rows without outliers.
+Where one token is read at a time `MatMulNBits` is faster and more exact; both read the same whole numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from keras_transformer.export.onnx.integer_tables import dequantized_rows, once
+from keras_transformer.export.onnx.node_maker import NodeMaker
+from keras_transformer.export.onnx.options import CONTRIB
+from keras_transformer.export.onnx.quantized_weights import Blocks, QuantizedWeights
+
+# `MatMulNBits`: activations are quantized by block too, which has fast kernels.
+_INT8_COMPUTE = 4
+_SMALLEST = np.float32(1e-30)
+
+
+class Products:
+    """Makes the products of one graph.
+
+    Args:
+        weights: `QuantizedWeights`.
+        mode: name of the mode of quantization.
+        top: list of the nodes before all others of the model; nodes for weights are added.
+        contrib_ops: bool. Whether contrib operators of ONNX Runtime may be used.
+        ranges: for "int8_static": dict of tensor name to its least and largest value.
+        has_steps: bool. Whether a graph of the files reads single tokens: weights then have a layout that serves both.
+    """
+
+    def __init__(
+        self,
+        weights: QuantizedWeights,
+        mode: str,
+        top: list[Any],
+        contrib_ops: bool,
+        ranges: dict[str, tuple[float, float]],
+        has_steps: bool,
+    ) -> None:
+        self._weights, self._mode, self._top = weights, mode, top
+        self._contrib_ops, self._ranges, self._has_steps = contrib_ops, ranges, has_steps
+        self._shared: dict[Any, Any] = {}
+        self._is_step = False
+
+    def enter_graph(self, reads_single_tokens: bool) -> None:
+        """Begins another graph of the model: it cannot read the activations of the one before."""
+        self._shared, self._is_step = {}, reads_single_tokens
+
+    def multiply(self, make: NodeMaker, x: str, weight: tuple[str, bool], result: str, by_block: bool) -> str:
+        """A product.
+
+        Args:
+            make: `NodeMaker`.
+            x: name of the activations.
+            weight: name of the weight, and whether its rows are the channels that come out.
+            result: name of the product.
+            by_block: bool. Whether the weight is stored by blocks whatever the mode.
+        """
+        if by_block:
+            if not self._contrib_ops:
+                rows = dequantized_rows(make, self._weights.by_block(*weight), self._top, self._weights, None)
+                return make.into(result, "MatMul", x, make("Transpose", rows, perm=[1, 0]))
+            return self._by_blocks(make, x, self._weights.by_block(*weight), result)
+        if self._mode == "int8_static":
+            return self._calibrated(make, x, *self._weights.by_channel(*weight), result)
+        if not (self._has_steps and self._contrib_ops):
+            return self._by_rows(make, x, *self._weights.by_channel(*weight), result)
+        blocks = self._weights.by_channel_blocks(*weight)
+        if self._is_step:
+            return self._by_blocks(make, x, blocks, result)
+        return self._by_rows(make, x, self._matrix(blocks), self._flat_scale(blocks), result)
+
+    def _by_rows(self, make: NodeMaker, x: str, weight: str, scale: str, result: str) -> str:
+        """Rows are divided by their largest magnitude; then one scale serves all of them."""
+        if x not in self._shared:
+            last = make.constant(np.array([-1]), "last")
+            largest = make("ReduceMax", make("Abs", x), last, keepdims=1)
+            largest = make("Max", largest, make.constant(_SMALLEST, "smallest"))
+            step, zero = self._weights.store("int8/step", np.float32(1 / 127)), self._zero()
+            self._shared[x] = make("QuantizeLinear", make("Div", x, largest), step, zero), largest, step, zero
+        codes, largest, step, zero = self._shared[x]
+        if self._contrib_ops:
+            product = make("MatMulIntegerToFloat", codes, weight, step, scale, zero, domain=CONTRIB)
+            return make.into(result, "Mul", product, largest)
+        product = make("Cast", make("MatMulInteger", codes, weight, zero), to=TensorProto.FLOAT)
+        return make.into(result, "Mul", make("Mul", product, make("Mul", scale, step)), largest)
+
+    def _zero(self) -> str:
+        return self._weights.store("int8/zero", np.uint8(128))
+
+    def _calibrated(self, make: NodeMaker, x: str, weight: str, scale: str, result: str) -> str:
+        least, most = self._ranges[x]
+        least, most = min(least, 0.0), max(most, 1e-6)
+        step = np.float32((most - least) / 255)
+        position = [make.constant(step, "step"), make.constant(np.uint8(round(-least / step)), "zero")]
+        x = make("DequantizeLinear", make("QuantizeLinear", x, *position), *position)
+        return make.into(result, "MatMul", x, make("DequantizeLinear", weight, scale, axis=1))
+
+    def _by_blocks(self, make: NodeMaker, x: str, blocks: Blocks, result: str) -> str:
+        (count, width), number = blocks.shape, self._weights.arrays[blocks.codes].shape[1]
+        shape = {"K": width, "N": count, "bits": blocks.bits, "block_size": blocks.block}
+        scale = self._as_float(blocks.scale)
+        if self._weights.arrays[blocks.scale].shape[1] < number:
+            scale = self._once("Expand", scale, np.array([count, number]))
+        product = result if blocks.offset is None else f"{result}/scaled"
+        make.into(product, "MatMulNBits", x, blocks.codes, scale, domain=CONTRIB, accuracy_level=_INT8_COMPUTE, **shape)
+        if blocks.offset is None:
+            return result
+        return make.into(
+            result, "Add", product, make("MatMul", self._sums(make, x, blocks), self._as_float(blocks.offset))
+        )
+
+    def _sums(self, make: NodeMaker, x: str, blocks: Blocks) -> str:
+        """The sum of the activations of each block, which the offset of the block multiplies."""
+        width, block = blocks.shape[1], blocks.block
+        if (x, width, block) not in self._shared:
+            ones = (np.arange(width)[:, None] // block == np.arange(-(-width // block))).astype("float32")
+            self._shared[x, width, block] = make("MatMul", x, self._weights.store(f"sums/{width}/{block}", ones))
+        return self._shared[x, width, block]
+
+    def _matrix(self, blocks: Blocks) -> str:
+        """The codes of blocks as a matrix `(K, N)` around zero, which the runtime computes when it loads."""
+        count, width = blocks.shape
+        rows = self._once("Reshape", blocks.codes, np.array([count, -1]))
+        wide = self._once("Cast", rows, to=TensorProto.INT16)
+        small = self._once("Cast", self._once("Sub", wide, np.int16(128)), to=TensorProto.INT8)
+        if self._weights.arrays[blocks.codes].shape[1] * blocks.block > width:
+            small = self._once("Slice", small, np.array([0]), np.array([width]), np.array([1]))
+        return self._once("Transpose", small, perm=[1, 0])
+
+    def _flat_scale(self, blocks: Blocks) -> str:
+        return self._once("Reshape", blocks.scale, np.array([-1]))
+
+    def _as_float(self, name: str) -> str:
+        """An array as float32: the runtime casts it once, when it loads."""
+        return (
+            self._once("Cast", name, to=TensorProto.FLOAT) if self._weights.arrays[name].dtype == np.float16 else name
+        )
+
+    def _once(self, op: str, name: str, *arguments: np.ndarray, **attributes: Any) -> str:
+        """The result of an operator on weights, computed once at the top of the model."""
+        return once(self._top, self._weights, op, name, *arguments, **attributes)
