@@ -72,7 +72,8 @@ class _Restorer:
         self._known: dict[Any, tuple[Splat, float] | None] = {splat.value: (splat, 1.0) for splat in splats}
         for factor in factors:
             for splat in splats:
-                value = splat.value * np.float32(factor)
+                with np.errstate(over="ignore"):  # An infinity stands for no weight.
+                    value = splat.value * np.float32(factor)
                 known = self._known.setdefault(value, (splat, factor))
                 if known is not None and known[0] is not splat:
                     self._known[value] = None  # Two weights and factors have this product.
