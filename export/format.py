@@ -31,6 +31,7 @@ class Format(Protocol):
         takes_fixed_shapes: bool. Whether files contain further signatures of fixed shapes, which run faster.
         takes_single_tokens: bool. Whether a language model has a further signature for one token a row.
         reports_operations: bool. Whether `report.html` counts the operations.
+        shares_loaded: bool. Whether the signatures share a file that is loaded while one of them is open.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Format(Protocol):
     takes_fixed_shapes: bool = False
     takes_single_tokens: bool = False
     reports_operations: bool = True
+    shares_loaded: bool = False
 
     def write(self, traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
         """Writes the files of a spec.

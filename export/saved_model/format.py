@@ -25,6 +25,7 @@ class SavedModelFormat(Format):
     library = LIBRARY
     takes_text = True
     reports_operations = False
+    shares_loaded = True
 
     def write(self, traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> dict[str, str]:
         from keras_transformer.export.saved_model.convert import write

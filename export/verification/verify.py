@@ -159,6 +159,8 @@ def _compared(
         for each in compared:
             key = signature, each.output
             worst[key] = each.joined(worst[key]) if key in worst else each
+        if not get_format(format).shares_loaded:
+            del model, comparison  # The next runtime would hold the weights a second time.
     return list(worst.values())
 
 

@@ -42,6 +42,10 @@ COMMANDS = {
         ["quantized_tasks", "--task", "cifar10", "--formats", "onnx"],
         {"float_score", "score", "agreement", "of_float"},
     ),
+    "export_cost": (
+        ["export_cost", "--formats", "tflite", "onnx"],
+        {"network", "seconds", "peak GB"},
+    ),
     "backbones": (
         ["backbones", "--only", "bert", "--formats", "onnx", "--ours-only"],
         {"backbone", "ours onnx"},
