@@ -1,5 +1,7 @@
 """Integer weights with scales, by channel or by block, in numpy."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 # Scales that are tried for each block, as shares of the one that clips nothing. With few bits, clipping the largest
@@ -59,7 +61,9 @@ def by_block(rows: np.ndarray, bits: int, block_size: int) -> tuple[np.ndarray, 
     return _best(blocked, _nonzero(-peak / 8), bits)
 
 
-def by_offset_block(rows: np.ndarray, block_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def by_offset_block(
+    rows: np.ndarray, block_size: int, round_scale: Callable[[np.ndarray], np.ndarray] | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows `(N, K)` in 4 bits, one scale and one offset for each `block_size` numbers: `w = (q - 8) * scale + offset`.
 
     Numbers on such a lattice, as those of a checkpoint in Q4_1, keep their values up to the rounding of the scales.
@@ -68,6 +72,7 @@ def by_offset_block(rows: np.ndarray, block_size: int) -> tuple[np.ndarray, np.n
     Args:
         rows: float array `(N, K)`.
         block_size: int.
+        round_scale: function that rounds scales to the precision that a kernel has; to that of float16 when None.
 
     Returns:
         `(q, scale, offset)`: uint8 `(N, blocks, block_size)`, float16 `(N, blocks)` twice.
@@ -88,8 +93,8 @@ def by_offset_block(rows: np.ndarray, block_size: int) -> tuple[np.ndarray, np.n
     found: tuple[np.ndarray, ...] = (np.zeros(blocked.shape, "uint8"), np.ones_like(low), middle)
     for share in _RANGES:
         # The middle of the codes 0 to 15 is 7.5, half a step below 8.
-        plain = _halves(span * np.float32(share), middle + span * np.float32(share / 2))
-        for scale, offset in (plain, _halves(*_fitted(blocked, _offset_codes(blocked, *plain)))):
+        plain = _rounded(span * np.float32(share), middle + span * np.float32(share / 2), round_scale)
+        for scale, offset in (plain, _rounded(*_fitted(blocked, _offset_codes(blocked, *plain)), round_scale)):
             codes = _offset_codes(blocked, scale, offset)
             error = np.square((codes - np.float32(8)) * scale[..., None] + offset[..., None] - blocked).sum(axis=-1)
             better = error < best
@@ -103,11 +108,13 @@ def _offset_codes(blocked: np.ndarray, scale: np.ndarray, offset: np.ndarray) ->
     return np.clip(np.round((blocked - offset[..., None]) / scale[..., None]) + 8, 0, 15).astype("uint8")
 
 
-def _halves(scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scales and offsets with the precision of float16; no scale is zero."""
-    tiny = np.float32(2.0**-24)
-    scale = np.where(np.abs(scale) < tiny, tiny, scale)
-    return scale.astype("float16").astype("float32"), offset.astype("float16").astype("float32")
+def _rounded(
+    scale: np.ndarray, offset: np.ndarray, round_scale: Callable[[np.ndarray], np.ndarray] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scales and offsets with the precision of float16, or a lower one of the scales; no scale is below its least number."""
+    scale = np.maximum(scale, np.float32(2.0**-22))
+    scale = scale.astype("float16").astype("float32") if round_scale is None else round_scale(scale)
+    return scale, offset.astype("float16").astype("float32")
 
 
 def _fitted(blocked: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,8 +2,8 @@
 
 The formats are those with fast XNNPACK kernels. 8 bits: one scale for each row of the weights of a product, activations
 quantized dynamically by row. 4 bits: one scale for each block of a row, and activations in 8 bits too: a product of floats
-with 4-bit weights has no kernel and takes six times as long. Tables are read by row lookups. Other large weights are
-dequantized once, when the file is loaded.
+with 4-bit weights has no kernel and takes six times as long; the offsets of the blocks are a product of their own. Tables
+have 8 bits, and are read by row lookups. Other large weights are dequantized once, when the file is loaded.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.errors import QuantizationError
-from keras_transformer.export.quantization.block_quantize import by_channel, pack_nibbles
+from keras_transformer.export.quantization.block_quantize import by_channel, by_offset_block, pack_nibbles
 from keras_transformer.export.quantization.options import matches
-from keras_transformer.export.tflite.blocks import positive_blocks
+from keras_transformer.export.tflite.blocks import bfloat16
 from keras_transformer.export.tflite.graph import Graph, add_buffer, graphs, read, schema, write
+from keras_transformer.export.tflite.offsets import Offsets
 from keras_transformer.export.tflite.tables import use_lookups
 from keras_transformer.export.tflite.weights import ROWS, find_weights, readers
 
@@ -90,8 +91,9 @@ def quantized(content: bytes, quantization: Quantization, variables: Sequence[An
     ]
     kept = matches({weight.name for weight in weights}, quantization.keep_float)
     chosen = [weight for weight in weights if weight.name not in kept]
+    offsets = Offsets(model, quantization.block_size)
     for weight in chosen:
-        _quantize(model, weight, quantization)
+        _quantize(model, weight, quantization, offsets)
     if ranges is not None:
         from keras_transformer.export.tflite.calibrate import use_ranges
 
@@ -99,13 +101,14 @@ def quantized(content: bytes, quantization: Quantization, variables: Sequence[An
     return write(model)
 
 
-def _quantize(model: Any, weight: Weight, quantization: Quantization) -> None:
+def _quantize(model: Any, weight: Weight, quantization: Quantization, offsets: Offsets) -> None:
     """Replaces the values of one weight and adapts its consumers."""
     kinds = {kind for graph, index in weight.tensors for kind in _kinds(graph, index)}
     if quantization.mode == "fp16":
         kind, data, details = "FLOAT16", weight.values.astype("float16"), lambda graph, name: None
     elif _fits_blocks(weight, quantization, kinds):
-        kind, (data, details) = "INT4", _blocks(model, weight.values, quantization.block_size)
+        kind, (data, details, offset) = "INT4", _blocks(model, weight.values, quantization.block_size)
+        offsets.add(weight.tensors, offset)
     else:
         kind, (data, details) = "INT8", _rows(weight.values)
     direct = set(_DIRECT[quantization.mode])
@@ -130,12 +133,12 @@ def _is_product(weight: Weight) -> bool:
 
 
 def _fits_blocks(weight: Weight, quantization: Quantization, kinds: set[tuple[str, int]]) -> bool:
-    """Whether a weight can be stored in 4-bit blocks: only products and lookups read it, and its rows are whole blocks."""
+    """Whether a weight can be stored in 4-bit blocks: only products read it, and its rows are whole blocks."""
     return (
         quantization.mode == "weight_int4"
         and weight.values.ndim == 2
         and weight.values.shape[1] % quantization.block_size == 0
-        and kinds <= {(name, ROWS[name]) for name in _DIRECT["weight_int4"]}
+        and kinds == {("FULLY_CONNECTED", ROWS["FULLY_CONNECTED"])}
     )
 
 
@@ -149,10 +152,13 @@ def _rows(values: np.ndarray) -> tuple[np.ndarray, Callable[[Graph, str], Any]]:
     return matrix.T, lambda graph, name: parameters
 
 
-def _blocks(model: Any, values: np.ndarray, block_size: int) -> tuple[np.ndarray, Callable[[Graph, str], Any]]:
-    """Values in 4 bits with one float16 scale for each block of a row, and a function as in `_rows`."""
-    codes, scale = positive_blocks(values, block_size)
-    packed = pack_nibbles((codes & 15).astype("uint8"))
+def _blocks(
+    model: Any, values: np.ndarray, block_size: int
+) -> tuple[np.ndarray, Callable[[Graph, str], Any], np.ndarray]:
+    """Values in 4 bits with one float16 scale for each block of a row, a function as in `_rows`, and the offsets."""
+    codes, scale, offset = by_offset_block(values, block_size, bfloat16)
+    # From -8 to 7, in two's complement.
+    packed = pack_nibbles(codes.reshape(len(codes), -1) ^ 8)
     buffer = add_buffer(model, scale.astype("float16"))
 
     def details(graph, name):
@@ -164,7 +170,7 @@ def _blocks(model: Any, values: np.ndarray, block_size: int) -> tuple[np.ndarray
         parameters.details.blockSize = block_size
         return parameters
 
-    return packed, details
+    return packed, details, offset
 
 
 def dequantize_for_others(graph: Graph, index: int, direct: Collection[str]) -> None:

@@ -7,8 +7,9 @@ import pytest
 from tflite_files import constants, kinds, reference, run, share_of_scale
 
 from keras_transformer.export.errors import QuantizationError
+from keras_transformer.export.quantization.block_quantize import by_offset_block
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.tflite.blocks import positive_blocks
+from keras_transformer.export.tflite.blocks import bfloat16
 from keras_transformer.export.tflite.quantize import quantized
 
 # Two layers with four projections and two feed-forward kernels, and the embedding table.
@@ -32,10 +33,11 @@ def test_computes_nearly_what_keras_computes(tflite, mode, kind, allowed, signat
     (got,) = run(tflite.directory / f"{mode}.tflite", signature, inputs).values()
     assert 0 < share_of_scale(got, expected) < allowed
     found = constants(tflite.directory / f"{mode}.tflite")
-    assert (kind, TABLE) in found.values()
+    assert ("INT8" if mode == "weight_int4" else kind, TABLE) in found.values()
     counts = collections.Counter(each for each, _ in found.values())
     # Each is stored once for all signatures.
-    assert counts[kind] in (WEIGHTS, WEIGHTS + 1)
+    # In 4 bits, tables have 8, and each other weight has offsets.
+    assert counts[kind] in ((WEIGHTS - 1,) if mode == "weight_int4" else (WEIGHTS, WEIGHTS + 1))
     assert {shape for each, shape in found.values() if each == "FLOAT32"} <= {(32, 64), (1, 16, 64), (16, 64)}
 
 
@@ -121,15 +123,24 @@ def test_errors_name_what_is_wrong(tflite):
         quantized(content, Quantization("int8_static", calibration=[]))
 
 
-def test_blocks_of_four_bits_err_by_half_a_step_at_most():
+def test_scales_of_four_bits_have_the_precision_of_bfloat16():
     rows = np.random.default_rng(3).normal(size=(4, 96)).astype("float32")
-    codes, scale = positive_blocks(rows, 32)
-    assert codes.min() >= -8
-    assert codes.max() <= 7
-    assert scale.shape == (4, 3)
+    codes, scale, offset = by_offset_block(rows, 32, bfloat16)
     assert (scale > 0).all()
-    steps = scale.repeat(32, axis=1)
-    inside = np.abs(rows) <= 7 * steps
-    assert np.abs(codes * steps - rows)[inside].max() <= 0.5 * steps.max() * (1 + 1e-6)
-    plain = np.abs(rows).reshape(4, 3, 32).max(axis=-1).repeat(32, axis=1) / 7
-    assert np.square(codes * steps - rows).sum() <= np.square(np.round(rows / plain) * plain - rows).sum()
+    np.testing.assert_array_equal(bfloat16(scale.astype("float32")), scale)
+    values = (codes - np.float32(8)) * scale[..., None] + offset[..., None]
+    exact = by_offset_block(rows, 32)
+    best = (exact[0] - np.float32(8)) * exact[1][..., None] + exact[2][..., None]
+    error, least = (np.square(each.reshape(rows.shape) - rows).mean() for each in (values, best))
+    assert error < 1.05 * least
+
+
+def test_offsets_of_blocks_are_a_product_of_their_own(tflite):
+    """Queries, keys and values of a layer read the same sums of blocks."""
+    tflite["encoder"]
+    path = tflite.directory / "weight_int4.tflite"
+    found = constants(path)
+    assert {shape for kind, shape in found.values() if kind == "FLOAT16" and shape[0] != 2} >= {(64, 2)}
+    inputs, expected = reference(tflite.directory)
+    (got,) = run(path, "serve", inputs).values()
+    assert np.sqrt(np.mean((got - expected) ** 2)) < 0.12 * np.sqrt(np.mean(expected**2))
