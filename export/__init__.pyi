@@ -64,6 +64,9 @@ from .quantization.layer_sensitivity import (
 from .quantization.options import (
     Quantization as Quantization,
 )
+from .quantization.quantize_bundle import (
+    quantize as quantize,
+)
 from .reporting.bench import (
     bench_bundle as bench_bundle,
 )

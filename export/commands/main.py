@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "demo": "train a Vision Transformer on real images, export it, and compare all three runtimes",
     "export": "write a model as a bundle and verify every file in it",
     "convert": "convert a Hugging Face checkpoint to a .keras file, or back",
+    "quantize": "write a quantized copy of a float bundle, without Keras or the model",
     "verify": "verify a bundle again with its stored probes, without Keras or the model",
     "run": "run a bundle on arrays from a file",
     "generate": "continue or translate a text with the bundle of a language model",
@@ -37,6 +38,7 @@ _EXAMPLES = """examples:
   keras-transformer export model.keras --out bundle --formats tflite onnx
   keras-transformer export CHECKPOINT --out bundle
   keras-transformer convert CHECKPOINT model.keras
+  keras-transformer quantize bundle --out bundle_int8 --quantize int8
   keras-transformer verify bundle
   keras-transformer run bundle --input images.npy --backend tflite
   keras-transformer generate bundle "Once upon a time" --sampler random --top-p 0.9

@@ -35,6 +35,8 @@ def main(out):
     model.fit(inputs, tokens[:, 1:], batch_size=64, epochs=12, verbose=0)
     results = {}
     options = GenerationOptions(whole_graph=False, prefill_buckets=(16,))
+    export(model, out / "float", ["onnx", "tflite"], generation=options, tolerance=1e-4)
+    results["float"] = {}
     for mode in ("int8", "weight_int4"):
         report = export(model, out / mode, ["onnx", "tflite"], quantize=mode, generation=options, tolerance=1e-4)
         print(report)

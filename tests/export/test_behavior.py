@@ -9,9 +9,17 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from keras_transformer.export import Evaluation, ParityError, QuantizationError, verify_bundle
+from keras_transformer.export import (
+    Evaluation,
+    InvalidBundleError,
+    ParityError,
+    QuantizationError,
+    quantize,
+    verify_bundle,
+)
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.bundle.writing import write_manifest
+from keras_transformer.export.commands import main as cli
 from keras_transformer.export.quantization.behavior import (
     LIMITS,
     Behavior,
@@ -208,3 +216,21 @@ class TestTrainedFile:
         folder = faulty(behaviors.bundle(mode), tmp_path / "faulty", change)
         with pytest.raises((QuantizationError, ParityError)):
             verify_bundle(folder, ["onnx"])
+
+
+def test_a_float_bundle_is_quantized_without_its_model(behaviors, tmp_path, capsys):
+    source, target = behaviors.bundle("float"), tmp_path / "quantized"
+    before = {path.name: path.stat().st_size for path in source.iterdir()}
+    report = quantize(source, target, "int8")
+    assert {path.name: path.stat().st_size for path in source.iterdir()} == before
+    for name in ("onnx", "tflite"):
+        figures, exported = report[name].behavior, behaviors["int8"][name]
+        assert figures["divergence"] == pytest.approx(exported["divergence"], rel=0.2, abs=1e-4)
+        assert report[name].size < 0.7 * report[name].float_size
+    assert set(verify_bundle(target).artifacts) == {"onnx", "tflite"}
+    with pytest.raises(InvalidBundleError, match="are quantized already"):
+        quantize(target, tmp_path / "again", "fp16")
+    with pytest.raises(InvalidBundleError, match="is the float bundle itself"):
+        quantize(source, source, "int8")
+    assert cli.main(["quantize", str(source), "--out", str(tmp_path / "half"), "--quantize", "fp16"]) == 0
+    assert "same token" in capsys.readouterr().out
