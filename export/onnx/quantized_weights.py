@@ -60,7 +60,8 @@ class QuantizedWeights:
         """Names of the weight `(K, N)` in 8 bits and of its scales, one for each channel that comes out."""
         array = self.arrays[name]
         label = f"{name}.int8_by_row" if by_rows else f"{name}.int8"
-        return tuple(self._quantized(label, array.T if by_rows else array, block_quantize.by_channel))
+        codes, scale = self._quantized(label, array.T if by_rows else array, block_quantize.by_channel)
+        return codes, scale
 
     def by_channel_blocks(self, name: str, by_rows: bool) -> Blocks:
         """A weight with one scale `(N, 1)` for each channel, whose codes have the layout of blocks."""
@@ -75,7 +76,8 @@ class QuantizedWeights:
             return codes.reshape(count, blocks, _CHANNEL_BLOCK), scale[:, None]
 
         label = f"{name}.int8_channels" + ("" if by_rows else "_by_column")
-        return Blocks(*self._quantized(label, rows, compute), None, 8, _CHANNEL_BLOCK, rows.shape)
+        codes, scale = self._quantized(label, rows, compute)
+        return Blocks(codes, scale, None, 8, _CHANNEL_BLOCK, rows.shape)
 
     def by_block(self, name: str, by_rows: bool) -> Blocks:
         """A weight with a scale for each block of its rows; in 4 bits with an offset too."""
@@ -83,8 +85,8 @@ class QuantizedWeights:
         bits = 8 if name in self._in_8_bits else self._bits
         label = f"{name}.int{bits}_blocks" + ("" if by_rows else "_by_column")
         if bits == 4:
-            block = self._block_size
-            return Blocks(*self._quantized(label, rows, self._in_4_bits), bits, block, rows.shape)
+            codes, scale, offset = self._quantized(label, rows, self._in_4_bits)
+            return Blocks(codes, scale, offset, bits, self._block_size, rows.shape)
         block = _largest_block(rows.shape[1])
         codes, scale = self._quantized(label, rows, lambda rows: block_quantize.by_block(rows, bits, block))
         return Blocks(codes, scale, None, bits, block, rows.shape)
