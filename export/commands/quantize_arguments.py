@@ -90,7 +90,7 @@ def _evaluation(arguments: argparse.Namespace, cls: type[Evaluation]) -> Evaluat
     arrays = _arrays(arguments.evaluate)
     labels = arrays.pop(_LABELS, None)
     batches = None if labels is None else [each[_LABELS] for each in _batches({_LABELS: labels})]
-    bounds = {name: getattr(arguments, name, None) for name in ("min_agreement", "max_loss")}
+    bounds: dict[str, Any] = {name: getattr(arguments, name, None) for name in ("min_agreement", "max_loss")}
     return cls(_batches(arrays), batches, **bounds)
 
 

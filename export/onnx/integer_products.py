@@ -81,7 +81,7 @@ class Products:
             last = make.constant(np.array([-1]), "last")
             largest = make("ReduceMax", make("Abs", x), last, keepdims=1)
             largest = make("Max", largest, make.constant(_SMALLEST, "smallest"))
-            step, zero = self._weights.store("int8/step", np.float32(1 / 127)), self._zero()
+            step, zero = self._weights.store("int8/step", np.array(1 / 127, "float32")), self._zero()
             self._shared[x] = make("QuantizeLinear", make("Div", x, largest), step, zero), largest, step, zero
         codes, largest, step, zero = self._shared[x]
         if self._contrib_ops:
@@ -91,7 +91,7 @@ class Products:
         return make.into(result, "Mul", make("Mul", product, make("Mul", scale, step)), largest)
 
     def _zero(self) -> str:
-        return self._weights.store("int8/zero", np.uint8(128))
+        return self._weights.store("int8/zero", np.array(128, "uint8"))
 
     def _calibrated(self, make: NodeMaker, x: str, weight: str, scale: str, result: str) -> str:
         least, most = self._ranges[x]
@@ -128,7 +128,7 @@ class Products:
         count, width = blocks.shape
         rows = self._once("Reshape", blocks.codes, np.array([count, -1]))
         wide = self._once("Cast", rows, to=TensorProto.INT16)
-        small = self._once("Cast", self._once("Sub", wide, np.int16(128)), to=TensorProto.INT8)
+        small = self._once("Cast", self._once("Sub", wide, np.array(128, "int16")), to=TensorProto.INT8)
         if self._weights.arrays[blocks.codes].shape[1] * blocks.block > width:
             small = self._once("Slice", small, np.array([0]), np.array([width]), np.array([1]))
         return self._once("Transpose", small, perm=[1, 0])
