@@ -24,7 +24,8 @@ def stored_weights(directory: pathlib.Path, files: dict[str, str], names: Sequen
         `StoredWeight`; a buffer that several graphs read is yielded once.
     """
     for path in dict.fromkeys(files.values()):
-        model = read(np.memmap(directory / path, "uint8", "r"))
+        content: Any = np.memmap(directory / path, "uint8", "r")
+        model = read(content)
         uses: dict[int, list[tuple[Graph, int]]] = {}
         for graph in graphs(model):
             for index, tensor in enumerate(graph.tensors):

@@ -34,7 +34,9 @@ class TracedConstants:
         self._graph, self._outputs = graph, function.outputs
         handles = {id(each.handle): each for each in graph.variables}
         self._variables = {inner.op.name: handles[id(outer)] for outer, inner in graph.captures if id(outer) in handles}
-        self._names = {place: names.get(id(each), each.name) for place, each in self._variables.items()}
+        self._names: dict[str, str] = {
+            place: names.get(id(each)) or str(each.name) for place, each in self._variables.items()
+        }
 
     @functools.cached_property
     def read(self) -> set[str]:
