@@ -99,10 +99,12 @@ class WeightComparison:
             self._fold()
         for stored in self._unknown:
             self._refuse_resembling(stored)
+        # Converters leave out sums with zeros and products with ones, as of a model that was never trained.
+        self._folded.update(name for name in self._missing() if not _has_content(self._expected[name]))
         for name in self._missing():
-            stored = self._nearest(name)
-            if stored is not None or any(name in part.read_by_products for part in self._constants):
-                self._refuse(stored, name)
+            nearest = self._nearest(name)
+            if nearest is not None or any(name in part.read_by_products for part in self._constants):
+                self._refuse(nearest, name)
         unknown = [*self._missing(), *(each.name for each in self._unknown if _is_large(each))]
         return {
             "equal": len(self._found & self._expected.keys()),
@@ -135,8 +137,7 @@ class WeightComparison:
     def _fold(self) -> None:
         """Finds arrays among what TensorFlow computes from weights and constants, and cut tables."""
         for stored in list(self._unknown):
-            names = [name for name, array in self._variables.items() if is_rows_of(stored, array)]
-            self._account(stored, names)
+            self._account(stored, [name for name, array in self._variables.items() if is_rows_of(stored, array)])
             self._account(stored, self._multiplied(stored), is_exact=True)
         self._find_multiplied_channels()
         sizes = {each.values.size for each in self._unknown}
