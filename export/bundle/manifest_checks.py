@@ -24,6 +24,7 @@ _DTYPES = {
 }
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LARGEST = 2**40
+_NO_WEIGHTS: dict[str, Any] = {"equal": 0, "computed": [], "unaccounted": []}
 
 
 def check_fields(path: pathlib.Path, manifest: Any) -> None:
@@ -138,10 +139,23 @@ def _check_artifact(name: str, record: Any, signatures: dict[str, Any]) -> None:
     if not _is_number(tolerance) or not 0 < tolerance < math.inf or not (float_bytes is None or _is_count(float_bytes)):
         raise _Incomplete(f"artifact '{_shown(name)}': tolerance {_shown(tolerance)} or float_bytes")
     parity = record.get("parity", [])
-    if not isinstance(parity, list) or not all(
-        isinstance(each, dict) and _is_number(each.get("ratio")) for each in parity
-    ):
+    if not isinstance(parity, list) or not all(map(_is_parity, parity)):
         raise _Incomplete(f"artifact '{_shown(name)}': parity")
+    if not _is_weights_record(record.get("weights", _NO_WEIGHTS)):
+        raise _Incomplete(f"artifact '{_shown(name)}': weights")
+
+
+def _is_parity(record: Any) -> bool:
+    figures = ("difference", "scale", "ratio", "share")
+    return isinstance(record, dict) and all(_is_number(record.get(each, 0.0)) for each in figures) and "ratio" in record
+
+
+def _is_weights_record(record: Any) -> bool:
+    """Whether a record is what the comparison of weights returns: a count, and lists of names."""
+    if not isinstance(record, dict) or record.keys() != _NO_WEIGHTS.keys() or not _is_count(record["equal"]):
+        return False
+    names = [record["computed"], record["unaccounted"]]
+    return all(isinstance(each, list) and all(isinstance(name, str) for name in each) for each in names)
 
 
 def _check_file_record(name: str, record: Any) -> None:
