@@ -15,7 +15,6 @@ import tensorflow as tf
 # The values of their inputs do not matter.
 _OF_SHAPES = frozenset(["Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"])
 _READS = "ReadVariableOp"
-_PRODUCTS = frozenset(["MatMul", "BatchMatMulV2", "Einsum", "Conv2D", "DepthwiseConv2dNative", "GatherV2", "BiasAdd"])
 _LAYOUT = frozenset([_READS, "Identity", "Reshape", "Transpose", "ExpandDims", "Squeeze", "Cast", "Placeholder"])
 # Tensors that are computed at a time.
 _FETCHES = 100
@@ -74,16 +73,6 @@ class TracedConstants:
                 is_computed = each.name in self._known and each.type not in _LAYOUT
                 if is_computed or any(attribute.HasField("func") for attribute in each.node_def.attr.values()):
                     found.add(name)
-        return found
-
-    @functools.cached_property
-    def read_by_products(self) -> set[str]:
-        """Names of the variables that products or lookups alone read, which no converter can change."""
-        found = set()
-        for name, operations in self.readers.items():
-            kinds = {self._graph.get_operation_by_name(each).type for each in operations} - _LAYOUT
-            if kinds and kinds <= _PRODUCTS:
-                found.add(name)
         return found
 
     @functools.cached_property

@@ -29,6 +29,7 @@ _SIMILAR = 1e-4
 _START = 8
 # An array of unknown origin with this share of the numbers of a variable is taken for a changed variable.
 _RESEMBLING, _FEWEST_TO_RESEMBLE = 0.3, 32
+_SLIGHTLY, _ROUNDED_TWICE = 0.01, 1e-6
 
 
 class WeightComparison:
@@ -103,7 +104,7 @@ class WeightComparison:
         self._folded.update(name for name in self._missing() if not _has_content(self._expected[name]))
         for name in self._missing():
             nearest = self._nearest(name)
-            if nearest is not None or any(name in part.read_by_products for part in self._constants):
+            if nearest is not None and (self._is_changed(nearest, self._variables[name]) or self._is_another(nearest)):
                 self._refuse(nearest, name)
         unknown = [*self._missing(), *(each.name for each in self._unknown if _is_large(each))]
         return {
@@ -118,7 +119,7 @@ class WeightComparison:
             return
         for name in self._by_size.get(stored.values.size, ()):
             array = self._variables[name]
-            if _has_content(array) and (difference(stored, array)[0] > _RESEMBLING or factors_of(stored, array)):
+            if _has_content(array) and self._is_changed(stored, array):
                 self._refuse(stored, name)
 
     def _missing(self) -> list[str]:
@@ -139,6 +140,7 @@ class WeightComparison:
         for stored in list(self._unknown):
             self._account(stored, [name for name, array in self._variables.items() if is_rows_of(stored, array)])
             self._account(stored, self._multiplied(stored), is_exact=True)
+            self._account(stored, self._multiplied_twice(stored))
         self._find_multiplied_channels()
         sizes = {each.values.size for each in self._unknown}
         for part in self._constants:
@@ -163,6 +165,21 @@ class WeightComparison:
             for factor in factors_of(stored, array):
                 near = known[np.isclose(known, factor, rtol=_SIMILAR, atol=0)]
                 if any(is_image(stored, array * array.dtype.type(each)) for each in near):
+                    return [name]
+        return []
+
+    def _multiplied_twice(self, stored: StoredWeight) -> list[str]:
+        """The variable that is multiplied by two numbers of the model or their reciprocals, up to rounding."""
+        known = np.array([each for each in self._scalars if each])
+        either = np.concatenate([known, 1 / known])
+        products = (either[:, None] * either).ravel()
+        bound = StoredWeight(stored.name, stored.values, bound=_ROUNDED_TWICE * np.abs(stored.values))
+        for name in self._candidates(stored):
+            array = self._variables[name]
+            for factor in factors_of(stored, array):
+                is_one = np.isclose([1.0, *known], factor, rtol=_ROUNDED_TWICE, atol=0).any()  # It must be exact.
+                is_product = np.isclose(products, factor, rtol=_ROUNDED_TWICE, atol=0).any()
+                if is_product and not is_one and is_image(bound, array * array.dtype.type(factor)):
                     return [name]
         return []
 
@@ -220,6 +237,19 @@ class WeightComparison:
         array = self._variables[name]
         found = [stored for stored in self._unknown if stored.values.size == array.size]
         return max(found, key=lambda stored: difference(stored, array)[0], default=None)
+
+    def _is_changed(self, stored: StoredWeight, array: np.ndarray) -> bool:
+        """Whether an array has many numbers of a variable, or almost a multiple by a number of the model.
+
+        Other multiples are by constants that a converter computes, such as the product of two in a preprocessing.
+        """
+        known = np.array([1.0, *self._scalars])
+        is_scaled = any(np.isclose(known, each, rtol=_SLIGHTLY, atol=0).any() for each in factors_of(stored, array))
+        return is_scaled or difference(stored, array)[0] > _RESEMBLING
+
+    def _is_another(self, stored: StoredWeight) -> bool:
+        """Whether an array is a variable that the operations which read it do not read in the model."""
+        return any(is_image(stored, self._variables[each]) for each in self._by_size[stored.values.size])
 
     def _refuse(self, stored: StoredWeight | None, name: str) -> None:
         array = self._variables[name]

@@ -14,9 +14,22 @@ from keras_transformer.export.verification.weight_images import difference, is_i
 
 WORKER = pathlib.Path(__file__).with_name("weights_worker.py")
 FORMATS = ("saved_model", "tflite", "onnx")
-CLEAN = ("encoder", "decoder", "batch_norm", "vit", "dinov2", "t5", "mixtral", "retnet", "recurrent")
-# Converters evaluate the factors of batch normalization and cut or gather tables of biases.
-COMPUTED = ("batch_norm", "t5", "recurrent")
+CLEAN = (
+    "encoder",
+    "decoder",
+    "batch_norm",
+    "vit",
+    "dinov2",
+    "t5",
+    "mixtral",
+    "retnet",
+    "recurrent",
+    "rescaled",
+    "fresh",
+)
+# Converters evaluate the factors of batch normalization, cut or gather tables of biases, multiply weights by constants, and
+# leave out zeros.
+COMPUTED = ("batch_norm", "t5", "recurrent", "rescaled", "fresh")
 FAULTS = ("negated", "scaled", "heads_swapped", "exchanged", "positions_cut", "one_step", "query_scaled")
 
 

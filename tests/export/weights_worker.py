@@ -30,6 +30,13 @@ def decoder():
     return tasks.LanguageModel(backbone, tie_embeddings=True)
 
 
+def rescaled():
+    """Converters multiply the kernel by the product of both factors, in two roundings."""
+    x = keras.Input((8, 8, 3), name="x")
+    y = keras.layers.Rescaling(1 / 0.3)(keras.layers.Rescaling(1 / 255)(x))
+    return keras.Model(x, keras.layers.Conv2D(4, 2, strides=2)(y))
+
+
 def recurrent():
     x = keras.Input((6, 8), name="x")
     return keras.Model(
@@ -47,6 +54,8 @@ CLEAN = {
     "mixtral": lambda: tasks.LanguageModel(models.Mixtral(SIZE, 50)),
     "retnet": lambda: models.RetNet(SIZE, 50, chunk_size=4),
     "recurrent": recurrent,
+    "rescaled": rescaled,
+    "fresh": encoder,
 }
 TABLE, POSITIONS = "token_embedding/embeddings", "position_embedding/"
 QUERY, KEY = "encoder_block_0/self_attention/query/kernel", "encoder_block_0/self_attention/key/kernel"
@@ -89,11 +98,11 @@ FAULTS = {
 }
 
 
-def prepared(make):
+def prepared(make, is_fresh=False):
     keras.utils.set_random_seed(0)
     model, rng = make(), np.random.default_rng(0)
     for variable in model.variables:
-        if "float" in str(variable.dtype):
+        if "float" in str(variable.dtype) and not is_fresh:
             value = rng.normal(scale=0.2, size=variable.shape)
             variable.assign(np.abs(value) + 0.5 if "variance" in variable.path else value)
     model = _twin(model)
@@ -120,7 +129,7 @@ def written(spec, traced, folder):
 def clean(directory):
     results = {}
     for name, make in CLEAN.items():
-        spec, traced = prepared(make)
+        spec, traced = prepared(make, is_fresh=name == "fresh")
         files = written(spec, traced, directory / name)
         results[name] = {each: outcome(each, traced, spec, directory / name, files[each]) for each in files}
         results[name]["read"] = len(traced.exported_variables)
