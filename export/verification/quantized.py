@@ -17,6 +17,7 @@ from keras_transformer.export.runtime.loading import open_artifact
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 from keras_transformer.export.spec.export_spec import Probe
+from keras_transformer.export.verification.timing import milliseconds
 
 # Larger values are sentinels, such as those of masked scores.
 _SENTINEL = 1e8
@@ -75,8 +76,6 @@ def verify_quantized(
     Raises:
         ParityError: a file fails, or an output has another shape or dtype, is not finite, or changes too much.
     """
-    from keras_transformer.export.verification.verify import milliseconds
-
     worst: dict[tuple[str, str], Parity] = {}
     for signature, cases in probes.items():
         try:

@@ -1,7 +1,6 @@
 """Comparison of every artifact, in its own runtime, with the outputs of the Keras model on the probes."""
 
 import pathlib
-import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,11 +19,10 @@ from keras_transformer.export.runtime.runtime_model import RuntimeModel
 from keras_transformer.export.spec.export_spec import Probe
 from keras_transformer.export.verification.comparison import CEILING, Limit, compare, parity_error
 from keras_transformer.export.verification.quantized import verify_quantized_artifact
+from keras_transformer.export.verification.timing import milliseconds
 from keras_transformer.utils.types import Path
 
 __all__ = ["read_probes", "verify_bundle", "verify_format", "write_probes"]
-
-_TIMED_CALLS = 10
 
 
 def verify_bundle(directory: Path, backends: Iterable[str] | None = None, *, tolerance: float | None = None) -> Report:
@@ -208,16 +206,6 @@ class _Comparison:
 
     def _error(self, probe: Probe, output: str, detail: str) -> ParityError:
         return ParityError(self._format, output, probe.label, np.nan, 1.0, 0.0, detail)
-
-
-def milliseconds(model: RuntimeModel, inputs: Mapping[str, np.ndarray]) -> float:
-    """The median time of a call in milliseconds, after the calls of the comparison."""
-    seconds = []
-    for _ in range(_TIMED_CALLS):
-        start = time.perf_counter()
-        model(inputs)
-        seconds.append(time.perf_counter() - start)
-    return 1000 * statistics.median(seconds)
 
 
 def _kind(array: np.ndarray) -> Any:

@@ -71,7 +71,9 @@ def test_probes_cover_batch_length_and_padding():
     for mask in padded:
         assert mask.dtype == bool
         assert mask.any(axis=-1).all()
-        assert (np.diff(mask.astype(int), axis=-1) <= 0).all(), "padding is on the right"
+        steps = np.diff(mask.astype(int), axis=-1)
+        assert (steps[::2] <= 0).all(), "padding of the first and every other row is on the right"
+        assert (steps[1::2] >= 0).all(), "of the others it is on the left"
         assert len(mask) == 1 or len(set(mask.sum(-1))) > 1, "rows have different lengths"
     ids = np.concatenate([probe.inputs["token_ids"].ravel() for probe in probes])
     assert ids.min() >= 0
