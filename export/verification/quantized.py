@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformer.export.errors import ExportError, ParityError
+from keras_transformer.export.errors import ParityError
 from keras_transformer.export.quantization.behavior import limits_of
 from keras_transformer.export.reporting.report import Parity
-from keras_transformer.export.runtime.loading import open_artifact
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 from keras_transformer.export.spec.export_spec import Probe
+from keras_transformer.export.verification.running import opened, results_on
 from keras_transformer.export.verification.timing import milliseconds
 
 # Larger values are sentinels, such as those of masked scores.
@@ -78,12 +78,7 @@ def verify_quantized(
     """
     worst: dict[tuple[str, str], Parity] = {}
     for signature, cases in probes.items():
-        try:
-            model = open_artifact(directory, manifest, format, signature)
-        except ExportError:
-            raise
-        except Exception as error:
-            raise ParityError(format, "*", "loading", np.nan, 1.0, tolerance, f"cannot be loaded: {error}") from error
+        model = opened(directory, manifest, format, signature, tolerance)
         for probe in cases:
             for name, difference, scale, change in _changes(model, format, probe, tolerance):
                 if (signature, name) not in worst or change > worst[signature, name].ratio:
@@ -99,13 +94,8 @@ def _changes(model: RuntimeModel, format: str, probe: Probe, tolerance: float) -
     def refuse(name: str, detail: str | None, difference: float = np.nan, scale: float = 1.0) -> ParityError:
         return ParityError(format, name, probe.label, difference, scale, tolerance, detail)
 
-    try:
-        with full_precision():
-            results = model(probe.inputs)
-    except Exception as error:
-        raise refuse("*", f"cannot be computed: {' '.join(str(error).split())[:300]}") from error
-    if set(results) != set(probe.outputs):
-        raise refuse(str(sorted(results)), f"is not the Keras model's {sorted(probe.outputs)}")
+    with full_precision():
+        results = results_on(model, format, probe, tolerance)
     found = []
     for name, expected in probe.outputs.items():
         got = results[name]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Draws of the noise; the largest movement counts.
 DRAWS = 4
 _ULP = 2.0**-23
-_FLOAT, _INT32, _BOOL = (tf.as_dtype(name).as_datatype_enum for name in ("float32", "int32", "bool"))
+_FLOAT, _INT32 = (tf.as_dtype(name).as_datatype_enum for name in ("float32", "int32"))
 _SUFFIX = "_perturbed"
 # Operations whose results are rounded. All others move, compare or select values.
 _PRODUCTS = (

@@ -9,16 +9,16 @@ import numpy as np
 
 from keras_transformer.export.bundle.manifest import check_hashes, read_manifest
 from keras_transformer.export.bundle.probe_files import read_probes, write_probes
-from keras_transformer.export.errors import ExportError, InvalidBundleError, ParityError
+from keras_transformer.export.errors import InvalidBundleError, ParityError
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.quantization.behavior import limits_of
 from keras_transformer.export.reporting.report import Artifact, Parity, Report
-from keras_transformer.export.runtime.loading import open_artifact
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 from keras_transformer.export.spec.export_spec import Probe
 from keras_transformer.export.verification.comparison import CEILING, Limit, compare, parity_error
 from keras_transformer.export.verification.quantized import verify_quantized_artifact
+from keras_transformer.export.verification.running import opened, results_on
 from keras_transformer.export.verification.timing import milliseconds
 from keras_transformer.utils.types import Path
 
@@ -134,8 +134,7 @@ def verify_format(
     Raises:
         ParityError: an output differs; the message has its name and the difference.
     """
-    limit = Limit(tolerance, is_quantized="quantization" in manifest["artifacts"][format])
-    return _compared(directory, format, probes, limit, manifest, times)
+    return _compared(directory, format, probes, Limit(tolerance), manifest, times)
 
 
 def _compared(
@@ -148,7 +147,7 @@ def _compared(
 ) -> list[Parity]:
     worst: dict[tuple[str, str], Parity] = {}
     for signature, cases in probes.items():
-        model = _opened(directory, manifest, format, signature)
+        model = opened(directory, manifest, format, signature)
         comparison = _Comparison(model, format, signature, limit)
         with full_precision():
             compared = [each for probe in cases for each in comparison.parities(probe)]
@@ -162,15 +161,6 @@ def _compared(
     return list(worst.values())
 
 
-def _opened(directory: pathlib.Path, manifest: dict[str, Any], format: str, signature: str) -> RuntimeModel:
-    try:
-        return open_artifact(directory, manifest, format, signature)
-    except ExportError:
-        raise
-    except Exception as error:
-        raise ParityError(format, "*", "loading", np.nan, 1.0, 0.0, f"cannot be loaded: {error}") from error
-
-
 class _Comparison:
     """One signature of an artifact compared with the outputs of the probes."""
 
@@ -182,30 +172,16 @@ class _Comparison:
 
     def parities(self, probe: Probe) -> Iterator[Parity]:
         """The `Parity` of each output on one probe."""
-        results = self._results(probe)
+        results = results_on(self._model, self._format, probe)
         for name, expected in probe.outputs.items():
             result = results[name]
             if _kind(result) != _kind(expected) or result.shape != expected.shape:
                 detail = f"is {result.dtype} {result.shape}, Keras returns {expected.dtype} {expected.shape}"
-                raise self._error(probe, name, detail)
-            if self._limit.is_quantized and expected.dtype.kind != "f":
-                continue  # A token is the largest logit: quantization may change it.
+                raise ParityError(self._format, name, probe.label, np.nan, 1.0, 0.0, detail)
             found = compare(result, expected, probe.rounding.get(name), self._limit)
             if not found.is_accepted:
                 raise parity_error(self._format, name, probe.label, found)
             yield Parity(self._signature, name, found.difference, found.scale, found.ratio, found.share)
-
-    def _results(self, probe: Probe) -> dict[str, np.ndarray]:
-        try:
-            results = self._model(probe.inputs)
-        except Exception as error:
-            raise self._error(probe, "*", f"cannot be computed: {' '.join(str(error).split())[:300]}") from error
-        if set(results) != set(probe.outputs):
-            raise self._error(probe, str(sorted(results)), f"is not the Keras model's {sorted(probe.outputs)}")
-        return results
-
-    def _error(self, probe: Probe, output: str, detail: str) -> ParityError:
-        return ParityError(self._format, output, probe.label, np.nan, 1.0, 0.0, detail)
 
 
 def _kind(array: np.ndarray) -> Any:

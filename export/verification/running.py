@@ -1,0 +1,38 @@
+"""Opening a file in its own runtime, and running it on a probe; a failure of either is a `ParityError`."""
+
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.errors import ExportError, ParityError
+from keras_transformer.export.runtime.loading import open_artifact
+from keras_transformer.export.runtime.runtime_model import RuntimeModel
+from keras_transformer.export.spec.export_spec import Probe
+
+
+def opened(
+    directory: pathlib.Path, manifest: dict[str, Any], format: str, signature: str, tolerance: float = 0.0
+) -> RuntimeModel:
+    """One signature of an artifact; `tolerance` is what the error names."""
+    try:
+        return open_artifact(directory, manifest, format, signature)
+    except ExportError:
+        raise
+    except Exception as error:
+        raise ParityError(format, "*", "loading", np.nan, 1.0, tolerance, f"cannot be loaded: {error}") from error
+
+
+def results_on(model: RuntimeModel, format: str, probe: Probe, tolerance: float = 0.0) -> dict[str, np.ndarray]:
+    """The outputs of a runtime on a probe, of the names that the Keras model has."""
+
+    def error_of(output: str, detail: str) -> ParityError:
+        return ParityError(format, output, probe.label, np.nan, 1.0, tolerance, detail)
+
+    try:
+        results = model(probe.inputs)
+    except Exception as error:
+        raise error_of("*", f"cannot be computed: {' '.join(str(error).split())[:300]}") from error
+    if set(results) != set(probe.outputs):
+        raise error_of(str(sorted(results)), f"is not the Keras model's {sorted(probe.outputs)}")
+    return results
