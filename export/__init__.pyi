@@ -52,6 +52,9 @@ from .errors import (
 from .errors import (
     UnsupportedOpError as UnsupportedOpError,
 )
+from .errors import (
+    WeightError as WeightError,
+)
 from .onnx.options import (
     OnnxOptions as OnnxOptions,
 )
@@ -72,6 +75,9 @@ from .reporting.bench import (
 )
 from .reporting.report import (
     Report as Report,
+)
+from .reporting.report import (
+    Reports as Reports,
 )
 from .runtime.loading import (
     load as load,

@@ -6,16 +6,17 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from keras_transformer.export.bundle import tokenizers, writing
-from keras_transformer.export.bundle_writer import Progress, export_spec
+from keras_transformer.export.bundle_writer import export_precisions, export_spec
 from keras_transformer.export.errors import ExportError, InvalidModelError, QuantizationError
 from keras_transformer.export.formats import FORMATS, check_formats
 from keras_transformer.export.quantization import ternary
 from keras_transformer.export.quantization.evaluation import Evaluation
-from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.reporting.report import Report
+from keras_transformer.export.quantization.options import Quantization, precisions_of
+from keras_transformer.export.reporting.progress import Progress
+from keras_transformer.export.reporting.report import Report, Reports
 from keras_transformer.export.runtime.libraries import require_keras
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.utils.types import ArrayLike, Path
@@ -27,6 +28,48 @@ if TYPE_CHECKING:
     from keras_transformer.export.spec.language import GenerationOptions
 
 __all__ = ["export", "export_spec"]
+
+
+@overload
+def export(
+    model: keras.Model,
+    directory: Path,
+    formats: str | Iterable[str] = ...,
+    *,
+    tolerance: float | None = ...,
+    probes: Sequence[Mapping[str, ArrayLike]] | None = ...,
+    dynamic_axes: Mapping[str, Mapping[int, str]] | None = ...,
+    metadata: dict[str, Any] | None = ...,
+    tokenizer: Any = ...,
+    tokenizer_options: dict[str, Any] | None = ...,
+    generation: GenerationOptions | bool | None = ...,
+    static: Mapping[str, int] | Sequence[Mapping[str, int]] | None = ...,
+    onnx: OnnxOptions | None = ...,
+    quantize: str | Quantization | None = ...,
+    evaluation: Evaluation | None = ...,
+    progress: Progress = ...,
+) -> Report: ...
+
+
+@overload
+def export(
+    model: keras.Model,
+    directory: Path,
+    formats: str | Iterable[str] = ...,
+    *,
+    tolerance: float | None = ...,
+    probes: Sequence[Mapping[str, ArrayLike]] | None = ...,
+    dynamic_axes: Mapping[str, Mapping[int, str]] | None = ...,
+    metadata: dict[str, Any] | None = ...,
+    tokenizer: Any = ...,
+    tokenizer_options: dict[str, Any] | None = ...,
+    generation: GenerationOptions | bool | None = ...,
+    static: Mapping[str, int] | Sequence[Mapping[str, int]] | None = ...,
+    onnx: OnnxOptions | None = ...,
+    quantize: list[str | Quantization] | tuple[str | Quantization, ...],
+    evaluation: Evaluation | None = ...,
+    progress: Progress = ...,
+) -> Reports: ...
 
 
 def export(
@@ -43,10 +86,10 @@ def export(
     generation: GenerationOptions | bool | None = None,
     static: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None,
     onnx: OnnxOptions | None = None,
-    quantize: str | Quantization | None = None,
+    quantize: str | Quantization | list[str | Quantization] | tuple[str | Quantization, ...] | None = None,
     evaluation: Evaluation | None = None,
-    progress: Progress | None = None,
-) -> Report:
+    progress: Progress = True,
+) -> Report | Reports:
     """Writes a model as SavedModel, TFLite and ONNX, and verifies each file in its own runtime.
 
     Every artifact is run on several probes (batch 1 and 5, short and long, padded and not) and compared with the Keras
@@ -74,12 +117,15 @@ def export(
             `LanguageModel` are set by `generation`.
         onnx: `OnnxOptions`: opset, and what the optimizer may use; None for files that every supported ONNX Runtime takes.
         quantize: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", or a `Quantization`; None for float32, with
-            ternary weights packed in 2 bits. The float files are verified first, then replaced.
+            ternary weights packed in 2 bits. The float files are verified first, then replaced. A list of several, with
+            "float32" for the float files, writes a bundle for each from one conversion, in folders of `directory` that are
+            named after them: `directory/int8`, `directory/weight_int4`.
         evaluation: `Evaluation`: the loss that quantization may cause.
-        progress: called with a line of text as each step begins and ends.
+        progress: True for a bar on a terminal and lines elsewhere, on stderr; False for nothing; or a function, called
+            with a line of text for each step.
 
     Returns:
-        A `Report`: print it for a table.
+        A `Report`: print it for a table. For several precisions `Reports`, a dict of them by precision.
 
     Raises:
         UnknownFormatError: a format does not exist.
@@ -89,6 +135,7 @@ def export(
         InvalidBundleError: the directory contains something that is not a bundle.
         UnsupportedOpError: a format lacks an op; names the op and its layer.
         ParityError: an artifact differs from the Keras model by more than the tolerance.
+        WeightError: a weight in a file is not the model's, or in a quantized file further from it than half a step.
         ConversionError: a converter failed for another reason.
         QuantizationError: the quantization is not supported, or costs more than the evaluation allows.
         OutOfSpaceError: the disk is full.
@@ -104,11 +151,16 @@ def export(
     """
     require_keras("export")
     names = check_formats(formats)
-    target = writing.check_target(directory)
+    several: list[Quantization | None] | None = None
+    if isinstance(quantize, (list, tuple)):
+        several = precisions_of(quantize)
+        quantize = None
+    target = writing.check_target(directory, of_precisions=several is not None)
     writing.check_metadata(metadata)
     tokenizers.check_options(tokenizer_options)
     _check_model_type(model)
-    quantization, tolerance = _quantization(model, quantize, evaluation, tolerance)
+    one = quantize if several is None else next(filter(None, several), None)
+    quantization, tolerance = _quantization(model, one, evaluation, tolerance)
     text: dict[str, Any] = {
         "tokenizer": tokenizer or getattr(model, "tokenizer", None),
         "tokenizer_options": tokenizer_options,
@@ -119,12 +171,19 @@ def export(
         from keras_transformer.export.spec.twins import merged_twin
 
         options: dict[str, Any] = {"tolerance": tolerance, "metadata": metadata, "generation": generation, "onnx": onnx}
-        options |= {"quantize": quantization, "evaluation": evaluation, **shapes, **text}
+        options |= {
+            "quantize": quantization if several is None else quantize,
+            "evaluation": evaluation,
+            **shapes,
+            **text,
+        }
         return export_elsewhere(merged_twin(model), target, names, progress, **options)
     model = _twin(model)
     spec = _spec(model, generation, tolerance, **shapes)
     spec = dataclasses.replace(spec, onnx=onnx, quantization=quantization, evaluation=evaluation)
     _add_text_signature(spec, names, model, **text)
+    if several is not None:
+        return export_precisions(spec, target, names, several, metadata, progress, **text)
     return export_spec(spec, target, names, metadata, progress, **text)
 
 

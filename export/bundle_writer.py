@@ -3,20 +3,24 @@
 import pathlib
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keras_transformer.export.bundle import tokenizers, writing
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.bundle.probe_files import write_probes
 from keras_transformer.export.formats import FORMATS, check_formats
+from keras_transformer.export.quantization.options import Quantization, precision_of
 from keras_transformer.export.reporting.html_report import write_report
-from keras_transformer.export.reporting.report import Artifact, Report
+from keras_transformer.export.reporting.progress import Progress, Steps
+from keras_transformer.export.reporting.report import Artifact, Report, Reports
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.verification import verify
+from keras_transformer.export.verification.comparison import CEILING
 from keras_transformer.utils.types import Path
 
-Progress = Callable[[str], Any]
+# Where the float files are while they are quantized, beside the quantized bundles.
+_FLOATS = precision_of(None)
 
 
 def export_spec(
@@ -24,7 +28,7 @@ def export_spec(
     directory: Path,
     formats: str | Iterable[str],
     metadata: dict[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = True,
     *,
     tokenizer: Any = None,
     tokenizer_options: dict[str, Any] | None = None,
@@ -38,7 +42,7 @@ def export_spec(
         directory: path of the bundle.
         formats: names of the formats.
         metadata: dict to keep in the manifest.
-        progress: called with lines of text, or None.
+        progress: see `export`.
         tokenizer, tokenizer_options: see `export`.
 
     Returns:
@@ -57,20 +61,54 @@ def export_spec(
     """
     names = check_formats(formats)
     target = writing.check_target(directory)
-    spec = spec.only(names)
-    with writing.replacing(target) as folder:
-        writer = _BundleWriter(spec, folder, metadata, progress)
-        if tokenizer is not None:
-            tokenizers.write_tokenizer(folder, writer.manifest, tokenizer, tokenizer_options)
-        artifacts = {name: writer.write(name) for name in _with_sources(names, spec)}
-        artifacts = {name: artifacts[name] for name in names}
-        if spec.quantization:
-            artifacts = {name: writer.quantize(each) for name, each in artifacts.items()}
-        writer.finish(names, target.name)
-    for artifact in artifacts.values():
-        artifact.path = str(target / artifact.path)
-    tolerance = spec.quantization.tolerance if spec.quantization else writer.manifest["tolerance"]
-    return Report(str(target), artifacts, tolerance)
+    chosen = spec.quantization
+    job = _Job(spec.only(names), names, target.name, metadata, (tokenizer, tokenizer_options))
+    with writing.replacing(target) as folder, job.steps(progress, chosen is not None):
+        if chosen is None:
+            artifacts = job.write_floats(folder)[1]
+        else:
+            artifacts = job.write_precisions(folder, [chosen])[precision_of(chosen)]
+            shutil.rmtree(folder / _FLOATS)
+            _lift(folder / precision_of(chosen))
+    return job.report(target, artifacts, chosen)
+
+
+def export_precisions(
+    spec: ExportSpec,
+    directory: Path,
+    formats: str | Iterable[str],
+    precisions: Sequence[Quantization | None],
+    metadata: dict[str, Any] | None = None,
+    progress: Progress = True,
+    *,
+    tokenizer: Any = None,
+    tokenizer_options: dict[str, Any] | None = None,
+) -> Reports:
+    """Writes and verifies a bundle for each of several precisions, in folders that are named after them.
+
+    The float files are converted and verified once. The directory appears only when all bundles are verified.
+
+    Args:
+        spec: as for `export_spec`; its `quantization` is not used.
+        directory: path of the folder of the bundles.
+        formats: names of the formats.
+        precisions: a `Quantization` of each bundle, or None for the float files.
+        metadata, progress, tokenizer, tokenizer_options: as for `export_spec`.
+
+    Returns:
+        `Reports` by precision.
+
+    Raises:
+        ExportError: any of those that `export` names.
+    """
+    names = check_formats(formats)
+    target = writing.check_target(directory, of_precisions=True)
+    job = _Job(spec.only(names), names, target.name, metadata, (tokenizer, tokenizer_options))
+    with writing.replacing(target) as folder, job.steps(progress, sum(each is not None for each in precisions)):
+        artifacts = job.write_precisions(folder, precisions)
+        if None not in precisions:
+            shutil.rmtree(folder / _FLOATS)
+    return Reports({name: job.report(target / name, artifacts[name], each) for name, each in _named(precisions)})
 
 
 def _with_sources(names: list[str], spec: ExportSpec) -> list[str]:
@@ -84,6 +122,76 @@ def _shares_source(name: str, spec: ExportSpec) -> bool:
     return source is not None and spec.names(name) == spec.names(source)
 
 
+class _Job:
+    """What one call writes: the float files of a spec, and quantized copies of them.
+
+    Args:
+        spec: `ExportSpec`.
+        names: names of the formats.
+        title: name of the bundle.
+        metadata: dict to keep in the manifest.
+        text: the tokenizer and its options.
+    """
+
+    def __init__(
+        self,
+        spec: ExportSpec,
+        names: list[str],
+        title: str,
+        metadata: dict[str, Any] | None,
+        text: tuple[Any, dict[str, Any] | None],
+    ) -> None:
+        self._spec, self._names, self._title, self._metadata, self._text = spec, names, title, metadata, text
+
+    def steps(self, progress: Progress, copies: int) -> Steps:
+        """Measuring the rounding, writing and verifying each format, and quantizing each for every copy."""
+        written = 2 * len(_with_sources(self._names, self._spec))
+        self._steps = Steps((self._spec.tolerance is None) + written + copies * len(self._names), progress)
+        return self._steps
+
+    def write_floats(self, folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, Artifact]]:
+        """Writes the float bundle; returns its manifest, and the `Artifact` of each format."""
+        writer = _BundleWriter(self._spec, folder, self._metadata, self._steps)
+        tokenizer, options = self._text
+        if tokenizer is not None:
+            tokenizers.write_tokenizer(folder, writer.manifest, tokenizer, options)
+        artifacts = {name: writer.write(name) for name in _with_sources(self._names, self._spec)}
+        writer.finish(self._names, self._title)
+        return writer.manifest, {name: artifacts[name] for name in self._names}
+
+    def write_precisions(
+        self, folder: pathlib.Path, precisions: Sequence[Quantization | None]
+    ) -> dict[str, dict[str, Artifact]]:
+        """Writes the float bundle, and one for each precision beside it; returns the artifacts by precision."""
+        from keras_transformer.export.quantization.quantizing import QuantizedCopies
+
+        floats = folder / _FLOATS
+        floats.mkdir()
+        manifest, artifacts = self.write_floats(floats)
+        copies = QuantizedCopies(floats, manifest, self._spec, artifacts, self._steps)
+        found = {name: copies.write(each, folder / name, self._title) for name, each in _named(precisions) if each}
+        return {_FLOATS: artifacts, **found}
+
+    def report(self, target: pathlib.Path, artifacts: dict[str, Artifact], chosen: Quantization | None) -> Report:
+        """The `Report` of one bundle."""
+        for artifact in artifacts.values():
+            artifact.path = str(target / artifact.path)
+        tolerance = self._spec.tolerance if chosen is None else chosen.tolerance
+        return Report(str(target), artifacts, CEILING if tolerance is None else tolerance)
+
+
+def _named(precisions: Sequence[Quantization | None]) -> list[tuple[str, Quantization | None]]:
+    return [(precision_of(each), each) for each in precisions]
+
+
+def _lift(folder: pathlib.Path) -> None:
+    """Moves the content of a folder into the folder around it."""
+    moved = folder.rename(folder.with_name(".moved"))
+    for path in list(moved.iterdir()):
+        path.rename(moved.parent / path.name)
+    moved.rmdir()
+
+
 class _BundleWriter:
     """A bundle that is being written: its folder, its manifest, and the traced spec."""
 
@@ -92,17 +200,17 @@ class _BundleWriter:
         spec: ExportSpec,
         folder: pathlib.Path,
         metadata: dict[str, Any] | None,
-        progress: Progress | None,
+        steps: Steps,
     ) -> None:
         from keras_transformer.export.spec.traced import TracedModule
         from keras_transformer.export.verification.rounding import measure_rounding
 
         self._spec = spec
         self._folder = folder
-        self._report_progress: Progress = progress or (lambda line: None)
+        self._steps = steps
         self._traced = TracedModule(spec)
         if spec.tolerance is None:
-            self._report_progress("measuring the rounding of the model")
+            self._steps.begin("measuring the rounding of the model")
             measure_rounding(self._traced, spec)
         self.manifest = writing.new_manifest(spec, metadata)
 
@@ -111,31 +219,21 @@ class _BundleWriter:
         from keras_transformer.export.verification.weights import check_weights
 
         start = time.perf_counter()
-        self._report_progress(f"writing {name}")
+        self._steps.begin(f"writing {name}")
         before = self._size()
         files = FORMATS[name].write(self._traced, self._spec, self._folder)
         size = self._size() - before
         weights = check_weights(name, self._traced, self._spec, self._folder, files)
         record: dict[str, Any] = {"signatures": files, "bytes": size, "weights": weights, "milliseconds": {}}
         self.manifest["artifacts"][name] = record
-        self._report_progress(f"verifying {name}")
+        self._steps.begin(f"verifying {name}")
         probes = {key: self._spec.signatures[key].probes for key in self._spec.names(name)}
         parity = self._verify(name, probes, record["milliseconds"])
         record["parity"] = [vars(each) for each in parity]
         count = sum(len(each) for each in probes.values())
         seconds = time.perf_counter() - start
         artifact = Artifact(name, next(iter(files.values())), size, seconds, parity, count)
-        self._report_progress(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
-        return artifact
-
-    def quantize(self, artifact: Artifact) -> Artifact:
-        """Replaces the float files of one format by quantized ones."""
-        from keras_transformer.export.quantization.quantizing import quantize_artifact
-
-        self._report_progress(f"quantizing {artifact.format}")
-        artifact = quantize_artifact(artifact, self._spec, self._folder, self.manifest, self._size)
-        share = artifact.size / (artifact.float_size or artifact.size)
-        self._report_progress(f"quantized {artifact.format}: {share:.2f} of the size")
+        self._steps.note(f"verified {name}: {artifact.ratio:.1e} of the scale, {artifact.seconds:.1f} s")
         return artifact
 
     def finish(self, names: list[str], title: str) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from keras_transformer.export.runtime.runtime import Runtime
     from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.verification.quantized_weights import WeightPair
     from keras_transformer.export.verification.stored_weight import StoredWeight
 
 
@@ -86,6 +87,21 @@ class Format(Protocol):
 
         Returns:
             Iterator over `StoredWeight`, or None if the weights of this format cannot be read: they are not compared then.
+        """
+        return None
+
+    def weight_pairs(
+        self, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str]
+    ) -> Iterator[WeightPair] | None:
+        """The weights of float files beside what quantized files have in their place, dequantized.
+
+        Args:
+            source: folder with the float files.
+            directory: folder with the quantized files, of the same names.
+            files: dict of signature name to path, as `write` returns it.
+
+        Returns:
+            Iterator over `WeightPair`, or None if quantized files of this format cannot be read: they are not compared then.
         """
         return None
 

@@ -151,8 +151,10 @@ def _is_parity(record: Any) -> bool:
 
 
 def _is_weights_record(record: Any) -> bool:
-    """Whether a record is what the comparison of weights returns: a count, and lists of names."""
-    if not isinstance(record, dict) or record.keys() != _NO_WEIGHTS.keys() or not _is_count(record["equal"]):
+    """Whether a record is what the comparison of weights returns: counts, and lists of names."""
+    if not isinstance(record, dict) or record.keys() - {"rounded"} != _NO_WEIGHTS.keys():
+        return False
+    if not _is_count(record["equal"]) or not _is_count(record.get("rounded", 0)):
         return False
     names = [record["computed"], record["unaccounted"]]
     return all(isinstance(each, list) and all(isinstance(name, str) for name in each) for each in names)

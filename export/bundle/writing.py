@@ -13,6 +13,7 @@ from keras_transformer.export.bundle.manifest import FILE
 from keras_transformer.export.bundle.manifest_checks import PRODUCER, SCHEMA
 from keras_transformer.export.errors import ExportError, InvalidBundleError, OutOfSpaceError
 from keras_transformer.export.formats import FORMATS
+from keras_transformer.export.quantization.options import FLOAT, MODES
 from keras_transformer.export.runtime.libraries import installed_version
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.verification.comparison import CEILING
@@ -28,10 +29,14 @@ _active: list[FolderReplacement] = []
 _one_at_a_time = threading.RLock()
 
 
-def check_target(directory: Path) -> pathlib.Path:
+def check_target(directory: Path, of_precisions: bool = False) -> pathlib.Path:
     """Absolute path of the directory to write, if it may be written.
 
     It may be missing, empty, or a bundle with only its own files.
+
+    Args:
+        directory: path.
+        of_precisions: bool. Whether it will contain a bundle for each of several precisions, and may do so now.
 
     Raises:
         InvalidBundleError: it contains other files, which an export does not delete.
@@ -45,8 +50,9 @@ def check_target(directory: Path) -> pathlib.Path:
     if not target.is_dir():
         raise InvalidBundleError(f"'{target}' is a file; a bundle is a directory")
     present = {path.name for path in target.iterdir()}
-    if present - _own_names(target):
-        foreign = sorted(present - _own_names(target))[0]
+    own = _own_names(target) | (_own_folders(target) if of_precisions else set())
+    if present - own:
+        foreign = sorted(present - own)[0]
         raise InvalidBundleError(f"'{target}' contains '{foreign}', which is not part of a bundle: it is not replaced")
     return target
 
@@ -60,6 +66,12 @@ def _own_names(target: pathlib.Path) -> set[str]:
         return {FILE, *(name.split("/")[0] for name in manifest["files"])}
     except (OSError, ValueError, KeyError, TypeError):
         return set()
+
+
+def _own_folders(target: pathlib.Path) -> set[str]:
+    """Names of the bundles that are named after a precision, and contain only their own files."""
+    folders = [target / name for name in (FLOAT, *MODES) if (target / name / FILE).is_file()]
+    return {each.name for each in folders if {path.name for path in each.iterdir()} <= _own_names(each)}
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 import argparse
 
 from keras_transformer.export.commands import quantize_arguments
-from keras_transformer.export.commands.console import print_status
 from keras_transformer.export.errors import ExportError
 from keras_transformer.export.formats import FORMATS, check_formats
 
@@ -11,6 +10,7 @@ EXAMPLES = [
     "model.keras --out bundle",
     "model.keras --out bundle --formats tflite onnx --tolerance 1e-6",
     "model.keras --out bundle --quantize int8 --evaluate test.npz --max-loss 0.005",
+    "model.keras --out bundles --quantize float32,int8,weight_int4",
     "CHECKPOINT --out bundle",
 ]
 
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = load_model(path)
     from keras_transformer.export.api import export
 
-    print(export(model, arguments.out, formats, tolerance=arguments.tolerance, progress=print_status, **options))
+    print(export(model, arguments.out, formats, tolerance=arguments.tolerance, **options))
     return 0
 
 

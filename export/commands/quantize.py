@@ -1,12 +1,12 @@
-"""The command `quantize`: writes a quantized copy of a float bundle."""
+"""The command `quantize`: writes quantized copies of a float bundle."""
 
 import argparse
 
 from keras_transformer.export.commands import quantize_arguments
-from keras_transformer.export.commands.console import print_status
 
 EXAMPLES = [
     "bundle --out bundle_int8 --quantize int8",
+    "bundle --out bundles --quantize int8,weight_int4",
     "bundle --out bundle_int4 --quantize weight_int4 --evaluate test.npz --max-loss 0.005",
 ]
 
@@ -25,5 +25,5 @@ def run(arguments: argparse.Namespace) -> int:
 
     options = quantize_arguments.read_arguments(arguments)
     mode, evaluation = options["quantize"], options["evaluation"]
-    print(quantize(arguments.bundle, arguments.out, mode, evaluation=evaluation, progress=print_status))
+    print(quantize(arguments.bundle, arguments.out, mode, evaluation=evaluation))
     return 0

@@ -36,6 +36,7 @@ def add_mode(parser: argparse._ActionsContainer, default: str | None = None) -> 
     """Adds the options that describe a `Quantization`."""
     add = parser.add_argument
     known = "fp16, int8, int8_static, weight_int8 or weight_int4" + (f" (default: {default})" if default else "")
+    known += "" if default else "; several, such as int8,weight_int4, for a bundle each in a folder of its name"
     add("--quantize", metavar="MODE", default=default, help=known)
     add("--calibrate", metavar="FILE", help=".npz with an array for each input, for int8_static")
     help = "weights that are not quantized, such as '*/head/*'; repeatable"
@@ -56,13 +57,13 @@ def read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
         arguments: the parsed options of `add_arguments`, with or without the two bounds.
 
     Returns:
-        dict of "quantize" and "evaluation", each None without its option.
+        dict of "quantize" and "evaluation", each None without its option; "quantize" is a list for several modes.
 
     Raises:
         QuantizationError: an option lacks another one that it needs, or a file does not contain arrays.
     """
     from keras_transformer.export.quantization.evaluation import Evaluation
-    from keras_transformer.export.quantization.options import Quantization
+    from keras_transformer.export.quantization.options import FLOAT, Quantization
 
     for option, needed in (
         ("calibrate", "quantize"),
@@ -81,7 +82,9 @@ def read_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
         options["calibration"] = _batches(_arrays(arguments.calibrate))
     if arguments.block_size:
         options["block_size"] = arguments.block_size
-    return {"quantize": Quantization(arguments.quantize, **options), "evaluation": _evaluation(arguments, Evaluation)}
+    names = [name.strip() for name in arguments.quantize.split(",")]
+    modes = [FLOAT if name == FLOAT and len(names) > 1 else Quantization(name, **options) for name in names]
+    return {"quantize": modes if len(modes) > 1 else modes[0], "evaluation": _evaluation(arguments, Evaluation)}
 
 
 def _evaluation(arguments: argparse.Namespace, cls: type[Evaluation]) -> Evaluation | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from keras_transformer.export.runtime.runtime import Runtime
     from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.verification.quantized_weights import WeightPair
     from keras_transformer.export.verification.stored_weight import StoredWeight
 
 
@@ -43,6 +44,13 @@ class OnnxFormat(Format):
         from keras_transformer.export.onnx.stored_weights import stored_weights
 
         return stored_weights(directory, files, names)
+
+    def weight_pairs(
+        self, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str]
+    ) -> Iterator[WeightPair]:
+        from keras_transformer.export.onnx.weight_pairs import weight_pairs
+
+        return weight_pairs(source, directory, files)
 
     def open(self, directory: pathlib.Path, manifest: dict[str, Any], signature: str, num_threads: int) -> Runtime:
         from keras_transformer.export.onnx.runtime import OnnxRuntime

@@ -2,13 +2,15 @@
 
 import dataclasses
 import fnmatch
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from keras_transformer.export.errors import QuantizationError, suggestion
 from keras_transformer.export.quantization.behavior import LIMITS
 from keras_transformer.utils.types import ArrayLike
 
 MODES = tuple(LIMITS)
+
+FLOAT = "float32"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +66,32 @@ class Quantization:
         if quantize is not None and not isinstance(quantize, (str, Quantization)):
             raise QuantizationError(f"quantize must be the name of a mode or a Quantization. Received: {quantize!r}")
         return cls(quantize) if isinstance(quantize, str) else quantize
+
+
+def precision_of(quantization: Quantization | None) -> str:
+    """The name of a precision: that of the mode, or "float32"."""
+    return FLOAT if quantization is None else quantization.mode
+
+
+def precisions_of(quantize: Sequence[str | Quantization | None]) -> list[Quantization | None]:
+    """A `Quantization` for each of several precisions, None for "float32" or None.
+
+    Raises:
+        QuantizationError: there is none, one occurs twice, or one is unknown.
+
+    Example:
+
+    >>> [precision_of(each) for each in precisions_of(["float32", "int8"])]
+    ['float32', 'int8']
+    """
+    found = [None if each is None or each == FLOAT else Quantization.of(each) for each in quantize]
+    names = [precision_of(each) for each in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise QuantizationError(f"quantize has {twice} twice: each precision has a folder of its own, named after it")
+    if not found:
+        raise QuantizationError(f"quantize must name a precision: {', '.join((FLOAT, *MODES))}")
+    return found
 
 
 def matches(names: Iterable[str], patterns: Iterable[str]) -> set[str]:

@@ -1,32 +1,53 @@
-"""`quantize`: another precision of a proven float bundle, without its model and without converting it again."""
+"""`quantize`: other precisions of a proven float bundle, without its model and without converting it again."""
 
 import dataclasses
 import pathlib
-import shutil
-from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from keras_transformer.export.bundle import writing
-from keras_transformer.export.bundle.manifest import FILE, check_hashes, file_records, read_manifest, signature_specs
+from keras_transformer.export.bundle.manifest import check_hashes, read_manifest, signature_specs
 from keras_transformer.export.bundle.probe_files import read_probes
 from keras_transformer.export.errors import InvalidBundleError, QuantizationError
 from keras_transformer.export.quantization.evaluation import Evaluation
-from keras_transformer.export.quantization.options import MODES, Quantization
-from keras_transformer.export.quantization.quantizing import quantize_artifact
-from keras_transformer.export.reporting.report import Artifact, Parity, Report
+from keras_transformer.export.quantization.options import MODES, Quantization, precision_of, precisions_of
+from keras_transformer.export.quantization.quantizing import QuantizedCopies
+from keras_transformer.export.reporting.progress import Progress, Steps
+from keras_transformer.export.reporting.report import Artifact, Parity, Report, Reports
 from keras_transformer.export.saved_model.library import NAME as SAVED_MODEL
 from keras_transformer.export.spec.export_spec import ExportSpec, Signature
 from keras_transformer.utils.types import Path
 
 
+@overload
 def quantize(
     bundle: Path,
     directory: Path,
     mode: str | Quantization,
     *,
+    evaluation: Evaluation | None = ...,
+    progress: Progress = ...,
+) -> Report: ...
+
+
+@overload
+def quantize(
+    bundle: Path,
+    directory: Path,
+    mode: list[str | Quantization] | tuple[str | Quantization, ...],
+    *,
+    evaluation: Evaluation | None = ...,
+    progress: Progress = ...,
+) -> Reports: ...
+
+
+def quantize(
+    bundle: Path,
+    directory: Path,
+    mode: str | Quantization | list[str | Quantization] | tuple[str | Quantization, ...],
+    *,
     evaluation: Evaluation | None = None,
-    progress: Callable[[str], Any] | None = None,
-) -> Report:
+    progress: Progress = True,
+) -> Report | Reports:
     """Writes a quantized copy of a float bundle, and verifies it; needs neither Keras nor the model.
 
     The files are quantized as `export` does it, and held to the same limits. A SavedModel is quantized with its model only:
@@ -35,17 +56,20 @@ def quantize(
     Args:
         bundle: path of a bundle with float ONNX or TFLite files. It is not changed.
         directory: path of the bundle to write. An existing bundle is replaced.
-        mode: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", or a `Quantization`.
+        mode: "fp16", "int8", "int8_static", "weight_int8", "weight_int4", or a `Quantization`. For a list of several a
+            bundle each is written, in folders of `directory` that are named after them: `directory/int8`.
         evaluation: `Evaluation`: the loss that quantization may cause.
-        progress: called with a line of text for each step.
+        progress: True for a bar on a terminal and lines elsewhere, on stderr; False for nothing; or a function, called
+            with a line of text for each step.
 
     Returns:
-        A `Report`.
+        A `Report`; for several precisions `Reports`, a dict of them by precision.
 
     Raises:
         InvalidBundleError: no bundle, an altered file, or one that is quantized already or has no ONNX or TFLite files;
             or the directory contains something that is not a bundle.
         QuantizationError: the mode is not supported, or costs more than its limits or the evaluation allow.
+        WeightError: a weight is further from the float one than half a step of its scale.
         ParityError: an output changes more than the mode may change it.
 
     Example:
@@ -58,32 +82,30 @@ def quantize(
     >>> report["onnx"].size < 0.5 * report["onnx"].float_size
     True
     """
-    quantization = Quantization.of(mode)
-    if quantization is None:
-        raise QuantizationError(f"mode must be one of {', '.join(MODES)}, or a Quantization. Received: None")
+    is_several = isinstance(mode, (list, tuple))
+    modes = precisions_of(mode if isinstance(mode, (list, tuple)) else [mode])
+    chosen = [each for each in modes if each is not None]
+    if len(chosen) < len(modes):
+        raise QuantizationError(f"mode must be one of {', '.join(MODES)}, or a Quantization. Received: {mode!r}")
     source = pathlib.Path(bundle)
     manifest = read_manifest(source)
     check_hashes(source, manifest)
     names = _formats(source, manifest)
-    target = writing.check_target(directory)
-    if target == source.resolve():
-        raise InvalidBundleError(f"'{directory}' is the float bundle itself: it is not replaced")
-    spec = _spec(source, manifest, names, quantization, evaluation)
-    report = progress or (lambda line: None)
-    artifacts: dict[str, Artifact] = {}
-    with writing.replacing(target) as folder:
-        shutil.copytree(source, folder, dirs_exist_ok=True)
-        (folder / FILE).unlink()
-        _remove_others(folder, manifest, names)
-        for name in names:
-            report(f"quantizing {name} to {quantization.mode}")
-            size = lambda: sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())  # noqa: E731
-            artifacts[name] = quantize_artifact(_float_artifact(manifest, name), spec, folder, manifest, size)
-        manifest["files"] = file_records(folder)
-        writing.write_manifest(folder, manifest)
-    for name, artifact in artifacts.items():
-        artifact.path = str(target / next(iter(manifest["artifacts"][name]["signatures"].values())))
-    return Report(str(target), artifacts, quantization.tolerance or 0.0)
+    target = writing.check_target(directory, of_precisions=is_several)
+    if target == source.resolve() or source.resolve().is_relative_to(target):
+        raise InvalidBundleError(f"'{directory}' is the float bundle itself, or contains it: it is not replaced")
+    spec = _spec(source, manifest, names, evaluation)
+    artifacts = {name: _float_artifact(manifest, name) for name in names}
+    reports = Reports()
+    with writing.replacing(target) as work, Steps(len(chosen) * len(names), progress) as steps:
+        copies = QuantizedCopies(source, manifest, spec, artifacts, steps)
+        for each in chosen:
+            name = precision_of(each) if is_several else ""
+            found = copies.write(each, work / name, target.name)
+            for artifact in found.values():
+                artifact.path = str(target / name / artifact.path)
+            reports[precision_of(each)] = Report(str(target / name), found, each.tolerance or 0.0)
+    return reports if is_several else reports[precision_of(chosen[0])]
 
 
 def _formats(source: pathlib.Path, manifest: dict[str, Any]) -> list[str]:
@@ -101,7 +123,6 @@ def _spec(
     source: pathlib.Path,
     manifest: dict[str, Any],
     names: list[str],
-    quantization: Quantization,
     evaluation: Evaluation | None,
 ) -> ExportSpec:
     """The spec of a bundle: signatures with their probes, without functions."""
@@ -114,7 +135,7 @@ def _spec(
         if formats:
             signatures[key] = Signature(_no_function, inputs, probes[key], outputs, formats=formats)
     spec = ExportSpec(signatures, manifest["tolerance"], generation=manifest.get("generation"))
-    return dataclasses.replace(spec, quantization=quantization, evaluation=evaluation)
+    return dataclasses.replace(spec, evaluation=evaluation)
 
 
 def _no_function(tensors: Any) -> Any:
@@ -125,11 +146,3 @@ def _float_artifact(manifest: dict[str, Any], name: str) -> Artifact:
     record = manifest["artifacts"][name]
     parity = [Parity(**each) for each in record.get("parity", [])]
     return Artifact(name, next(iter(record["signatures"].values())), record["bytes"], 0.0, parity, 0)
-
-
-def _remove_others(folder: pathlib.Path, manifest: dict[str, Any], names: list[str]) -> None:
-    """Removes the SavedModel, and the report on the float files."""
-    for name in set(manifest["artifacts"]) - set(names):
-        for path in set(manifest["artifacts"].pop(name)["signatures"].values()):
-            shutil.rmtree(folder / path)
-    (folder / "report.html").unlink(missing_ok=True)

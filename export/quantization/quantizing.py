@@ -1,90 +1,178 @@
-"""The second half of a quantized export: verified float files are quantized, verified again and evaluated."""
+"""Quantized copies of a proven float bundle: its files are quantized, compared with it, verified again and evaluated."""
 
+import copy
 import dataclasses
 import pathlib
+import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+from keras_transformer.export.bundle import writing
+from keras_transformer.export.bundle.manifest import FILE as MANIFEST
+from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.formats import get_format
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
-from keras_transformer.export.quantization.language_behavior import FILE, FloatPredictions, checked_behavior, token_rows
+from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior, token_rows
+from keras_transformer.export.quantization.options import Quantization
+from keras_transformer.export.reporting.html_report import FILE as REPORT
+from keras_transformer.export.reporting.html_report import write_report
+from keras_transformer.export.reporting.progress import Steps
 from keras_transformer.export.reporting.report import Artifact
 from keras_transformer.export.runtime.loading import available_cores, open_artifact
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.verification.quantized import verify_quantized
+from keras_transformer.export.verification.quantized_weights import check_quantized_weights
 from keras_transformer.generation import GenerationSpec
 
 
-def quantize_artifact(
-    artifact: Artifact,
-    spec: ExportSpec,
-    folder: pathlib.Path,
-    manifest: dict[str, Any],
-    folder_size: Callable[[], int],
-) -> Artifact:
-    """Quantizes the files of one format, runs them on the probes, and measures what the task loses.
+class QuantizedCopies:
+    """Writes quantized copies of a float bundle; what the float files predict is measured once for all of them.
 
-    A language model is measured on text; see `behavior.Behavior`. The predictions of its float files are kept in the bundle.
+    Args:
+        source: path of the float bundle, complete or still being written. It is not changed.
+        manifest: its manifest.
+        spec: the `ExportSpec`, with `evaluation`.
+        artifacts: dict of format name to `Artifact`: the float files to quantize.
+        steps: `Steps`: each format of a copy is one of them.
+    """
+
+    def __init__(
+        self,
+        source: pathlib.Path,
+        manifest: dict[str, Any],
+        spec: ExportSpec,
+        artifacts: Mapping[str, Artifact],
+        steps: Steps,
+    ) -> None:
+        self._source, self._manifest, self._spec = source, manifest, spec
+        self._artifacts, self._steps = artifacts, steps
+        self._measured: dict[str, Any] = {}
+        self._predictions: FloatPredictions | None = None
+
+    def write(self, quantization: Quantization, folder: pathlib.Path, title: str) -> dict[str, Artifact]:
+        """Fills a folder with a bundle of one precision.
+
+        Args:
+            quantization: `Quantization`.
+            folder: path of an empty folder.
+            title: name of the bundle, for its `report.html`.
+
+        Returns:
+            Dict of format name to `Artifact`, whose paths are relative to the folder.
+
+        Raises:
+            WeightError: a weight is further from the float one than half a step of its scale.
+            QuantizationError: the mode is not supported, the task loses more than the evaluation allows, or a model behaves
+                differently.
+            ParityError: a change beyond the tolerance of the quantization, or a value that is not finite.
+        """
+        manifest = copy.deepcopy(self._manifest)
+        left_out = {path for name in _others(manifest, self._artifacts) for path in _paths(manifest, name)}
+        manifest["artifacts"] = {name: manifest["artifacts"][name] for name in self._artifacts}
+        is_left_out = shutil.ignore_patterns(MANIFEST, REPORT, *left_out)
+        shutil.copytree(self._source, folder, ignore=is_left_out, dirs_exist_ok=True)
+        spec = dataclasses.replace(self._spec, quantization=quantization)
+        artifacts = {}
+        for name, artifact in self._artifacts.items():
+            self._steps.begin(f"quantizing {name} to {quantization.mode}")
+            artifacts[name] = self.quantize(artifact, spec, folder, manifest)
+            share = artifacts[name].size / (artifact.size or 1)
+            self._steps.note(f"quantized {name} to {quantization.mode}: {share:.2f} of the size")
+        if self._predictions is not None:
+            self._predictions.write(folder)
+        write_report(folder, manifest, title)
+        manifest["files"] = file_records(folder)
+        writing.write_manifest(folder, manifest)
+        return artifacts
+
+    def quantize(
+        self, artifact: Artifact, spec: ExportSpec, folder: pathlib.Path, manifest: dict[str, Any]
+    ) -> Artifact:
+        """Quantizes the files of one format in a copy, and judges them; the record in its manifest is updated."""
+        name, quantization, evaluation = artifact.format, spec.quantization, spec.evaluation
+        start = time.perf_counter()
+        before = self._float_measurement(name) if _has_data(evaluation) else None
+        probes = {key: spec.signatures[key].probes for key in spec.names(name)}
+        predictions = self._float_predictions(name)
+        others_size = _size(folder) - artifact.size
+        record = manifest["artifacts"][name]
+        get_format(name).quantize(spec, folder, record["signatures"])
+        record |= {"bytes": _size(folder) - others_size, "float_bytes": artifact.size}
+        record |= {"quantization": quantization.mode, "tolerance": quantization.tolerance, "milliseconds": {}}
+        record["weights"] = check_quantized_weights(name, self._source, folder, record["signatures"])
+        parity = verify_quantized(folder, name, probes, quantization.tolerance, manifest, record["milliseconds"])
+        record["parity"] = [vars(each) for each in parity]
+        if predictions:
+            record["behavior"] = checked_behavior(predictions, folder, manifest, name, quantization.mode)
+        if evaluation and before:
+            after = evaluation.measure(_open(folder, manifest, spec, name))
+            record["evaluation"] = check_loss(evaluation, f"{name}, {quantization.mode}", before, after)
+        return dataclasses.replace(
+            artifact,
+            size=record["bytes"],
+            float_size=artifact.size,
+            parity=parity,
+            seconds=artifact.seconds + time.perf_counter() - start,
+            evaluation=record.get("evaluation"),
+            behavior=record.get("behavior"),
+        )
+
+    def _float_measurement(self, name: str) -> dict[str, Any]:
+        """What the evaluation measures of the float files of one format."""
+        if name not in self._measured:
+            self._measured[name] = self._spec.evaluation.measure(_open(self._source, self._manifest, self._spec, name))
+        return self._measured[name]
+
+    def _float_predictions(self, name: str) -> FloatPredictions | None:
+        """What the float model predicts, measured with one format for all; None for what is no language model."""
+        spec = self._spec
+        if not spec.generation or not {"prefill", "decode"} <= set(spec.names(name)):
+            return None
+        if self._predictions is None:
+            text = spec.evaluation.text if spec.evaluation else ()
+            described = GenerationSpec.from_dict(spec.generation)
+            tokens = token_rows(text, read_tokenizer(self._source, self._manifest), described) if len(text) else None
+            probes = {key: spec.signatures[key].probes for key in spec.names(name)}
+            self._predictions = FloatPredictions.measure(self._source, self._manifest, name, probes, tokens)
+        return self._predictions
+
+
+def quantize_in_place(artifact: Artifact, spec: ExportSpec, folder: pathlib.Path, manifest: dict[str, Any]) -> Artifact:
+    """Replaces the float files of one format by quantized ones, held to the same limits.
 
     Args:
         artifact: `Artifact` of the float files.
         spec: the `ExportSpec`, with `quantization` and `evaluation`.
         folder: path of the bundle that is being written.
         manifest: its manifest; the record of the format is updated.
-        folder_size: function without arguments: the bytes in `folder`.
 
     Returns:
         `Artifact` of the quantized files.
 
     Raises:
-        QuantizationError: the task loses more than the evaluation allows, or a language model behaves differently.
-        ParityError: a change beyond the tolerance of the quantization, or a value that is not finite.
+        WeightError, QuantizationError, ParityError: see `QuantizedCopies.write`.
     """
-    name, quantization, evaluation = artifact.format, spec.quantization, spec.evaluation
-    start = time.perf_counter()
-    before = evaluation.measure(_open(folder, manifest, spec, name)) if _has_data(evaluation) else None
-    probes = {key: spec.signatures[key].probes for key in spec.names(name)}
-    predictions = _float_predictions(folder, manifest, spec, name)
-    others_size = folder_size() - artifact.size
-    record = manifest["artifacts"][name]
-    get_format(name).quantize(spec, folder, record["signatures"])
-    record |= {"bytes": folder_size() - others_size, "float_bytes": artifact.size}
-    record |= {"quantization": quantization.mode, "tolerance": quantization.tolerance, "milliseconds": {}}
-    parity = verify_quantized(folder, name, probes, quantization.tolerance, manifest, record["milliseconds"])
-    record["parity"] = [vars(each) for each in parity]
-    if predictions:
-        record["behavior"] = checked_behavior(predictions, folder, manifest, name, quantization.mode)
-    if evaluation and before:
-        after = evaluation.measure(_open(folder, manifest, spec, name))
-        record["evaluation"] = check_loss(evaluation, f"{name}, {quantization.mode}", before, after)
-    return dataclasses.replace(
-        artifact,
-        size=record["bytes"],
-        float_size=artifact.size,
-        parity=parity,
-        seconds=artifact.seconds + time.perf_counter() - start,
-        evaluation=record.get("evaluation"),
-        behavior=record.get("behavior"),
-    )
+    with tempfile.TemporaryDirectory() as name:
+        source = pathlib.Path(name, "floats")
+        shutil.copytree(folder, source)
+        copies = QuantizedCopies(source, copy.deepcopy(manifest), spec, {artifact.format: artifact}, Steps(0, False))
+        return copies.quantize(artifact, spec, folder, manifest)
 
 
-def _float_predictions(
-    folder: pathlib.Path, manifest: dict[str, Any], spec: ExportSpec, name: str
-) -> FloatPredictions | None:
-    """What the float model predicts, measured once for all formats; None for what is no language model."""
-    if not spec.generation or not {"prefill", "decode"} <= set(spec.names(name)):
-        return None
-    if (folder / FILE).exists():
-        return FloatPredictions.read(folder)
-    text = spec.evaluation.text if spec.evaluation else ()
-    described = GenerationSpec.from_dict(spec.generation)
-    tokens = token_rows(text, read_tokenizer(folder, manifest), described) if len(text) else None
-    probes = {key: spec.signatures[key].probes for key in spec.names(name)}
-    found = FloatPredictions.measure(folder, manifest, name, probes, tokens)
-    found.write(folder)
-    return found
+def _others(manifest: dict[str, Any], names: Mapping[str, Artifact]) -> set[str]:
+    return manifest["artifacts"].keys() - names.keys()
+
+
+def _paths(manifest: dict[str, Any], name: str) -> set[str]:
+    return set(manifest["artifacts"][name]["signatures"].values())
+
+
+def _size(folder: pathlib.Path) -> int:
+    """Bytes of the files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _has_data(evaluation: Evaluation | None) -> TypeGuard[Evaluation]:

@@ -130,6 +130,28 @@ class Report:
         return cls(record["directory"], artifacts, record["tolerance"])
 
 
+class Reports(dict[str, Report]):
+    """Reports of several bundles by the names of their folders; prints as their tables.
+
+    Example:
+
+    >>> print(Reports(int8=Report("/tmp/bundles/int8", {}, 0.3)).to_dict()["int8"]["tolerance"])
+    0.3
+    """
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.values()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the reports as dicts, lists and numbers."""
+        return {name: report.to_dict() for name, report in self.items()}
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> "Reports":
+        """Returns the reports of a dict from `to_dict`."""
+        return cls({name: Report.from_dict(each) for name, each in record.items()})
+
+
 def _evaluated(name: str, format: str) -> Callable[[Artifact], Any]:
     def cell(artifact):
         value = ((artifact.evaluation or {}) | (artifact.behavior or {})).get(name)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from keras_transformer.export import errors
 from keras_transformer.export.errors import ConversionError, InvalidModelError, one_line
-from keras_transformer.export.reporting.report import Report
+from keras_transformer.export.reporting.progress import Progress, Steps
+from keras_transformer.export.reporting.report import Report, Reports
 
 if TYPE_CHECKING:
     import keras
@@ -25,20 +26,20 @@ def export_elsewhere(
     model: "keras.Model",
     directory: pathlib.Path,
     formats: list[str],
-    progress: Callable[[str], Any] | None = None,
+    progress: Progress = False,
     **options: Any,
-) -> Report:
+) -> Report | Reports:
     """Runs `export` in a process whose Keras backend is TensorFlow.
 
     Args:
         model: a model on any backend; its classes must be importable, so not defined in the script being run.
         directory: absolute path of the bundle to write.
         formats: names of the formats.
-        progress: called with lines of text, or None.
+        progress: see `export`; the lines come from the other process.
         options: the keyword arguments of `export`.
 
     Returns:
-        The `Report`.
+        The `Report`, or `Reports` of several precisions.
 
     Raises:
         ExportError: the error that `export` raised there.
@@ -47,14 +48,15 @@ def export_elsewhere(
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         _write_job(folder, model, {"directory": str(directory), "formats": formats, **options})
-        log = _run(folder, progress)
+        with Steps(0, progress) as steps:
+            log = _run(folder, steps.note)
         if not (folder / RESULT).exists():
             reason = f"the TensorFlow process ended without a result: {log.strip().splitlines()[-1:]}"
             raise ConversionError("export", reason, log)
         result = json.loads((folder / RESULT).read_text())
     if "error" in result:
         raise _revived(result["error"])
-    return Report.from_dict(result["report"])
+    return Reports.from_dict(result["reports"]) if "reports" in result else Report.from_dict(result["report"])
 
 
 def _write_job(folder: pathlib.Path, model: "keras.Model", arguments: dict[str, Any]) -> None:
@@ -84,7 +86,7 @@ def _write_job(folder: pathlib.Path, model: "keras.Model", arguments: dict[str, 
     (folder / JOB).write_bytes(content)
 
 
-def _run(folder: pathlib.Path, progress: Callable[[str], Any] | None) -> str:
+def _run(folder: pathlib.Path, progress: Callable[[str], Any]) -> str:
     """Starts the process, forwards its progress, and waits; returns its stderr."""
     # The files are for CPUs, and this process may occupy the memory of the GPU.
     environment = os.environ | {"KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": "-1"}
@@ -93,8 +95,7 @@ def _run(folder: pathlib.Path, progress: Callable[[str], Any] | None) -> str:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process:
             try:
                 for line in process.stdout or ():
-                    if progress is not None:
-                        progress(line.rstrip("\n"))
+                    progress(line.rstrip("\n"))
                 process.wait()
             except BaseException:
                 process.terminate()

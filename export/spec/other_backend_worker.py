@@ -12,7 +12,7 @@ import keras
 from keras_transformer.export import errors
 from keras_transformer.export.api import export
 from keras_transformer.export.errors import InvalidModelError, one_line
-from keras_transformer.export.reporting.report import Report
+from keras_transformer.export.reporting.report import Report, Reports
 from keras_transformer.export.spec.other_backend import JOB, MODEL, RESULT, TOKENIZER
 from keras_transformer.text import load_tokenizer
 from keras_transformer.utils import interrupts
@@ -23,15 +23,15 @@ def _serve_job(folder: pathlib.Path) -> None:
     job = pickle.loads((folder / JOB).read_bytes())
     sys.path.extend(entry for entry in job["path"] if entry not in sys.path)
     try:
-        report = _export_job(folder, job)
-        result = {"report": report.to_dict()}
+        found = _export_job(folder, job)
+        result = {"report" if isinstance(found, Report) else "reports": found.to_dict()}
     except errors.ExportError as error:
         state = {name: value for name, value in vars(error).items() if not name.startswith("__")}
         result = {"error": {"class": type(error).__name__, "message": str(error), "state": state}}
     (folder / RESULT).write_text(json.dumps(result))
 
 
-def _export_job(folder: pathlib.Path, job: dict[str, Any]) -> Report:
+def _export_job(folder: pathlib.Path, job: dict[str, Any]) -> Report | Reports:
     try:
         objects = {name: _imported(module, path) for name, (module, path) in job["classes"].items()}
         model = keras.models.load_model(folder / MODEL, custom_objects=objects, compile=False, safe_mode=False)

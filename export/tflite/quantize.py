@@ -156,7 +156,7 @@ def _blocks(
     model: Any, values: np.ndarray, block_size: int
 ) -> tuple[np.ndarray, Callable[[Graph, str], Any], np.ndarray]:
     """Values in 4 bits with one float16 scale for each block of a row, a function as in `_rows`, and the offsets."""
-    codes, scale, offset = by_offset_block(values, block_size, bfloat16)
+    codes, scale, offset = by_offset_block(values, block_size, _kernel_scale)
     # From -8 to 7, in two's complement.
     packed = pack_nibbles(codes.reshape(len(codes), -1) ^ 8)
     buffer = add_buffer(model, scale.astype("float16"))
@@ -171,6 +171,11 @@ def _blocks(
         return parameters
 
     return packed, details, offset
+
+
+def _kernel_scale(scale: np.ndarray) -> np.ndarray:
+    """Scales as the kernel reads them: the file has float16, which is coarser than bfloat16 for the smallest ones."""
+    return bfloat16(scale).astype("float16").astype("float32")
 
 
 def dequantize_for_others(graph: Graph, index: int, direct: Collection[str]) -> None:

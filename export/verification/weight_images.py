@@ -30,7 +30,6 @@ def is_image(stored: StoredWeight, array: np.ndarray) -> bool:
     >>> is_image(StoredWeight("kernel", kernel.T), kernel)
     True
     """
-    stored = _unpadded(stored, array)
     if stored.values.size != array.size or stored.values.dtype != array.dtype:
         return False
     return any(_is_equal(stored, each) for each in transposed(array))
@@ -103,7 +102,6 @@ def difference(stored: StoredWeight, array: np.ndarray) -> tuple[float, tuple[in
         `(share, index)`: the share of equal numbers under the best order of the axes, and the first index of the
         variable where they differ.
     """
-    stored = _unpadded(stored, array)
     if stored.values.size != array.size or stored.values.dtype != array.dtype:
         return 0.0, (0,) * array.ndim
     orders = list(transposed(array))
@@ -130,18 +128,6 @@ def transposed(array: np.ndarray) -> Iterator[np.ndarray]:
         ]
     for order in orders:
         yield squeezed.transpose(order)
-
-
-def _unpadded(stored: StoredWeight, array: np.ndarray) -> StoredWeight:
-    """The stored array without the padding of its rows."""
-    if not stored.rows_are_padded or not array.size:
-        return stored
-    count = len(stored.values)
-    width, rest = divmod(array.size, count)
-    if rest or width > stored.values.shape[1]:
-        return stored
-    bound = np.broadcast_to(stored.bound, stored.values.shape)[:, :width]
-    return StoredWeight(stored.name, stored.values[:, :width], stored.origin, stored.is_named_exactly, bound)
 
 
 def _is_equal(stored: StoredWeight, array: np.ndarray) -> bool:

@@ -158,7 +158,7 @@ def test_interrupted_export_leaves_the_old_bundle(exported, keras_file, tmp_path
         [sys.executable, "-m", "keras_transformer.export.commands.main", *words], stderr=subprocess.PIPE, text=True
     ) as process:
         awaited = "loading" if delay else "writing"
-        while not process.stderr.readline().startswith(awaited):
+        while awaited not in process.stderr.readline():
             assert process.poll() is None
         time.sleep(delay)
         process.send_signal(number)

@@ -20,7 +20,7 @@ from keras_transformer.export.engines.genai.tokenizer import tokenizer_json, wri
 from keras_transformer.export.errors import ExportError, InvalidModelError
 from keras_transformer.export.onnx import convert as onnx
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.quantization.quantizing import quantize_artifact
+from keras_transformer.export.quantization.quantizing import quantize_in_place
 from keras_transformer.export.reporting.report import Artifact, Report
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.functional import check_model
@@ -104,7 +104,7 @@ def write_genai(
         prompts, max_new_tokens = _decoding(model, length)
         check_greedy(work / FILE, model, cache, prompts, max_new_tokens, tolerance)
         if quantization is not None:
-            artifact = quantize_artifact(artifact, spec, work, manifest, lambda: _bytes(work))
+            artifact = quantize_in_place(artifact, spec, work, manifest)
         if written_tokenizer is not None:
             write_hugging_face(written_tokenizer, work, length, ENGINE)
         _write_json(work / CONFIG, genai_config(model, cache, length))

@@ -30,7 +30,7 @@ from keras_transformer.export.errors import (
     MissingLibraryError,
 )
 from keras_transformer.export.quantization.options import Quantization
-from keras_transformer.export.quantization.quantizing import quantize_artifact
+from keras_transformer.export.quantization.quantizing import quantize_in_place
 from keras_transformer.export.reporting.report import Artifact, Report
 from keras_transformer.export.spec.export_spec import ExportSpec
 from keras_transformer.export.spec.functional import check_model
@@ -190,7 +190,7 @@ def _write_graphs(spec: ExportSpec, work: pathlib.Path, model: Any, text: tuple[
     check_greedy(path, spec, model, with_start_token(model, prompt), new)
     artifact = Artifact(tflite.NAME, str(path), path.stat().st_size, 0.0, parity, sum(map(len, probes.values())))
     if spec.quantization is not None:
-        artifact = quantize_artifact(artifact, spec, work, manifest, lambda: path.stat().st_size)
+        artifact = quantize_in_place(artifact, spec, work, manifest)
     return artifact
 
 

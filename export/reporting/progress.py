@@ -1,0 +1,82 @@
+"""Progress of long work: a bar on a terminal, lines elsewhere, on stderr."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TextIO
+
+Progress = bool | Callable[[str], Any]
+_WIDTH = 24
+
+
+class Steps:
+    """Reports the steps of one piece of work; a context manager, which clears the bar at its end.
+
+    Args:
+        total: int: how many steps there are.
+        progress: True for stderr, a function that is called with lines of text, or False for nothing.
+
+    Example:
+
+    >>> with Steps(2, print) as steps:
+    ...     steps.begin("writing onnx")
+    ...     steps.note("wrote 3 MB")
+    ...     steps.begin("verifying onnx")
+    [1/2] writing onnx
+    wrote 3 MB
+    [2/2] verifying onnx
+    """
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._total, self._number, self._text = total, 0, ""
+        stream: TextIO | None = sys.stderr if progress is True else None
+        self._bar = stream if stream is not None and stream.isatty() else None
+        self._print = _line_printer(stream) if stream is not None else progress or None
+
+    def begin(self, text: str) -> None:
+        """Begins the next step."""
+        self._number += 1
+        self._text = text
+        if self._bar is not None:
+            self._draw()
+        elif callable(self._print):
+            self._print(f"[{self._number}/{self._total}] {text}")
+
+    def note(self, text: str) -> None:
+        """Adds a result of the step."""
+        if self._bar is not None:
+            self._clear()
+        if callable(self._print):
+            self._print(text)
+        if self._number:
+            self._draw()
+
+    def _draw(self) -> None:
+        """The share of the steps that are complete, and the current one."""
+        done = round(_WIDTH * min((self._number - 1) / max(self._total, 1), 1.0))
+        line = f"[{'=' * done}{' ' * (_WIDTH - done)}] {self._number}/{self._total} {self._text}"
+        self._write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
+
+    def _clear(self) -> None:
+        self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.write(text)
+            self._bar.flush()
+
+    def __enter__(self) -> Steps:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._number:
+            self._clear()
+
+
+def _line_printer(stream: TextIO) -> Callable[[str], Any]:
+    return lambda line: print(line, file=stream, flush=True)

@@ -1,0 +1,109 @@
+"""The weights of quantized TFLite files beside those of the float files, by the tensors that both graphs compute."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.tflite.dequantize import ConstantReader
+from keras_transformer.export.tflite.graph import graphs, read
+from keras_transformer.export.verification.quantized_weight import Dequantized
+from keras_transformer.export.verification.quantized_weights import WeightPair
+
+_PRODUCT, _LOOKUPS = "FULLY_CONNECTED", ("GATHER", "EMBEDDING_LOOKUP")
+
+
+def weight_pairs(source: pathlib.Path, directory: pathlib.Path, files: dict[str, str]) -> Iterator[WeightPair]:
+    """Yields the weights in float files with their counterparts in the quantized ones.
+
+    Products and lookups are found by the tensor of their result, other uses by the tensor of the weight.
+
+    Args:
+        source: folder with the float files.
+        directory: folder with the quantized files.
+        files: dict of signature name to the path of a file in both.
+
+    Yields:
+        `WeightPair`; what several graphs read from the same buffers is yielded once.
+    """
+    for path in dict.fromkeys(files.values()):
+        contents: list[Any] = [np.memmap(folder / path, "uint8", "r") for folder in (source, directory)]
+        before, after = (graphs(read(content)) for content in contents)
+        seen: set[Any] = set()
+        for old, new in zip(before, after, strict=True):
+            yield from _Pairs(ConstantReader(old), ConstantReader(new), seen).all()
+
+
+class _Pairs:
+    """The pairs of one graph: float, and quantized."""
+
+    def __init__(self, before: ConstantReader, after: ConstantReader, seen: set[Any]) -> None:
+        self._before, self._after, self._seen = before, after, seen
+
+    def all(self) -> Iterator[WeightPair]:
+        graph = self._before.graph
+        for operator in graph.subgraph.operators:
+            kind, inputs = (
+                graph.kind(operator),
+                [] if operator.inputs is None else [int(each) for each in operator.inputs],
+            )
+            for position, index in enumerate(inputs):
+                if not self._before.is_float(index):
+                    continue
+                if kind == _PRODUCT and position > 0:
+                    yield from self._product(index, int(operator.outputs[0]), position)
+                elif kind in _LOOKUPS:
+                    yield from self._pair(index, self._table(int(operator.outputs[0])))
+                else:
+                    yield from self._pair(index, index)
+
+    def _product(self, index: int, result: int, position: int) -> Iterator[WeightPair]:
+        """The weight or the bias of a product, which may be one of integers, or have offsets of blocks."""
+        kind, inputs = self._after.producer(result)
+        if kind == "DEQUANTIZE":
+            kind, inputs = self._after.producer(inputs[0])
+        if kind == _PRODUCT:
+            yield from self._pair(index, inputs[position] if position < len(inputs) else -1)
+            return
+        parts = [self._after.producer(each) for each in inputs] if kind == "ADD" else []
+        if len(parts) != 2 or any(part != _PRODUCT for part, _ in parts):
+            yield from self._pair(index, -1)
+            return
+        scaled, shifted = parts[0][1], parts[1][1]
+        if position == 2:
+            yield from self._pair(index, shifted[2])
+        else:
+            yield from self._pair(index, scaled[1], self._offsets(scaled, shifted))
+
+    def _offsets(self, scaled: list[int], shifted: list[int]) -> tuple[int, int] | None:
+        """The tensors of the offsets and of the blocks' ones, if both products read the same activations."""
+        kind, sums = self._after.producer(shifted[0])
+        return (shifted[1], sums[1]) if kind == _PRODUCT and sums[0] == scaled[0] else None
+
+    def _table(self, result: int) -> int:
+        """The table of a lookup of which a tensor is the result."""
+        kind, inputs = self._after.producer(result)
+        if kind == "RESHAPE":
+            kind, inputs = self._after.producer(inputs[0])
+        return inputs[{"GATHER": 0, "EMBEDDING_LOOKUP": 1}[kind]] if kind in _LOOKUPS else -1
+
+    def _pair(self, index: int, other: int, offsets: tuple[int, int] | None = None) -> Iterator[WeightPair]:
+        tensors = [each for each in (other, *(offsets or ())) if each >= 0]
+        key = (self._before.buffers(index), *(self._after.buffers(each) for each in tensors))
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        expected = self._before.value(index)
+        if expected is not None:
+            name = self._before.graph.tensors[index].name.decode()
+            yield WeightPair(name, expected.values, self._found(other, offsets))
+
+    def _found(self, other: int, offsets: tuple[int, int] | None) -> Dequantized | None:
+        found = self._after.value(other)
+        if found is None or offsets is None:
+            return found
+        by_block, ones = (self._after.value(each) for each in offsets)
+        return None if by_block is None or ones is None else found.shifted(by_block.values @ ones.values)

@@ -1,0 +1,99 @@
+"""Comparison of the weights in quantized files with those of the float files that they were made from."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from keras_transformer.export.errors import WeightError
+from keras_transformer.export.formats import get_format
+from keras_transformer.export.verification.quantized_weight import Dequantized, worst_fault
+
+# Smaller constants may be merged or left out.
+_LARGEST_UNKNOWN = 8
+
+
+@dataclasses.dataclass
+class WeightPair:
+    """A weight of a float file, and what a quantized file has in its place.
+
+    Args:
+        name: path of the variable, or the name in the float file.
+        expected: float array.
+        found: `Dequantized`; None where it cannot be told what the quantized file computes.
+
+    Example:
+
+    >>> pair = WeightPair("kernel", np.ones(3, "float32"), Dequantized(np.ones(3, "float32")))
+    >>> compare("onnx", [pair])["equal"]
+    1
+    """
+
+    name: str
+    expected: np.ndarray
+    found: Dequantized | None
+
+
+def check_quantized_weights(
+    name: str, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str]
+) -> dict[str, Any]:
+    """Compares the weights in the quantized files of one format with those in the float files.
+
+    Each weight is dequantized as the graph does it, and each number must be within half a step of its own scale; a weight
+    that stays float must be equal bit for bit, one in float16 must be rounded to the nearest.
+
+    Args:
+        name: name of the format.
+        source: path of the folder with the float files.
+        directory: path of the folder with the quantized files, of the same names.
+        files: dict of signature name to path, as `Format.write` returns it.
+
+    Returns:
+        Dict for the manifest: how many weights are `"equal"` bit for bit and how many `"rounded"` to codes or halves, the
+        names of those that are `"computed"` (none), and of those that are `"unaccounted"`: the graph computes them in a
+        way that is not known here.
+
+    Raises:
+        WeightError: a number is further from the float weight; names the weight and the index.
+    """
+    return compare(name, get_format(name).weight_pairs(source, directory, files))
+
+
+def compare(format: str, pairs: Iterable[WeightPair] | None) -> dict[str, Any]:
+    """Compares pairs of weights; see `check_quantized_weights`.
+
+    Args:
+        format: name of the format, for errors.
+        pairs: iterable of `WeightPair`, or None for a format whose files are not read.
+    """
+    equal: set[str] = set()
+    rounded: set[str] = set()
+    unknown: dict[str, None] = {}
+    for pair in pairs or ():
+        if pair.found is None or pair.found.values.shape != pair.expected.shape:
+            if pair.expected.size > _LARGEST_UNKNOWN:
+                unknown[pair.name] = None
+            continue
+        fault = worst_fault(pair.expected, pair.found)
+        if fault is not None:
+            raise WeightError(format, pair.name, _reason(pair.found, *fault), fault[0])
+        (equal if pair.found.step is None and not pair.found.is_half else rounded).add(pair.name)
+    return {
+        "equal": len(equal - rounded),
+        "rounded": len(rounded),
+        "computed": [],
+        "unaccounted": list(unknown),
+    }
+
+
+def _reason(found: Dequantized, index: tuple[int, ...], error: float) -> str:
+    if found.step is not None:
+        return (
+            f"differs from the float weight at {list(index)} by {error:.3g} steps of its scale: at most 0.5 is rounding"
+        )
+    kind = "the float weight, rounded to half precision," if found.is_half else "the float weight"
+    return f"differs from {kind} at {list(index)} by {error:.3g}"
