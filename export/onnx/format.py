@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from keras_transformer.export.runtime.runtime import Runtime
     from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
-    from keras_transformer.export.verification.quantized_weights import WeightPair
+    from keras_transformer.export.verification.quantized_weight import WeightPair
     from keras_transformer.export.verification.stored_weight import StoredWeight
 
 

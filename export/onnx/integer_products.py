@@ -1,7 +1,8 @@
 """Products of activations and quantized weights in ONNX graphs.
 
 In 8 bits, activations are quantized by row: a scale for a whole batch would leave few codes to the rows without outliers.
-Where one token is read at a time `MatMulNBits` is faster and more exact; both read the same whole numbers.
+Decoders have `MatMulNBits`, which quantizes them by block: single tokens are read faster, and language models have channels
+of activations that are twenty times as large as the others. Both read the same whole numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Products:
         top: list of the nodes before all others of the model; nodes for weights are added.
         contrib_ops: bool. Whether contrib operators of ONNX Runtime may be used.
         ranges: for "int8_static": dict of tensor name to its least and largest value.
-        has_steps: bool. Whether a graph of the files reads single tokens: weights then have a layout that serves both.
+        has_steps: bool. Whether a graph of the files is a decoder: weights then have a layout that serves both kernels.
     """
 
     def __init__(
@@ -45,11 +46,11 @@ class Products:
         self._weights, self._mode, self._top = weights, mode, top
         self._contrib_ops, self._ranges, self._has_steps = contrib_ops, ranges, has_steps
         self._shared: dict[Any, Any] = {}
-        self._is_step = False
+        self._is_decoder = False
 
-    def enter_graph(self, reads_single_tokens: bool) -> None:
+    def enter_graph(self, is_decoder: bool) -> None:
         """Begins another graph of the model: it cannot read the activations of the one before."""
-        self._shared, self._is_step = {}, reads_single_tokens
+        self._shared, self._is_decoder = {}, is_decoder
 
     def multiply(self, make: NodeMaker, x: str, weight: tuple[str, bool], result: str, by_block: bool) -> str:
         """A product.
@@ -71,7 +72,7 @@ class Products:
         if not (self._has_steps and self._contrib_ops):
             return self._by_rows(make, x, *self._weights.by_channel(*weight), result)
         blocks = self._weights.by_channel_blocks(*weight)
-        if self._is_step:
+        if self._is_decoder:
             return self._by_blocks(make, x, blocks, result)
         return self._by_rows(make, x, self._matrix(blocks), self._flat_scale(blocks), result)
 

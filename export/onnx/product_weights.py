@@ -82,7 +82,7 @@ def _integers(reader: ConstantReader, node: Any) -> Dequantized | None:
     return found.scaled(scales[1]).scaled(np.float32(scales[0] / step))
 
 
-def _cast(reader: ConstantReader, node: Any) -> Dequantized | None:
+def _same(reader: ConstantReader, node: Any) -> Dequantized | None:
     return product_weight(reader, node.input[0])
 
 
@@ -124,7 +124,8 @@ _PRODUCTS = {
     "MatMulNBits": _blocks,
     "MatMulInteger": _integers,
     "MatMulIntegerToFloat": _integers,
-    "Cast": _cast,
+    "Cast": _same,
+    "Identity": _same,
     "Mul": _scaled,
     "Add": _sum,
 }

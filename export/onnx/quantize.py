@@ -92,9 +92,14 @@ def quantize_files(
 
 
 def _steps(files: dict[str, str]) -> set[str]:
-    """The files that mostly read one token of each row."""
-    name = "decode_token" if "decode_token" in files else "decode"
-    return {files[name]} if name in files else set()
+    """The files of a decoder. Its prompts are read as its single tokens are: what they add to the cache must be as exact.
+
+    Of an encoder-decoder, the encoder reads whole rows, and so does the graph around the loop of a decoder.
+    """
+    if not {"decode", "decode_token"} & files.keys():
+        return set()
+    others = {"encode", "generate"} if "encode" in files else set()
+    return {path for name, path in files.items() if name not in others}
 
 
 def _has_loops(model: onnx.ModelProto) -> bool:
@@ -129,7 +134,7 @@ class _Quantizer:
         arrays: its initializers by name; new ones are added.
         quantization: `Quantization`.
         groups: names of the weights that stay float, of the tied ones, and of all tables.
-        steps: whether this graph reads single tokens, and whether one of the files does.
+        steps: whether this file is one of a decoder, and whether there are any.
         contrib_ops: bool, as for `quantize_files`.
         ranges: as for `quantize_files`.
         done: quantized weights of other graphs by label.

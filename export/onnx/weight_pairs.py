@@ -9,8 +9,7 @@ from typing import Any
 from keras_transformer.export.onnx.dequantize import ConstantReader
 from keras_transformer.export.onnx.product_weights import product_weight
 from keras_transformer.export.onnx.traversal import all_nodes
-from keras_transformer.export.verification.quantized_weight import Dequantized
-from keras_transformer.export.verification.quantized_weights import WeightPair
+from keras_transformer.export.verification.quantized_weight import Dequantized, WeightPair
 
 _PRODUCTS = ("MatMul", "Gemm")
 

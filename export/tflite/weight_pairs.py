@@ -10,8 +10,7 @@ import numpy as np
 
 from keras_transformer.export.tflite.dequantize import ConstantReader
 from keras_transformer.export.tflite.graph import graphs, read
-from keras_transformer.export.verification.quantized_weight import Dequantized
-from keras_transformer.export.verification.quantized_weights import WeightPair
+from keras_transformer.export.verification.quantized_weight import Dequantized, WeightPair
 
 _PRODUCT, _LOOKUPS = "FULLY_CONNECTED", ("GATHER", "EMBEDDING_LOOKUP")
 

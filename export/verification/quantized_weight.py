@@ -58,6 +58,26 @@ class Dequantized:
         return dataclasses.replace(self, values=self.values + offset)
 
 
+@dataclasses.dataclass
+class WeightPair:
+    """A weight of a float file, and what a quantized file has in its place.
+
+    Args:
+        name: path of the variable, or the name in the float file.
+        expected: float array.
+        found: `Dequantized`; None where it cannot be told what the quantized file computes.
+
+    Example:
+
+    >>> WeightPair("kernel", np.ones(3, "float32"), None).expected.size
+    3
+    """
+
+    name: str
+    expected: np.ndarray
+    found: Dequantized | None
+
+
 def codes(numbers: np.ndarray, highest: int | None = None) -> Dequantized:
     """Codes as floats with a step of 1; those of few bits, from 0 to `highest`, may be clipped at both ends.
 

@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from keras_transformer.export.errors import WeightError
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.verification.quantized_weight import Dequantized, worst_fault
+from keras_transformer.export.verification.quantized_weight import Dequantized, WeightPair, worst_fault
 
 # Smaller constants may be merged or left out.
 _LARGEST_UNKNOWN = 8
-
-
-@dataclasses.dataclass
-class WeightPair:
-    """A weight of a float file, and what a quantized file has in its place.
-
-    Args:
-        name: path of the variable, or the name in the float file.
-        expected: float array.
-        found: `Dequantized`; None where it cannot be told what the quantized file computes.
-
-    Example:
-
-    >>> pair = WeightPair("kernel", np.ones(3, "float32"), Dequantized(np.ones(3, "float32")))
-    >>> compare("onnx", [pair])["equal"]
-    1
-    """
-
-    name: str
-    expected: np.ndarray
-    found: Dequantized | None
 
 
 def check_quantized_weights(

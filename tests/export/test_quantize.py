@@ -276,11 +276,14 @@ def count(directory, op):
     return sum(node.op_type == op for node in onnx.load(str(directory / FILES["serve"])).graph.node)
 
 
+STEPS = {name: f"{name}.onnx" for name in ("encode", "prefill", "decode_token")}
+
+
 def decoder(directory):
-    """Files `decode_token` and `prefill` of one weight of 60 inputs, which are no whole number of blocks."""
+    """Files of an encoder-decoder with one weight of 60 inputs, which are no whole number of blocks."""
     rng = np.random.default_rng(4)
     weight = rng.normal(0, 0.1, (60, 64)).astype("float32")
-    for name in ("prefill", "decode_token"):
+    for name in STEPS:
         graph = helper.make_graph(
             [helper.make_node("MatMul", ["x", "w"], ["y"])],
             "graph",
@@ -294,23 +297,22 @@ def decoder(directory):
 
 
 @pytest.mark.parametrize(("mode", "share"), [("int8", 0.3), ("weight_int4", 0.3)])
-def test_prompts_and_single_tokens_read_the_same_whole_numbers(tmp_path, mode, share):
+def test_encoders_and_decoders_read_the_same_whole_numbers(tmp_path, mode, share):
     weight, x = decoder(tmp_path)
-    files = {name: f"{name}.onnx" for name in ("prefill", "decode_token")}
-    quantize_files(tmp_path, files, Quantization(mode))
+    quantize_files(tmp_path, STEPS, Quantization(mode))
     assert (tmp_path / "model.weights").stat().st_size < share * weight.nbytes + 60 * 2 * 4
     rounded = rounded_by_channel(weight) if mode == "int8" else rounded_with_offset(weight.T, 32).T
-    for path in files.values():
+    for path in STEPS.values():
         got = onnxruntime.InferenceSession(str(tmp_path / path)).run(None, {"x": x})[0]
         assert np.sqrt(np.mean((got - x @ rounded) ** 2)) < 0.01 * np.sqrt(np.mean((x @ rounded) ** 2))
-    kinds = {path: {node.op_type for node in onnx.load(str(tmp_path / path)).graph.node} for path in files.values()}
-    assert ("MatMulIntegerToFloat" in kinds["prefill.onnx"]) == (mode == "int8")
-    assert "MatMulNBits" in kinds["decode_token.onnx"]
+    kinds = {path: {node.op_type for node in onnx.load(str(tmp_path / path)).graph.node} for path in STEPS.values()}
+    assert ("MatMulIntegerToFloat" in kinds["encode.onnx"]) == (mode == "int8")
+    # A prompt is read as single tokens are: both add to the cache.
+    assert all("MatMulNBits" in kinds[path] for path in ("prefill.onnx", "decode_token.onnx"))
 
 
 def test_a_row_with_an_outlier_leaves_the_other_rows_exact(tmp_path):
     weight, x = decoder(tmp_path)
-    (tmp_path / "decode_token.onnx").unlink()
     x[0, 0, 3] = 1000.0
     quantize_files(tmp_path, {"serve": "prefill.onnx"}, Quantization("int8"))
     got = onnxruntime.InferenceSession(str(tmp_path / "prefill.onnx")).run(None, {"x": x})[0]
