@@ -142,6 +142,7 @@ class _Job:
         text: tuple[Any, dict[str, Any] | None],
     ) -> None:
         self._spec, self._names, self._title, self._metadata, self._text = spec, names, title, metadata, text
+        self._steps = Steps(0, False)
 
     def steps(self, progress: Progress, copies: int) -> Steps:
         """Measuring the rounding, writing and verifying each format, and quantizing each for every copy."""

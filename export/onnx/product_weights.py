@@ -51,7 +51,28 @@ def _blocks(reader: ConstantReader, node: Any) -> Dequantized | None:
         zeros = more[0].reshape(count, -1)
         zero = (zeros if zeros.dtype.kind == "f" else _unpacked(zeros, bits)[:, : numbers.shape[1]])[..., None]
     found = found.shifted(-np.asarray(zero, "float32")).scaled(scale.reshape(count, -1, 1).astype("float32"))
-    return found.map(lambda array: array.reshape(count, -1)[:, :width].T)
+    guards = _guards(reader, node.input[0])
+    if guards is None:
+        return found.map(lambda array: array.reshape(count, -1)[:, :width].T)
+    real, extra = guards
+    if np.any(found.values[:, :, real:]):
+        return None
+    last = numbers.shape[1] * real - extra
+    return found.map(lambda array: array[:, :, :real].reshape(count, -1)[:, :last].T)
+
+
+def _guards(reader: ConstantReader, name: str) -> tuple[int, int] | None:
+    """How many numbers of each block are activations, if more are appended, and how many are at the end of a row."""
+    nodes = []
+    for kind in ("Reshape", "Pad", "Reshape"):
+        node = reader.producers.get(name)
+        if node is None or node.op_type != kind:
+            return None
+        nodes.append(node)
+        name = node.input[0]
+    cut, before = reader.array(nodes[2].input[1]), reader.producers.get(name)
+    ends = reader.array(before.input[1]) if before is not None and before.op_type == "Pad" else None
+    return None if cut is None else (int(cut[-1]), 0 if ends is None else int(ends[-1]))
 
 
 def _unpacked(packed: np.ndarray, bits: int) -> np.ndarray:

@@ -14,6 +14,8 @@ from keras_transformer.export.bundle.manifest import FILE as MANIFEST
 from keras_transformer.export.bundle.manifest import file_records
 from keras_transformer.export.bundle.tokenizers import read_tokenizer
 from keras_transformer.export.formats import get_format
+from keras_transformer.export.quantization.behavior import limits_of
+from keras_transformer.export.quantization.class_behavior import check_classes
 from keras_transformer.export.quantization.evaluation import Evaluation, check_loss
 from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior, token_rows
 from keras_transformer.export.quantization.options import Quantization
@@ -102,11 +104,17 @@ class QuantizedCopies:
         get_format(name).quantize(spec, folder, record["signatures"])
         record |= {"bytes": _size(folder) - others_size, "float_bytes": artifact.size}
         record |= {"quantization": quantization.mode, "tolerance": quantization.tolerance, "milliseconds": {}}
-        record["weights"] = check_quantized_weights(name, self._source, folder, record["signatures"])
-        parity = verify_quantized(folder, name, probes, quantization.tolerance, manifest, record["milliseconds"])
+        record.pop("weights", None)  # That of the float files.
+        weights = check_quantized_weights(name, self._source, folder, record["signatures"])
+        record |= {} if weights is None else {"weights": weights}
+        times = record["milliseconds"]
+        parity, classes = verify_quantized(folder, name, probes, quantization.tolerance, manifest, times)
         record["parity"] = [vars(each) for each in parity]
         if predictions:
             record["behavior"] = checked_behavior(predictions, folder, manifest, name, quantization.mode)
+        elif classes and not spec.generation:
+            record["behavior"] = classes
+            check_classes(f"{name}, {quantization.mode}", classes, limits_of(quantization.mode))
         if evaluation and before:
             after = evaluation.measure(_open(folder, manifest, spec, name))
             record["evaluation"] = check_loss(evaluation, f"{name}, {quantization.mode}", before, after)

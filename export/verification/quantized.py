@@ -1,7 +1,8 @@
 """Verification of quantized files: their outputs on the probes by row, and the predictions of language models on text.
 
 The largest difference of a single value says little of a quantized file. The row-wise change of each output is limited, and
-loosely, since random probes are no real inputs. What a language model predicts is judged by `quantization.behavior`.
+loosely, since random probes are no real inputs. What a language model predicts is judged by `quantization.behavior`, the
+distributions over classes by `quantization.class_behavior`.
 """
 
 import pathlib
@@ -12,6 +13,7 @@ import numpy as np
 
 from keras_transformer.export.errors import ParityError
 from keras_transformer.export.quantization.behavior import limits_of
+from keras_transformer.export.quantization.class_behavior import ClassChanges, check_classes
 from keras_transformer.export.reporting.report import Parity
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
@@ -35,20 +37,22 @@ def verify_quantized_artifact(
         directory, format, probes, manifest: as for `verify_quantized`.
 
     Returns:
-        `(parity, behavior)`: list of `Parity`, and the figures of a language model, or None.
+        `(parity, behavior)`: list of `Parity`, and the figures of a language model or a classifier, or None.
 
     Raises:
         ParityError: see `verify_quantized`.
-        QuantizationError: a language model behaves differently, or an unknown mode.
+        QuantizationError: a language model or a classifier behaves differently, or an unknown mode.
         InvalidBundleError: the bundle of a language model has no predictions of the float model.
     """
     from keras_transformer.export.quantization.language_behavior import FloatPredictions, checked_behavior
 
     mode = str(manifest["artifacts"][format]["quantization"])
     limits = limits_of(mode)
-    parity = verify_quantized(directory, format, probes, limits.change, manifest)
+    parity, classes = verify_quantized(directory, format, probes, limits.change, manifest)
     if manifest.get("generation") is None or not {"prefill", "decode"} <= set(probes):
-        return parity, None
+        if classes is not None and manifest.get("generation") is None:
+            check_classes(f"{format}, {mode}", classes, limits)
+        return parity, classes
     return parity, checked_behavior(FloatPredictions.read(directory), directory, manifest, format, mode)
 
 
@@ -59,7 +63,7 @@ def verify_quantized(
     tolerance: float,
     manifest: dict[str, Any],
     times: dict[str, float] | None = None,
-) -> list[Parity]:
+) -> tuple[list[Parity], dict[str, float] | None]:
     """Runs a quantized artifact on probes.
 
     Args:
@@ -71,24 +75,28 @@ def verify_quantized(
         times: dict that receives the milliseconds of a call of each signature, or None.
 
     Returns:
-        A list of `Parity`, whose `ratio` is the largest change of an output.
+        `(parity, classes)`: a list of `Parity`, whose `ratio` is the largest change of an output, and the change of the
+        distributions over classes, see `ClassChanges.figures`.
 
     Raises:
         ParityError: a file fails, or an output has another shape or dtype, is not finite, or changes too much.
     """
     worst: dict[tuple[str, str], Parity] = {}
+    classes = ClassChanges()
     for signature, cases in probes.items():
         model = opened(directory, manifest, format, signature, tolerance)
         for probe in cases:
-            for name, difference, scale, change in _changes(model, format, probe, tolerance):
+            for name, difference, scale, change in _changes(model, format, probe, tolerance, classes):
                 if (signature, name) not in worst or change > worst[signature, name].ratio:
                     worst[signature, name] = Parity(signature, name, difference, scale, change)
         if times is not None:
             times[signature] = milliseconds(model, cases[0].inputs)
-    return list(worst.values())
+    return list(worst.values()), classes.figures()
 
 
-def _changes(model: RuntimeModel, format: str, probe: Probe, tolerance: float) -> list[tuple[str, float, float, float]]:
+def _changes(
+    model: RuntimeModel, format: str, probe: Probe, tolerance: float, classes: ClassChanges
+) -> list[tuple[str, float, float, float]]:
     """`(name, largest difference, scale, change)` of each float output on one probe."""
 
     def refuse(name: str, detail: str | None, difference: float = np.nan, scale: float = 1.0) -> ParityError:
@@ -111,6 +119,7 @@ def _changes(model: RuntimeModel, format: str, probe: Probe, tolerance: float) -
         if not change <= tolerance:
             detail = f"changes by {change:.3g} of its rows, root mean square; tolerance {tolerance:.3g}"
             raise refuse(name, detail, difference, scale)
+        classes.add(name, got, expected)
         found.append((name, difference, scale, change))
     return found
 

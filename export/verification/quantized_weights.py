@@ -16,7 +16,7 @@ _LARGEST_UNKNOWN = 8
 
 def check_quantized_weights(
     name: str, source: pathlib.Path, directory: pathlib.Path, files: dict[str, str]
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Compares the weights in the quantized files of one format with those in the float files.
 
     Each weight is dequantized as the graph does it, and each number must be within half a step of its own scale; a weight
@@ -31,25 +31,26 @@ def check_quantized_weights(
     Returns:
         Dict for the manifest: how many weights are `"equal"` bit for bit and how many `"rounded"` to codes or halves, the
         names of those that are `"computed"` (none), and of those that are `"unaccounted"`: the graph computes them in a
-        way that is not known here.
+        way that is not known here. None for a format whose quantized files are not read.
 
     Raises:
         WeightError: a number is further from the float weight; names the weight and the index.
     """
-    return compare(name, get_format(name).weight_pairs(source, directory, files))
+    pairs = get_format(name).weight_pairs(source, directory, files)
+    return None if pairs is None else compare(name, pairs)
 
 
-def compare(format: str, pairs: Iterable[WeightPair] | None) -> dict[str, Any]:
+def compare(format: str, pairs: Iterable[WeightPair]) -> dict[str, Any]:
     """Compares pairs of weights; see `check_quantized_weights`.
 
     Args:
         format: name of the format, for errors.
-        pairs: iterable of `WeightPair`, or None for a format whose files are not read.
+        pairs: iterable of `WeightPair`.
     """
     equal: set[str] = set()
     rounded: set[str] = set()
     unknown: dict[str, None] = {}
-    for pair in pairs or ():
+    for pair in pairs:
         if pair.found is None or pair.found.values.shape != pair.expected.shape:
             if pair.expected.size > _LARGEST_UNKNOWN:
                 unknown[pair.name] = None

@@ -88,6 +88,13 @@ def test_every_kernel_of_a_language_model_has_two_bits(out):
     assert sum(bits_of_two(out / "language" / "model.tflite").values()) == NUMBERS / 4
 
 
+def test_every_kernel_is_compared_with_the_float_file(out):
+    for directory, count in (("layer", 1), ("language", KERNELS)):
+        artifacts = json.loads((out / directory / "manifest.json").read_text())["artifacts"]
+        assert all(artifacts[name]["weights"]["unaccounted"] == [] for name in ("onnx", "tflite"))
+        assert all(artifacts[name]["weights"]["rounded"] >= count for name in ("onnx", "tflite"))
+
+
 def test_kernels_take_less_than_an_eighth(out):
     assert sum(map(len, packed(out / "language", [1, 2]))) <= 0.12 * 4 * NUMBERS
 
