@@ -48,13 +48,14 @@ class Limits(Behavior):
 
 
 # On a text that the float model wrote, perplexity grows by the divergence on average, and varies around that.
-# A file with one wrong layer is far outside, see `tests/export/test_behavior.py`.
+# A file with one wrong layer is far outside, see `tests/export/test_behavior.py`. The classes of a ViT trained on digits
+# diverge by 0.0005 nats in int8 and 0.02 in weight_int4; with the scales of one of its two layers moved, by 0.05 and 0.09.
 LIMITS: dict[str, Limits] = {
     "fp16": Limits(1.01, 0.002, 0.98, 0.95, 0, change=0.02, classes=0.002),
-    "int8": Limits(1.08, 0.04, 0.88, 0.8, 0, change=0.3, classes=0.1),
-    "int8_static": Limits(1.1, 0.1, 0.8, 0.7, 0, change=0.5, classes=0.2),
-    "weight_int8": Limits(1.02, 0.02, 0.9, 0.8, 0, change=0.15, classes=0.05),
-    "weight_int4": Limits(1.25, 0.2, 0.65, 0.55, 0, change=0.8, classes=0.4),
+    "int8": Limits(1.08, 0.04, 0.88, 0.8, 0, change=0.3, classes=0.03),
+    "int8_static": Limits(1.1, 0.1, 0.8, 0.7, 0, change=0.5, classes=0.1),
+    "weight_int8": Limits(1.02, 0.02, 0.9, 0.8, 0, change=0.15, classes=0.02),
+    "weight_int4": Limits(1.25, 0.2, 0.65, 0.55, 0, change=0.8, classes=0.2),
     "ternary": Limits(1.02, 0.02, 0.9, 0.8, 0, change=0.1, classes=0.1),
 }
 
