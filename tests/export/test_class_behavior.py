@@ -1,9 +1,11 @@
 """The change of the distributions of quantized classifiers: hand-computed figures, and limits."""
 
+import keras
 import numpy as np
 import pytest
+from test_behavior import faulty
 
-from keras_transformer.export import QuantizationError
+from keras_transformer.export import QuantizationError, export, verify_bundle
 from keras_transformer.export.quantization.behavior import LIMITS
 from keras_transformer.export.quantization.class_behavior import ClassChanges, check_classes
 
@@ -64,3 +66,25 @@ def test_each_limit_is_applied(mode):
         with pytest.raises(QuantizationError, match="onnx: the "):
             check_classes("onnx", good | worse, limits)
     check_classes("onnx", good | {"top_share": 0.0, "predictions": 99}, limits)
+
+
+def test_a_file_with_wrong_scales_is_refused_by_its_classes(tmp_path):
+    """Logits 0.72 times as large change by less than `int8` may change an output, but the classes are others."""
+    random = np.random.default_rng(0)
+    x = keras.Input((64,), name="x")
+    y = keras.layers.Dense(48, name="logits_of_classes")(keras.layers.Dense(96, "relu")(x))
+    model = keras.Model(x, {"logits": y}, name="classifier")
+    for variable in model.trainable_variables:
+        variable.assign(random.normal(0, 0.2, variable.shape))
+    report = export(model, tmp_path / "int8", ["onnx"], quantize="int8", progress=False)
+    figures = report["onnx"].behavior
+    assert 0 < figures["divergence"] < LIMITS["int8"].classes / 3
+    assert verify_bundle(tmp_path / "int8")["onnx"].behavior == pytest.approx(figures)
+
+    def smaller(arrays):
+        (name,) = [each for each in arrays if "logits_of_classes" in each and each.endswith(".scale")]
+        arrays[name] = arrays[name] * np.float32(0.72)
+
+    faulty(tmp_path / "int8", tmp_path / "faulty", smaller)
+    with pytest.raises(QuantizationError, match="onnx, int8: the distributions of classes diverge by"):
+        verify_bundle(tmp_path / "faulty")
