@@ -34,7 +34,10 @@ class LanguageProbes:
         return token_ids
 
     def source(self, batch: int, length: int) -> Arrays:
-        """The source of an encoder-decoder by the names of its inputs; rows of a text have different lengths."""
+        """The source of an encoder-decoder by the names of its inputs; rows of a text have different lengths.
+
+        Of three rows one is padded on the left.
+        """
         shape = self.model.source_shape
         if shape is not None:
             random = np.random.default_rng(zlib.crc32(f"source {batch}".encode()))
@@ -44,6 +47,7 @@ class LanguageProbes:
             return {name: random.normal(size=sizes).astype("float32") for name in self.model.source_names}
         lengths = np.array([length - row % max(length // 2, 1) for row in range(batch)])
         mask = np.arange(length) < lengths[:, None]
+        mask[2::3] = mask[2::3, ::-1]
         return dict(zip(self.model.source_names, (self.tokens("source", (batch, length)), mask), strict=True))
 
     def cache(self, batch: int, length: int) -> Arrays:

@@ -14,6 +14,9 @@ Function = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
 _SOURCE_TOKENS = "source_token_ids"
 _LONGEST_PROMPT, _MOST_SLOTS = 300, 4096
+# Past tiles of 64 tokens.
+_MANY = 67
+_SHORT_SOURCE = 9
 
 
 class LanguageSignatures:
@@ -36,7 +39,8 @@ class LanguageSignatures:
         def encode(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
             return dict(model.encode(*(tensors[name] for name in model.source_names)))
 
-        cases = [Probe(probes.source(batch, length), label_of(batch, length)) for batch, length in ((1, 5), (3, 9))]
+        sizes = [(1, 5), (3, 9)] + [(2, length) for length in self._long_sources]
+        cases = [Probe(probes.source(*each), label_of(*each)) for each in sizes]
         return Signature(encode, self._source_specs(), cases)
 
     def prefill(self) -> Signature:
@@ -52,7 +56,8 @@ class LanguageSignatures:
         """Reads one or more tokens of each row."""
         inputs = (*_token_ids("length"), _int_per_row("cache_index"), *self._cache_specs, *self._memory_specs)
         probes = [self.probes.decode(*sizes) for sizes in self._sizes(((1, 1, 9), (3, 1, 16), (2, 3, 12)))]
-        probes += self._at_end()
+        probes += [*self._at_end(), *self._many_tokens()]
+        probes += [self.probes.decode(2, 1, 9, source_length=length) for length in self._long_sources]
         return Signature(self._step(self.model.decode_step, "cache_index"), inputs, probes)
 
     def decode_token(self) -> Signature:
@@ -115,6 +120,17 @@ class LanguageSignatures:
         """A probe of one token in the last slot, of all that the model allows."""
         slots = self._reaching + 5 if self.model.max_length is None else self.model.max_length
         return [self.probes.decode(2, 1, min(slots, _MOST_SLOTS), at_end=True)]
+
+    def _many_tokens(self) -> list[Probe]:
+        """A probe of more tokens at a time than usual tiles have, after others in the cache, where the model allows it."""
+        most = self.model.max_length
+        return [self.probes.decode(1, _MANY, _MANY + 5)] if most is None or most >= _MANY + 5 else []
+
+    @property
+    def _long_sources(self) -> list[int]:
+        """The length of the longest source, if that is a text and longer than those of other probes."""
+        is_text = self.model.is_encoder_decoder and self.model.source_shape is None
+        return [self._reaching] if is_text and self._reaching > _SHORT_SOURCE else []
 
     def _sizes(self, sizes: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
         """(batch, tokens, slots), not more than the model allows."""

@@ -48,6 +48,8 @@ def make_probes(inputs: Sequence[ArraySpec], limits: Limits, longest: int | None
 def reaching_probes(inputs: Sequence[ArraySpec], limits: Limits, length: int) -> list[Probe]:
     """A probe of one row of a length beyond those of `make_probes`, or none if nothing has a length.
 
+    Its masks have a gap in the last quarter, so that they are read there, and the last position is seen as well.
+
     Args:
         inputs: tuple of `ArraySpec`.
         limits: as of `make_probes`.
@@ -61,7 +63,11 @@ def reaching_probes(inputs: Sequence[ArraySpec], limits: Limits, length: int) ->
     if not lengths or length <= max(ranges[axis][1] for axis in lengths):
         return []
     others = {axis: 1 if axis == "batch" else pair[0] for axis, pair in ranges.items()}
-    return [probe_of_sizes(inputs, limits, others | dict.fromkeys(lengths, length), False)]
+    probe = probe_of_sizes(inputs, limits, others | dict.fromkeys(lengths, length), False)
+    for spec in inputs:
+        if is_mask(spec) and spec.axes and spec.axes[-1] in lengths:
+            probe.inputs[spec.name][..., 3 * length // 4 : 7 * length // 8] = False
+    return [probe]
 
 
 def user_probes(inputs: Sequence[ArraySpec], limits: Limits, given: Sequence[Mapping[str, ArrayLike]]) -> list[Probe]:

@@ -15,7 +15,9 @@ from keras_transformer.export.verification.weight_images import (
     difference,
     factors_of,
     is_image,
+    is_near,
     is_rows_of,
+    is_same,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ class WeightComparison:
             WeightError: the file names the array after a variable with other values.
         """
         origin = stored.origin
-        if origin is not None and is_image(stored, self._variables[origin]):
+        if origin is not None and _is_origin(stored, self._variables[origin]):
             self._found.add(origin)
         elif origin is not None and stored.is_named_exactly:
             self._refuse(stored, origin)
@@ -101,11 +103,9 @@ class WeightComparison:
         for stored in self._unknown:
             self._refuse_resembling(stored)
         # Converters leave out sums with zeros and products with ones, as of a model that was never trained.
-        self._folded.update(name for name in self._missing() if not _has_content(self._expected[name]))
+        self._folded.update(name for name in self._missing() if not _varies(self._expected[name]))
         for name in self._missing():
-            nearest = self._nearest(name)
-            if nearest is not None and (self._is_changed(nearest, self._variables[name]) or self._is_another(nearest)):
-                self._refuse(nearest, name)
+            self._refuse_missing(name)
         unknown = [*self._missing(), *(each.name for each in self._unknown if _is_large(each))]
         return {
             "equal": len(self._found & self._expected.keys()),
@@ -121,6 +121,18 @@ class WeightComparison:
             array = self._variables[name]
             if _has_content(array) and self._is_changed(stored, array):
                 self._refuse(stored, name)
+
+    def _refuse_missing(self, name: str) -> None:
+        """Raises for a variable that no array follows from, unless a converter may have computed one with it."""
+        if any(name in part.computed_with for part in self._constants):
+            return
+        array = self._variables[name]
+        nearest = self._nearest(name)
+        if nearest is None:
+            if not any(_is_large(stored) for stored in self._unknown):
+                self._refuse(None, name)
+        elif self._is_changed(nearest, array) or is_near(nearest, array) or self._is_another(nearest):
+            self._refuse(nearest, name)
 
     def _missing(self) -> list[str]:
         names = self._expected.keys() - self._found - self._folded
@@ -232,8 +244,6 @@ class WeightComparison:
 
     def _nearest(self, name: str) -> StoredWeight | None:
         """The array of unknown origin, of the size of a variable, that has most of its numbers."""
-        if any(name in part.computed_with for part in self._constants):
-            return None
         array = self._variables[name]
         found = [stored for stored in self._unknown if stored.values.size == array.size]
         return max(found, key=lambda stored: difference(stored, array)[0], default=None)
@@ -261,11 +271,22 @@ class WeightComparison:
         )
 
 
+def _is_origin(stored: StoredWeight, array: np.ndarray) -> bool:
+    """Whether an array has the numbers of the variable that it is named after; with its whole name and shape, in place."""
+    if stored.is_named_exactly and stored.values.shape == array.shape:
+        return is_same(stored, array)
+    return is_image(stored, array)
+
+
 def _has_content(values: np.ndarray) -> bool:
-    """Whether an array has numbers that could come from weights: floats of more than two values."""
-    if values.dtype.kind != "f" or values.size < 2:
+    """Whether an array has numbers that could come from weights: floats of more than two values, or few floats."""
+    if values.dtype.kind != "f" or not _varies(values):
         return False
-    return bool(((values != values.min()) & (values != values.max())).any())
+    return values.size <= _LARGEST_UNKNOWN or bool(((values != values.min()) & (values != values.max())).any())
+
+
+def _varies(values: np.ndarray) -> bool:
+    return values.size > 1 and bool(values.min() != values.max())
 
 
 def _is_large(stored: StoredWeight) -> bool:

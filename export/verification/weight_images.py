@@ -12,6 +12,9 @@ from keras_transformer.export.verification.stored_weight import StoredWeight
 _SAMPLES = 64
 _MOST_AXES = 4
 _ROUNDING, _SIMILAR = 1e-6, 1e-5
+# The relative rounding error of bfloat16. Numbers that arrays have in common by chance.
+_HALF_PRECISION, _COMMON = 2.0**-8, (-1.0, 0.0, 1.0)
+_MOVED = 0.3
 
 
 def is_image(stored: StoredWeight, array: np.ndarray) -> bool:
@@ -33,6 +36,13 @@ def is_image(stored: StoredWeight, array: np.ndarray) -> bool:
     if stored.values.size != array.size or stored.values.dtype != array.dtype:
         return False
     return any(_is_equal(stored, each) for each in transposed(array))
+
+
+def is_same(stored: StoredWeight, array: np.ndarray) -> bool:
+    """Whether a stored array has the numbers of a variable in their order: with axes merged or split, not transposed."""
+    if stored.values.size != array.size or stored.values.dtype != array.dtype:
+        return False
+    return _is_equal(stored, array)
 
 
 def is_rows_of(stored: StoredWeight, array: np.ndarray) -> bool:
@@ -112,6 +122,31 @@ def difference(stored: StoredWeight, array: np.ndarray) -> tuple[float, tuple[in
     numbers = np.broadcast_to(np.arange(1), array.shape) if best == 0 else np.arange(array.size).reshape(array.shape)
     place = wrong[0] if best == 0 and wrong.size else list(transposed(numbers))[best][indices]
     return float(equal.mean()), tuple(int(each) for each in np.unravel_index(place, array.shape))
+
+
+def is_near(stored: StoredWeight, array: np.ndarray) -> bool:
+    """Whether a stored array is a variable of lower precision, or one of which the numbers have other places.
+
+    Example:
+
+    >>> kernel = np.linspace(-1, 1, 64, dtype="float32")
+    >>> is_near(StoredWeight("half", kernel.astype("float16").astype("float32")), kernel)
+    True
+    >>> is_near(StoredWeight("moved", np.roll(kernel, 1)), kernel), is_near(StoredWeight("other", kernel**2), kernel)
+    (True, False)
+    """
+    if stored.values.size != array.size or stored.values.dtype != array.dtype:
+        return False
+    values = stored.values.reshape(-1)
+    sample = values[np.linspace(0, values.size - 1, min(16 * _SAMPLES, values.size)).astype(int)]
+    sample = sample[~np.isin(sample, _COMMON)]
+    if sample.size and np.isin(sample, array).mean() > _MOVED:
+        return True
+    for each in transposed(array):
+        flat = each.reshape(-1)
+        if (np.abs(values - flat) <= _HALF_PRECISION * np.abs(flat)).all():
+            return True
+    return False
 
 
 def transposed(array: np.ndarray) -> Iterator[np.ndarray]:

@@ -1,0 +1,117 @@
+"""Faults of signatures: what a file does with its inputs and outputs, planted in front of its runtime and behind it.
+
+A file that contained these operations would compute the same.
+"""
+
+import numpy as np
+
+VOCABULARY = 300
+
+
+def _each(word, change):
+    """A fault of all inputs whose names contain a word; None if there are none."""
+
+    def changed(inputs):
+        return {name: change(value).astype(value.dtype) if word in name else value for name, value in inputs.items()}
+
+    return word, changed
+
+
+def _beyond(start, change):
+    """A change of the positions from `start` on, along the last axis."""
+
+    def changed(x):
+        x = x.copy()
+        x[..., start:] = change(x[..., start:])
+        return x
+
+    return changed
+
+
+INPUTS = {
+    "mask dropped": _each("mask", np.ones_like),
+    "mask inverted": _each("mask", np.logical_not),
+    "mask shifted": _each("mask", lambda x: np.roll(x, 1, axis=-1)),
+    "mask dropped beyond 64": _each("mask", _beyond(64, np.ones_like)),
+    "mask taken for a length": _each("mask", lambda x: np.arange(x.shape[-1]) < x.sum(axis=-1, keepdims=True)),
+    "mask of the first row": _each("mask", lambda x: np.broadcast_to(x[:1], x.shape)),
+    "segments dropped": _each("segment", np.zeros_like),
+    "lengths less one": _each("lengths", lambda x: np.maximum(x - 1, 1)),
+    "lengths of the first row": _each("lengths", lambda x: np.broadcast_to(x[:1], x.shape)),
+    "slots less one": _each("cache_index", lambda x: np.maximum(x - 1, 0)),
+    "slots less one beyond 10": _each("cache_index", lambda x: x - (x > 10)),
+    "slots less one beyond 100": _each("cache_index", lambda x: x - (x > 100)),
+    "slots of the first row": _each("cache_index", lambda x: np.broadcast_to(x[:1], x.shape)),
+    "last token replaced": _each("token_ids", lambda x: np.minimum(x, VOCABULARY - 2)),
+    "tokens beyond 64 replaced": _each("token_ids", _beyond(64, lambda x: x // 2)),
+    "tokens reversed": _each("token_ids", lambda x: x[..., ::-1]),
+    "images mirrored": _each("image", lambda x: x[..., ::-1, :]),
+    "channels reversed": _each("image", lambda x: x[..., ::-1]),
+}
+
+
+def _first(change):
+    """A fault of the logits, or else of the first output of floats."""
+
+    def changed(outputs):
+        floats = [name for name, value in outputs.items() if value.dtype.kind == "f"]
+        name = "logits" if "logits" in floats else floats[0]
+        return outputs | {name: change(outputs[name]).astype(outputs[name].dtype)}
+
+    return changed
+
+
+def _positions(select, share):
+    """A relative change of some positions of the second axis."""
+
+    def changed(x):
+        x = x.copy()
+        x[:, select] *= 1 + share
+        return x
+
+    return changed
+
+
+def _noise(x):
+    """A thousandth of the scale."""
+    scale = np.abs(x).max(initial=0, where=np.abs(x) < 1e8)
+    return 1e-3 * scale * np.random.default_rng(0).normal(size=x.shape)
+
+
+OUTPUTS = {
+    "a thousandth": _first(lambda x: x * 1.001),
+    "half precision": _first(lambda x: x.astype("float16")),
+    "rows exchanged": _first(lambda x: x[::-1]),
+    "first row for all": _first(lambda x: np.broadcast_to(x[:1], x.shape)),
+    "last feature": _first(lambda x: x * np.where(np.arange(x.shape[-1]) == x.shape[-1] - 1, 1.001, 1)),
+    "noise": _first(lambda x: x + _noise(x)),
+    "not a number": _first(lambda x: np.where(np.arange(x.shape[-1]) == 0, np.nan, x)),
+}
+OF_SEQUENCES = {
+    "positions beyond 64": _first(_positions(slice(64, None), 1e-3)),
+    "first position": _first(_positions(slice(0, 1), 1e-3)),
+    "last position": _first(_positions(slice(-1, None), 1e-3)),
+}
+
+
+def signature_faults(spec, unused=()):
+    """Yields `(label, inputs, outputs)`: functions of the arrays before and after a call; of each only where it applies.
+
+    Args:
+        spec: the `ExportSpec`.
+        unused: names of inputs that the model does not read.
+    """
+    names = {each.name for signature in spec.signatures.values() for each in signature.inputs} - set(unused)
+    for label, (word, change) in INPUTS.items():
+        if any(word in name for name in names):
+            yield label, change, _same
+    for label, change in OUTPUTS.items():
+        yield f"outputs: {label}", _same, change
+    serve = next(iter(spec.signatures.values())).outputs[0]
+    if len(serve.shape) > 1 and serve.shape[1] is None:
+        for label, change in OF_SEQUENCES.items():
+            yield f"outputs: {label}", _same, change
+
+
+def _same(arrays):
+    return arrays

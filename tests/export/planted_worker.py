@@ -1,0 +1,261 @@
+"""Plants faults in graphs that are written, and compares the files with the sound model: `planted_worker.py DIRECTORY`.
+
+Writes `results.json`: for each case the error, or None, and for sound files the largest share of what is allowed.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import pathlib
+import sys
+import tempfile
+
+import keras
+import numpy as np
+
+from keras_transformer import models, positions, tasks
+from keras_transformer.export import ParityError, api
+from keras_transformer.export.bundle import writing
+from keras_transformer.export.saved_model.convert import write
+from keras_transformer.export.spec.traced import TracedModule
+from keras_transformer.export.verification.rounding import measure_rounding
+from keras_transformer.export.verification.verify import verify_format
+
+SIZE = models.Size(num_layers=4, hidden_dim=32, num_heads=4, intermediate_dim=64)
+LENGTH = 128
+
+
+def randomized(model):
+    """A model whose weights are all away from their initial values, norms and biases too."""
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        if "float" in str(weight.dtype):
+            weight.assign(np.asarray(weight) + rng.normal(scale=0.1, size=weight.shape))
+    return model
+
+
+def encoder():
+    backbone = models.Encoder(
+        SIZE, vocabulary_size=300, max_sequence_length=LENGTH, position="learned", activation="gelu"
+    )
+    return tasks.SpanAnswerer(backbone)
+
+
+def detector():
+    backbone = models.Encoder(SIZE, vocabulary_size=300, max_sequence_length=LENGTH, position="sinusoidal")
+    return tasks.ReplacedTokenDetector(backbone)
+
+
+def decoder():
+    rotary = positions.Rotary(10000.0)
+    return tasks.LanguageModel(models.Decoder(SIZE, 300, position=rotary, norm="rms_norm"))
+
+
+def translator():
+    return tasks.LanguageModel(models.Transformer(SIZE._replace(num_layers=1), 300), start_id=1)
+
+
+def unequal_blocks():
+    """One output of rows of scale 1e6 and rows of scale 1."""
+    x = keras.Input((4, 32), name="x")
+    small = keras.layers.Dense(32, activation="tanh", name="small")(x)
+    large = keras.layers.Rescaling(1e6)(keras.layers.Dense(32, name="large")(x))
+    return keras.Model(x, {"both": keras.layers.Concatenate(axis=1, name="both")([large, small])})
+
+
+@functools.cache
+def sound(make):
+    """A model and its spec, with references and their rounding."""
+    keras.utils.set_random_seed(0)
+    model = randomized(make())
+    spec = api._spec(model, None, None, None, None, None).only(["saved_model"])
+    measure_rounding(TracedModule(spec), spec)
+    return model, spec
+
+
+def verified(spec):
+    """The parity of what the functions of a spec compute now with the references."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        manifest = writing.new_manifest(spec, None)
+        manifest["artifacts"]["saved_model"] = {"signatures": write(TracedModule(spec), spec, folder)}
+        probes = {name: signature.probes for name, signature in spec.signatures.items()}
+        return verify_format(folder, "saved_model", probes, None, manifest)
+
+
+def with_functions(spec, change):
+    """A spec whose functions are changed: `change` maps tensors and the function to outputs."""
+    signatures = {
+        name: dataclasses.replace(each, function=lambda tensors, own=each.function: change(dict(tensors), own))
+        for name, each in spec.signatures.items()
+    }
+    return dataclasses.replace(spec, signatures=signatures)
+
+
+def of_signatures(change):
+    """A fault of what all signatures do with their inputs and outputs."""
+
+    @contextlib.contextmanager
+    def planted(model, spec):
+        yield with_functions(spec, change)
+
+    return planted
+
+
+def of_weight(find, change):
+    """A fault of the first weight that is found."""
+
+    @contextlib.contextmanager
+    def planted(model, spec):
+        weight = next(each for each in model.weights if find(each))
+        value = np.asarray(weight)
+        weight.assign(change(value.copy()))
+        try:
+            yield spec
+        finally:
+            weight.assign(value)
+
+    return planted
+
+
+def of_attribute(find, name, change):
+    """A fault of an attribute of the first layer that is found."""
+
+    @contextlib.contextmanager
+    def planted(model, spec):
+        layer = next(each for each in model._flatten_layers() if find(each))
+        value = getattr(layer, name)
+        object.__setattr__(layer, name, change(value))
+        try:
+            yield spec
+        finally:
+            object.__setattr__(layer, name, value)
+
+    return planted
+
+
+def masks(change):
+    """A fault of all inputs that are masks."""
+
+    def changed(tensors, function):
+        return function({name: change(each) if "mask" in name else each for name, each in tensors.items()})
+
+    return of_signatures(changed)
+
+
+def late(x):
+    """Which positions of the last axis are beyond 64."""
+    return keras.ops.arange(keras.ops.shape(x)[-1]) >= 64
+
+
+def changed_beyond_64(tensors, function):
+    outputs = function(tensors)
+    name = next(name for name, each in outputs.items() if each.dtype.is_floating)
+    values = outputs[name]
+    beyond = keras.ops.cast(keras.ops.arange(keras.ops.shape(values)[1]) >= 64, values.dtype)
+    return outputs | {name: values * (1 + 1e-4 * beyond)}
+
+
+def late_slot_before(tensors, function):
+    """The slot before the right one, of steps beyond the tenth."""
+    if "cache_index" in tensors:
+        index = tensors["cache_index"]
+        tensors["cache_index"] = index - keras.ops.cast(index > 10, index.dtype)
+    return function(tensors)
+
+
+def late_tokens_of_a_step(tensors, function):
+    """Other tokens beyond the 64th that one step reads."""
+    if "cache_index" in tensors:
+        tokens = tensors["token_ids"]
+        tensors["token_ids"] = keras.ops.where(late(tokens), keras.ops.zeros_like(tokens), tokens)
+    return function(tensors)
+
+
+def long_sources_cut(tensors, function):
+    """What the decoder sees of a source beyond its 64th token."""
+    tensors = dict(tensors)
+    if "cache_index" in tensors:
+        for name in tensors:
+            if "mask" in name:
+                tensors[name] = tensors[name] & ~late(tensors[name])
+    return function(tensors)
+
+
+def last_row(value):
+    value[-1] *= 1.001
+    return value
+
+
+def zeroed(value):
+    value[20:64] = 0
+    return value
+
+
+def table(word):
+    return lambda weight: word in weight.path and weight.shape[0] > 100
+
+
+MASKS = {
+    "no mask": masks(keras.ops.ones_like),
+    "inverted mask": masks(keras.ops.logical_not),
+    "no mask beyond 64": masks(lambda mask: mask | late(mask)),
+    "mask taken for lengths": masks(
+        lambda mask: keras.ops.arange(keras.ops.shape(mask)[1]) < keras.ops.sum(mask, axis=1, keepdims=True)
+    ),
+    "changed beyond 64": of_signatures(changed_beyond_64),
+}
+FAULTS = {
+    encoder: MASKS
+    | {
+        "positions zeroed": of_weight(table("position"), zeroed),
+        "last position": of_weight(table("position"), last_row),
+        "last word": of_weight(table("token_embedding"), last_row),
+        "norm": of_weight(lambda weight: "norm" in weight.path, lambda value: value * 1.001),
+        "epsilon": of_attribute(
+            lambda layer: isinstance(layer, keras.layers.LayerNormalization), "epsilon", lambda value: 1.5 * value
+        ),
+        "activation": of_attribute(
+            lambda layer: str(getattr(layer, "path", "")).endswith("hidden"),
+            "activation",
+            lambda value: lambda x: keras.activations.gelu(x, approximate=True),
+        ),
+    },
+    detector: MASKS,
+    decoder: {
+        "late slot before": of_signatures(late_slot_before),
+        "late tokens of a step": of_signatures(late_tokens_of_a_step),
+    },
+    translator: {
+        "no mask": MASKS["no mask"],
+        "no mask beyond 64": MASKS["no mask beyond 64"],
+        "mask taken for lengths": MASKS["mask taken for lengths"],
+        "long sources cut": of_signatures(long_sources_cut),
+        "changed beyond 64": of_signatures(changed_beyond_64),
+    },
+    unequal_blocks: {
+        "small block": of_weight(lambda weight: weight.path == "small/kernel", lambda value: value * 1.0001),
+    },
+}
+
+
+def main(directory):
+    results = {}
+    for make, faults in FAULTS.items():
+        model, spec = sound(make)
+        results[make.__name__] = {"sound": max(each.share for each in verified(spec))}
+        for name, plant in faults.items():
+            try:
+                with plant(model, spec) as planted:
+                    verified(planted)
+                found = None
+            except ParityError as error:
+                found = str(error)
+            results[make.__name__][name] = found
+        sound.cache_clear()
+        (directory / "results.json").write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))
