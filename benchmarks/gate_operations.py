@@ -74,7 +74,7 @@ def operation_faults(model):
         ]
         found = [each for each in found if name != "offset" or hasattr(each, "embeddings")]
         found = [each for each in found if name != "activation" or each.activation is not keras.activations.linear]
-        if found:
+        if len(found) > (name == "index"):  # Another index needs a second head.
             layer = found[number % len(found)]
             yield label, _attribute(layer, name, change(getattr(layer, name)))
     for number, (label, (end, change)) in enumerate(_RESULTS.items()):

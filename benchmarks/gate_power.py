@@ -26,11 +26,12 @@ AGAIN = 75
 WORKER = pathlib.Path(__file__).with_name("gate_worker.py")
 
 
-def records(name, formats, folder):
-    """The records of one model, and the error of its process, or None."""
+def records(name, formats, folder, most=None):
+    """The records of one model, and the error of its process, or None; of at most some faults of each group."""
     path, status = folder / f"{name}.jsonl", AGAIN
     while status == AGAIN:
-        command = [sys.executable, str(WORKER), name, str(path), *formats]
+        command = [sys.executable, str(WORKER), name, str(path), "--formats", *formats]
+        command += [] if most is None else ["--most", str(most)]
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         status = done.returncode
     lines = path.read_text().splitlines() if path.exists() else []
@@ -79,7 +80,7 @@ def main():
         folder = pathlib.Path(options.state or folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name in options.models[:1] if options.tiny else options.models:
-            found, error = records(name, options.formats, folder)
+            found, error = records(name, options.formats, folder, 2 if options.tiny else None)
             add_rows(table, name, options.formats, found)
             kinds |= {(each["group"], each["fault"]) for each in found if each["group"] != "sound"}
             if error:

@@ -23,7 +23,7 @@ def one_element_negated(value):
 
 
 def one_row_zero(value):
-    value[len(value) // 2] = 0
+    value[len(value) // 3] = 0  # Not the half: tables of T5 have a row there that nothing reads.
     return value
 
 

@@ -1,10 +1,12 @@
-"""Plants all faults in the files of one model: `gate_worker.py MODEL FILE FORMAT ...`, for `gate_power.py`.
+"""Plants all faults in the files of one model: `gate_worker.py MODEL FILE --formats ...`, for `gate_power.py`.
 
 Appends a line of JSON for each fault to FILE; faults that it has lines of are left out. Ends with the status `AGAIN` when
 the converters have leaked too much memory, to be started again.
 """
 
+import argparse
 import contextlib
+import itertools
 import json
 import pathlib
 import resource
@@ -117,12 +119,12 @@ class Record:
             sys.exit(AGAIN)
 
 
-def plant_in_weights(judge, model, format, record):
+def plant_in_weights(judge, model, format, record, most):
     names = [each.path for each in judge.spec.variables]
     by_id = {id(each.value): each.path for each in judge.spec.variables}
     order = [by_id[id(each)] for each in judge.traced.exported_variables]
     files = EditedFiles(judge.folder, format, order)
-    for label, weight, values in weight_faults(model):
+    for label, weight, values in itertools.islice(weight_faults(model), most):
         if weight.path not in names or weight.path not in order or not record.lacks(format, "weight", label):
             continue
         with files.planted(weight.path, weight.numpy(), values) as is_found:
@@ -153,9 +155,9 @@ def _converted(judge, format, context, traced=None):
         return other.refusals(format)
 
 
-def plant_in_signatures(judge, format, record, unused):
+def plant_in_signatures(judge, format, record, faults):
     kept, opened = {}, running.opened
-    for label, before, after in signature_faults(judge.spec, unused):
+    for label, before, after in faults:
         if not record.lacks(format, "signature", label):
             continue
 
@@ -171,8 +173,8 @@ def plant_in_signatures(judge, format, record, unused):
             verify.opened = opened
 
 
-def plant_in_operations(judge, model, formats, record):
-    for label, context in operation_faults(model):
+def plant_in_operations(judge, model, formats, record, most):
+    for label, context in itertools.islice(operation_faults(model), most):
         missing = [format for format in formats if record.lacks(format, "operation", label)]
         if not missing:
             continue
@@ -202,8 +204,14 @@ def judge_sound(name, formats, record):
                     record.add(format, "sound", change.__name__, judge.refusals(format))
 
 
-def main(name, path, *formats):
-    record = Record(pathlib.Path(path))
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("file", type=pathlib.Path)
+    parser.add_argument("--formats", nargs="+", default=list(FORMATS))
+    parser.add_argument("--most", type=int, help="faults of each group")
+    options = parser.parse_args()
+    name, formats, most, record = options.model, options.formats, options.most, Record(options.file)
     model = gate_models.built(name)
     spec, traced = gate_models.specification(model)
     with tempfile.TemporaryDirectory() as folder:
@@ -213,11 +221,12 @@ def main(name, path, *formats):
         for format in formats:
             if record.lacks(format, "sound", "randomized"):
                 record.add(format, "sound", "randomized", judge.refusals(format))
-            plant_in_weights(judge, model, format, record)
-            plant_in_signatures(judge, format, record, gate_models.UNUSED.get(name, ()))
-        plant_in_operations(judge, model, formats, record)
+            plant_in_weights(judge, model, format, record, most)
+            faults = signature_faults(spec, gate_models.UNUSED.get(name, ()))
+            plant_in_signatures(judge, format, record, itertools.islice(faults, most))
+        plant_in_operations(judge, model, formats, record, most)
     judge_sound(name, formats, record)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

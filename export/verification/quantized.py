@@ -18,11 +18,10 @@ from keras_transformer.export.reporting.report import Parity
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.runtime.runtime_model import RuntimeModel
 from keras_transformer.export.spec.export_spec import Probe
+from keras_transformer.export.verification.comparison import sentinels
 from keras_transformer.export.verification.running import opened, results_on
 from keras_transformer.export.verification.timing import milliseconds
 
-# Larger values are sentinels, such as those of masked scores.
-_SENTINEL = 1e8
 # Rows below this share of the output's own scale are judged by that: their values are mostly rounding.
 _SMALLEST_ROW = 0.1
 _FLOOR = 1e-6
@@ -112,7 +111,7 @@ def _changes(
         if expected.dtype.kind != "f":
             continue  # A token is the most likely one, which quantization may change.
         change = row_change(got, expected)
-        regular = np.isfinite(expected) & (np.abs(expected) < _SENTINEL)
+        regular = ~sentinels(expected)
         with np.errstate(invalid="ignore"):
             difference = float(np.max(np.abs(got - expected), initial=0.0, where=regular))
         scale = max(float(np.max(np.abs(expected), initial=0.0, where=regular)), _FLOOR)
@@ -128,7 +127,7 @@ def row_change(got: np.ndarray, expected: np.ndarray) -> float:
     """The root mean square, over the rows of an output, of each row's relative difference.
 
     The relative difference of a row (the last axis) is the norm of the difference over the norm of the expected row.
-    Sentinels (infinities, values from 1e8 on) must be equal but for one percent, and do not count.
+    Sentinels (see `comparison.sentinels`) must be equal but for one percent, and do not count.
 
     Args:
         got: array of a runtime.
@@ -145,7 +144,7 @@ def row_change(got: np.ndarray, expected: np.ndarray) -> float:
     if expected.size == 0:
         return 0.0
     got, expected = (each.astype("float64").reshape(-1, each.shape[-1] if each.ndim else 1) for each in (got, expected))
-    regular = np.isfinite(expected) & (np.abs(expected) < _SENTINEL)
+    regular = ~sentinels(expected)
     if not np.allclose(got[~regular], expected[~regular], rtol=0.01, atol=0):
         return float("nan")
     kept = np.where(regular, expected, 0.0)

@@ -46,6 +46,14 @@ COMMANDS = {
         ["export_cost", "--formats", "tflite", "onnx"],
         {"network", "seconds", "peak GB"},
     ),
+    "gate_power": (
+        ["gate_power", "--formats", "onnx"],
+        {"faults", "caught", "by weights", "by outputs", "sound", "refused"},
+    ),
+    "gate_clean": (
+        ["gate_clean", "--formats", "onnx"],
+        {"model", "fresh onnx", "trained onnx", "extreme onnx"},
+    ),
     "backbones": (
         ["backbones", "--only", "bert", "--formats", "onnx", "--ours-only"],
         {"backbone", "ours onnx"},
@@ -134,6 +142,14 @@ def test_what_an_export_says_of_itself(reports):
     (row,) = reports["quantized_tasks"][1]["rows"]
     assert row["change"] == pytest.approx(row["score"] - row["float_score"], abs=0.011)
     assert 0.8 < row["agreement"] <= 1
+
+
+def test_the_gate_refuses_planted_faults_and_no_sound_file(reports):
+    (row,) = reports["gate_power"][1]["rows"]
+    assert row["caught"] == row["faults"] == 6
+    assert (row["sound"], row["refused"]) == (3, 0)
+    (row,) = reports["gate_clean"][1]["rows"]
+    assert all(0 < row[f"{weights} onnx"] < 1 for weights in ("fresh", "trained", "extreme"))
 
 
 def test_without_a_gpu_it_says_so(reports):

@@ -151,7 +151,7 @@ def late(x):
 
 def changed_beyond_64(tensors, function):
     outputs = function(tensors)
-    name = next(name for name, each in outputs.items() if each.dtype.is_floating)
+    name = next(iter(outputs))
     values = outputs[name]
     beyond = keras.ops.cast(keras.ops.arange(keras.ops.shape(values)[1]) >= 64, values.dtype)
     return outputs | {name: values * (1 + 1e-4 * beyond)}
@@ -171,6 +171,16 @@ def late_tokens_of_a_step(tensors, function):
         tokens = tensors["token_ids"]
         tensors["token_ids"] = keras.ops.where(late(tokens), keras.ops.zeros_like(tokens), tokens)
     return function(tensors)
+
+
+def late_words_of_a_source(tensors, function):
+    """Other tokens beyond the 64th of a source."""
+    return function(
+        {
+            name: keras.ops.where(late(each), keras.ops.zeros_like(each), each) if name == "source_token_ids" else each
+            for name, each in tensors.items()
+        }
+    )
 
 
 def long_sources_cut(tensors, function):
@@ -232,7 +242,7 @@ FAULTS = {
         "no mask beyond 64": MASKS["no mask beyond 64"],
         "mask taken for lengths": MASKS["mask taken for lengths"],
         "long sources cut": of_signatures(long_sources_cut),
-        "changed beyond 64": of_signatures(changed_beyond_64),
+        "late words of a source": of_signatures(late_words_of_a_source),
     },
     unequal_blocks: {
         "small block": of_weight(lambda weight: weight.path == "small/kernel", lambda value: value * 1.0001),

@@ -16,7 +16,13 @@ FAULTS = {
     "encoder": (*MASKS, "positions zeroed", "last position", "last word", "norm", "epsilon", "activation"),
     "detector": MASKS,
     "decoder": ("late slot before", "late tokens of a step"),
-    "translator": ("no mask", "no mask beyond 64", "mask taken for lengths", "long sources cut", "changed beyond 64"),
+    "translator": (
+        "no mask",
+        "no mask beyond 64",
+        "mask taken for lengths",
+        "long sources cut",
+        "late words of a source",
+    ),
     "unequal_blocks": ("small block",),
 }
 

@@ -9,7 +9,9 @@ import sys
 import numpy as np
 import pytest
 
+from keras_transformer.export.errors import WeightError
 from keras_transformer.export.verification.stored_weight import StoredWeight
+from keras_transformer.export.verification.weight_comparison import WeightComparison
 from keras_transformer.export.verification.weight_images import difference, is_image, is_rows_of
 
 WORKER = pathlib.Path(__file__).with_name("weights_worker.py")
@@ -99,3 +101,66 @@ def test_rows_of_a_table():
     wrong = table[2:7].copy()
     wrong[3, 1] *= -1
     assert not is_rows_of(StoredWeight("cut", wrong), table)
+
+
+class Signature:
+    """A double of `TracedConstants`: what a signature reads, of a graph without constants."""
+
+    scalars, computed_with = frozenset(), frozenset()
+
+    def __init__(self, readers):
+        self.readers = readers
+
+    def values(self, sizes):
+        return iter(())
+
+
+VARIABLES = {
+    "dense/kernel": np.random.default_rng(0).normal(size=(6, 6)).astype("float32"),
+    "dense/bias": np.random.default_rng(1).normal(size=48).astype("float32"),
+    "head/bias": np.array([0.3, -0.2], "float32"),
+}
+
+
+def comparison(stored):
+    """The record of a file with some arrays of no names, or of a variable's own."""
+    check = WeightComparison("tflite", VARIABLES, VARIABLES, [Signature({name: {name} for name in VARIABLES})])
+    for each in stored:
+        check.add(each)
+    return check.finish()
+
+
+def changed(name, change, **words):
+    """The arrays of a sound file, but one."""
+    return [
+        StoredWeight(f"constant_{key}", change(values.copy()), **words)
+        if key == name
+        else StoredWeight(f"constant_{key}", values)
+        for key, values in VARIABLES.items()
+    ]
+
+
+def test_a_sound_file_without_names_has_every_weight():
+    assert comparison(changed("dense/kernel", np.transpose)) == {"equal": 3, "computed": [], "unaccounted": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("dense/bias", lambda values: np.roll(values, 1)),
+        ("dense/bias", lambda values: values.astype("float16").astype("float32")),
+        ("dense/bias", lambda values: values * np.float32(1.001)),
+        ("dense/bias", np.zeros_like),
+        ("dense/kernel", np.zeros_like),
+        ("head/bias", lambda values: np.nextafter(values, np.float32([9, -0.2]))),
+        ("head/bias", lambda values: values.astype("float16").astype("float32")),
+    ],
+)
+def test_a_moved_rounded_or_missing_weight_is_refused(name, change):
+    with pytest.raises(WeightError, match=f"'{name}'"):
+        comparison(changed(name, change))
+
+
+def test_a_weight_with_its_own_name_and_shape_may_not_be_transposed():
+    with pytest.raises(WeightError, match="'dense/kernel'"):
+        comparison(changed("dense/kernel", np.transpose, origin="dense/kernel", is_named_exactly=True))
