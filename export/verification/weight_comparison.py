@@ -16,8 +16,8 @@ from keras_transformer.export.verification.weight_images import (
     factors_of,
     is_image,
     is_near,
+    is_origin,
     is_rows_of,
-    is_same,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class WeightComparison:
             WeightError: the file names the array after a variable with other values.
         """
         origin = stored.origin
-        if origin is not None and _is_origin(stored, self._variables[origin]):
+        if origin is not None and is_origin(stored, self._variables[origin]):
             self._found.add(origin)
         elif origin is not None and stored.is_named_exactly:
             self._refuse(stored, origin)
@@ -269,13 +269,6 @@ class WeightComparison:
         raise WeightError(
             self._format, name, f"differs from the model at {list(index)}: {share:.3%} of its numbers are equal", index
         )
-
-
-def _is_origin(stored: StoredWeight, array: np.ndarray) -> bool:
-    """Whether an array has the numbers of the variable that it is named after; with its whole name and shape, in place."""
-    if stored.is_named_exactly and stored.values.shape == array.shape:
-        return is_same(stored, array)
-    return is_image(stored, array)
 
 
 def _has_content(values: np.ndarray) -> bool:

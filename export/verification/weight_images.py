@@ -38,11 +38,11 @@ def is_image(stored: StoredWeight, array: np.ndarray) -> bool:
     return any(_is_equal(stored, each) for each in transposed(array))
 
 
-def is_same(stored: StoredWeight, array: np.ndarray) -> bool:
-    """Whether a stored array has the numbers of a variable in their order: with axes merged or split, not transposed."""
-    if stored.values.size != array.size or stored.values.dtype != array.dtype:
-        return False
-    return _is_equal(stored, array)
+def is_origin(stored: StoredWeight, array: np.ndarray) -> bool:
+    """Whether a stored array has the numbers of the variable that it is named after; with its name and shape, in place."""
+    if stored.is_named_exactly and stored.values.shape == array.shape:
+        return stored.values.dtype == array.dtype and _is_equal(stored, array)
+    return is_image(stored, array)
 
 
 def is_rows_of(stored: StoredWeight, array: np.ndarray) -> bool:
