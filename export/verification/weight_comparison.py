@@ -127,12 +127,12 @@ class WeightComparison:
         if any(name in part.computed_with for part in self._constants):
             return
         array = self._variables[name]
-        nearest = self._nearest(name)
-        if nearest is None:
-            if not any(_is_large(stored) for stored in self._unknown):
-                self._refuse(None, name)
-        elif self._is_changed(nearest, array) or is_near(nearest, array) or self._is_another(nearest):
-            self._refuse(nearest, name)
+        found = [stored for stored in self._unknown if stored.values.size == array.size]
+        if not found and not any(map(_is_large, self._unknown)):
+            self._refuse(None, name)
+        for stored in found:
+            if self._is_changed(stored, array) or is_near(stored, array) or self._is_another(stored):
+                self._refuse(stored, name)
 
     def _missing(self) -> list[str]:
         names = self._expected.keys() - self._found - self._folded
@@ -241,12 +241,6 @@ class WeightComparison:
         if names and any(each is stored for each in self._unknown):
             self._unknown = [each for each in self._unknown if each is not stored]
             (self._found if is_exact else self._folded).update(name for name in names if name)
-
-    def _nearest(self, name: str) -> StoredWeight | None:
-        """The array of unknown origin, of the size of a variable, that has most of its numbers."""
-        array = self._variables[name]
-        found = [stored for stored in self._unknown if stored.values.size == array.size]
-        return max(found, key=lambda stored: difference(stored, array)[0], default=None)
 
     def _is_changed(self, stored: StoredWeight, array: np.ndarray) -> bool:
         """Whether an array has many numbers of a variable, or almost a multiple by a number of the model.

@@ -13,8 +13,9 @@ _SAMPLES = 64
 _MOST_AXES = 4
 _ROUNDING, _SIMILAR = 1e-6, 1e-5
 # The relative rounding error of bfloat16. Numbers that arrays have in common by chance.
-_HALF_PRECISION, _COMMON = 2.0**-8, (-1.0, 0.0, 1.0)
-_MOVED = 0.3
+_HALF, _COMMON = 2.0**-8, (-1.0, 0.0, 1.0)
+# What share of the numbers an array has in common with a variable that it is made of, and of how many at least.
+_MOVED, _MOST, _FEWEST = 0.3, 0.7, 8
 
 
 def is_image(stored: StoredWeight, array: np.ndarray) -> bool:
@@ -125,7 +126,7 @@ def difference(stored: StoredWeight, array: np.ndarray) -> tuple[float, tuple[in
 
 
 def is_near(stored: StoredWeight, array: np.ndarray) -> bool:
-    """Whether a stored array is a variable of lower precision, or one of which the numbers have other places.
+    """Whether an array is a variable of lower precision, with its numbers at other places, or a multiple but for some.
 
     Example:
 
@@ -137,16 +138,28 @@ def is_near(stored: StoredWeight, array: np.ndarray) -> bool:
     """
     if stored.values.size != array.size or stored.values.dtype != array.dtype:
         return False
-    values = stored.values.reshape(-1)
-    sample = values[np.linspace(0, values.size - 1, min(16 * _SAMPLES, values.size)).astype(int)]
-    sample = sample[~np.isin(sample, _COMMON)]
-    if sample.size and np.isin(sample, array).mean() > _MOVED:
+    positions = np.linspace(0, array.size - 1, min(16 * _SAMPLES, array.size)).astype(int)
+    sample = _at(stored.values, positions)
+    special = sample[~np.isin(sample, _COMMON)]
+    if special.size and np.isin(special, array).mean() > _MOVED:
         return True
+    values = stored.values.reshape(-1)
     for each in transposed(array):
         flat = each.reshape(-1)
-        if (np.abs(values - flat) <= _HALF_PRECISION * np.abs(flat)).all():
+        if _is_multiple_in_part(sample, _at(each, positions)) or (np.abs(values - flat) <= _HALF * np.abs(flat)).all():
             return True
     return False
+
+
+def _is_multiple_in_part(values: np.ndarray, array: np.ndarray) -> bool:
+    """Whether most numbers, but not all, are the same multiple of those of an array."""
+    is_number = array != 0
+    if is_number.sum() < _FEWEST:
+        return False
+    ratios = values[is_number].astype("float64") / array[is_number]
+    middle = np.median(ratios)
+    share = (np.abs(ratios - middle) <= _SIMILAR * np.abs(middle)).mean()
+    return bool(middle and _MOST <= share < 1)
 
 
 def transposed(array: np.ndarray) -> Iterator[np.ndarray]:

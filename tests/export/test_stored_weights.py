@@ -150,6 +150,7 @@ def test_a_sound_file_without_names_has_every_weight():
         ("dense/bias", lambda values: np.roll(values, 1)),
         ("dense/bias", lambda values: values.astype("float16").astype("float32")),
         ("dense/bias", lambda values: values * np.float32(1.001)),
+        ("dense/bias", lambda values: 0.37 * values * np.where(np.arange(48) == 5, np.float32(1.0001), np.float32(1))),
         ("dense/bias", np.zeros_like),
         ("dense/kernel", np.zeros_like),
         ("head/bias", lambda values: np.nextafter(values, np.float32([9, -0.2]))),
