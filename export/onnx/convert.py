@@ -75,7 +75,7 @@ def _model(
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """The graph of one signature, and its weights by name."""
     if not spec.variables:
-        return _convert(traced.functions[name], spec.signatures[name], spec.locate), {}
+        return _convert(traced.weightless(name), spec.signatures[name], spec.locate), {}
     function = traced.weightless(name)
     model = _convert(function, spec.signatures[name], spec.locate, weight_names(spec.variables))
     return model, fold(model, weights)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -31,16 +32,33 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
         ConversionError: TensorFlow cannot save the graphs.
     """
     names = spec.names(NAME)
-    save(traced, names, directory / NAME)
+    write_signatures(traced, names, directory / NAME)
     return dict.fromkeys(names, NAME)
 
 
-def save(traced: Any, names: list[str], path: pathlib.Path) -> None:
-    """Writes a SavedModel with some signatures of a module, the first as `serving_default` too."""
-    signatures = {name: traced.functions[name] for name in names}
-    signatures.setdefault("serving_default", traced.functions[names[0]])
+def write_signatures(traced: TracedModule, names: Sequence[str], path: pathlib.Path) -> None:
+    """Writes a SavedModel with some signatures of a `TracedModule`, which read the variables of the model."""
+    # A Keras model is not made an attribute: TensorFlow would then trace its own default signature too.
+    module: Any = tf.Module(name="exported")
+    module.exported_variables, module.exported_modules = traced.exported_variables, traced.exported_modules
+    save(module, {name: traced.function(name) for name in names}, path)
+
+
+def save(module: tf.Module, functions: Mapping[str, Any], path: pathlib.Path) -> None:
+    """Writes a SavedModel, with the first of its functions as `serving_default` too.
+
+    Args:
+        module: owner of the variables and resources of the functions.
+        functions: dict of signature name to concrete function.
+        path: folder to write.
+
+    Raises:
+        ConversionError: TensorFlow cannot save the graphs.
+    """
+    signatures = {**functions}
+    signatures.setdefault("serving_default", next(iter(functions.values())))
     with captured() as log:
         try:
-            tf.saved_model.save(traced, str(path), signatures=signatures)
+            tf.saved_model.save(module, str(path), signatures=signatures)
         except (ValueError, AssertionError, tf.errors.InvalidArgumentError) as error:
             raise ConversionError(NAME, error, log()) from error

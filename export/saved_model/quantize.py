@@ -33,7 +33,7 @@ def quantize(spec: ExportSpec, directory: pathlib.Path, files: dict[str, str]) -
     """
     module = QuantizedModule(spec, spec.quantization)
     shutil.rmtree(directory / NAME)
-    saved_model.save(module, spec.names(NAME), directory / NAME)
+    saved_model.save(module, module.functions, directory / NAME)
 
 
 class QuantizedModule(tf.Module):

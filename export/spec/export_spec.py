@@ -81,6 +81,7 @@ class Signature:
         probes: list of `Probe`.
         outputs: tuple of `ArraySpec`; filled when the signature is traced.
         formats: names of the formats that have it; all of them when None.
+        general: name of the signature that computes the same for any shapes; None for this one.
 
     Example:
 
@@ -96,6 +97,7 @@ class Signature:
     probes: list[Probe]
     outputs: tuple[ArraySpec, ...] = ()
     formats: tuple[str, ...] | None = None
+    general: str | None = None
 
 
 @dataclasses.dataclass

@@ -85,11 +85,13 @@ def check_model(model: Any) -> Any:
 def fill_references(signature: Signature) -> None:
     """Runs a signature's own function on every probe, whose `outputs` become its results.
 
+    A probe that has outputs, since signatures of the same function share it, is left as it is.
+
     Raises:
         InvalidModelError: the function fails on a probe, computes NaN, or returns other values in a second call.
     """
     with full_precision():
-        for probe in signature.probes:
+        for probe in (each for each in signature.probes if not each.outputs):
             probe.outputs = _reference(signature, probe)
             for name, value in probe.outputs.items():
                 if value.dtype.kind == "f" and np.isnan(value).any():

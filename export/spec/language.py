@@ -14,7 +14,7 @@ from keras_transformer.export.spec.language_signatures import LanguageSignatures
 from keras_transformer.export.spec.operation_origin import layer_of
 from keras_transformer.utils.types import Tensor
 
-_UNBOUNDED = 512
+_UNBOUNDED, _MOST_SLOTS = 512, 1024
 _BUCKETS = (32, 128)
 
 
@@ -24,8 +24,8 @@ class GenerationOptions:
 
     Args:
         whole_graph: bool. Whether to write `generate` too: greedy decoding with its loop inside the graph.
-        static_length: int: slots of the cache in the signatures of fixed shapes (TFLite); None for the model's maximum
-            length, or 512 where it has none.
+        static_length: int: slots of the cache in the signatures of fixed shapes (TFLite), which longer texts do not use;
+            None for the model's maximum length, but at most 1,024, or 512 where it has none.
         prefill_buckets: lengths of prompts, or of sources, that have signatures of fixed shapes (TFLite).
 
     Example:
@@ -95,7 +95,7 @@ def _signatures(model: Any, options: GenerationOptions) -> dict[str, Signature]:
 
 def static_length(model: Any, options: GenerationOptions) -> int:
     """Slots of the cache in signatures of fixed shapes."""
-    return options.static_length or model.max_length or _UNBOUNDED
+    return options.static_length or min(model.max_length or _UNBOUNDED, _MOST_SLOTS)
 
 
 def check_stepwise(model: Any, tolerance: float | None = None) -> None:

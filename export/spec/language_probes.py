@@ -21,6 +21,7 @@ class LanguageProbes:
 
     def __init__(self, model: Any) -> None:
         self.model = model
+        self._steps: dict[tuple[Any, ...], Probe] = {}
         # Texts with images in them have one at the beginning.
         self._begin_ids = [layer.begin_id for layer in model.stepwise.target_layers if hasattr(layer, "begin_id")]
 
@@ -73,7 +74,16 @@ class LanguageProbes:
         Args:
             batch, new, length, source_length: numbers of rows, of new tokens, of slots, and of tokens of the source.
             at_end: bool. Whether the new tokens of the first row take the last slots; those before are empty.
+
+        Returns:
+            A `Probe`, the same one for the same arguments: caches are large.
         """
+        key = batch, new, length, source_length, at_end
+        if key not in self._steps:
+            self._steps[key] = self._decode(*key)
+        return self._steps[key]
+
+    def _decode(self, batch: int, new: int, length: int, source_length: int, at_end: bool) -> Probe:
         index, cache = self._prefilled(batch, min(5, length - new), length, source_length)
         if at_end:
             index[0] = length - new

@@ -13,7 +13,7 @@ from keras_transformer.utils.types import Tensor
 Function = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
 _SOURCE_TOKENS = "source_token_ids"
-_LONGEST_PROMPT, _MOST_SLOTS = 300, 4096
+_LONGEST_PROMPT, _MOST_SLOTS = 300, 1024
 # Past tiles of 64 tokens.
 _MANY = 67
 _SHORT_SOURCE = 9
@@ -66,13 +66,14 @@ class LanguageSignatures:
         inputs = (ids, _int_per_row("cache_index"), *self._cache_specs, *self._memory_specs)
         probes = [self.probes.decode(*sizes) for sizes in self._sizes(((1, 1, 9), (3, 1, 16)))] + self._at_end()
         formats = formats_with("takes_single_tokens")
-        return Signature(self._step(self.model.decode_step, "cache_index"), inputs, probes, formats=formats)
+        function = self._step(self.model.decode_step, "cache_index")
+        return Signature(function, inputs, probes, formats=formats, general="decode")
 
     def static(self, bucket: int, length: int) -> dict[str, Signature]:
         """Signatures of fixed shapes for prompts of up to `bucket` tokens; of an encoder-decoder for such sources."""
         if not self.model.is_encoder_decoder:
             probe = self.probes.prefill(1, bucket, length)
-            return {f"prefill_{bucket}": _static(self._step(self.model.prefill, "lengths"), probe)}
+            return {f"prefill_{bucket}": _static("prefill", self._step(self.model.prefill, "lengths"), probe)}
         # A decoder begins with one token, which `decode` reads.
         return {
             f"encode_{bucket}": self.static_encode(bucket),
@@ -82,12 +83,12 @@ class LanguageSignatures:
     def static_encode(self, source_length: int = 5) -> Signature:
         """`encode` of fixed shapes for one row."""
         probe = Probe(self.probes.source(1, source_length), label_of(1, source_length))
-        return _static(self.encode().function, probe)
+        return _static("encode", self.encode().function, probe)
 
     def static_decode(self, length: int, source_length: int = 5) -> Signature:
         """`decode` of fixed shapes for one row and one token."""
         probes = [self.probes.decode(1, 1, length, source_length, at_end) for at_end in (False, True)]
-        return _static(self._step(self.model.decode_step, "cache_index"), *probes)
+        return _static("decode", self._step(self.model.decode_step, "cache_index"), *probes)
 
     def generate(self) -> Signature:
         """Greedy decoding with its loop inside the graph."""
@@ -117,9 +118,10 @@ class LanguageSignatures:
         return min(reaching_length(self.model), _LONGEST_PROMPT)
 
     def _at_end(self) -> list[Probe]:
-        """A probe of one token in the last slot, of all that the model allows."""
+        """Probes of one token in the last slot: of a small cache for two rows, and of all that the model allows."""
         slots = self._reaching + 5 if self.model.max_length is None else self.model.max_length
-        return [self.probes.decode(2, 1, min(slots, _MOST_SLOTS), at_end=True)]
+        sizes = [*self._sizes(((2, 1, 12),)), (1, 1, min(slots, _MOST_SLOTS))]
+        return [self.probes.decode(*each, at_end=True) for each in sizes]
 
     def _many_tokens(self) -> list[Probe]:
         """A probe of more tokens at a time than usual tiles have, after others in the cache, where the model allows it."""
@@ -149,12 +151,13 @@ class LanguageSignatures:
         return tuple(ArraySpec(name, dtype, (None, None), axes) for name, dtype in zip(names, dtypes, strict=True))
 
 
-def _static(function: Function, probe: Probe, *others: Probe) -> Signature:
-    """A signature of exactly the shapes of some probes."""
+def _static(general: str, function: Function, probe: Probe, *others: Probe) -> Signature:
+    """A signature of exactly the shapes of some probes, that computes what another one does for any shapes."""
     inputs = tuple(
         ArraySpec(name, str(array.dtype), array.shape, (None,) * array.ndim) for name, array in probe.inputs.items()
     )
-    return Signature(function, inputs, [probe, *others], formats=formats_with("takes_fixed_shapes"))
+    formats = formats_with("takes_fixed_shapes")
+    return Signature(function, inputs, [probe, *others], formats=formats, general=general)
 
 
 def _token_ids(axis: str) -> tuple[ArraySpec]:

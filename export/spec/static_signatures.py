@@ -48,7 +48,7 @@ def static_signatures(spec: ExportSpec, sizes: Mapping[str, int] | Iterable[Mapp
     given: Iterable[Any] = [sizes] if isinstance(sizes, Mapping) else sizes
     for each in given:
         _check_sizes(name, axes, each)
-        added[f"{name}_{'x'.join(str(each[axis]) for axis in axes)}"] = _static(signature, each)
+        added[f"{name}_{'x'.join(str(each[axis]) for axis in axes)}"] = _static(name, signature, each)
     return dataclasses.replace(spec, signatures={**spec.signatures, **added})
 
 
@@ -62,7 +62,7 @@ def _check_sizes(name: str, axes: list[str], sizes: Mapping[str, int]) -> None:
             raise InvalidModelError(f"static: the size of axis '{axis}' must be a positive integer, not {size!r}")
 
 
-def _static(signature: Signature, sizes: Mapping[str, int]) -> Signature:
+def _static(name: str, signature: Signature, sizes: Mapping[str, int]) -> Signature:
     from keras_transformer.export.spec.functional import fill_references
 
     inputs = tuple(
@@ -72,7 +72,8 @@ def _static(signature: Signature, sizes: Mapping[str, int]) -> Signature:
     # A padded and an unpadded probe, where the signature has both.
     sources = [signature.probes[0], signature.probes[-1]] if len(signature.probes) > 1 else signature.probes
     probes = [_resized(signature, probe, sizes, f"{label}, {number}") for number, probe in enumerate(sources, 1)]
-    static = Signature(signature.function, inputs, probes, formats=formats_with("takes_fixed_shapes"))
+    formats = formats_with("takes_fixed_shapes")
+    static = Signature(signature.function, inputs, probes, formats=formats, general=name)
     fill_references(static)
     return static
 

@@ -96,7 +96,7 @@ def _source(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> 
         return
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, SAVED_MODEL)
-        saved_model.save(traced, spec.names(NAME), path)
+        saved_model.write_signatures(traced, spec.names(NAME), path)
         yield path
 
 

@@ -68,15 +68,14 @@ class SplatModel:
         self.read = {name: [s.value for label, s in self.splats.items() if label in found[name].read] for name in names}
         self.factors = sorted({value for graph in graphs.values() for value in _scalars(graph)})
         constants = {label: _constant(variable, self.splats.get(label)) for label, variable in variables.items()}
-        self._module: Any = tf.Module(name="exported")
-        self._module.functions = {
+        self._functions = {
             name: _with_constants(name, spec.signatures[name], functions[name], graphs[name], constants)
             for name in names
         }
 
     def save(self, path: pathlib.Path) -> None:
         """Writes the SavedModel."""
-        saved_model.save(self._module, list(self._module.functions), path)
+        saved_model.save(tf.Module(name="splats"), self._functions, path)
 
 
 def _layouts(graph_def: Any, function: Any) -> WeightLayouts:

@@ -24,7 +24,7 @@ from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.verification.blocks import block_maximum
 
 if TYPE_CHECKING:
-    from keras_transformer.export.spec.export_spec import ExportSpec
+    from keras_transformer.export.spec.export_spec import ExportSpec, Probe
     from keras_transformer.export.spec.traced import TracedModule
 
 # Draws of the noise; the largest movement counts.
@@ -55,13 +55,18 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec) -> None:
         traced: the `TracedModule`.
         spec: the `ExportSpec` it was traced from; its probes have their outputs.
     """
+    probes: dict[str, dict[int, Probe]] = {}
     for name, signature in spec.signatures.items():
         if any(each.dtype == "string" for each in (*signature.inputs, *signature.outputs)):
             continue  # A copy of a signature of tokens, behind a tokenizer.
-        with perturbed(traced.functions[name]) as function:
-            for probe in signature.probes:
-                tensors = {spec.name: tf.convert_to_tensor(probe.inputs[spec.name]) for spec in signature.inputs}
-                probe.rounding = _movement(traced.functions[name], function, tensors)
+        general = signature.general if signature.general in spec.signatures else name
+        probes.setdefault(general or name, {}).update({id(probe): probe for probe in signature.probes})
+    for name, found in probes.items():
+        exact, weights = traced.weightless(name), traced.weights(name)
+        with perturbed(exact) as function:
+            for probe in found.values():
+                tensors = {key: tf.convert_to_tensor(array) for key, array in probe.inputs.items()}
+                probe.rounding = _movement(exact, function, tensors | weights)
 
 
 def _movement(exact: Any, function: Any, tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ Converters evaluate such expressions (a table of positions, the factor of a batc
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,17 +24,19 @@ class TracedConstants:
     """The constant part of one concrete function.
 
     Args:
-        function: concrete function whose weights are captured variables.
+        function: concrete function whose weights are inputs, or captured variables.
+        weights: dict of the name of an input to its `tf.Variable`.
         names: dict of the id of a `tf.Variable` to the name of the variable.
     """
 
-    def __init__(self, function: Any, names: dict[int, str]) -> None:
+    def __init__(self, function: Any, weights: Mapping[str, Any], names: Mapping[int, str]) -> None:
         graph = function.graph
         self._graph, self._outputs = graph, function.outputs
+        self._weights = dict(weights)
         handles = {id(each.handle): each for each in graph.variables}
-        self._variables = {inner.op.name: handles[id(outer)] for outer, inner in graph.captures if id(outer) in handles}
+        self._handles = {inner.op.name: handles[id(outer)] for outer, inner in graph.captures if id(outer) in handles}
         self._names: dict[str, str] = {
-            place: names.get(id(each)) or str(each.name) for place, each in self._variables.items()
+            place: names.get(id(each)) or str(each.name) for place, each in {**self._handles, **self._weights}.items()
         }
 
     @functools.cached_property
@@ -78,12 +80,12 @@ class TracedConstants:
     @functools.cached_property
     def _known(self) -> dict[str, Any]:
         """Operations that depend on no input, by name: None, or the variable that one reads, or its value."""
-        known: dict[str, Any] = dict.fromkeys(self._variables)
+        known: dict[str, Any] = {**dict.fromkeys(self._handles), **self._weights}
         for operation in self._graph.get_operations():
             if operation.type == "Placeholder" or operation.name in known:
                 continue
-            if operation.type == _READS and operation.inputs[0].op.name in self._variables:
-                known[operation.name] = self._variables[operation.inputs[0].op.name]
+            if operation.type == _READS and operation.inputs[0].op.name in self._handles:
+                known[operation.name] = self._handles[operation.inputs[0].op.name]
             elif operation.type == "Const" or _is_known(operation, known):
                 known[operation.name] = None
             elif (value := _static_value(operation)) is not None:
@@ -125,19 +127,52 @@ class TracedConstants:
         return found
 
     def _evaluated(self, fetches: list[Any]) -> Iterator[tuple[Any, np.ndarray]]:
-        feeds = {}
-        for name, value in self._known.items():
-            if value is not None:
-                array = value.numpy() if hasattr(value, "numpy") else value
-                feeds[f"{name}:0"] = array
+        if not fetches:
+            return
         with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
-            tf.import_graph_def(self._graph.as_graph_def(), name="")
-            with tf.compat.v1.Session(graph=graph) as session:
-                for start in range(0, len(fetches), _FETCHES):
-                    part = fetches[start : start + _FETCHES]
-                    yield from zip(part, session.run([each.name for each in part], feeds), strict=True)
+            tf.import_graph_def(self._constant_graph, name="")
+        session = tf.compat.v1.Session(graph=graph)
+        for start in range(0, len(fetches), _FETCHES):
+            part = fetches[start : start + _FETCHES]
+            yield from zip(part, session.run([each.name for each in part], self._feeds(part)), strict=True)
+        session.close()
+
+    def _feeds(self, fetches: list[Any]) -> dict[str, np.ndarray]:
+        """The values of the variables and other known values that some tensors depend on."""
+        needed = set().union(*(self._origins(each.op) for each in fetches))
+        values = {name: self._known[name] for name in needed if self._known.get(name) is not None}
+        return {f"{name}:0": each.numpy() if hasattr(each, "numpy") else each for name, each in values.items()}
+
+    @functools.cached_property
+    def _constant_graph(self) -> Any:
+        """The graph of the constants alone: the rest may be large."""
+        kept = self._known.keys() - self._handles.keys()
+        graph_def = tf.compat.v1.GraphDef()
+        for node in self._graph.as_graph_def().node:
+            if node.name in kept:
+                made = graph_def.node.add()
+                made.CopyFrom(node)
+                if self._known[node.name] is not None:  # It is fed.
+                    del made.input[:]
+                    made.op = "Placeholder"
+                    kind = self._graph.get_operation_by_name(node.name).outputs[0].dtype
+                    made.attr.clear()
+                    made.attr["dtype"].type = kind.as_datatype_enum
+        return graph_def
+
+    def _origins(self, operation: Any) -> set[str]:
+        """Names of all operations that one depends on, up to those whose values are known, and its own."""
+        pending, seen = [operation], set()
+        while pending:
+            each = pending.pop()
+            if each.name not in seen:
+                seen.add(each.name)
+                if self._known.get(each.name) is None:
+                    pending += [tensor.op for tensor in each.inputs]
+        return seen
 
     def _sources(self, operation: Any) -> set[str]:
+        """Names of the variables that an operation depends on."""
         pending, seen, found = [operation], set(), set()
         while pending:
             each = pending.pop()

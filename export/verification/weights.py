@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.spec.traced import weight_names
+from keras_transformer.export.spec.traced import arguments_of_weights, weight_labels, weight_names
 from keras_transformer.export.verification.weight_comparison import WeightComparison
 
 if TYPE_CHECKING:
     from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.verification.traced_constants import TracedConstants
 
 
 def check_weights(
@@ -39,10 +40,8 @@ def check_weights(
     Raises:
         WeightError: a weight in a file differs from its variable, or is missing.
     """
-    from keras_transformer.export.verification.traced_constants import TracedConstants
-
     variables, identities = _named(traced, spec)
-    constants = [TracedConstants(traced.functions[each], identities) for each in spec.names(name)]
+    constants = [_constants(traced, spec, each, identities) for each in spec.names(name)]
     read = {each for part in constants for each in part.read}
     order = [identities[id(each)] for each in traced.exported_variables]
     found = get_format(name).stored_weights(directory, files, order)
@@ -54,6 +53,15 @@ def check_weights(
     for stored in found:
         check.add(stored)
     return check.finish()
+
+
+def _constants(traced: TracedModule, spec: ExportSpec, name: str, identities: dict[int, str]) -> TracedConstants:
+    from keras_transformer.export.verification.traced_constants import TracedConstants
+
+    function = traced.weightless(name)
+    values = dict(zip(weight_labels(spec.variables), (each.value for each in spec.variables), strict=True))
+    weights = {label: values[label] for label in arguments_of_weights(function).values()}
+    return TracedConstants(function, weights, identities)
 
 
 def _named(traced: TracedModule, spec: ExportSpec) -> tuple[dict[str, np.ndarray], dict[int, str]]:
