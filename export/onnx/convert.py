@@ -10,16 +10,18 @@ import onnx
 import tensorflow as tf
 
 from keras_transformer.export.errors import ConversionError, UnsupportedOpError, one_line
+from keras_transformer.export.onnx.freeze import freeze
 from keras_transformer.export.onnx.handlers import HANDLERS
 from keras_transformer.export.onnx.library import NAME
 from keras_transformer.export.onnx.loop_invariants import hoist_invariants
 from keras_transformer.export.onnx.options import PLAIN_OPSET as OPSET
 from keras_transformer.export.onnx.options import OnnxOptions
+from keras_transformer.export.onnx.rewriters import only_needed
 from keras_transformer.export.onnx.simplify import simplified
 from keras_transformer.export.onnx.traversal import all_nodes
 from keras_transformer.export.onnx.weights import FILE as WEIGHTS
 from keras_transformer.export.onnx.weights import WeightsFile, attach, fold, inline
-from keras_transformer.export.spec.traced import arguments_of_weights, weight_arrays, weight_names
+from keras_transformer.export.spec.traced import weight_arrays, weight_names
 from keras_transformer.utils.captured_stderr import captured
 
 if TYPE_CHECKING:
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from keras_transformer.export.spec.traced import TracedModule
 
 
-# Attribute of loops and branches by which TensorFlow's optimizer may take them apart into jumps, which ONNX lacks.
-_LOWERED = "_lower_using_switch_merge"
 _MAX_BYTES = 2**31 - 2**20
 _MAX_INLINE = 1_900_000_000
 
@@ -75,9 +75,8 @@ def _model(
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """The graph of one signature, and its weights by name."""
     if not spec.variables:
-        return _convert(traced.weightless(name), spec.signatures[name], spec.locate), {}
-    function = traced.weightless(name)
-    model = _convert(function, spec.signatures[name], spec.locate, weight_names(spec.variables))
+        return _convert(traced, spec, name), {}
+    model = _convert(traced, spec, name)
     return model, fold(model, weights)
 
 
@@ -92,17 +91,15 @@ def _optimized(model: Any, arrays: dict[str, np.ndarray], options: OnnxOptions):
         return model, arrays
 
 
-def _convert(
-    function: Any, signature: Signature, locate: Any, weights: dict[str, str] | None = None
-) -> onnx.ModelProto:
+def _convert(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelProto:
     with captured() as log:
         try:
-            model = _to_onnx(function, signature, weights or {})
+            model = _to_onnx(traced, spec, name)
         except Exception as error:
             raise ConversionError(NAME, error, log()) from error
-    _check_unsupported(model, locate)
+    _check_unsupported(model, spec.locate)
     hoist_invariants(model)
-    _name_axes(model.graph, signature)
+    _name_axes(model.graph, spec.signatures[name])
     return model
 
 
@@ -113,44 +110,25 @@ def _check(path: pathlib.Path) -> None:
         raise ConversionError(NAME, error) from error
 
 
-def _to_onnx(function: Any, signature: Signature, weights: dict[str, str]) -> onnx.ModelProto:
+def _to_onnx(traced: TracedModule, spec: ExportSpec, name: str) -> onnx.ModelProto:
     """Converts the frozen graph with tf2onnx. Inputs and outputs keep their names; further inputs are weights."""
     from tf2onnx import tfonnx
 
-    arguments = {tensor.op.name: tensor.name for tensor in function.inputs}
-    renamed = {arguments[spec.name]: spec.name for spec in signature.inputs}
-    renamed |= {argument: weights[label] for argument, label in arguments_of_weights(function).items()}
-    inputs = list(renamed)
-    outputs = {function.structured_outputs[name].name: label for name, label in output_labels(signature).items()}
-    with tf.device("/cpu:0"):
-        frozen = _frozen(function, inputs, list(outputs))
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(frozen, name="")
+    frozen, weights = freeze(traced, name), weight_names(spec.variables)
+    inputs = {tensor: weights.get(key, key) for key, tensor in frozen.inputs.items()}
+    outputs = {frozen.outputs[key]: label for key, label in output_labels(spec.signatures[name]).items()}
+    with tf.Graph().as_default() as graph, only_needed():
+        tf.import_graph_def(frozen.graph_def, name="")
         converted = tfonnx.process_tf_graph(
             graph,
             continue_on_error=True,
             opset=OPSET,
             custom_op_handlers=dict(HANDLERS),
-            input_names=inputs,
+            input_names=list(inputs),
             output_names=list(outputs),
-            tensors_to_rename=renamed | outputs,
+            tensors_to_rename=inputs | outputs,
         )
     return simplified(converted.make_model("keras_transformer"))
-
-
-def _frozen(function: Any, inputs: list[str], outputs: list[str]) -> Any:
-    """The graph without function calls and, if it has captured any, without variables."""
-    from tf2onnx import tf_loader
-
-    if function.captured_inputs:
-        return tf_loader.from_function(function, inputs, outputs)
-    graph_def = function.graph.as_graph_def(add_shapes=True)
-    for part in (graph_def.node, *(each.node_def for each in graph_def.library.function)):
-        for node in part:
-            node.attr.pop(_LOWERED, None)
-    with tf.Graph().as_default():  # The optimizer looks up the names of inputs and outputs.
-        tf.import_graph_def(graph_def, name="")
-        return tf_loader.tf_optimize(inputs, outputs, graph_def)
 
 
 def output_labels(signature: Signature) -> dict[str, str]:

@@ -72,7 +72,7 @@ def write(traced: TracedModule, spec: ExportSpec, directory: pathlib.Path) -> di
 
 def _from_splats(traced: TracedModule, spec: ExportSpec, names: list[str]) -> Any:
     """The converted model, by way of splats; None if its weights cannot be restored, or are too few to matter."""
-    if not spec.variables or spec.modules:
+    if not spec.variables or any(traced.graphs[name].captures for name in names):
         return None
     splats = SplatModel(traced, spec, names)
     if not splats.splats:

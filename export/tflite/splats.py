@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.export.saved_model import convert as saved_model
-from keras_transformer.export.spec.traced import arguments_of_weights, weight_labels
+from keras_transformer.export.spec.traced_graph import TracedGraph, arguments_of, weight_labels
 from keras_transformer.export.tflite.weight_layouts import Steps, WeightLayouts
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 # Smaller weights are constants of their own: the converter may compute with them.
 _SMALL = 4096
-# Attribute that names a Python function.
-_GRADIENT = "_gradient_op_type"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,16 +59,14 @@ class SplatModel:
 
     def __init__(self, traced: TracedModule, spec: ExportSpec, names: Sequence[str]) -> None:
         variables = dict(zip(weight_labels(spec.variables), spec.variables, strict=True))
-        functions = {name: traced.weightless(name) for name in names}
-        graphs = {name: function.graph.as_graph_def() for name, function in functions.items()}
-        found = {name: _layouts(graphs[name], functions[name]) for name in names}
+        graphs = {name: traced.graphs[name] for name in names}
+        found = {name: _layouts(graphs[name]) for name in names}
         self.splats = _splats(variables, list(found.values()))
         self.read = {name: [s.value for label, s in self.splats.items() if label in found[name].read] for name in names}
-        self.factors = sorted({value for graph in graphs.values() for value in _scalars(graph)})
+        self.factors = sorted({value for graph in graphs.values() for value in _scalars(graph.graph_def)})
         constants = {label: _constant(variable, self.splats.get(label)) for label, variable in variables.items()}
         self._functions = {
-            name: _with_constants(name, spec.signatures[name], functions[name], graphs[name], constants)
-            for name in names
+            name: _with_constants(name, spec.signatures[name], graphs[name], constants) for name in names
         }
 
     def save(self, path: pathlib.Path) -> None:
@@ -78,9 +74,9 @@ class SplatModel:
         saved_model.save(tf.Module(name="splats"), self._functions, path)
 
 
-def _layouts(graph_def: Any, function: Any) -> WeightLayouts:
-    outputs = [tensor.op.name for tensor in function.structured_outputs.values()]
-    return WeightLayouts(graph_def, set(arguments_of_weights(function).values()), outputs)
+def _layouts(graph: TracedGraph) -> WeightLayouts:
+    outputs = [name.split(":")[0] for name in graph.outputs.values()]
+    return WeightLayouts(graph.graph_def, graph.weights, outputs)
 
 
 def _splats(variables: dict[str, keras.Variable], found: list[WeightLayouts]) -> dict[str, Splat]:
@@ -120,31 +116,20 @@ def _constant(variable: keras.Variable, splat: Splat | None) -> Any:
     return tf.make_tensor_proto(splat.value, shape=tuple(variable.shape))
 
 
-def _with_constants(name: str, signature: Signature, function: Any, graph_def: Any, constants: dict[str, Any]) -> Any:
-    """A `weightless` function with constants in place of its further inputs."""
-    inputs = {spec.name: f"{spec.name}:0" for spec in signature.inputs}
-    outputs = {key: tensor.name for key, tensor in function.structured_outputs.items()}
-    for node in (*graph_def.node, *(node for each in graph_def.library.function for node in each.node_def)):
-        node.attr.pop(_GRADIENT, None)
+def _with_constants(name: str, signature: Signature, graph: TracedGraph, constants: dict[str, Any]) -> Any:
+    """A signature as a concrete function with constants in place of its weights."""
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.CopyFrom(graph.graph_def)
     for node in graph_def.node:
         if node.name in constants:
             node.op = "Const"
             node.attr.clear()
             node.attr["value"].tensor.CopyFrom(constants[node.name])
             node.attr["dtype"].type = constants[node.name].dtype
-    _remove(graph_def, inputs)
+    constant = dataclasses.replace(graph, graph_def=graph_def)
 
     def signature_function(**tensors: Any) -> dict[str, Any]:
-        given = {inputs[key]: tensors[key] for key in inputs}
-        results = tf.graph_util.import_graph_def(graph_def, given, list(outputs.values()), name="")
-        return {key: tf.identity(each, name=key) for key, each in zip(outputs, results, strict=True)}
+        return constant.imported({graph.inputs[key]: each for key, each in tensors.items()})
 
     signature_function.__name__ = name
-    specs = {each.name: tf.TensorSpec(each.shape, each.dtype, each.name) for each in signature.inputs}
-    return tf.function(signature_function, autograph=False).get_concrete_function(**specs)
-
-
-def _remove(graph_def: Any, names: Any) -> None:
-    kept = [node for node in graph_def.node if node.name not in names]
-    del graph_def.node[:]
-    graph_def.node.extend(kept)
+    return tf.function(signature_function, autograph=False).get_concrete_function(**arguments_of(signature))

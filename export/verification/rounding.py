@@ -11,27 +11,24 @@ Deviation: noise of one unit instead of a half on each side, and none on exact r
 
 from __future__ import annotations
 
-import contextlib
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from keras_transformer.export.runtime.precision import full_precision
 from keras_transformer.export.verification.blocks import block_maximum
+from keras_transformer.export.verification.graph_execution import GraphExecution
 
 if TYPE_CHECKING:
     from keras_transformer.export.spec.export_spec import ExportSpec, Probe
     from keras_transformer.export.spec.traced import TracedModule
+    from keras_transformer.export.spec.traced_graph import TracedGraph
 
 # Draws of the noise; the largest movement counts.
 DRAWS = 4
 _ULP = 2.0**-23
-_FLOAT, _INT32 = (tf.as_dtype(name).as_datatype_enum for name in ("float32", "int32"))
-_SUFFIX = "_perturbed"
 # Operations whose results are rounded. All others move, compare or select values.
 _PRODUCTS = (
     "BatchMatMul|BatchMatMulV2|BatchMatMulV3|Conv2D|Conv2DBackpropInput|Conv3D|DepthwiseConv2dNative|Einsum|MatMul"
@@ -62,24 +59,57 @@ def measure_rounding(traced: TracedModule, spec: ExportSpec) -> None:
         general = signature.general if signature.general in spec.signatures else name
         probes.setdefault(general or name, {}).update({id(probe): probe for probe in signature.probes})
     for name, found in probes.items():
-        exact, weights = traced.weightless(name), traced.weights(name)
-        with perturbed(exact) as function:
-            for probe in found.values():
-                tensors = {key: tf.convert_to_tensor(array) for key, array in probe.inputs.items()}
-                probe.rounding = _movement(exact, function, tensors | weights)
+        graph = traced.graphs[name]
+        weights = {label: each.read_value() for label, each in traced.variables(graph).items()}
+        measure = _Movement(graph, weights | graph.captures)
+        for probe in found.values():
+            probe.rounding = measure(probe.inputs)
 
 
-def _movement(exact: Any, function: Any, tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The movement of each output, from what the same graph computes: a graph that is not the model is no rounding."""
-    found: dict[str, np.ndarray] = {}
-    with full_precision():
-        outputs = {name: result.numpy() for name, result in exact(**tensors).items()}
-        for _ in range(DRAWS):
-            for name, result in function(**tensors).items():
-                moved = _difference(result.numpy(), outputs[name])
-                moved = block_maximum(moved) if outputs[name].dtype.kind == "f" else moved
-                found[name] = np.maximum(found[name], moved) if name in found else moved
-    return found
+class _Movement:
+    """How far rounding moves the outputs of a graph, from what the same graph computes: another graph is no rounding.
+
+    Args:
+        graph: `TracedGraph`.
+        weights: dict of the name of a node to its tensor: all that are no inputs.
+    """
+
+    def __init__(self, graph: TracedGraph, weights: Mapping[str, Any]) -> None:
+        self._graph, self._weights = graph, weights
+        self._execution, self._noise = GraphExecution(graph.graph_def), _Noise()
+
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        names, fetches = self._graph.inputs, list(self._graph.outputs.values())
+        tensors = {**self._weights, **{names[key]: tf.convert_to_tensor(array) for key, array in inputs.items()}}
+        found: dict[str, np.ndarray] = {}
+        with full_precision():
+            outputs = [result.numpy() for result in self._execution(tensors, fetches)]
+            for _ in range(DRAWS):
+                results = self._execution(tensors, fetches, self._noise)
+                for name, result, output in zip(self._graph.outputs, results, outputs, strict=True):
+                    moved = _difference(result.numpy(), output)
+                    moved = block_maximum(moved) if output.dtype.kind == "f" else moved
+                    found[name] = np.maximum(found[name], moved) if name in found else moved
+        return found
+
+
+class _Noise:
+    """Multiplies the results of operations that round by `1 + d`, unless they are whole numbers."""
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(0)
+
+    def __call__(self, kind: str, tensor: Any) -> Any:
+        if kind not in _ROUNDING or tensor.dtype != tf.float32:
+            return tensor
+        values = tensor.numpy()
+        moved = self._random.random(values.size, "float32").reshape(values.shape)
+        moved *= 2 * _ULP
+        moved += np.float32(1 - _ULP)
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved *= values
+        np.copyto(moved, values, where=np.rint(values) == values)
+        return tf.convert_to_tensor(moved)
 
 
 def _difference(result: np.ndarray, expected: np.ndarray) -> np.ndarray:
@@ -92,138 +122,3 @@ def _difference(result: np.ndarray, expected: np.ndarray) -> np.ndarray:
         difference = np.abs(result.astype("float64") - expected)
     difference[result == expected] = 0.0
     return np.nan_to_num(difference, nan=np.inf).astype("float32")
-
-
-@contextlib.contextmanager
-def perturbed(function: Any) -> Iterator[Any]:
-    """Context manager with a function whose operations round differently in every call.
-
-    Args:
-        function: a concrete function of named tensors. Its variables are shared.
-
-    Yields:
-        A concrete function with the same signature.
-    """
-    graph_def = function.graph.as_graph_def()
-    _perturb(graph_def)
-    arguments = function.structured_input_signature[1]
-    names, results = list(function.structured_outputs), list(function.structured_outputs.values())
-    labels = [f"{tensor.op.name}:{tensor.value_index}" for tensor in results]
-
-    def run(**tensors: Any) -> dict[str, Any]:
-        graph: Any = tf.compat.v1.get_default_graph()
-        mapping = {tensor.name: tensor for tensor in tensors.values()}  # Named as in the other graph.
-        inner = function.inputs[len(mapping) :]
-        mapping |= {
-            each.name: graph.capture(outer) for each, outer in zip(inner, function.captured_inputs, strict=True)
-        }
-        found = tf.graph_util.import_graph_def(graph_def, input_map=mapping, return_elements=labels, name="perturbed")
-        return dict(zip(names, found, strict=True))
-
-    runtime, bodies = context.context(), graph_def.library.function
-    for each in bodies:  # An imported graph does not bring its functions to the eager runtime.
-        runtime.add_function_def(each)
-    try:
-        yield tf.function(run, autograph=False).get_concrete_function(**arguments)
-    finally:
-        for each in bodies:
-            runtime.remove_function(each.signature.name)
-
-
-def _perturb(graph_def: Any) -> None:
-    """Adds the noise to a graph and to the bodies of its loops and branches."""
-    seeds = iter(range(1, 2**31))
-    functions = {each.signature.name for each in graph_def.library.function}
-    _perturb_nodes(graph_def.node, seeds, lambda node: "")
-    for each in graph_def.library.function:
-        each.signature.name += _SUFFIX
-        renamed = _perturb_nodes(each.node_def, seeds, _output_suffix)
-        for key, value in each.ret.items():
-            each.ret[key] = renamed.get(value, value)
-    for nodes in (graph_def.node, *(each.node_def for each in graph_def.library.function)):
-        for node in nodes:
-            if node.op in functions:
-                node.op += _SUFFIX
-            for attribute in node.attr.values():
-                for called in (attribute.func, *attribute.list.func) if _calls(attribute) else ():
-                    called.name += _SUFFIX
-    del graph_def.library.gradient[:]
-
-
-def _calls(attribute: Any) -> bool:
-    return attribute.WhichOneof("value") == "func" or bool(attribute.list.func)
-
-
-def _output_suffix(node: Any) -> str:
-    """How the first output of a node is named in the body of a function."""
-    from tensorflow.python.framework import op_def_registry
-
-    definition: Any = op_def_registry.get(node.op)
-    return f":{definition.output_arg[0].name}:0"
-
-
-def _perturb_nodes(nodes: Any, seeds: Iterator[int], suffix: Any) -> dict[str, str]:
-    """Adds the noise to the nodes of one graph; returns the new name of each perturbed output."""
-    renamed: dict[str, str] = {}
-    is_body = False
-    found = [node for node in nodes if node.op in _ROUNDING and _result_type(node) == _FLOAT]
-    made = []
-    for node in found:
-        part = suffix(node)
-        is_body = is_body or bool(part)
-        make = _Noise(f"{node.name}/noise", is_body)
-        renamed[f"{node.name}{part}"] = make(f"{node.name}{part}", next(seeds))
-        made += make.nodes
-    for node in nodes:
-        for position, name in enumerate(node.input):
-            node.input[position] = renamed.get(re.sub(":0$", "", name) if not is_body else name, name)
-    nodes.extend(made)
-    return renamed
-
-
-def _result_type(node: Any) -> int:
-    for key in ("Tout", "T", "dtype"):
-        if key in node.attr:
-            return node.attr[key].type
-    return 0
-
-
-class _Noise:
-    """Makes the nodes that multiply one output by `1 + d`, unless it is a whole number.
-
-    Args:
-        name: prefix of the names of the nodes.
-        is_body: bool. Whether they are for the body of a function, where outputs have names.
-    """
-
-    def __init__(self, name: str, is_body: bool) -> None:
-        self._name = name
-        self._is_body = is_body
-        self.nodes: list[Any] = []
-
-    def __call__(self, source: str, seed: int) -> str:
-        shape = self._make("Shape", "output", [source], T=_FLOAT, out_type=_INT32)
-        draw = self._make("RandomUniform", "output", [shape], T=_INT32, dtype=_FLOAT, seed=seed, seed2=seed)
-        span, least = self._constant("span", 2 * _ULP), self._constant("least", 1 - _ULP)
-        factor = self._make(
-            "AddV2", "z", [self._make("Mul", "z", [draw, span], T=_FLOAT), least], T=_FLOAT, key="Factor"
-        )
-        moved = self._make("Mul", "z", [source, factor], T=_FLOAT, key="Moved")
-        whole = self._make("Rint", "y", [source], T=_FLOAT)
-        is_whole = self._make("Equal", "z", [source, whole], T=_FLOAT)
-        return self._make("SelectV2", "output", [is_whole, source, moved], T=_FLOAT)
-
-    def _make(self, op: str, output: str, inputs: list[str], key: str | None = None, **attributes: int) -> str:
-        node = tf.compat.v1.NodeDef(name=f"{self._name}/{key or op}", op=op, input=inputs)
-        for name, value in attributes.items():
-            if name.startswith("seed"):
-                node.attr[name].i = value
-            else:
-                node.attr[name].type = value
-        self.nodes.append(node)
-        return f"{node.name}:{output}:0" if self._is_body else node.name
-
-    def _constant(self, key: str, value: float) -> str:
-        name = self._make("Const", "output", [], key=key, dtype=_FLOAT)
-        self.nodes[-1].attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.float32(value)))
-        return name

@@ -6,63 +6,67 @@ Converters evaluate such expressions (a table of positions, the factor of a batc
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+
+from keras_transformer.export.spec.traced_graph import TracedGraph
+from keras_transformer.export.verification.graph_execution import GraphExecution
 
 # The values of their inputs do not matter.
 _OF_SHAPES = frozenset(["Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"])
 _READS = "ReadVariableOp"
 _LAYOUT = frozenset([_READS, "Identity", "Reshape", "Transpose", "ExpandDims", "Squeeze", "Cast", "Placeholder"])
+_INPUTS = ("Placeholder", "PlaceholderWithDefault")
 # Tensors that are computed at a time.
 _FETCHES = 100
+_FLOATS = frozenset(tf.as_dtype(name).as_datatype_enum for name in ("float16", "bfloat16", "float32", "float64"))
 
 
 class TracedConstants:
-    """The constant part of one concrete function.
+    """The constant part of one signature.
 
     Args:
-        function: concrete function whose weights are inputs, or captured variables.
-        weights: dict of the name of an input to its `tf.Variable`.
+        graph: `TracedGraph`.
+        weights: dict of the name of a node to the `tf.Variable` that it reads.
         names: dict of the id of a `tf.Variable` to the name of the variable.
     """
 
-    def __init__(self, function: Any, weights: Mapping[str, Any], names: Mapping[int, str]) -> None:
-        graph = function.graph
-        self._graph, self._outputs = graph, function.outputs
-        self._weights = dict(weights)
+    def __init__(self, graph: TracedGraph, weights: Mapping[str, Any], names: Mapping[int, str]) -> None:
+        self._graph = graph
+        self._nodes = {node.name: node for node in graph.graph_def.node}
         handles = {id(each.handle): each for each in graph.variables}
-        self._handles = {inner.op.name: handles[id(outer)] for outer, inner in graph.captures if id(outer) in handles}
+        self._handles = {node: handles[id(outer)] for node, outer in graph.captures.items() if id(outer) in handles}
+        self._weights = dict(weights)
         self._names: dict[str, str] = {
-            place: names.get(id(each)) or str(each.name) for place, each in {**self._handles, **self._weights}.items()
+            node: names.get(id(each)) or str(each.name) for node, each in {**self._handles, **self._weights}.items()
         }
 
     @functools.cached_property
     def read(self) -> set[str]:
         """Names of the variables that an output depends on."""
-        pending, seen = [tensor.op for tensor in self._outputs], set()
-        while pending:
-            operation = pending.pop()
-            if operation.name not in seen:
-                seen.add(operation.name)
-                if operation.type not in _OF_SHAPES:
-                    pending += [tensor.op for tensor in operation.inputs]
-        return {name for place, name in self._names.items() if place in seen}
+        outputs = [name.split(":")[0] for name in self._graph.outputs.values()]
+        seen = self._ancestors(outputs, lambda name: self._nodes[name].op in _OF_SHAPES)
+        return {self._names[each] for each in seen if each in self._names}
 
     @functools.cached_property
     def readers(self) -> dict[str, set[str]]:
         """For each variable the names of the operations between it and, inclusive, the first ones with other inputs."""
+        users: dict[str, set[str]] = {}
+        for node in self._graph.graph_def.node:
+            for source in _sources(node):
+                users.setdefault(source, set()).add(node.name)
         found: dict[str, set[str]] = {}
         for place, name in self._names.items():
-            pending, seen = [self._graph.get_operation_by_name(place)], found.setdefault(name, set())
+            pending, seen = [place], found.setdefault(name, set())
             while pending:
-                operation = pending.pop()
-                for each in {user for tensor in operation.outputs for user in tensor.consumers()}:
-                    if each.name not in seen:
-                        seen.add(each.name)
-                        if each.name in self._known:
+                for each in users.get(pending.pop(), ()):
+                    if each not in seen:
+                        seen.add(each)
+                        if each in self._known:
                             pending.append(each)
         return found
 
@@ -71,9 +75,10 @@ class TracedConstants:
         """Names of the variables from which further constants are computed, or that a loop or a branch reads."""
         found = set()
         for name, operations in self.readers.items():
-            for each in map(self._graph.get_operation_by_name, operations):
-                is_computed = each.name in self._known and each.type not in _LAYOUT
-                if is_computed or any(attribute.HasField("func") for attribute in each.node_def.attr.values()):
+            for each in operations:
+                node = self._nodes[each]
+                is_computed = each in self._known and node.op not in _LAYOUT
+                if is_computed or any(attribute.HasField("func") for attribute in node.attr.values()):
                     found.add(name)
         return found
 
@@ -81,16 +86,34 @@ class TracedConstants:
     def _known(self) -> dict[str, Any]:
         """Operations that depend on no input, by name: None, or the variable that one reads, or its value."""
         known: dict[str, Any] = {**dict.fromkeys(self._handles), **self._weights}
-        for operation in self._graph.get_operations():
-            if operation.type == "Placeholder" or operation.name in known:
+        for node in self._graph.graph_def.node:  # In an order in which they can be run.
+            if node.op in _INPUTS or node.name in known:
                 continue
-            if operation.type == _READS and operation.inputs[0].op.name in self._handles:
-                known[operation.name] = self._handles[operation.inputs[0].op.name]
-            elif operation.type == "Const" or _is_known(operation, known):
-                known[operation.name] = None
-            elif (value := _static_value(operation)) is not None:
-                known[operation.name] = value
+            if node.op == _READS and _sources(node)[0] in self._handles:
+                known[node.name] = self._handles[_sources(node)[0]]
+            elif node.op == "Const" or _is_known(node, known):
+                known[node.name] = None
+            elif (value := self._size(node)) is not None:
+                known[node.name] = value
         return known
+
+    def _size(self, node: Any) -> np.ndarray | None:
+        """The value of an operation on the shape of a tensor, if that is fixed."""
+        shape = None
+        if node.op in ("Shape", "Size", "Rank"):
+            source, _, index = node.input[0].partition(":")
+            shape = self._shape(source, int(index or 0))
+        if shape is None or (None in shape and node.op != "Rank"):
+            return None
+        dtype = tf.as_dtype(node.attr["out_type"].type or tf.int32).as_numpy_dtype
+        value = {"Shape": shape, "Size": np.prod(shape), "Rank": len(shape)}[node.op]
+        return np.array(value, dtype)
+
+    def _shape(self, name: str, index: int = 0) -> list[int | None] | None:
+        shapes = self._nodes[name].attr["_output_shapes"].list.shape
+        if index >= len(shapes) or shapes[index].unknown_rank:
+            return None
+        return [None if each.size < 0 else each.size for each in shapes[index].dim]
 
     def values(self, sizes: set[int]) -> Iterator[tuple[set[str], np.ndarray]]:
         """Yields constant tensors of floats.
@@ -101,99 +124,80 @@ class TracedConstants:
         Yields:
             `(names, array)`: the variables that it depends on, and the values.
         """
-        fetches = []
-        for name, value in self._known.items():
-            operation = self._graph.get_operation_by_name(name)
-            if value is None and operation.type != "Placeholder":
-                fetches += [
-                    each
-                    for each in operation.outputs
-                    if each.dtype.is_floating
-                    and (each.shape.num_elements() is None or each.shape.num_elements() in sizes)
-                ]
-        for tensor, array in self._evaluated(fetches):
-            if array.size in sizes:
-                yield self._sources(tensor.op), array
+        fetches = [name for name, value in self._known.items() if value is None and self._may_have(name, sizes)]
+        for start in range(0, len(fetches), _FETCHES):
+            part = fetches[start : start + _FETCHES]
+            results = self._execution(self._given(part), [f"{name}:0" for name in part])
+            for name, result in zip(part, results, strict=True):
+                if result.dtype.is_floating and int(np.prod(result.shape)) in sizes:
+                    yield self._variables_of(name), result.numpy()
+
+    def _may_have(self, name: str, sizes: set[int]) -> bool:
+        """Whether an operation may compute floats of one of some sizes."""
+        node, shape = self._nodes[name], self._shape(name)
+        if name in self._handles or _result_type(node) not in _FLOATS:
+            return False
+        return shape is None or None in shape or int(np.prod(shape)) in sizes
 
     @functools.cached_property
     def scalars(self) -> set[float]:
         """All constant numbers."""
         found = {float(array.reshape(())) for _, array in self.values({1})}
-        for function in self._graph.as_graph_def().library.function:
+        for function in self._graph.graph_def.library.function:
             for node in function.node_def:
                 if node.op == "Const" and node.attr["dtype"].type == tf.float32.as_datatype_enum:
                     array = tf.make_ndarray(node.attr["value"].tensor)
                     found |= {float(array.reshape(()))} if array.size == 1 else set()
         return found
 
-    def _evaluated(self, fetches: list[Any]) -> Iterator[tuple[Any, np.ndarray]]:
-        if not fetches:
-            return
-        with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
-            tf.import_graph_def(self._constant_graph, name="")
-        session = tf.compat.v1.Session(graph=graph)
-        for start in range(0, len(fetches), _FETCHES):
-            part = fetches[start : start + _FETCHES]
-            yield from zip(part, session.run([each.name for each in part], self._feeds(part)), strict=True)
-        session.close()
-
-    def _feeds(self, fetches: list[Any]) -> dict[str, np.ndarray]:
-        """The values of the variables and other known values that some tensors depend on."""
-        needed = set().union(*(self._origins(each.op) for each in fetches))
-        values = {name: self._known[name] for name in needed if self._known.get(name) is not None}
-        return {f"{name}:0": each.numpy() if hasattr(each, "numpy") else each for name, each in values.items()}
-
     @functools.cached_property
-    def _constant_graph(self) -> Any:
-        """The graph of the constants alone: the rest may be large."""
-        kept = self._known.keys() - self._handles.keys()
-        graph_def = tf.compat.v1.GraphDef()
-        for node in self._graph.as_graph_def().node:
-            if node.name in kept:
-                made = graph_def.node.add()
-                made.CopyFrom(node)
-                if self._known[node.name] is not None:  # It is fed.
-                    del made.input[:]
-                    made.op = "Placeholder"
-                    kind = self._graph.get_operation_by_name(node.name).outputs[0].dtype
-                    made.attr.clear()
-                    made.attr["dtype"].type = kind.as_datatype_enum
-        return graph_def
+    def _execution(self) -> GraphExecution:
+        return GraphExecution(self._graph.graph_def)
 
-    def _origins(self, operation: Any) -> set[str]:
-        """Names of all operations that one depends on, up to those whose values are known, and its own."""
-        pending, seen = [operation], set()
+    def _given(self, names: Iterable[str]) -> dict[str, Any]:
+        """The values of the variables and other known values that some operations depend on."""
+        needed = self._ancestors(names, lambda name: self._known.get(name) is not None)
+        values = {name: self._known[name] for name in needed if self._known.get(name) is not None}
+        return {
+            name: each.read_value() if hasattr(each, "read_value") else tf.constant(each)
+            for name, each in values.items()
+        }
+
+    def _variables_of(self, name: str) -> set[str]:
+        """Names of the variables that an operation depends on."""
+        return {self._names[each] for each in self._ancestors([name], lambda _: False) if each in self._names}
+
+    def _ancestors(self, names: Iterable[str], is_end: Any) -> set[str]:
+        """Names of all operations that some depend on, and their own, up to those of which `is_end` is true."""
+        pending, seen = [*names], set()
         while pending:
-            each = pending.pop()
-            if each.name not in seen:
-                seen.add(each.name)
-                if self._known.get(each.name) is None:
-                    pending += [tensor.op for tensor in each.inputs]
+            name = pending.pop()
+            if name not in seen:
+                seen.add(name)
+                if not is_end(name):
+                    pending += _sources(self._nodes[name])
         return seen
 
-    def _sources(self, operation: Any) -> set[str]:
-        """Names of the variables that an operation depends on."""
-        pending, seen, found = [operation], set(), set()
-        while pending:
-            each = pending.pop()
-            if each.name in seen:
-                continue
-            seen.add(each.name)
-            if each.name in self._names:
-                found.add(self._names[each.name])
-            pending += [tensor.op for tensor in each.inputs]
-        return found
+
+def _sources(node: Any) -> list[str]:
+    """Names of the nodes that a node reads."""
+    return [name.partition(":")[0] for name in node.input if not name.startswith("^")]
 
 
-def _is_known(operation: Any, known: dict[str, Any]) -> bool:
+def _result_type(node: Any) -> int:
+    """The type of the first result."""
+    definition: Any = op_def_registry.get(node.op)
+    for each in definition.output_arg[:1] if definition else ():
+        return each.type or (node.attr[each.type_attr].type if each.type_attr else 0)
+    return 0
+
+
+def _is_known(node: Any, known: Mapping[str, Any]) -> bool:
     """Whether an operation is a function of known values alone."""
-    if not operation.inputs or operation.op_def.is_stateful or operation.type == _READS:
+    sources = _sources(node)
+    if not sources or node.op == _READS:
         return False
-    return all(tensor.op.name in known for tensor in operation.inputs)
-
-
-def _static_value(operation: Any) -> np.ndarray | None:
-    """The value of an operation on shapes that are fixed."""
-    if len(operation.outputs) != 1 or not operation.outputs[0].dtype.is_integer:
-        return None
-    return tf.get_static_value(operation.outputs[0])
+    definition: Any = op_def_registry.get(node.op)
+    if definition is None or definition.is_stateful:
+        return False
+    return all(name in known for name in sources)

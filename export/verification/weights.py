@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_transformer.export.formats import get_format
-from keras_transformer.export.spec.traced import arguments_of_weights, weight_labels, weight_names
+from keras_transformer.export.spec.traced import array_of, weight_names
 from keras_transformer.export.verification.weight_comparison import WeightComparison
 
 if TYPE_CHECKING:
     from keras_transformer.export.spec.export_spec import ExportSpec
     from keras_transformer.export.spec.traced import TracedModule
-    from keras_transformer.export.verification.traced_constants import TracedConstants
 
 
 def check_weights(
@@ -40,8 +39,11 @@ def check_weights(
     Raises:
         WeightError: a weight in a file differs from its variable, or is missing.
     """
+    from keras_transformer.export.verification.traced_constants import TracedConstants
+
     variables, identities = _named(traced, spec)
-    constants = [_constants(traced, spec, each, identities) for each in spec.names(name)]
+    graphs = [traced.graphs[each] for each in spec.names(name)]
+    constants = [TracedConstants(graph, traced.variables(graph), identities) for graph in graphs]
     read = {each for part in constants for each in part.read}
     order = [identities[id(each)] for each in traced.exported_variables]
     found = get_format(name).stored_weights(directory, files, order)
@@ -55,31 +57,13 @@ def check_weights(
     return check.finish()
 
 
-def _constants(traced: TracedModule, spec: ExportSpec, name: str, identities: dict[int, str]) -> TracedConstants:
-    from keras_transformer.export.verification.traced_constants import TracedConstants
-
-    function = traced.weightless(name)
-    values = dict(zip(weight_labels(spec.variables), (each.value for each in spec.variables), strict=True))
-    weights = {label: values[label] for label in arguments_of_weights(function).values()}
-    return TracedConstants(function, weights, identities)
-
-
 def _named(traced: TracedModule, spec: ExportSpec) -> tuple[dict[str, np.ndarray], dict[int, str]]:
     """The values of all variables by name, and the name of each `tf.Variable` by id."""
     names = weight_names(spec.variables).values()
-    variables = {label: _view(each.value) for label, each in zip(names, spec.variables, strict=True)}
+    variables = {label: array_of(each.value) for label, each in zip(names, spec.variables, strict=True)}
     identities = {id(each.value): label for label, each in zip(names, spec.variables, strict=True)}
     for number, each in enumerate(traced.exported_variables):  # Those of functions outside the model.
         if id(each) not in identities:
             label = f"{each.name}~{number}"
-            variables[label], identities[id(each)] = _view(each), label
+            variables[label], identities[id(each)] = array_of(each), label
     return variables, identities
-
-
-def _view(variable: Any) -> np.ndarray:
-    """The values of a `tf.Variable`, without a copy where its type allows that."""
-    tensor = variable.read_value()
-    try:
-        return np.asarray(memoryview(tensor))
-    except (TypeError, ValueError, BufferError):
-        return tensor.numpy()

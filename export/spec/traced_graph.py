@@ -1,0 +1,151 @@
+"""One signature as a TensorFlow graph without weights, kept as a message: a graph in memory is many times as large."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_transformer.export.errors import InvalidModelError, one_line
+from keras_transformer.export.spec.axes import output_axes, sizes_of
+from keras_transformer.export.spec.export_spec import ArraySpec, Signature
+from keras_transformer.utils.types import Tensor
+
+_PREFIX = "weight_"
+# Attribute that names a Python function.
+_GRADIENT = "_gradient_op_type"
+_imports = itertools.count()
+
+
+@dataclasses.dataclass(frozen=True)
+class TracedGraph:
+    """The graph of a signature.
+
+    Args:
+        graph_def: `GraphDef` with the shapes of all tensors. Inputs and weights are placeholders.
+        inputs: dict of the name of each input to its node.
+        outputs: dict of the name of each output to its tensor, `"node:index"`.
+        weights: names of the weights that are read, as in `weight_labels`; their nodes have these names.
+        captures: dict of the name of a placeholder to the tensor of a resource, such as a table or a variable that is not
+            one of the model's, which feeds it.
+        variables: the `tf.Variable`s among these.
+    """
+
+    graph_def: Any
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+    weights: tuple[str, ...] = ()
+    captures: dict[str, Any] = dataclasses.field(default_factory=dict)
+    variables: tuple[Any, ...] = ()
+
+    def imported(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs as tensors of the graph that is being traced.
+
+        Args:
+            tensors: dict of the name of a node to the tensor that takes its place: all inputs and weights.
+        """
+        graph: Any = tf.compat.v1.get_default_graph()
+        given = {**tensors, **{node: graph.capture(outer) for node, outer in self.captures.items()}}
+        graph_def = _importable(self.graph_def, given)
+        read = {source.lstrip("^").split(":")[0] for node in graph_def.node for source in node.input}
+        read |= {name.split(":")[0] for name in self.outputs.values()}
+        mapping = {f"{name}:0": tensor for name, tensor in given.items() if name in read}
+        found = [mapping.get(name, name) for name in self.outputs.values()]
+        names = [name for name in found if isinstance(name, str)]
+        results = iter(tf.graph_util.import_graph_def(graph_def, mapping, names, name=""))
+        results = [next(results) if isinstance(each, str) else each for each in found]
+        return {key: tf.identity(each, name=key) for key, each in zip(self.outputs, results, strict=True)}
+
+
+def _importable(graph_def: Any, given: Any) -> Any:
+    """A copy of a `GraphDef` without the nodes that are given, and with functions of its own."""
+    copy = tf.compat.v1.GraphDef()
+    copy.CopyFrom(graph_def)
+    kept = [node for node in copy.node if node.name not in given]
+    del copy.node[:]
+    copy.node.extend(kept)
+    number = next(_imports)
+    # TensorFlow refuses a function that differs, by an attribute, from one of the same name.
+    names = {each.signature.name: f"{each.signature.name}_{number}" for each in copy.library.function}
+    for each in copy.library.function:
+        each.signature.name = names[each.signature.name]
+    del copy.library.gradient[:]
+    for node in (*copy.node, *(node for each in copy.library.function for node in each.node_def)):
+        node.attr.pop(_GRADIENT, None)
+        node.op = names.get(node.op, node.op)
+        for attribute in node.attr.values():
+            called = [attribute.func] if attribute.WhichOneof("value") == "func" else attribute.list.func
+            for each in called:
+                each.name = names.get(each.name, each.name)
+    return copy
+
+
+def trace(name: str, signature: Signature, variables: Sequence[keras.Variable]) -> TracedGraph:
+    """Traces a signature; its `outputs` are filled in.
+
+    Args:
+        name: of the signature.
+        signature: `Signature`.
+        variables: the Keras variables that its function reads, which become further inputs.
+
+    Raises:
+        InvalidModelError: it cannot be traced.
+    """
+
+    def traced(**tensors: Tensor) -> dict[str, Tensor]:
+        weights = [tensors.pop(label) for label in weight_labels(variables)]
+        with keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True))):
+            outputs = signature.function(tensors)
+        # The identity makes a separate tensor of an output that is an input, or that is returned twice.
+        return {key: tf.identity(value, name=key) for key, value in outputs.items()}
+
+    traced.__name__ = name
+    arguments = arguments_of(signature)
+    for label, variable in zip(weight_labels(variables), variables, strict=True):
+        arguments[label] = tf.TensorSpec(variable.shape, variable.dtype, label)
+    try:
+        function = tf.function(traced, autograph=False, jit_compile=False).get_concrete_function(**arguments)
+    except Exception as error:
+        raise InvalidModelError(
+            f"signature '{name}' cannot be traced with dynamic shapes: {one_line(error)}"
+        ) from error
+    signature.outputs = tuple(_output_spec(signature, key, value) for key, value in function.structured_outputs.items())
+    graph = _graph_of(function)
+    del function
+    gc.collect()  # A graph in memory is a circle of many small objects.
+    return graph
+
+
+def _graph_of(function: Any) -> TracedGraph:
+    captured = {id(inner) for _, inner in function.graph.captures}
+    arguments = {each.op.name: each for each in function.inputs if id(each) not in captured}
+    read = [name for name, each in arguments.items() if name.startswith(_PREFIX) and each.consumers()]
+    return TracedGraph(
+        function.graph.as_graph_def(add_shapes=True),
+        {name: name for name in arguments if not name.startswith(_PREFIX)},
+        {key: tensor.name for key, tensor in function.structured_outputs.items()},
+        tuple(read),
+        {inner.op.name: outer for outer, inner in function.graph.captures},
+        tuple(function.graph.variables),
+    )
+
+
+def arguments_of(signature: Signature) -> dict[str, tf.TensorSpec]:
+    """The inputs of a signature as arguments of a `tf.function`."""
+    return {spec.name: tf.TensorSpec(spec.shape, spec.dtype, spec.name) for spec in signature.inputs}
+
+
+def weight_labels(variables: Sequence[keras.Variable]) -> list[str]:
+    """Names of the inputs of a graph for weights, in the order of the variables."""
+    return [f"{_PREFIX}{number}" for number in range(len(variables))]
+
+
+def _output_spec(signature: Signature, name: str, tensor: Tensor) -> ArraySpec:
+    probes = [(sizes_of(signature.inputs, probe.inputs), probe.outputs[name].shape) for probe in signature.probes]
+    shape = (None,) * len(probes[0][1]) if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+    return ArraySpec(name, tensor.dtype.name, shape, output_axes(name, shape, probes))
