@@ -103,17 +103,18 @@ class TracedConstants:
         if node.op in ("Shape", "Size", "Rank"):
             source, _, index = node.input[0].partition(":")
             shape = self._shape(source, int(index or 0))
-        if shape is None or (None in shape and node.op != "Rank"):
+        if shape is None or (-1 in shape and node.op != "Rank"):
             return None
         dtype = tf.as_dtype(node.attr["out_type"].type or tf.int32).as_numpy_dtype
         value = {"Shape": shape, "Size": np.prod(shape), "Rank": len(shape)}[node.op]
         return np.array(value, dtype)
 
-    def _shape(self, name: str, index: int = 0) -> list[int | None] | None:
+    def _shape(self, name: str, index: int = 0) -> list[int] | None:
+        """The shape of a result, with -1 for unknown sizes; None for an unknown one."""
         shapes = self._nodes[name].attr["_output_shapes"].list.shape
         if index >= len(shapes) or shapes[index].unknown_rank:
             return None
-        return [None if each.size < 0 else each.size for each in shapes[index].dim]
+        return [each.size for each in shapes[index].dim]
 
     def values(self, sizes: set[int]) -> Iterator[tuple[set[str], np.ndarray]]:
         """Yields constant tensors of floats.
@@ -137,7 +138,7 @@ class TracedConstants:
         node, shape = self._nodes[name], self._shape(name)
         if name in self._handles or _result_type(node) not in _FLOATS:
             return False
-        return shape is None or None in shape or int(np.prod(shape)) in sizes
+        return shape is None or -1 in shape or int(np.prod(shape)) in sizes
 
     @functools.cached_property
     def scalars(self) -> set[float]:
