@@ -154,10 +154,10 @@ class _Node:
             return _Results([self._constant])
         if self._prepared is None:
             offsets, count = _result_offsets(self.kind, self._attributes)
-            flat = [part for name, each in self._attributes.items() for part in (name, _value(each))]
-            self._prepared = tuple(flat), offsets, count
-        flat, offsets, count = self._prepared
-        return _Results(execute.execute(self.kind.encode(), count, inputs, flat, context.context()), offsets)
+            pairs = ((name, _value(each)) for name, each in self._attributes.items())
+            self._prepared = tuple(part for pair in pairs for part in pair), offsets, count
+        attributes, offsets, count = self._prepared
+        return _Results(execute.execute(self.kind.encode(), count, inputs, attributes, context.context()), offsets)
 
 
 def _functions(attribute: Any) -> list[str]:
