@@ -172,7 +172,7 @@ def export(
 
         options: dict[str, Any] = {"tolerance": tolerance, "metadata": metadata, "generation": generation, "onnx": onnx}
         options |= {
-            "quantize": quantization if several is None else quantize,
+            "quantize": quantization if several is None else several,
             "evaluation": evaluation,
             **shapes,
             **text,

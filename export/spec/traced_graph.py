@@ -50,6 +50,8 @@ class TracedGraph:
             tensors: dict of the name of a node to the tensor that takes its place: all inputs and weights.
         """
         graph: Any = tf.compat.v1.get_default_graph()
+        for each in self.variables:
+            graph.watch_variable(each)  # As a function does that reads it.
         given = {**tensors, **{node: graph.capture(outer) for node, outer in self.captures.items()}}
         graph_def = _importable(self.graph_def, given)
         read = {source.lstrip("^").split(":")[0] for node in graph_def.node for source in node.input}

@@ -29,6 +29,9 @@ rough = np.asarray(model(inputs)["pooled"]).astype("float32")
 assert 0 < np.abs(exact - rough).max() < 0.1 * np.abs(exact).max()
 
 keras.config.set_dtype_policy("float32")
+reports = export(small_models.mlp(), {out!r} + "/several", ["onnx"], quantize=["float32", "weight_int8"], progress=False)
+assert list(reports) == ["float32", "weight_int8"]
+assert reports["weight_int8"]["onnx"].float_size == reports["float32"]["onnx"].size
 try:
     export(small_models.with_erf(), {out!r} + "/erf", ["tflite"])
 except UnsupportedOpError as error:
@@ -55,4 +58,4 @@ def test_export_from_jax(tmp_path):
     environment = os.environ | {"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
     assert done.stdout.splitlines()[-1:] == ["done"], done.stderr[-3000:]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["encoder"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["encoder", "several"]
